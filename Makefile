@@ -1,0 +1,62 @@
+# Every target sets up what it needs; nothing but Python 3.11 and a C compiler has to be there.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo serve test lint openapi bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# What the service itself needs, and its kernels compiled once into the user's cache.
+$(VENV)/.service: requirements.lock pyproject.toml | $(BIN)/python
+	@echo "installing Rowveil into $(VENV) ..."
+	$(PIP) install --require-hashes -r requirements.lock
+	touch $@
+
+$(VENV)/.kernels: $(VENV)/.service $(wildcard providers/*.py)
+	@echo "compiling the kernels ..."
+	$(BIN)/python -m providers.warm
+	touch $@
+
+# What testing, checking and measuring need besides.
+$(VENV)/.development: requirements-dev.lock $(VENV)/.kernels
+	$(PIP) install --require-hashes -r requirements-dev.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: $(VENV)/.kernels ## run the main job on a sample table: three swaps, a rerun, the figures
+	$(BIN)/python -m demo
+
+serve: $(VENV)/.kernels ## start the service, with Swagger UI at /docs
+	$(BIN)/python -m app serve
+
+test: lint ## check everything and run all tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is current
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m app openapi --check openapi/openapi.json
+
+openapi: $(VENV)/.service ## write openapi/openapi.json from the code
+	$(BIN)/python -m app openapi --write openapi/openapi.json
+
+bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
+	$(BIN)/python -m benchmarks
+
+lock: $(VENV)/.development ## resolve the dependencies anew
+	$(PIP) install uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --extra dev pyproject.toml -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url -c requirements-dev.lock pyproject.toml -o requirements.lock
+
+clean: ## remove the virtual environment and the embedded default's state
+	rm -rf $(VENV) var

@@ -1,0 +1,118 @@
+"""CDSWAP: values are exchanged between rows of one equivalence class of the control fields.
+
+References
+----------
+Optim data privacy providers 11.3 and 11.7, module Data Swapping: class-based data swapping.
+"""
+
+from typing import Annotated, Any, Self
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from providers.classes import Classifier, check_classifier, classes
+from providers.kernels import Groups
+from providers.ordering import check_orderable
+from providers.params import ControlFields, SwapParams
+from providers.provider import Plan, Progress, Provider, SwapResult
+from providers.rng import Stream
+from providers.swapping import (
+    check_control_fields,
+    control_pointer,
+    estimated_memory,
+    plan_within,
+    resolve_fields,
+    swap_within,
+)
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+class CdswapParams(SwapParams):
+    """The parameters of CDSWAP."""
+
+    control_field: ControlFields
+    """The field whose classes the values stay in; several fields: the combination of their classes."""
+    classifier: Annotated[
+        tuple[Classifier, ...],
+        Field(min_length=1),
+        BeforeValidator(_as_list, json_schema_input_type=Classifier | tuple[Classifier, ...]),
+    ] = ("identity",)
+    """How a control field's values fall into classes; several control fields: a list of one for each."""
+
+    @model_validator(mode="after")
+    def _one_classifier_for_each_field(self) -> Self:
+        given, wanted = len(self.classifier), len(self.control_field)
+        if given != wanted and self.classifier != ("identity",):
+            raise PydanticCustomError(
+                "classifier_count",
+                "there are {wanted} control fields and {given} classifiers: give a list of one for each",
+                {"given": given, "wanted": wanted},
+            )
+        return self
+
+    @property
+    def classifiers(self) -> tuple[Classifier, ...]:
+        """One classifier for each control field."""
+        return self.classifier if len(self.classifier) > 1 else self.classifier * len(self.control_field)
+
+
+def _pointers(params: CdswapParams) -> list[str]:
+    fields = params.control_field
+    return [control_pointer(fields, at, "classifier") for at in range(len(fields))]
+
+
+def check(params: CdswapParams, schema: pa.Schema) -> CdswapParams:
+    """The parameters with every field by name."""
+    check_control_fields(params.control_field, schema)
+    resolved = resolve_fields(params, schema, params.control_field)
+    fields = [schema.field(name) for name in params.control_field]
+    for at, field in enumerate(fields):
+        check_orderable(field, control_pointer(params.control_field, at))
+    for field, classifier, pointer in zip(fields, params.classifiers, _pointers(params), strict=True):
+        check_classifier(classifier, field, pointer)
+    return resolved
+
+
+def _groups(table: pa.Table, params: CdswapParams) -> Groups:
+    return classes(table, params.control_field, params.classifiers, _pointers(params))
+
+
+def plan(table: pa.Table, params: CdswapParams) -> Plan:
+    """What `swap` would do."""
+    memory = estimated_memory(table, params, key_arrays=len(params.control_field))
+    return plan_within(table, params, _groups(table, params), memory)
+
+
+def swap(table: pa.Table, params: CdswapParams, stream: Stream, progress: Progress) -> SwapResult:
+    """The table with the swap fields' values exchanged between rows of one class."""
+    progress(0.0, "classifying")
+    groups = _groups(table, params)
+    result = swap_within(table, params, groups, stream, progress)
+    result.provider["classes"] = len(groups.identities)
+    result.provider["singleton_classes"] = int(np.count_nonzero(groups.sizes == 1))
+    return result
+
+
+PROVIDER = Provider(
+    identifier="CDSWAP",
+    title="Class-based data swapping",
+    summary="Exchanges values between rows of one equivalence class of the control fields.",
+    revision=1,
+    params=CdswapParams,
+    check=check,
+    plan=plan,
+    swap=swap,
+    guarantees=(
+        "No value leaves its class: every figure of the swap fields by class stays as it is, "
+        "unless something is suppressed.",
+        "At rate 1 every row of a class of two or more rows receives another row's value.",
+        "Within a class the pairs are uniformly random; some of them known, nothing is learnt of the rest.",
+        "A row alone in its class is suppressed unless the caller says otherwise.",
+    ),
+    references=("Optim data privacy providers 11.3 and 11.7, module Data Swapping",),
+)

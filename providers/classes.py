@@ -1,0 +1,275 @@
+"""Equivalence classes: the classifiers of control fields, and the rows of each class as groups.
+
+Under every classifier null is a class of its own, and so is NaN.
+"""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Discriminator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
+
+from providers.errors import ParameterError
+from providers.kernels import Groups, UInt64Array, radix_order, runs
+from providers.literals import literal, value_type
+from providers.ordering import distinct, is_text, packed, ranks, sort_keys
+from providers.params import StrictModel
+from providers.table import combined, is_words, unwrapped, words_of
+
+Codes = npt.NDArray[np.int64]
+
+# ---------------------------------------------------------------------------------------- the models
+
+
+class Breaks(StrictModel):
+    """Half-open intervals [a, b), open at both ends, for numbers and dates."""
+
+    breaks: Annotated[tuple[StrictInt | StrictFloat | StrictStr, ...], Field(min_length=1)] = Field(
+        examples=[[18, 30, 45, 65]]
+    )
+    """Where one interval ends and the next begins, increasing; dates and times in ISO form."""
+
+
+class Grouping(StrictModel):
+    """Named groups of values."""
+
+    groups: dict[str, tuple[StrictBool | StrictInt | StrictFloat | StrictStr, ...]] = Field(
+        examples=[{"north": ["Oslo", "Bergen"]}], min_length=1
+    )
+    """Group -> the values that form one class; a value stands in one group only."""
+    other: Literal["identity", "one_class", "fail"] = "identity"
+    """A value in no group: `identity`: a class for each such value; `one_class`: one class for
+    all of them; `fail`: the job fails."""
+
+
+class Prefix(StrictModel):
+    """The first characters of a code with a hierarchy: postcodes, occupations, diagnoses."""
+
+    prefix: Annotated[int, Field(ge=1)]
+    """So many characters of a text, or decimal digits of an integer (its sign is kept, and it has
+    no leading zeros), make the class; a shorter value is a class by itself."""
+
+
+_CLASSIFIER_FORMS = (
+    "a classifier is 'identity', {\"breaks\": [18, 65]}, "
+    '{"groups": {"north": ["Oslo", "Bergen"]}} or {"prefix": 3}'
+)
+
+
+def _form(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "identity"
+    for name, model in (("breaks", Breaks), ("groups", Grouping), ("prefix", Prefix)):
+        if isinstance(value, model) or (isinstance(value, dict) and name in value):
+            return name
+    return None
+
+
+Classifier = Annotated[
+    Annotated[Literal["identity"], Tag("identity")]
+    | Annotated[Breaks, Tag("breaks")]
+    | Annotated[Grouping, Tag("groups")]
+    | Annotated[Prefix, Tag("prefix")],
+    Discriminator(_form, custom_error_type="classifier", custom_error_message=_CLASSIFIER_FORMS),
+]
+"""How the values of one control field fall into classes; `identity`: equal values form a class."""
+
+
+# ------------------------------------------------------------------------ against a schema, no data
+
+
+def check_classifier(classifier: Classifier, field: pa.Field, pointer: str) -> None:
+    """Raise ParameterError where the classifier does not fit the field's type."""
+    kind = value_type(field.type)
+    if isinstance(classifier, Breaks):
+        _bounds(classifier, field, pointer)
+    elif isinstance(classifier, Grouping):
+        _members(classifier, field, pointer)
+    elif isinstance(classifier, Prefix) and not (pa.types.is_integer(kind) or _is_string(kind)):
+        raise ParameterError(
+            f"a prefix is of text or of integers; '{field.name}' has type {kind}", f"{pointer}/prefix"
+        )
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _bounds(classifier: Breaks, field: pa.Field, pointer: str) -> list[Fraction]:
+    """The breaks as exact numbers in the units of the field's words (decimals scaled, dates since 1970)."""
+    kind = value_type(field.type)
+    bounds: list[Fraction] = []
+    for index, value in enumerate(classifier.breaks):
+        here = f"{pointer}/breaks/{index}"
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            bound = Fraction(literal(value, field, "a break", here).value)
+        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+            message = f"breaks are for numbers, dates and timestamps; '{field.name}' has type {kind}"
+            raise ParameterError(message, f"{pointer}/breaks")
+        elif isinstance(value, str) or not math.isfinite(value):
+            raise ParameterError(f"a break for '{field.name}' ({kind}) must be a number", here)
+        elif pa.types.is_decimal(kind):
+            bound = Fraction(Decimal(str(value))) * Fraction(10) ** kind.scale
+        else:
+            bound = Fraction(value)
+        if bounds and bound <= bounds[-1]:
+            before = classifier.breaks[index - 1]
+            raise ParameterError(f"breaks must increase: {value} follows {before}", here)
+        bounds.append(bound)
+    return bounds
+
+
+def _members(classifier: Grouping, field: pa.Field, pointer: str) -> dict[Any, tuple[int, pa.Scalar]]:
+    """What compares equal to a listed value -> its group's number, and the value as a scalar."""
+    members: dict[Any, tuple[int, pa.Scalar]] = {}
+    names = list(classifier.groups)
+    for number, name in enumerate(names):
+        for index, value in enumerate(classifier.groups[name]):
+            here = f"{pointer}/groups/{name.replace('~', '~0').replace('/', '~1')}/{index}"
+            scalar = literal(value, field, "a group value", here)
+            known = members.setdefault(_comparable(scalar), (number, scalar))
+            if known[0] != number:
+                message = f"value {value!r} is in two groups, '{names[known[0]]}' and '{name}'"
+                raise ParameterError(message, here)
+    return members
+
+
+def _comparable(scalar: pa.Scalar) -> Any:
+    in_units = pa.types.is_timestamp(scalar.type) or pa.types.is_duration(scalar.type)
+    return scalar.value if in_units else scalar.as_py()  # as_py cannot tell nanoseconds
+
+
+# ------------------------------------------------------------------------------------------ the rows
+
+
+def classes(
+    table: pa.Table, control_fields: Sequence[str], classifiers: Sequence[Classifier], pointers: Sequence[str]
+) -> Groups:
+    """The rows of each class, a class named by its smallest row.
+
+    Parameters
+    ----------
+    table : pa.Table
+    control_fields : the fields whose combined classes are the groups
+    classifiers : one for each control field
+    pointers : where each classifier stands in the request
+
+    Notes
+    -----
+    O(rows) for each control field; text and dictionaries are hashed once, numbers not at all
+    except by `Grouping` and `Prefix`.
+    """
+    keys: list[UInt64Array] = []
+    for name, classifier, pointer in zip(control_fields, classifiers, pointers, strict=True):
+        keys += class_keys(table.column(name), classifier, table.schema.field(name), pointer)
+    keys = packed(keys)
+    order = radix_order(keys)
+    starts = runs(order, keys)
+    # The order is stable, so that the first row of a class is its smallest.
+    return Groups(table.num_rows, order, starts, order[starts[:-1]].astype(np.uint64))
+
+
+def class_keys(
+    column: pa.ChunkedArray, classifier: Classifier, field: pa.Field, pointer: str = ""
+) -> list[UInt64Array]:
+    """Keys that are equal for two rows exactly if the rows are in one class."""
+    column = unwrapped(column)
+    if classifier == "identity":
+        if is_text(column.type):
+            return [distinct(column)[0].astype(np.uint64)]
+        return sort_keys(column, field.name)
+    if isinstance(classifier, Breaks) and is_words(column.type):
+        return [_intervals(combined(column), _bounds(classifier, field, pointer)).astype(np.uint64)]
+    codes, values = distinct(column)
+    if isinstance(classifier, Breaks):
+        of_value = _intervals(values, _bounds(classifier, field, pointer))
+    elif isinstance(classifier, Grouping):
+        of_value = _groups(values, classifier, field, pointer)
+    else:
+        of_value = _prefixes(values, classifier.prefix)
+    null = of_value.max(initial=-1) + 1
+    return [np.append(of_value, null)[codes].astype(np.uint64)]
+
+
+def _intervals(values: pa.Array, bounds: list[Fraction]) -> Codes:
+    """The number of bounds at or below each value; then a code for NaN, then one for null."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        floats = words_of(values).view(f"f{kind.bit_width // 8}").astype(np.float64)
+        codes = np.searchsorted([_float_at_least(bound) for bound in bounds], floats, side="right")
+        codes[np.isnan(floats)] = len(bounds) + 1
+    elif is_words(kind):
+        dtype = np.dtype(f"{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{kind.bit_width // 8}")
+        limits = np.iinfo(dtype)
+        # x < b exactly if x < ceil(b); a bound above every value of the type counts for none.
+        whole = [max(math.ceil(bound), int(limits.min)) for bound in bounds if bound <= int(limits.max)]
+        codes = np.searchsorted(np.array(whole, dtype), words_of(values).view(dtype), side="right")
+    else:  # wide decimals
+        scale = Fraction(10) ** kind.scale
+        codes = np.array(
+            [sum(bound <= Fraction(value) * scale for bound in bounds) for value in values.to_pylist()],
+            np.int64,
+        )
+    codes = codes.astype(np.int64)
+    if values.null_count:
+        codes[values.is_null().to_numpy(zero_copy_only=False)] = len(bounds) + 2
+    return codes
+
+
+def _float_at_least(bound: Fraction) -> float:
+    """The smallest float that is not below the bound."""
+    try:
+        nearest = float(bound)
+    except OverflowError:
+        return math.inf if bound > 0 else -math.inf
+    return nearest if Fraction(nearest) >= bound else math.nextafter(nearest, math.inf)
+
+
+def _groups(values: pa.Array, classifier: Grouping, field: pa.Field, pointer: str) -> Codes:
+    """The group of each distinct value, or what `other` says."""
+    members = _members(classifier, field, pointer)
+    count = len(classifier.groups)
+    floating = pa.types.is_floating(values.type)
+    if floating:  # by value: -0.0 is 0.0
+        found = [members[value][0] if value in members else -1 for value in values.to_pylist()]
+        codes = np.array(found, np.int64)
+    else:
+        number_of = np.array([number for number, _ in members.values()] + [-1], np.int64)
+        listed = [scalar.cast(values.type) for _, scalar in members.values()]
+        index = pc.index_in(values, value_set=pa.array(listed, type=values.type))
+        codes = number_of[index.fill_null(len(members)).to_numpy(zero_copy_only=False)]
+    outside = codes < 0
+    nan = np.zeros(len(values), np.bool_)
+    if floating:
+        nan = np.isnan(values.to_numpy(zero_copy_only=False))
+    strangers = int(np.count_nonzero(outside & ~nan))
+    if classifier.other == "fail" and strangers:
+        raise ParameterError(
+            f"{strangers} distinct values of '{field.name}' are in no group; "
+            'name them, or let "other" be "identity" or "one_class"',
+            f"{pointer}/groups",
+        )
+    if classifier.other == "identity":
+        own = ranks(values) if floating else np.arange(len(values))
+        codes[outside] = count + own[outside].astype(np.int64)
+    else:
+        codes[outside] = count
+        codes[nan] = count + 1
+    return codes
+
+
+def _prefixes(values: pa.Array, length: int) -> Codes:
+    """One code for each distinct beginning."""
+    if pa.types.is_integer(values.type):
+        text = values.cast(pa.string())
+        signed = pc.utf8_slice_codeunits(text, 0, length + 1)
+        text = pc.if_else(pc.starts_with(text, "-"), signed, pc.utf8_slice_codeunits(text, 0, length))
+    else:
+        text = pc.utf8_slice_codeunits(values, 0, length)
+    return np.asarray(text.dictionary_encode().indices.to_numpy(zero_copy_only=False), np.int64)

@@ -1,0 +1,194 @@
+"""DDSWAP: values are exchanged between rows that are close to each other on the control fields.
+
+The rows are ordered by the control fields and cut into blocks; each block is a group.
+
+References
+----------
+Optim data privacy providers 11.3 and 11.7, module Data Swapping: distance-based data swapping.
+"""
+
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numba import njit, prange
+from pydantic import Field
+
+from providers.errors import ParameterError
+from providers.kernels import Groups, IndexArray, Pairing, radix_order
+from providers.numeric import measured
+from providers.ordering import check_orderable, packed, sort_keys
+from providers.params import ControlFields, SwapParams
+from providers.provider import Plan, Progress, Provider, SwapResult
+from providers.rng import Stream
+from providers.swapping import (
+    check_control_fields,
+    control_pointer,
+    estimated_memory,
+    plan_within,
+    resolve_fields,
+    swap_within,
+)
+
+
+class DdswapParams(SwapParams):
+    """The parameters of DDSWAP."""
+
+    control_field: ControlFields
+    """The field that orders the rows; several fields: the first decides, then the second, and so on."""
+    block_size: Annotated[int, Field(ge=2)]
+    """Rows of a block, within which values are exchanged. [2 or more]"""
+
+
+def check(params: DdswapParams, schema: pa.Schema) -> DdswapParams:
+    """The parameters with every field by name."""
+    check_control_fields(params.control_field, schema)
+    resolved = resolve_fields(params, schema, params.control_field)
+    for at, name in enumerate(params.control_field):
+        check_orderable(schema.field(name), control_pointer(params.control_field, at))
+    if params.min_group_size > params.block_size:
+        raise ParameterError(
+            f"no block of {params.block_size} rows reaches min_group_size {params.min_group_size}; "
+            "lower it, or raise block_size",
+            "/parameters/min_group_size",
+        )
+    return resolved
+
+
+def ranked(table: pa.Table, control_fields: tuple[str, ...]) -> IndexArray:
+    """The rows by their control fields, ascending, ties by row number, nulls last."""
+    keys = [key for name in control_fields for key in sort_keys(table.column(name), name)]
+    return radix_order(packed(keys))
+
+
+def blocks(order: IndexArray, block_size: int) -> Groups:
+    """Blocks of rows in this order, numbered from 0.
+
+    A remainder of one row joins the block before it; any other remainder is a block of its own.
+    """
+    rows = len(order)
+    starts = np.append(np.arange(0, rows, block_size, dtype=np.int64), rows)
+    if rows > 1 and rows % block_size == 1:
+        starts = np.delete(starts, -2)
+    return Groups(rows, order, starts, np.arange(len(starts) - 1, dtype=np.uint64))
+
+
+def plan(table: pa.Table, params: DdswapParams) -> Plan:
+    """What `swap` would do."""
+    groups = blocks(ranked(table, params.control_field), params.block_size)
+    memory = estimated_memory(table, params, key_arrays=len(params.control_field))
+    return plan_within(table, params, groups, memory)
+
+
+def swap(table: pa.Table, params: DdswapParams, stream: Stream, progress: Progress) -> SwapResult:
+    """The table with the swap fields' values exchanged between rows of one block."""
+    progress(0.0, "ordering")
+    groups = blocks(ranked(table, params.control_field), params.block_size)
+    one_field = len(params.control_field) == 1
+    distances = _Distances(groups, table.column(params.control_field[0]) if one_field else None)
+    result = swap_within(table, params, groups, stream, progress, watch=distances.add)
+    result.provider["blocks"] = len(groups.identities)
+    result.provider["swapping_distance"] = distances.figures()
+    return result
+
+
+_SPAN = 256
+"""Groups whose distances are summed together: fixed, so that no sum depends on the threads."""
+
+
+@njit(cache=True, nogil=True)
+def _count_move(source, target, values, moves):
+    """Count one value that travels from rank `source` to rank `target`."""
+    distance = abs(np.float64(source) - np.float64(target))
+    moves[0] += 1
+    moves[1] += distance
+    moves[2] = max(moves[2], distance)
+    if len(values):
+        distance = abs(values[source] - values[target])
+        if np.isfinite(distance):
+            moves[3] += 1
+            moves[4] += distance
+            moves[5] = max(moves[5], distance)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _count_moves(ranks, starts, pairs, odd_rule, values, moves):
+    """For each span of groups: moves, their sum and largest in ranks, and the same in units.
+
+    `ranks` holds the ranks of each group's rows in their random order; `values` the control field
+    by rank, or nothing; `moves` is float64, shape (spans, 6), and 0.
+    """
+    groups = len(pairs)
+    for span in prange(len(moves)):
+        mine = moves[span]
+        for group in range(span * _SPAN, min(groups, (span + 1) * _SPAN)):
+            start = starts[group]
+            odd = odd_rule and (starts[group + 1] - start) % 2 == 1 and pairs[group] > 0
+            for at in range(start, start + 2 * (pairs[group] - odd), 2):
+                _count_move(ranks[at], ranks[at + 1], values, mine)
+                _count_move(ranks[at + 1], ranks[at], values, mine)
+            if odd:  # the cycle of three: the last goes to the first, and so on round
+                at = starts[group + 1] - 3
+                _count_move(ranks[at + 2], ranks[at], values, mine)
+                _count_move(ranks[at], ranks[at + 1], values, mine)
+                _count_move(ranks[at + 1], ranks[at + 2], values, mine)
+
+
+class _Distances:
+    """How far values travel on the control fields: from the row they leave to the row that gets them.
+
+    In ranks (the place of a row in the order, every row one of its own) always; in the units of the
+    control field where there is one and it is a number, a date (days) or a time (seconds). A row
+    whose control value is null or not finite has no distance in units.
+    """
+
+    def __init__(self, groups: Groups, control: pa.ChunkedArray | None) -> None:
+        self._groups = groups
+        self._measured = None if control is None else measured(control)
+        self._by_rank: npt.NDArray[np.float64] = np.empty(0)
+        if self._measured is not None:
+            self._by_rank = self._measured.values[groups.order]
+        self._moves = np.zeros((0, 6))
+
+    def add(self, name: str, pairing: Pairing) -> None:
+        """Count the moves of one field, or of all of them when they are locked."""
+        ranks = pairing.shuffled
+        if pairing.places is not self._groups.places:  # rows stand aside, or large blocks lie in buckets
+            ranks = self._groups.places[pairing.order]
+        moves = np.zeros((-(-len(pairing.pairs) // _SPAN), 6))
+        _count_moves(ranks, pairing.starts, pairing.pairs, pairing.odd_rule, self._by_rank, moves)
+        self._moves = np.concatenate([self._moves, moves])
+
+    def figures(self) -> dict[str, Any]:
+        """Mean and largest over all moves; None where nothing was measured."""
+        figures: dict[str, Any] = {"ranks": self._mean_and_largest(0)}
+        if self._measured is not None:
+            figures["units"] = {**self._mean_and_largest(3), "unit": self._measured.unit}
+        return figures
+
+    def _mean_and_largest(self, column: int) -> dict[str, float | None]:
+        count = self._moves[:, column].sum()
+        if not count:
+            return {"mean": None, "largest": None}
+        mean = self._moves[:, column + 1].sum() / count
+        return {"mean": float(mean), "largest": float(self._moves[:, column + 2].max())}
+
+
+PROVIDER = Provider(
+    identifier="DDSWAP",
+    title="Distance-based data swapping",
+    summary="Exchanges values between rows that are close to each other on the control fields.",
+    revision=1,
+    params=DdswapParams,
+    check=check,
+    plan=plan,
+    swap=swap,
+    guarantees=(
+        "No value leaves its block: it travels at most block_size ranks on the control fields.",
+        "Every field keeps its values: only their rows change, unless something is suppressed.",
+        "At rate 1 every row of a block receives another row's value.",
+        "Within a block the pairs are uniformly random; some of them known, nothing is learnt of the rest.",
+    ),
+    references=("Optim data privacy providers 11.3 and 11.7, module Data Swapping",),
+)

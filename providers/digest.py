@@ -1,0 +1,304 @@
+r"""The digest of a table: the same whatever media type, chunking, slicing or encoding carried it.
+
+``"sha256:" + hex`` of the following, which is complete: another implementation needs no more.
+
+All integers are little-endian; ``u64`` is an unsigned integer of 8 bytes; a *text* is a u64, the
+number of its UTF-8 bytes, and these bytes. "Fed" means appended to the input of a SHA-256.
+
+**Table.** SHA-256 of: the 16 bytes ``rowveil.table/1\n``; u64 number of rows; u64 number of fields;
+then for each field in order its name as a text and the 32 bytes of its field digest. Metadata and
+nullable flags are not part of it.
+
+**Field.** SHA-256 of: the type as a text (the canonical name of `providers.types`, in which the
+units of time, timestamp and duration are left out at every depth: ``time``, ``timestamp``,
+``timestamp[Europe/Dublin]``, ``duration``); then the 32-byte digests of the states of the column,
+in the order given below.
+
+**States of a column of type T with n values.** First *validity*: one byte a value, 1 where it is
+there and 0 where it is null. Then by T:
+
+null
+    nothing more.
+bool, numbers, decimal, date, time, timestamp, duration, interval, fixed_binary
+    *values*: for each value a fixed number of bytes, all of them zero for a null:
+    bool 1 byte, 0 or 1; int and uint their own width in two's complement; float IEEE 754 of its
+    width, every NaN as 0x7e00, 0x7fc00000 or 0x7ff8000000000000, and -0.0 kept apart from 0.0;
+    decimal(p,s) the unscaled integer in two's complement of 16 bytes where p <= 38, else 32;
+    date int32, days since 1970-01-01; time int64, nanoseconds since midnight; timestamp and
+    duration int64, whole seconds rounded down, then uint32, the nanoseconds left over, 0 to
+    999 999 999 (12 bytes); interval int32 months, int32 days, int64 nanoseconds;
+    fixed_binary(n) its n bytes.
+string, binary
+    *lengths*: a u64 for each value, its number of bytes, 0 for a null; *bytes*: the bytes of all
+    values end to end, those of a null left out.
+list<T>
+    *lengths*: a u64 for each value, its number of elements, 0 for a null; then the states of the
+    column of all elements end to end, those of null lists left out.
+map<K, V>
+    *lengths* as for a list; then the states of the column of all keys, then those of the column of
+    all items, in the order in which they are stored.
+struct<...>
+    for each child in order its states as a column of n values, null where the struct is null.
+
+A dictionary, run-end or view encoding, a large or fixed-size list, date64, an extension type and a
+decimal of another storage width stand for the values that they encode. As the unit does not
+matter, ``timestamp[s]`` that Parquet turns into ``timestamp[ms]`` keeps its digest.
+"""
+
+import hashlib
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from providers.encodings import list_children, list_lengths, plain, struct_children, validity
+from providers.types import canonical_type, is_list, type_name
+
+_TAG = b"rowveil.table/1\n"
+_BLOCK = 1 << 16  # rows hashed at a time: temporaries stay in the second-level cache
+_ALL_VALID = bytes([1]) * _BLOCK
+_INSTANT = np.dtype([("seconds", "<i8"), ("nanoseconds", "<u4")])
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def table_digest(table: pa.Table) -> str:
+    """``"sha256:"`` and 64 hex digits; the canonical form is in the module's docstring.
+
+    Raises ValueError for a type without a canonical name (a union).
+    """
+    digest = TableDigest(table.schema)
+    for batch in table.to_batches():
+        digest.update(batch)
+    if not table.num_columns:
+        digest.rows = table.num_rows
+    return digest.finish()
+
+
+class TableDigest:
+    r"""The digest of a table that arrives in record batches, in memory bounded by one block of rows."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Raises ValueError for a type without a canonical name."""
+        self.rows = 0
+        self._names = [field.name for field in schema]
+        self._types = [type_name(field.type, units=False) for field in schema]
+        self._columns = [_states(canonical_type(field.type)) for field in schema]
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Add rows. Each batch may be encoded in its own way; raises ValueError if the fields differ."""
+        types = [type_name(field.type, units=False) for field in batch.schema]
+        if batch.schema.names != self._names or types != self._types:
+            raise ValueError("the batch does not have the fields of the schema; begin a digest of its own")
+        self.rows += batch.num_rows
+        for states, column in zip(self._columns, batch.columns, strict=True):
+            for start in range(0, len(column), _BLOCK):
+                states.update(column.slice(start, _BLOCK))
+
+    def finish(self) -> str:
+        """The digest of all rows so far."""
+        whole = hashlib.sha256(_TAG + _u64(self.rows) + _u64(len(self._names)))
+        for name, type_text, states in zip(self._names, self._types, self._columns, strict=True):
+            field = hashlib.sha256(_text(type_text))
+            for digest in states.digests():
+                field.update(digest)
+            whole.update(_text(name) + field.digest())
+        return f"sha256:{whole.hexdigest()}"
+
+
+def _u64(number: int) -> bytes:
+    return number.to_bytes(8, "little")
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return _u64(len(encoded)) + encoded
+
+
+# ------------------------------------------------------------------------------ states of a column
+
+
+class _Nulls:
+    """A column of type null; and the validity of every other."""
+
+    def __init__(self) -> None:
+        self.valid = hashlib.sha256()
+
+    def update(self, array: pa.Array) -> pa.Array:
+        """Feed the validity; the array without its encodings."""
+        array = plain(array)
+        if array.null_count:
+            self.valid.update(validity(array).data)
+        else:
+            for start in range(0, len(array), _BLOCK):
+                self.valid.update(_ALL_VALID[: len(array) - start])
+        return array
+
+    def digests(self) -> list[bytes]:
+        return [self.valid.digest()]
+
+
+class _FixedWidth(_Nulls):
+    """Values of a fixed number of bytes."""
+
+    def __init__(self, data_type: pa.DataType) -> None:
+        super().__init__()
+        self.values = hashlib.sha256()
+        self.canonical = _fixed_width_form(data_type)
+
+    def update(self, array: pa.Array) -> pa.Array:
+        array = super().update(array)
+        values = self.canonical(array)
+        if array.null_count:
+            values = np.where(validity(array) == 1, values, np.zeros((), values.dtype))
+        self.values.update(np.ascontiguousarray(values).view(np.uint8).data)
+        return array
+
+    def digests(self) -> list[bytes]:
+        return [*super().digests(), self.values.digest()]
+
+
+class _Bytes(_Nulls):
+    """Strings and binaries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths = hashlib.sha256()
+        self.bytes = hashlib.sha256()
+
+    def update(self, array: pa.Array) -> pa.Array:
+        array = super().update(array)
+        lengths, shown = _byte_lengths(array)
+        if array.null_count:
+            valid = validity(array)
+            if lengths[valid == 0].any():  # a null may hide bytes, which are no part of the data
+                shown = _byte_lengths(array.drop_null())[1]
+            lengths *= valid
+        self.lengths.update(lengths.data)
+        self.bytes.update(shown)
+        return array
+
+    def digests(self) -> list[bytes]:
+        return [*super().digests(), self.lengths.digest(), self.bytes.digest()]
+
+
+def _byte_lengths(array: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
+    """The length of each string or binary as it is stored, and all their bytes."""
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    _, starts, data = array.buffers()
+    if not len(array) or starts is None:
+        return np.zeros(len(array), np.int64), memoryview(b"")
+    offsets = np.frombuffer(starts, np.int64 if wide else np.int32)
+    offsets = offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    shown = memoryview(b"" if data is None else data)[offsets[0] : offsets[-1]]
+    return np.diff(offsets), shown
+
+
+class _Struct(_Nulls):
+    """Each child as a column of its own."""
+
+    def __init__(self, children: list[pa.DataType]) -> None:
+        super().__init__()
+        self.children = [_states(child) for child in children]
+
+    def update(self, array: pa.Array) -> pa.Array:
+        array = super().update(array)
+        for states, child in zip(self.children, struct_children(array), strict=True):
+            states.update(child)
+        return array
+
+    def digests(self) -> list[bytes]:
+        return [*super().digests(), *(digest for child in self.children for digest in child.digests())]
+
+
+class _Lists(_Nulls):
+    """Lists and maps: lengths, and the elements as columns of their own."""
+
+    def __init__(self, children: list[pa.DataType]) -> None:
+        super().__init__()
+        self.lengths = hashlib.sha256()
+        self.children = [_states(child) for child in children]
+
+    def update(self, array: pa.Array) -> pa.Array:
+        array = super().update(array)
+        self.lengths.update(np.ascontiguousarray(list_lengths(array)).data)
+        for states, child in zip(self.children, list_children(array), strict=True):
+            states.update(child)
+        return array
+
+    def digests(self) -> list[bytes]:
+        children = (digest for child in self.children for digest in child.digests())
+        return [*super().digests(), self.lengths.digest(), *children]
+
+
+def _states(data_type: pa.DataType) -> _Nulls:
+    """Fresh states for a column of a canonical type."""
+    kind = pa.types
+    if kind.is_null(data_type):
+        return _Nulls()
+    if kind.is_string(data_type) or kind.is_binary(data_type):
+        return _Bytes()
+    if kind.is_map(data_type):
+        return _Lists([data_type.key_type, data_type.item_type])
+    if is_list(data_type):
+        return _Lists([data_type.value_type])
+    if kind.is_struct(data_type):
+        return _Struct([field.type for field in data_type])
+    return _FixedWidth(data_type)
+
+
+# -------------------------------------------------------------------- canonical fixed-width values
+
+
+def _fixed_width_form(data_type: pa.DataType) -> Any:
+    """The function from a plain array to the canonical form of its values, an ndarray, nulls arbitrary."""
+    kind = pa.types
+    if kind.is_boolean(data_type):
+        return lambda array: np.asarray(array.fill_null(False).cast(pa.uint8()))
+    if kind.is_floating(data_type):
+        return partial(_floats, np.dtype(f"<f{data_type.bit_width // 8}"))
+    if kind.is_time(data_type):
+        return _times
+    if kind.is_timestamp(data_type) or kind.is_duration(data_type):
+        return _instants
+    if kind.is_integer(data_type):
+        sign = "i" if kind.is_signed_integer(data_type) else "u"
+        return partial(_stored, np.dtype(f"<{sign}{data_type.bit_width // 8}"))
+    if kind.is_date(data_type):
+        return partial(_stored, np.dtype("<i4"))
+    return partial(_stored, np.dtype(f"V{data_type.bit_width // 8}"))
+
+
+def _stored(stored: np.dtype[Any], array: pa.Array) -> npt.NDArray[Any]:
+    """The values as they lie in memory, without a copy."""
+    data = array.buffers()[1]
+    if data is None or not stored.itemsize or not len(array):
+        return np.zeros(len(array), stored)
+    return np.frombuffer(data, stored, len(array), array.offset * stored.itemsize)
+
+
+def _floats(stored: np.dtype[Any], array: pa.Array) -> npt.NDArray[Any]:
+    values = _stored(stored, array)
+    nan = np.isnan(values)
+    if not nan.any():
+        return values
+    values = values.copy()
+    values.view(f"<u{stored.itemsize}")[nan] = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}[
+        stored.itemsize
+    ]
+    return values
+
+
+def _times(array: pa.Array) -> npt.NDArray[Any]:
+    stored = np.dtype(f"<i{array.type.bit_width // 8}")
+    return _stored(stored, array).astype("<i8") * (1_000_000_000 // _PER_SECOND[array.type.unit])
+
+
+def _instants(array: pa.Array) -> npt.NDArray[Any]:
+    per_second = _PER_SECOND[array.type.unit]
+    seconds, left = np.divmod(_stored(np.dtype("<i8"), array), per_second)
+    instants = np.empty(len(array), _INSTANT)
+    instants["seconds"] = seconds
+    instants["nanoseconds"] = left * (1_000_000_000 // per_second)
+    return instants

@@ -1,0 +1,66 @@
+"""DSWAP: values are exchanged between rows drawn from the whole table.
+
+References
+----------
+Optim data privacy providers 11.3 and 11.7, module Data Swapping.
+Dalenius and Reiss 1982, doi:10.1016/0378-3758(82)90058-1: data swapping.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from providers.kernels import Groups, row_index_type
+from providers.params import SwapParams
+from providers.provider import Plan, Progress, Provider, SwapResult
+from providers.rng import Stream
+from providers.swapping import estimated_memory, plan_within, resolve_fields, swap_within
+
+
+class DswapParams(SwapParams):
+    """The parameters of DSWAP."""
+
+
+def check(params: DswapParams, schema: pa.Schema) -> DswapParams:
+    """The parameters with every field by name."""
+    return resolve_fields(params, schema)
+
+
+def whole_table(rows: int) -> Groups:
+    """All rows as one group, named 0; no group where there is no row."""
+    starts = np.array([0, rows] if rows else [0], np.int64)
+    return Groups(
+        rows, np.arange(rows, dtype=row_index_type(rows)), starts, np.zeros(min(rows, 1), np.uint64)
+    )
+
+
+def plan(table: pa.Table, params: DswapParams) -> Plan:
+    """What `swap` would do."""
+    return plan_within(table, params, whole_table(table.num_rows), estimated_memory(table, params))
+
+
+def swap(table: pa.Table, params: DswapParams, stream: Stream, progress: Progress) -> SwapResult:
+    """The table with the swap fields' values exchanged between uniformly drawn pairs of rows."""
+    return swap_within(table, params, whole_table(table.num_rows), stream, progress)
+
+
+PROVIDER = Provider(
+    identifier="DSWAP",
+    title="Data swapping",
+    summary="Exchanges values between rows drawn from the whole table.",
+    revision=1,
+    params=DswapParams,
+    check=check,
+    plan=plan,
+    swap=swap,
+    guarantees=(
+        "Every field keeps its values: only their rows change, unless something is suppressed.",
+        "At rate 1 every row of a table of two or more rows receives another row's value.",
+        "The pairs are uniformly random; some of them known, nothing is learnt of the rest.",
+        "Fields other than the swap fields stay as they are, unless they are named for suppression.",
+    ),
+    references=(
+        "Optim data privacy providers 11.3 and 11.7, module Data Swapping",
+        "Dalenius and Reiss 1982, Data-swapping: a technique for disclosure control, "
+        "doi:10.1016/0378-3758(82)90058-1",
+    ),
+)

@@ -1,0 +1,135 @@
+"""Arrow arrays without their encodings: the same values, laid out plainly.
+
+What carries a column (a dictionary, runs, views, an extension over its storage) is no part of the
+data. Whatever reads values sees them through `plain`, and reaches the elements of nested ones
+through `list_lengths`, `list_children` and `struct_children`.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from providers.types import canonical_type, is_list
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The array without its outermost encodings.
+
+    The result is of a canonical type, or large_string, large_binary, or a list (of any layout),
+    map or struct whose children may still be encoded. No copy where there is no encoding.
+    """
+    kind = pa.types
+    while True:
+        data_type = array.type
+        if isinstance(data_type, pa.BaseExtensionType):
+            array = array.storage
+        elif kind.is_dictionary(data_type):
+            array = array.dictionary_decode()
+        elif kind.is_run_end_encoded(data_type):
+            array = pc.run_end_decode(array)
+        else:
+            break
+    if kind.is_string_view(data_type):
+        return array.cast(pa.large_string())
+    if kind.is_binary_view(data_type):
+        return array.cast(pa.large_binary())
+    if kind.is_date64(data_type) or (kind.is_decimal(data_type) and canonical_type(data_type) != data_type):
+        return array.cast(canonical_type(data_type))
+    return array
+
+
+def validity(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """One per value that is there, zero per null, of a plain array."""
+    return np.asarray(array.is_valid().cast(pa.uint8()))
+
+
+def list_lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Number of elements of each row of a list or map, 0 where it is null; shape (rows,)."""
+    return _spans(array)[1]
+
+
+def list_children(array: pa.Array) -> list[pa.Array]:
+    """The elements of the rows that are not null, end to end: a list's values; a map's keys, items."""
+    starts, lengths = _spans(array)
+    total = int(lengths.sum())
+    parts = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]
+    if total == 0:
+        return [part.slice(0, 0) for part in parts]
+    used = lengths > 0
+    starts, lengths = starts[used], lengths[used]
+    ends = starts + lengths
+    first, last = int(starts.min()), int(ends.max())
+    parts = [part.slice(first, last - first) for part in parts]
+    if np.array_equal(ends[:-1], starts[1:]):
+        return parts
+    before = np.cumsum(lengths) - lengths  # elements of the rows before
+    elements = np.arange(total) + np.repeat(starts - first - before, lengths)
+    return [plain(part).take(pa.array(elements)) for part in parts]
+
+
+def struct_children(array: pa.Array) -> list[pa.Array]:
+    """One array a field, null where the struct is null."""
+    if array.null_count == 0:
+        return list(array.flatten())
+    # flatten() cannot put a parent's nulls into runs, so those are laid out first
+    children = [plain(array.field(number)) for number in range(array.type.num_fields)]
+    if not children:
+        return []
+    names = [str(number) for number in range(len(children))]
+    return list(pa.StructArray.from_arrays(children, names, mask=array.is_null()).flatten())
+
+
+def _spans(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where in the child each row's elements start, and how many they are (0 where null)."""
+    data_type, rows = array.type, len(array)
+    if pa.types.is_fixed_size_list(data_type):
+        width = data_type.list_size
+        starts = (np.arange(rows) + array.offset) * width
+        lengths = np.full(rows, width, np.int64)
+    elif pa.types.is_list_view(data_type) or pa.types.is_large_list_view(data_type):
+        starts = np.asarray(array.offsets).astype(np.int64)
+        lengths = np.asarray(array.sizes).astype(np.int64)
+    else:
+        offsets = np.asarray(array.offsets).astype(np.int64)
+        starts, lengths = offsets[:-1], np.diff(offsets)
+    if array.null_count:
+        lengths = lengths * validity(array)
+    return starts, lengths
+
+
+def canonical_array(array: pa.Array) -> pa.Array:
+    """The array in its canonical type, encodings removed at every depth."""
+    wanted = canonical_type(array.type)
+    if array.type == wanted:
+        return array
+    array = plain(array)
+    if pa.types.is_struct(wanted):
+        children = [canonical_array(child) for child in struct_children(array)]
+        if not children:
+            return array.cast(wanted)
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+    if pa.types.is_map(wanted) or is_list(wanted):
+        children = [canonical_array(child) for child in list_children(array)]
+        return nested(wanted, list_lengths(array), validity(array) == 0, children)
+    return array.cast(wanted)
+
+
+def nested(
+    data_type: pa.DataType,
+    lengths: npt.NDArray[np.int64],
+    null: npt.NDArray[np.bool_],
+    children: list[pa.Array],
+) -> pa.Array:
+    """A list or map array from the length of each row (0 where `null`) and the elements end to end."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32, casting="same_kind"))]
+    if offsets[-1] > np.iinfo(np.int32).max:
+        raise ValueError("a column holds more than 2**31 - 1 list elements; split the table")
+    if null.any():
+        buffers[0] = pa.py_buffer(np.packbits(~null, bitorder="little"))
+    if pa.types.is_map(data_type):
+        fields = [data_type.key_field, data_type.item_field]
+        children = [pa.StructArray.from_arrays(children, fields=fields)]
+    return pa.Array.from_buffers(data_type, len(lengths), buffers, children=children)

@@ -1,0 +1,54 @@
+"""What can go wrong inside a provider, as data that survives the way back from a worker.
+
+Every class takes positional arguments only: a process pool rebuilds an exception by calling
+its class with ``args``, and a keyword-only argument would break the pool.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class ProviderError(Exception):
+    """The provider cannot do what was asked; the message says what would be right."""
+
+    code = "provider_error"
+
+    def __init__(self, message: str, pointer: str = "") -> None:
+        """``pointer``: JSON pointer into the request, empty where no part of it is at fault."""
+        super().__init__(message, pointer)
+        self.message = message
+        self.pointer = pointer
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ParameterError(ProviderError):
+    """A parameter does not fit the table it is to be used on."""
+
+    code = "invalid_parameter"
+
+
+class SourceError(ProviderError):
+    """The source table cannot be used as it is."""
+
+    code = "invalid_source"
+
+
+class UnswappableError(ProviderError):
+    """Rows cannot be swapped and the suppression policy is ``fail``."""
+
+    code = "unswappable_rows"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'age'?"`` for the nearest known name, or the known names when none is near."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not near:  # a difference of case alone may hide a near name
+        folded = {candidate.casefold(): candidate for candidate in names}
+        near = [folded[name.casefold()]] if name.casefold() in folded else []
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    shown = ", ".join(f"'{known_name}'" for known_name in names[:12])
+    return f"; known are {shown}{', ...' if len(names) > 12 else ''}" if names else ""

@@ -1,0 +1,570 @@
+"""The shared compiled kernels: order rows, pair up within groups, exchange.
+
+Every kernel's result depends on its arguments alone, for any number of threads: work is cut by
+group, by bucket or by row range, each output cell is written by one thread, and every draw is
+looked up by its address (`providers.rng`).
+
+References
+----------
+Fisher and Yates 1938, in the form of Durstenfeld 1964 (doi:10.1145/364520.364540): a uniform order.
+Rao 1961, Sankhya A 23; Sandelius 1962, J. R. Stat. Soc. B 24: a uniform order by random buckets.
+Lemire 2019, doi:10.1145/3230636: a uniform integer below a bound, without modulo bias.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import get_num_threads, njit, prange
+
+from providers.rng import LANES, Key, chacha20_blocks, stream_words
+
+IndexArray = npt.NDArray[np.signedinteger[Any]]
+"""Row numbers: int32 below 2**31 rows, else int64."""
+Int64Array = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
+
+ONE_BUCKET = 8192
+"""A group of at most so many rows is put in order by Fisher and Yates alone: it fits L1."""
+BUCKET_BITS = 12
+"""Mean rows of a bucket of a larger group: 2**11 to 2**12. Part of every revision's output."""
+
+_RATE_LEVEL = 0xFFFFFFFF
+_BUCKET_LEVEL = 1
+_SHUFFLE_LEVEL = 2
+_DIGIT_BITS = 11  # a histogram of 2048 counters stays in L1
+_TOGETHER = 257  # groups of up to so many rows share lockstep lanes, sixteen groups at a time
+_SPAN = 64  # groups, in sixteens, that one thread takes at a time
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows cut into groups within which a provider may pair."""
+
+    rows: int
+    """Rows of the table, in a group or not."""
+    order: IndexArray
+    """The participating rows, group by group, in listing order."""
+    starts: Int64Array
+    """Group g is ``order[starts[g]:starts[g + 1]]``; shape (groups + 1,)."""
+    identities: UInt64Array
+    """What names each group in the address of its draws; shape (groups,)."""
+
+    @property
+    def sizes(self) -> Int64Array:
+        """Rows of each group; shape (groups,)."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def in_row_order(self) -> bool:
+        """Whether every row takes part and the listing is the rows' own order."""
+        return len(self.order) == self.rows and _is_in_row_order(self.order)
+
+    @cached_property
+    def places(self) -> IndexArray:
+        """For each row its place in `order`, -1 where it is in no group; shape (rows,)."""
+        return self.order if self.in_row_order else _inverse(self.order, self.rows)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Who exchanges with whom.
+
+    The participating rows are laid out in `places` so that the rows of a group, or of a bucket of
+    a large group, lie together: an exchange then happens within the cache. In group g the first
+    ``2 * pairs[g]`` places of its shuffled places are exchanged, 1 and 2, 3 and 4, ...
+    """
+
+    places: IndexArray
+    """For each row its place in the layout, -1 where it is in no group; shape (rows,)."""
+    shuffled: IndexArray
+    """The places of each group, group by group, in a uniformly random order."""
+    starts: Int64Array
+    """Group g has ``shuffled[starts[g]:starts[g + 1]]``; shape (groups + 1,)."""
+    pairs: Int64Array
+    """Pairs exchanged in each group; 0 where nothing moves; shape (groups,)."""
+    odd_rule: bool
+    """Whether the last three rows of an odd group move in a cycle of three."""
+
+    @property
+    def took_part(self) -> Int64Array:
+        """Rows that take part in each group; shape (groups,)."""
+        odd = (np.diff(self.starts) % 2 == 1) & (self.pairs > 0) & self.odd_rule
+        return np.asarray(2 * self.pairs + odd, np.int64)
+
+    @property
+    def order(self) -> IndexArray:
+        """The participating rows, group by group, in their uniformly random order."""
+        layout = _inverse(self.places, len(self.shuffled))
+        return layout[self.shuffled]
+
+
+def row_index_type(rows: int) -> type[np.int32] | type[np.int64]:
+    """The narrowest type for row numbers: half the memory traffic of a gather is its index."""
+    return np.int32 if rows < 2**31 else np.int64
+
+
+# ----------------------------------------------------------------------------------- ordering rows
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _extremes(keys, lows, highs):
+    chunks = len(lows)
+    for chunk in prange(chunks):
+        low = keys[0]
+        high = keys[0]
+        for row in range(len(keys) * chunk // chunks, len(keys) * (chunk + 1) // chunks):
+            low = min(low, keys[row])
+            high = max(high, keys[row])
+        lows[chunk] = low
+        highs[chunk] = high
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _take_keys(keys, low, order, taken):
+    for at in prange(len(order)):
+        taken[at] = keys[order[at]] - low
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _radix_pass(keys, order, shift, mask, counts, next_keys, next_order):
+    """One stable counting pass by the digit ``key >> shift & mask``; the keys move with the rows."""
+    chunks = len(counts)
+    rows = len(order)
+    for chunk in prange(chunks):
+        count = counts[chunk]
+        count[:] = 0
+        for at in range(rows * chunk // chunks, rows * (chunk + 1) // chunks):
+            count[(keys[at] >> shift) & mask] += 1
+    total = 0
+    for digit in range(counts.shape[1]):
+        for chunk in range(chunks):
+            here = counts[chunk, digit]
+            counts[chunk, digit] = total
+            total += here
+    for chunk in prange(chunks):
+        count = counts[chunk]
+        for at in range(rows * chunk // chunks, rows * (chunk + 1) // chunks):
+            digit = (keys[at] >> shift) & mask
+            to = count[digit]
+            count[digit] = to + 1
+            next_order[to] = order[at]
+            if len(next_keys):
+                next_keys[to] = keys[at]
+
+
+def radix_order(keys: Sequence[UInt64Array]) -> IndexArray:
+    """The rows in stable ascending order of their keys.
+
+    Parameters
+    ----------
+    keys : sequence of ndarray of uint64, shape (rows,)
+        Most significant first; ties are broken by row number.
+
+    Returns
+    -------
+    ndarray of int32 or int64, shape (rows,)
+
+    Notes
+    -----
+    Counting passes over the bits that the keys really span, least significant first: O(rows) a
+    pass, one pass for each eleven bits.
+    """
+    rows = len(keys[0])
+    order: IndexArray = np.arange(rows, dtype=row_index_type(rows))
+    if rows < 2:
+        return order
+    chunks = get_num_threads() if rows > 65536 else 1
+    lows, highs = np.empty(chunks, np.uint64), np.empty(chunks, np.uint64)
+    spare_order = np.empty_like(order)
+    for key in reversed(keys):
+        _extremes(key, lows, highs)
+        low = lows.min()
+        bits = int(highs.max() - low).bit_length()
+        if bits == 0:
+            continue
+        passes = -(-bits // _DIGIT_BITS)
+        digit = -(-bits // passes)  # equal digits, so that no pass is wider than it need be
+        narrow = np.uint32 if bits <= 32 else np.uint64
+        moving = np.empty(rows, narrow)
+        _take_keys(key, low, order, moving)
+        spare = np.empty(rows if passes > 1 else 0, narrow)
+        counts = np.empty((chunks, 1 << digit), np.int64)
+        mask = narrow((1 << digit) - 1)
+        for number in range(passes):
+            last = number == passes - 1
+            next_keys = spare[:0] if last else spare
+            _radix_pass(moving, order, narrow(number * digit), mask, counts, next_keys, spare_order)
+            order, spare_order = spare_order, order
+            moving, spare = spare, moving
+    return order
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _new_runs(key, order, begins):
+    for at in prange(1, len(order)):
+        if key[order[at]] != key[order[at - 1]]:
+            begins[at] = True
+
+
+def runs(order: IndexArray, keys: Sequence[UInt64Array]) -> Int64Array:
+    """Where each run of equal keys starts in `order`, and its end: shape (runs + 1,)."""
+    begins = np.zeros(len(order), np.bool_)
+    begins[:1] = True
+    for key in keys:
+        _new_runs(key, order, begins)
+    return np.append(np.flatnonzero(begins), len(order)).astype(np.int64)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _is_in_row_order(order):
+    elsewhere = 0
+    for at in prange(len(order)):
+        elsewhere += order[at] != at
+    return elsewhere == 0
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _invert(order, places):
+    for at in prange(len(order)):
+        if order[at] >= 0:
+            places[order[at]] = at
+
+
+def _inverse(order: IndexArray, rows: int) -> IndexArray:
+    """Where each of `rows` row numbers stands in `order`, -1 where it does not."""
+    every = len(order) == rows
+    places = np.empty(rows, order.dtype) if every else np.full(rows, -1, order.dtype)
+    _invert(order, places)
+    return places
+
+
+# ------------------------------------------------------------------------------- a uniform order
+
+
+@njit(cache=True, nogil=True)
+def _shuffle(places, start, stop, key, identity, level, words, have, address, block):
+    """Fisher-Yates on ``places[start:stop]``, filled in order first, by the stream (identity, level).
+
+    `words` holds the first `have` words of the stream (a multiple of 16, 0 for none yet).
+    """
+    for at in range(start, stop):
+        places[at] = at
+    position = 0
+    drawn = have
+    for last in range(stop - start - 1, 0, -1):
+        bound = np.uint64(last + 1)
+        threshold = np.uint64(0)
+        while True:
+            if position == have:
+                stream_words(key, identity, level, np.uint32(drawn // 16), address, block, words)
+                position = 0
+                have = 256
+                drawn += 256
+            product = np.uint64(words[position]) * bound
+            position += 1
+            low = product & np.uint64(0xFFFFFFFF)
+            if low >= bound:
+                break
+            if threshold == 0:  # only now, and hardly ever, is a division needed
+                threshold = np.uint64(0x100000000) % bound
+                if threshold == 0:  # a power of two divides evenly: nothing to reject
+                    break
+            if low >= threshold:
+                break
+        other = np.uint64(start) + (product >> np.uint64(32))
+        here = np.uint64(start + last)
+        held = places[here]
+        places[here] = places[other]
+        places[other] = held
+
+
+@njit(cache=True, nogil=True)
+def _pairs_of(size, rate, minimum, key, identity, words, address, block):
+    """How many pairs a group of `size` rows exchanges: floor(rate size / 2 + u), at most size // 2."""
+    if size < 2 or size < minimum:
+        return 0
+    if rate == 1.0:
+        return size // 2
+    stream_words(key, identity, np.uint32(_RATE_LEVEL), np.uint32(0), address, block, words)
+    high = np.uint64(words[0]) << np.uint64(21)
+    uniform = np.float64(high | (np.uint64(words[1]) >> np.uint64(11))) * 2.0**-53
+    return min(np.int64(np.floor(rate * size / 2.0 + uniform)), size // 2)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _shuffle_small_groups(places, starts, identities, key, rate, minimum, pairs):
+    """Count the pairs of every group, and shuffle those of at most `ONE_BUCKET` rows."""
+    groups = len(pairs)
+    spans = (groups + LANES * _SPAN - 1) // (LANES * _SPAN)
+    for span in prange(spans):
+        address = np.zeros((4, LANES), np.uint32)
+        block = np.empty((LANES, LANES), np.uint32)
+        words = np.empty(256, np.uint32)
+        together = np.empty((LANES, 256), np.uint32)
+        for first in range(span * LANES * _SPAN, min(groups, (span + 1) * LANES * _SPAN), LANES):
+            last = min(first + LANES, groups)
+            longest = 0  # of the groups that are drawn for together
+            for group in range(first, last):
+                size = starts[group + 1] - starts[group]
+                identity = identities[group]
+                pairs[group] = _pairs_of(size, rate, minimum, key, identity, words, address, block)
+                if size <= _TOGETHER and pairs[group] > 0:
+                    longest = max(longest, size)
+            # Two rows have one matching only: a table of pairs draws nothing.
+            blocks = (longest - 1 + 15) // 16 if longest > 2 else 0
+            for number in range(blocks):
+                for lane in range(LANES):
+                    identity = identities[min(first + lane, groups - 1)]
+                    address[0, lane] = np.uint32(number)
+                    address[1, lane] = np.uint32(identity & np.uint64(0xFFFFFFFF))
+                    address[2, lane] = np.uint32(identity >> np.uint64(32))
+                    address[3, lane] = np.uint32(0)
+                chacha20_blocks(key, address, block)
+                for lane in range(LANES):
+                    for word in range(16):
+                        together[lane, 16 * number + word] = block[word, lane]
+            for group in range(first, last):
+                start, stop = starts[group], starts[group + 1]
+                if pairs[group] == 0 or (stop - start == 2 and rate == 1.0):
+                    for at in range(start, stop):
+                        places[at] = at
+                    continue
+                if stop - start > ONE_BUCKET:
+                    continue  # the larger kernel's
+                identity = identities[group]
+                level = np.uint32(0)
+                if stop - start <= _TOGETHER:
+                    mine = together[group - first]
+                    _shuffle(places, start, stop, key, identity, level, mine, 16 * blocks, address, block)
+                else:
+                    _shuffle(places, start, stop, key, identity, level, words, 0, address, block)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _scatter_into_buckets(
+    starts, sizes, identities, bits, first_block, first_bucket, key, chunks, moved, bucket_starts
+):
+    """Rao-Sandelius, first half: element e of a group goes to the bucket its word e names.
+
+    `moved[place]` is the new place; buckets are numbered through all groups, and
+    `bucket_starts` are the places where they begin. A chunk is a range of blocks of 256 elements,
+    which is what one call of the generator gives words for.
+    """
+    blocks = first_block[-1]
+    counts = np.zeros((chunks, first_bucket[-1]), np.int64)
+    for chunk in prange(chunks):
+        count = counts[chunk]
+        address = np.zeros((4, LANES), np.uint32)
+        block = np.empty((LANES, LANES), np.uint32)
+        words = np.empty(256, np.uint32)
+        group = 0
+        for number in range(blocks * chunk // chunks, blocks * (chunk + 1) // chunks):
+            while number >= first_block[group + 1]:
+                group += 1
+            nth = number - first_block[group]
+            level = np.uint32(_BUCKET_LEVEL)
+            stream_words(key, identities[group], level, np.uint32(16 * nth), address, block, words)
+            shift = np.uint32(32 - bits[group])
+            first = starts[group] + 256 * nth
+            for at in range(min(256, sizes[group] - 256 * nth)):
+                bucket = first_bucket[group] + np.int64(words[at] >> shift)
+                moved[first + at] = bucket
+                count[bucket] += 1
+    for group in range(len(starts)):
+        total = starts[group]
+        for bucket in range(first_bucket[group], first_bucket[group + 1]):
+            bucket_starts[bucket] = total
+            for chunk in range(chunks):
+                here = counts[chunk, bucket]
+                counts[chunk, bucket] = total
+                total += here
+    for chunk in prange(chunks):
+        count = counts[chunk]
+        group = 0
+        for number in range(blocks * chunk // chunks, blocks * (chunk + 1) // chunks):
+            while number >= first_block[group + 1]:
+                group += 1
+            first = starts[group] + 256 * (number - first_block[group])
+            for at in range(first, min(first + 256, starts[group] + sizes[group])):
+                bucket = moved[at]
+                moved[at] = count[bucket]
+                count[bucket] += 1
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _shuffle_buckets(starts, sizes, identities, first_bucket, bucket_starts, key, places):
+    """Rao-Sandelius, second half: each bucket in a uniform order of its own."""
+    for bucket in prange(first_bucket[-1]):
+        address = np.zeros((4, LANES), np.uint32)
+        block = np.empty((LANES, LANES), np.uint32)
+        words = np.empty(256, np.uint32)
+        group = np.searchsorted(first_bucket, bucket, side="right") - 1
+        start = bucket_starts[bucket]
+        last = bucket + 1 == first_bucket[group + 1]
+        stop = starts[group] + sizes[group] if last else bucket_starts[bucket + 1]
+        level = np.uint32(_SHUFFLE_LEVEL + bucket - first_bucket[group])
+        _shuffle(places, start, stop, key, identities[group], level, words, 0, address, block)
+
+
+def _shuffle_large_groups(
+    starts: Int64Array, sizes: Int64Array, identities: UInt64Array, key: Key,
+    moved: IndexArray, shuffled: IndexArray,
+) -> None:  # fmt: skip
+    """Shuffle groups of over `ONE_BUCKET` rows: both halves of Rao-Sandelius for all of them."""
+    bits = np.array([int(size - 1 >> BUCKET_BITS).bit_length() for size in sizes], np.int64)
+    first_bucket = np.concatenate(([0], np.cumsum(1 << bits)))
+    first_block = np.concatenate(([0], np.cumsum(-(-sizes // 256))))
+    bucket_starts = np.empty(first_bucket[-1], np.int64)
+    _scatter_into_buckets(
+        starts, sizes, identities, bits, first_block, first_bucket, key, get_num_threads(),
+        moved, bucket_starts,
+    )  # fmt: skip
+    _shuffle_buckets(starts, sizes, identities, first_bucket, bucket_starts, key, shuffled)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _compose(places, moved, composed):
+    for row in prange(len(places)):
+        composed[row] = moved[places[row]] if places[row] >= 0 else -1
+
+
+def shuffle_groups(groups: Groups, key: Key, rate: float, min_group_size: int = 2) -> Pairing:
+    """A uniformly random order of each group's rows, and how many pairs of it are exchanged.
+
+    Parameters
+    ----------
+    groups : Groups
+        Left as it is.
+    key : ndarray of uint32, shape (8,)
+        Names the purpose; two fields that move on their own have two keys.
+    rate : float
+        Share of the rows that take part, over 0 up to 1.
+    min_group_size : int
+        Groups with fewer rows are not swapped.
+
+    Notes
+    -----
+    A group of m <= `ONE_BUCKET` rows: Fisher-Yates by the words of the stream (identity, 0).
+    A larger one: element e goes to the bucket named by the top bits of word e of the stream
+    (identity, 1), and bucket k is shuffled by the stream (identity, 2 + k). Both orders are
+    uniform over all m! (Rao, Sandelius). O(rows).
+    """
+    count = len(groups.order)
+    shuffled: IndexArray = np.empty(count, groups.order.dtype)
+    pairs = np.zeros(len(groups.identities), np.int64)
+    if len(pairs):
+        _shuffle_small_groups(shuffled, groups.starts, groups.identities, key, rate, min_group_size, pairs)
+    places = groups.places
+    large = np.flatnonzero((groups.sizes > ONE_BUCKET) & (pairs > 0))
+    if len(large):
+        everything = int(groups.sizes[large].sum()) == count
+        moved = np.empty_like(shuffled) if everything else np.arange(count, dtype=shuffled.dtype)
+        _shuffle_large_groups(
+            groups.starts[large], groups.sizes[large], groups.identities[large], key, moved, shuffled
+        )
+        places = moved
+        if not groups.in_row_order:
+            places = np.empty_like(groups.places)
+            _compose(groups.places, moved, places)
+    return Pairing(places, shuffled, groups.starts, pairs, odd_rule=rate == 1.0)
+
+
+# -------------------------------------------------------------------------------------- exchange
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _lay_out(values, places, laid):
+    for row in prange(len(values)):
+        if places[row] >= 0:
+            laid[places[row]] = values[row]
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _put_back(laid, places, values, out):
+    for row in prange(len(values)):
+        out[row] = laid[places[row]] if places[row] >= 0 else values[row]
+
+
+@njit(cache=True, nogil=True)
+def _exchange_pairs(shuffled, start, pairs, laid):
+    """Exchange a run of pairs in place; returns the rows whose bits changed."""
+    changed = np.int64(0)
+    for pair in range(pairs):
+        at = np.uint64(start + 2 * pair)  # unsigned: no test for an index from the end, twice as fast
+        first, second = np.uint64(shuffled[at]), np.uint64(shuffled[at + np.uint64(1)])
+        one, two = laid[first], laid[second]
+        laid[first] = two
+        laid[second] = one
+        changed += np.int64(one != two)
+    return 2 * changed
+
+
+@njit(cache=True, nogil=True)
+def _exchange_three(shuffled, start, laid):
+    """The odd rule: (m-2, m), then (m-1, m), counted from 1; returns the rows whose bits changed."""
+    first, second, third = shuffled[start], shuffled[start + 1], shuffled[start + 2]
+    one, two, three = laid[first], laid[second], laid[third]
+    laid[first] = three
+    laid[second] = one
+    laid[third] = two
+    return (one != three) + (two != one) + (three != two)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _exchange(shuffled, starts, pairs, odd_rule, laid, chunks):
+    changed = np.zeros((chunks, 16), np.int64)  # a cache line each
+    for chunk in prange(chunks):
+        # A chunk is a range of the shuffled places; a group is cut between pairs, never through one.
+        low = len(shuffled) * chunk // chunks
+        high = len(shuffled) * (chunk + 1) // chunks
+        group = np.searchsorted(starts, low, side="right") - 1
+        while group < len(pairs) and starts[group] < high:
+            start = starts[group]
+            stop = starts[group + 1]
+            odd = odd_rule and (stop - start) % 2 == 1 and pairs[group] > 0
+            alone = pairs[group] - 1 if odd else pairs[group]  # pairs outside the cycle of three
+            begin = min(alone, (max(low, start) - start + 1) // 2)
+            end = min(alone, (min(high, stop) - start + 1) // 2)
+            changed[chunk, 0] += _exchange_pairs(shuffled, start + 2 * begin, end - begin, laid)
+            if odd and low <= stop - 1 < high:
+                changed[chunk, 0] += _exchange_three(shuffled, start + 2 * alone, laid)
+            group += 1
+    return changed[:, 0].sum()
+
+
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def exchange(values: npt.NDArray[Any], pairing: Pairing) -> tuple[npt.NDArray[Any], int]:
+    """The values after the exchange, and the number of rows whose bits changed.
+
+    Parameters
+    ----------
+    values : ndarray, shape (rows,)
+        Any fixed-width type of 1, 2, 4 or 8 bytes; left as it is.
+    pairing : Pairing
+
+    Notes
+    -----
+    Three passes: lay the values out by place, exchange within the layout, put them back. Rows go
+    to few places at a time (groups or buckets), so that each pass streams through memory, where
+    a direct exchange would wait for two random reads and two random writes a pair.
+    """
+    words = values.view(_WORDS[values.dtype.itemsize])
+    laid = np.empty(len(pairing.shuffled), words.dtype)
+    _lay_out(words, pairing.places, laid)
+    chunks = get_num_threads() if len(pairing.shuffled) > 65536 else 1
+    changed = _exchange(pairing.shuffled, pairing.starts, pairing.pairs, pairing.odd_rule, laid, chunks)
+    out = np.empty_like(words)
+    _put_back(laid, pairing.places, words, out)
+    return out.view(values.dtype), int(changed)
+
+
+def sources(pairing: Pairing) -> IndexArray:
+    """For each row the row its value comes from, itself where it stays; shape (rows,)."""
+    rows = np.arange(len(pairing.places), dtype=pairing.places.dtype)
+    return exchange(rows, pairing)[0]

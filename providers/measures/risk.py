@@ -1,0 +1,83 @@
+"""Risk measures that follow from a swap's own figures."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from providers.measures.measure import Measure
+
+
+def changed_share(changed: Mapping[str, int], rows: int) -> dict[str, float]:
+    """For each swap field the share of the rows whose value differs from the source's; 0 of no rows."""
+    return {field: count / rows if rows else 0.0 for field, count in changed.items()}
+
+
+CHANGED_SHARE = Measure(
+    key="changed_share",
+    title="Changed share",
+    concerns="risk",
+    goal="high",
+    range="0 to 1",
+    formula="#{i : x_i != y_i} / n, for each swap field",
+    source="Optim data privacy providers 11.3, Data Swapping: equal values exchanged protect nobody",
+    cost="O(n)",
+    compute=changed_share,
+)
+
+
+def inversion_bits(swaps: Iterable[tuple[npt.ArrayLike, float]], seed_bits: int) -> float:
+    """Bits that an exhaustive search for the swap must cover, the seed being unknown.
+
+    Parameters
+    ----------
+    swaps : iterable of (sizes, rate)
+        For each field that moves on its own (once for all fields that are locked) the sizes of the
+        groups that are swapped, and the rate.
+    seed_bits : int
+        Length of the seed: 4 for each hex digit. Whoever tries every seed needs no more.
+
+    Notes
+    -----
+    The sum over groups and fields of log2 of the number of outcomes of a group of m rows:
+
+    - rate 1, m even: m! / (2^(m/2) (m/2)!), the perfect matchings;
+    - rate 1, m odd: m! / (2^((m-3)/2) ((m-3)/2)! 3): a cycle of three, which has two directions,
+      and a matching of the rest;
+    - rate below 1: m! / ((m - 2p)! 2^p p!) ways to choose p pairs, p = floor(rate m / 2), the lesser
+      of the two numbers of pairs that can be drawn.
+
+    It is an upper bound of the intruder's work: equal values and what is known of some rows lower it.
+    """
+    total = 0.0
+    for group_sizes, rate in swaps:
+        sizes, groups = np.unique(np.asarray(group_sizes, np.int64), return_counts=True)
+        total += sum(
+            int(count) * _log2_outcomes(int(size), rate) for size, count in zip(sizes, groups, strict=True)
+        )
+    return min(float(seed_bits), total)
+
+
+def _log2_outcomes(size: int, rate: float) -> float:
+    """log2 of the number of ways in which a group of `size` rows can be exchanged."""
+    if size < 2:
+        return 0.0
+    odd = rate == 1 and size % 2 == 1
+    pairs = (size - 3) // 2 if odd else size // 2 if rate == 1 else math.floor(rate * size / 2)
+    left = 0 if odd else size - 2 * pairs
+    natural = math.lgamma(size + 1) - math.lgamma(left + 1) - math.lgamma(pairs + 1)
+    return max(0.0, natural / math.log(2) - pairs - (math.log2(3) if odd else 0.0))
+
+
+INVERSION_BITS = Measure(
+    key="inversion_bits",
+    title="Swap inversion",
+    concerns="risk",
+    goal="high",
+    range="0 to the seed's bits",
+    formula="min(bits of the seed, sum over fields and groups of log2 of the group's possible exchanges)",
+    source="Rowveil",
+    cost="O(groups)",
+    compute=inversion_bits,
+)

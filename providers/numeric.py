@@ -1,0 +1,56 @@
+"""Columns as float64 numbers with a unit, for distances."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from providers.literals import value_type
+from providers.table import combined, null_mask, unwrapped, words_of
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A column as numbers."""
+
+    values: npt.NDArray[np.float64]
+    """From the smallest of an integer, date or time field, else from 0; NaN for null; shape (rows,)."""
+    unit: str
+    """``days`` (dates), ``seconds`` (timestamps, times, durations), or ``field``: the field's own."""
+
+
+def measured(column: pa.ChunkedArray) -> Measured | None:
+    """The column as numbers whose differences are distances; None where it is not a number or a time.
+
+    Counting from the smallest value keeps nanoseconds and large integers apart in float64.
+    """
+    column = unwrapped(column)
+    if pa.types.is_dictionary(column.type):
+        column = unwrapped(column.cast(value_type(column.type)))
+    kind = column.type
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind)
+    missing = null_mask(column)
+    if pa.types.is_integer(kind) or pa.types.is_date(kind) or is_time:
+        words = words_of(combined(column))
+        width = words.dtype.itemsize
+        numbers = words.view(f"{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{width}")
+        present = numbers[~missing]
+        smallest = present.min() if len(present) else numbers.dtype.type(0)
+        values = (numbers - smallest).view(f"u{width}").astype(np.float64)
+    elif pa.types.is_floating(kind):
+        words = words_of(combined(column))
+        values = words.view(f"f{words.dtype.itemsize}").astype(np.float64)
+    elif pa.types.is_decimal(kind):
+        values = combined(pc.cast(column, pa.float64())).to_numpy(zero_copy_only=False).astype(np.float64)
+    else:
+        return None
+    values[missing] = np.nan
+    if pa.types.is_date(kind):
+        return Measured(values / (1 if kind == pa.date32() else 86_400_000), "days")
+    if is_time:
+        return Measured(values * _SECONDS[kind.unit], "seconds")
+    return Measured(values, "field")

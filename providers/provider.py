@@ -1,0 +1,134 @@
+"""What a provider is: a declaration that the service, the docs and the tests read."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from providers.params import Params
+from providers.rng import Stream
+
+P = TypeVar("P", bound=Params)
+
+EVENTS_SHOWN = 100
+"""At most so many events are listed one by one; `Events.counts` counts them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened to one row (0-based, in the source), or to a field or the table as a whole."""
+
+    code: str
+    message: str
+    row: int | None = None
+    field: str | None = None
+
+
+@dataclass(slots=True)
+class Events:
+    """Events in the order of rows: the first `EVENTS_SHOWN` listed, all of them counted by code."""
+
+    listed: list[Event] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, event: Event) -> None:
+        """Record one event."""
+        self.counts[event.code] += 1
+        if len(self.listed) < EVENTS_SHOWN:
+            self.listed.append(event)
+
+    def add_rows(self, code: str, message: str, rows: Any, field_name: str | None = None) -> None:
+        """Record the same event for many rows (array of row numbers) without a list of them all."""
+        self.counts[code] += len(rows)
+        for row in rows[: max(0, EVENTS_SHOWN - len(self.listed))]:
+            self.listed.append(Event(code, message, int(row), field_name))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSize:
+    """Rows in the smallest, the median and the largest group; all 0 where there is no group."""
+
+    smallest: int
+    median: float
+    largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The figures that every report says, whatever the provider."""
+
+    rows: int
+    groups: int
+    group_size: GroupSize
+    took_part: int
+    """Rows that took part in an exchange of at least one swap field."""
+    took_part_by_field: dict[str, int]
+    changed: dict[str, int]
+    """For each swap field the rows whose value differs from the source's. An exchange of equal
+    values protects nobody, so this is less than or equal to `took_part_by_field`, before
+    suppression."""
+    suppressed: int
+    """Rows in which a value was nulled, replaced, or that were dropped."""
+    unswapped: int
+    """Rows in which at least one swap field kept its place."""
+    unswapped_reasons: dict[str, int]
+    """Why: `alone`, `group_too_small`, `null` (nulls: keep), `rate` (not drawn); rows for each."""
+    achieved_rate: float
+    """Mean over the swap fields of the share of the rows that took part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would do, found without a single random draw."""
+
+    rows: int
+    groups: int
+    group_size: GroupSize
+    unswappable_rows: int
+    unswappable_groups: int
+    estimated_memory_bytes: int
+    """Peak of the worker beyond its idle size: source, destination, codes and orders."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwapResult:
+    """The destination table and everything the report says of it."""
+
+    table: pa.Table
+    summary: Summary
+    events: Events
+    provider: dict[str, Any] = field(default_factory=dict)
+    """The provider's own figures."""
+
+
+class Progress(Protocol):
+    """Told how far the work is; may be called from the provider's thread at any moment."""
+
+    def __call__(self, fraction: float, stage: str) -> None:
+        """`fraction` of the whole is done (0 to 1); `stage` names what is being done."""
+
+
+def no_progress(fraction: float, stage: str) -> None:
+    """Progress that nobody looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider(Generic[P]):
+    """One service: what it is called, what it takes, what it does and what it promises."""
+
+    identifier: str
+    title: str
+    summary: str
+    revision: int
+    """Raised whenever a change alters an output for a given seed."""
+    params: type[P]
+    check: Callable[[P, pa.Schema], P]
+    """(params, schema) -> params with every name resolved; raises ParameterError. No data."""
+    plan: Callable[[pa.Table, P], Plan]
+    """(table, checked params) -> what `swap` would do."""
+    swap: Callable[[pa.Table, P, Stream, Progress], SwapResult]
+    """(table, checked params, stream, progress) -> result. The table is never modified."""
+    guarantees: tuple[str, ...]
+    references: tuple[str, ...]

@@ -1,0 +1,174 @@
+"""What becomes of the rows that cannot be swapped: alone in their group, or in too small a one.
+
+Whatever the policy, every such row is reported. The event codes of the swaps:
+
+===================  ====================================================================
+code                 what happened
+===================  ====================================================================
+``suppressed``       the row could not be swapped: its value of the field was nulled
+``replaced``         the row could not be swapped: its value of the field was replaced
+``kept``             the row could not be swapped: it keeps its own value of the field
+``dropped``          the row could not be swapped: it was left out
+``null_kept``        locked: the row keeps its own value of the field, since another swap
+                     field of it is null and ``nulls`` is ``keep``
+``nothing_changed``  rows took part, but every exchange was of equal values
+===================  ====================================================================
+
+Counts are of rows, for each field. Rows that ``rate`` leaves aside have no event, only figures.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from providers.errors import ParameterError, UnswappableError, did_you_mean
+from providers.kernels import IndexArray
+from providers.literals import literal
+from providers.params import SwapParams
+from providers.provider import EVENTS_SHOWN, Event, Events
+from providers.table import put, take_rows
+
+_POINTER = "/parameters/suppression"
+
+
+@dataclass(frozen=True, slots=True)
+class Unswappable:
+    """The rows that cannot be swapped."""
+
+    by_field: Mapping[str, IndexArray]
+    """Swap field -> its unswappable rows, ascending."""
+    groups: int
+    """Groups that hold them."""
+
+    @property
+    def rows(self) -> IndexArray:
+        """Rows that cannot be swapped in at least one field, ascending."""
+        return union(self.by_field.values())
+
+
+def union(parts: Iterable[IndexArray]) -> IndexArray:
+    """The row numbers in any of the parts, ascending, each once."""
+    distinct = {id(part): part for part in parts}.values()  # fields often share one
+    found: IndexArray = np.unique(np.concatenate([np.zeros(0, np.int64), *distinct]))
+    return found
+
+
+def check_suppression(params: SwapParams, schema: pa.Schema) -> None:
+    """Raise ParameterError where fields or replacements do not fit the schema."""
+    policy = params.suppression
+    for index, name in enumerate(policy.fields):
+        if name not in schema.names:
+            message = f"unknown field '{name}'{did_you_mean(name, schema.names)}"
+            raise ParameterError(message, f"{_POINTER}/fields/{index}")
+        if name in policy.fields[:index]:
+            raise ParameterError(f"field '{name}' is named twice", f"{_POINTER}/fields/{index}")
+    if policy.policy != "replace":
+        return
+    wanted = policy.fields or params.swap_fields
+    for name in wanted:
+        if name not in policy.replacement:
+            message = f"a replacement for '{name}' is missing; rows that cannot be swapped get it"
+            raise ParameterError(message, f"{_POINTER}/replacement")
+    for name, value in policy.replacement.items():
+        here = f"{_POINTER}/replacement/{name.replace('~', '~0').replace('/', '~1')}"
+        if name not in wanted:
+            suggestion = did_you_mean(name, wanted)
+            message = f"a replacement for '{name}', which is not replaced: name it in 'fields'{suggestion}"
+            raise ParameterError(message, here)
+        literal(value, schema.field(name), "replacement", here)
+
+
+def suppress(
+    table: pa.Table, params: SwapParams, unswappable: Unswappable, events: Events
+) -> tuple[pa.Table, int]:
+    """Apply the policy to the swapped table; the number of rows in which something was suppressed.
+
+    Raises
+    ------
+    UnswappableError
+        The policy is ``fail`` and there are such rows.
+    """
+    policy = params.suppression.policy
+    rows = unswappable.rows
+    if not len(rows):
+        return table, 0
+    if policy == "fail":
+        raise UnswappableError(describe(len(rows), unswappable.groups))
+    if policy == "drop":
+        add_row_events(events, {("dropped", None): rows})
+        remaining = np.delete(np.arange(table.num_rows), rows)
+        return take_rows(table, remaining), len(rows)
+    if policy == "keep":
+        add_row_events(events, {("kept", name): found for name, found in unswappable.by_field.items()})
+        return table, 0
+    named = params.suppression.fields
+    targets = dict.fromkeys(named, rows) if named else unswappable.by_field
+    done = "suppressed" if policy == "suppress" else "replaced"
+    for name, found in targets.items():
+        if len(found):
+            table = _put(table, name, found, params)
+    events_of: dict[tuple[str, str | None], IndexArray] = {(done, name): found for name, found in targets.items()}
+    for name, found in unswappable.by_field.items():
+        if name not in targets:  # the caller named other fields, and this one keeps its values
+            events_of["kept", name] = found
+    add_row_events(events, events_of)
+    return table, len(union(targets.values()))
+
+
+def describe(rows: int, groups: int) -> str:
+    """``"3 rows of 2 groups cannot be swapped"``, and what would help."""
+    return (
+        f"{rows} row{'s' if rows != 1 else ''} of {groups} group{'s' if groups != 1 else ''} cannot be "
+        "swapped: alone in their group, or in one below the minimum; choose another suppression "
+        "policy, or wider groups"
+    )
+
+
+def _put(table: pa.Table, name: str, rows: IndexArray, params: SwapParams) -> pa.Table:
+    index = table.schema.get_field_index(name)
+    field = table.schema.field(index)
+    if params.suppression.policy == "suppress":
+        value = pa.nulls(1, field.type)
+        field = field.with_nullable(True)
+    else:
+        scalar = literal(params.suppression.replacement[name], field, "replacement", "")
+        value = typed(scalar, field.type)
+    return table.set_column(index, field, put(table.column(index), rows, value))
+
+
+def typed(scalar: pa.Scalar, kind: pa.DataType) -> pa.Array:
+    """An array of length 1 that holds the scalar, in a dictionary or run-end encoding of it."""
+    if pa.types.is_dictionary(kind):
+        indices = pa.array([0], kind.index_type)
+        dictionary = typed(scalar, kind.value_type)
+        return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=kind.ordered)
+    if pa.types.is_run_end_encoded(kind):
+        run_ends = pa.array([1], kind.run_end_type)
+        return pa.RunEndEncodedArray.from_arrays(run_ends, typed(scalar, kind.value_type), type=kind)
+    return pa.array([scalar], type=kind)
+
+
+_MESSAGES = {
+    "suppressed": "the row cannot be swapped: its value was suppressed",
+    "replaced": "the row cannot be swapped: its value was replaced",
+    "kept": "the row cannot be swapped: it keeps its own value",
+    "dropped": "the row cannot be swapped: it was left out",
+    "null_kept": "the row keeps its own value, since another of its swap fields is null",
+}
+
+
+def add_row_events(events: Events, rows_of: Mapping[tuple[str, str | None], IndexArray]) -> None:
+    """Record events in the order of rows: (code, field) -> its rows, ascending."""
+    for (code, _), rows in rows_of.items():
+        events.counts[code] += len(rows)
+    events.counts += type(events.counts)()  # drops codes that count none
+    room = max(0, EVENTS_SHOWN - len(events.listed))
+    first = [
+        (int(row), at, code, name)
+        for at, ((code, name), rows) in enumerate(rows_of.items())
+        for row in rows[:room]
+    ]
+    for row, _, code, name in sorted(first, key=lambda entry: entry[:2])[:room]:
+        events.listed.append(Event(code, _MESSAGES[code], row, name))

@@ -1,0 +1,315 @@
+"""What the swaps share: exchange values within groups, field by field or locked, and report it.
+
+A provider says which rows form a group; all else is here: who stands aside, the exchange itself,
+the suppression of what cannot be swapped, and the figures of the report.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from providers.errors import ParameterError, SourceError, did_you_mean
+from providers.kernels import Groups, IndexArray, Int64Array, Pairing, shuffle_groups, sources
+from providers.params import SwapParams
+from providers.provider import Event, Events, GroupSize, Plan, Progress, Summary, SwapResult
+from providers.rng import Stream
+from providers.suppression import Unswappable, add_row_events, check_suppression, suppress, union
+from providers.table import BoolArray, check_movable, null_mask, permute
+
+P = TypeVar("P", bound=SwapParams)
+
+_REASONS = {"alone": 1, "group_too_small": 2, "null": 4, "rate": 8}
+"""Why a swap field of a row kept its place -> the bit that says so."""
+
+
+# --------------------------------------------------------------------------- against a schema, no data
+
+
+def resolve_fields(params: P, schema: pa.Schema, control_fields: Sequence[str] = ()) -> P:
+    """The parameters with every swap field by name.
+
+    Raises
+    ------
+    ParameterError
+        A field is unknown, out of range, named twice, both swap and control field, or of a type
+        that cannot be moved; a replacement does not fit.
+    SourceError
+        Two fields of the source have one name.
+    """
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise SourceError(f"the source holds {schema.names.count(name)} fields named '{name}'")
+    by_index = bool(params.swap_field_indices)
+    names = list(params.swap_fields)
+    for at, index in enumerate(params.swap_field_indices):
+        if index > len(schema.names):
+            message = f"there is no field {index}; the source has {len(schema.names)}, the first being 1"
+            raise ParameterError(message, f"/parameters/swap_field_indices/{at}")
+        names.append(schema.names[index - 1])
+    for at, name in enumerate(names):
+        pointer = f"/parameters/{'swap_field_indices' if by_index else 'swap_fields'}/{at}"
+        if name not in schema.names:
+            raise ParameterError(f"unknown field '{name}'{did_you_mean(name, schema.names)}", pointer)
+        if name in names[:at]:
+            raise ParameterError(f"swap field '{name}' is named twice", pointer)
+        if name in control_fields:
+            raise ParameterError(f"field '{name}' is both swap and control field", pointer)
+        check_movable(schema.field(name), pointer)
+    resolved = params.model_copy(update={"swap_fields": tuple(names), "swap_field_indices": ()})
+    check_suppression(resolved, schema)
+    return resolved
+
+
+def check_control_fields(control_fields: Sequence[str], schema: pa.Schema) -> None:
+    """Raise ParameterError where a control field is unknown or named twice."""
+    for at, name in enumerate(control_fields):
+        pointer = control_pointer(control_fields, at)
+        if name not in schema.names:
+            raise ParameterError(f"unknown control field '{name}'{did_you_mean(name, schema.names)}", pointer)
+        if name in control_fields[:at]:
+            raise ParameterError(f"control field '{name}' is named twice", pointer)
+
+
+def control_pointer(control_fields: Sequence[str], at: int, parameter: str = "control_field") -> str:
+    """Where the control field (or what belongs to it) stands in the request."""
+    return f"/parameters/{parameter}/{at}" if len(control_fields) > 1 else f"/parameters/{parameter}"
+
+
+# ------------------------------------------------------------------------------------- who takes part
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """Who can be swapped in one field, or in all of them when locked."""
+
+    groups: Groups
+    """The rows that may take part."""
+    absent: IndexArray
+    """Rows left out since their value is null, ascending."""
+    alone: IndexArray
+    too_small: IndexArray
+
+    @property
+    def unswappable(self) -> IndexArray:
+        """Rows that cannot be swapped, ascending."""
+        return np.sort(np.concatenate([self.alone, self.too_small]))
+
+
+def _standing(groups: Groups, absent: BoolArray | None, min_group_size: int) -> _Standing:
+    nobody: IndexArray = np.zeros(0, groups.order.dtype)
+    if absent is not None and absent.any():
+        groups = _without(groups, absent)
+        missing = np.flatnonzero(absent)
+    else:
+        missing = nobody
+    sizes = groups.sizes
+    if not len(sizes) or sizes.min() >= min_group_size:
+        return _Standing(groups, missing, nobody, nobody)
+    alone = np.sort(groups.order[groups.starts[:-1][sizes == 1]])
+    small = (sizes > 1) & (sizes < min_group_size)
+    too_small = np.sort(groups.order[np.repeat(small, sizes)]) if small.any() else nobody
+    return _Standing(groups, missing, alone, too_small)
+
+
+def _without(groups: Groups, absent: BoolArray) -> Groups:
+    """The groups without these rows; a group keeps its name, and goes where it has no row left."""
+    present = ~absent[groups.order]
+    left = np.concatenate([[0], np.cumsum(present)])[groups.starts]
+    some = np.flatnonzero(np.diff(left))
+    starts = np.append(left[some], left[-1]).astype(np.int64)
+    return Groups(groups.rows, groups.order[present], starts, groups.identities[some])
+
+
+def _standings(table: pa.Table, params: SwapParams, groups: Groups) -> dict[str, _Standing]:
+    """Swap field -> who can be swapped; one object for the fields that have the same."""
+    absent: dict[str, BoolArray | None] = dict.fromkeys(params.swap_fields)
+    if params.nulls == "keep":
+        masks = {name: null_mask(table.column(name)) for name in params.swap_fields}
+        if params.locked:
+            absent = dict.fromkeys(masks, np.logical_or.reduce(list(masks.values())))
+        else:
+            absent = {name: mask if mask.any() else None for name, mask in masks.items()}
+    known: dict[int, _Standing] = {}
+    for mask in absent.values():
+        if id(mask) not in known:
+            known[id(mask)] = _standing(groups, mask, params.min_group_size)
+    return {name: known[id(mask)] for name, mask in absent.items()}
+
+
+def _unswappable(groups: Groups, standings: dict[str, _Standing]) -> Unswappable:
+    by_field = {name: standing.unswappable for name, standing in standings.items()}
+    rows = union(by_field.values())
+    if not len(rows):
+        return Unswappable(by_field, 0)
+    within = np.searchsorted(groups.starts, groups.places[rows], side="right")
+    return Unswappable(by_field, len(np.unique(within)))
+
+
+def group_size(sizes: Int64Array) -> GroupSize:
+    """Rows in the smallest, the median and the largest group."""
+    if not len(sizes):
+        return GroupSize(0, 0.0, 0)
+    return GroupSize(int(sizes.min()), float(np.median(sizes)), int(sizes.max()))
+
+
+# --------------------------------------------------------------------------------------- plan and swap
+
+
+def plan_within(table: pa.Table, params: SwapParams, groups: Groups, memory: int) -> Plan:
+    """What `swap_within` would do."""
+    unswappable = _unswappable(groups, _standings(table, params, groups))
+    return Plan(
+        rows=table.num_rows,
+        groups=len(groups.identities),
+        group_size=group_size(groups.sizes),
+        unswappable_rows=len(unswappable.rows),
+        unswappable_groups=unswappable.groups,
+        estimated_memory_bytes=memory,
+    )
+
+
+def estimated_memory(table: pa.Table, params: SwapParams, key_arrays: int = 0) -> int:
+    """Bytes that a swap needs at its peak: the source, its swapped fields, and what orders the rows.
+
+    Each row has, besides the values themselves, 4 bytes (8 beyond 2**31 rows) in each of its group's
+    order, its place, the shuffled places and one scratch copy, and 8 for the values laid out by place;
+    or, earlier and gone by then, the sort keys with two copies of key and row.
+    """
+    index = 4 if table.num_rows < 2**31 else 8
+    fields = [table.column(name) for name in params.swap_fields]
+    moved = sum(column.nbytes for column in fields)
+    largest = max((column.nbytes for column in fields), default=0)
+    exchanging = table.num_rows * (5 * index + 8) + largest
+    grouping = table.num_rows * (8 * key_arrays + 2 * (8 + index)) if key_arrays else 0
+    return int(table.nbytes + max(moved + exchanging, grouping))
+
+
+Watch = Callable[[str, Pairing], None]
+"""Told each field's pairing; once, with the first field's name, when the fields are locked."""
+
+
+def swap_within(
+    table: pa.Table,
+    params: SwapParams,
+    groups: Groups,
+    stream: Stream,
+    progress: Progress,
+    watch: Watch | None = None,
+) -> SwapResult:
+    """Exchange the swap fields' values within the groups.
+
+    Parameters
+    ----------
+    table : pa.Table
+        Left as it is.
+    params : SwapParams
+        Checked: every swap field by name.
+    groups : Groups
+        All rows of the table, cut into groups.
+    stream : Stream
+        Purposes: ``exchange`` when locked, else ``exchange/`` and the field's name.
+    progress : Progress
+    watch : callable, optional
+
+    Raises
+    ------
+    UnswappableError
+        Rows cannot be swapped and the policy is ``fail``; raised before anything is exchanged.
+    """
+    standings = _standings(table, params, groups)
+    unswappable = _unswappable(groups, standings)
+    events = Events()
+    if params.suppression.policy == "fail":
+        suppress(table, params, unswappable, events)
+    figures = _Figures(table.num_rows)
+    swapped = table
+    pairing: Pairing | None = None
+    for number, (name, standing) in enumerate(standings.items()):
+        progress(0.3 + 0.6 * number / len(standings), f"exchanging {name}")
+        if pairing is None or not params.locked:
+            key = stream.key("exchange" if params.locked else f"exchange/{name}")
+            pairing = shuffle_groups(standing.groups, key, params.rate, params.min_group_size)
+            if watch is not None:
+                watch(name, pairing)
+        column, changed = permute(table.column(name), pairing)
+        index = table.schema.get_field_index(name)
+        swapped = swapped.set_column(index, table.schema.field(index), column)
+        figures.add(name, standing, pairing, changed)
+    progress(0.9, "suppressing")
+    swapped, suppressed = suppress(swapped, params, unswappable, events)
+    if params.locked and params.nulls == "keep":
+        _report_kept_beside_nulls(table, standings, events)
+    for name, changed in figures.changed.items():
+        if not changed and figures.took_part_by_field[name]:
+            message = "every exchange was of equal values: no row's value changed"
+            events.add(Event("nothing_changed", message, field=name))
+    return SwapResult(swapped, figures.summary(groups, suppressed), events)
+
+
+def _report_kept_beside_nulls(table: pa.Table, standings: dict[str, _Standing], events: Events) -> None:
+    kept: dict[tuple[str, str | None], IndexArray] = {}
+    for name, standing in standings.items():
+        if len(standing.absent):
+            nulls = null_mask(table.column(name))
+            kept["null_kept", name] = standing.absent[~nulls[standing.absent]]
+    add_row_events(events, kept)
+
+
+class _Figures:
+    """The figures of the report, gathered field by field."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.took_part_by_field: dict[str, int] = {}
+        self.changed: dict[str, int] = {}
+        self._took_part: BoolArray = np.zeros(rows, np.bool_)
+        self._reasons: npt.NDArray[np.uint8] = np.zeros(rows, np.uint8)
+        self._last: Pairing | None = None
+
+    def add(self, name: str, standing: _Standing, pairing: Pairing, changed: int) -> None:
+        """Count one field's exchange."""
+        took_part = int(pairing.took_part.sum())
+        self.took_part_by_field[name] = took_part
+        self.changed[name] = changed
+        if pairing is self._last:  # locked: the same rows again
+            return
+        self._last = pairing
+        self._reasons[standing.absent] |= _REASONS["null"]
+        self._reasons[standing.alone] |= _REASONS["alone"]
+        self._reasons[standing.too_small] |= _REASONS["group_too_small"]
+        if took_part == self.rows:
+            self._took_part[:] = True
+            return
+        moved = sources(pairing) != np.arange(self.rows)  # who takes part gets another row's value
+        self._took_part |= moved
+        if params_left_some(pairing):
+            drawn_for = np.zeros(self.rows, np.bool_)
+            drawn_for[standing.groups.order] = True
+            drawn_for[standing.alone] = drawn_for[standing.too_small] = False
+            self._reasons[drawn_for & ~moved] |= _REASONS["rate"]
+
+    def summary(self, groups: Groups, suppressed: int) -> Summary:
+        """The figures together."""
+        reasons = {name: int(np.count_nonzero(self._reasons & bit)) for name, bit in _REASONS.items()}
+        shares = [count / self.rows for count in self.took_part_by_field.values() if self.rows]
+        return Summary(
+            rows=self.rows,
+            groups=len(groups.identities),
+            group_size=group_size(groups.sizes),
+            took_part=int(np.count_nonzero(self._took_part)),
+            took_part_by_field=self.took_part_by_field,
+            changed=self.changed,
+            suppressed=suppressed,
+            unswapped=int(np.count_nonzero(self._reasons)),
+            unswapped_reasons={name: count for name, count in reasons.items() if count},
+            achieved_rate=sum(shares) / len(shares) if shares else 0.0,
+        )
+
+
+def params_left_some(pairing: Pairing) -> bool:
+    """Whether a rate below 1 may have left rows of a swapped group aside."""
+    return not pairing.odd_rule

@@ -1,0 +1,186 @@
+"""JSON -> Arrow: rows or columns of JSON values as a table.
+
+The field order is that of first appearance. `fields` may state the types of some fields; the others
+are inferred (`app.api.formats.columns`). A key that a row lacks is a null. With no rows `fields`
+alone gives the table its fields.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NoReturn
+
+import orjson
+import pyarrow as pa
+
+from app.api.formats.columns import Values, column, inferred_column
+from app.api.formats.errors import FormatError, Place, token
+from providers.errors import did_you_mean
+from providers.types import canonical_type, parse_type
+
+Fields = Mapping[str, str] | list[dict[str, str]]
+"""Field -> type name; or a list of ``{"name", "type"}``, as this service writes it."""
+
+_TO_ZEROS = bytes(48 if 48 <= byte <= 57 else byte for byte in range(256))
+_LONG_INTEGER = b"0" * 19  # the shortest that may not fit 64 bits
+
+
+def load_json(data: bytes) -> Any:
+    """The document, its integers exact at any length; raises FormatError where it is not JSON."""
+    try:
+        document = orjson.loads(data)
+        # orjson turns an integer of more than 64 bits into a float; the slow parser does not
+        return json.loads(data) if _LONG_INTEGER in data.translate(_TO_ZEROS) else document
+    except orjson.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}"
+        raise FormatError(f"the body is not valid JSON at {at}; check it with a JSON parser") from None
+    except (ValueError, RecursionError):
+        raise FormatError("the body is not valid JSON: a number is too long or it is too deep") from None
+
+
+def read_json(data: bytes, fields: Fields | None = None) -> pa.Table:
+    """The table of a JSON object with exactly one of ``rows`` and ``columns``, and maybe ``fields``."""
+    document = load_json(data)
+    if type(document) is not dict:
+        raise FormatError('the body must be a JSON object, such as {"rows": [{"age": 31}]}')
+    known = ("rows", "columns", "fields")
+    for name in document:
+        if name not in known:
+            raise FormatError(f"unknown name '{name}'{did_you_mean(name, known)}", f"/{token(name)}")
+    if ("rows" in document) == ("columns" in document):
+        raise FormatError("give exactly one of 'rows' (a list of objects) and 'columns' (field -> values)")
+    fields = document.get("fields") if fields is None else fields
+    if "rows" in document:
+        return table_from_rows(document["rows"], fields)
+    return table_from_columns(document["columns"], fields)
+
+
+def table_from_rows(rows: list[dict[str, Any]], fields: Fields | None = None) -> pa.Table:
+    """The table of a list of records."""
+    declared = declared_types(fields)
+    if type(rows) is not list:
+        raise FormatError("'rows' must be a list of objects, one a row", "/rows")
+    if not rows:
+        return _table({name: [] for name in declared}, declared, _row_place)
+    for index, row in enumerate(rows) if set(map(type, rows)) != {dict} else ():
+        if type(row) is not dict:
+            what = "must be an object, field -> value"
+            raise FormatError(f"row {index} (counting from 0) {what}", f"/rows/{index}")
+    return _table(_gather(rows), declared, _row_place)
+
+
+def table_from_columns(columns: dict[str, list[Any]], fields: Fields | None = None) -> pa.Table:
+    """The table of field -> list of values, all of one length."""
+    declared = declared_types(fields)
+    if type(columns) is not dict:
+        raise FormatError("'columns' must be an object, field -> list of values", "/columns")
+    if not columns:
+        return _table({name: [] for name in declared}, declared, _column_place)
+    length: int | None = None
+    for name, values in columns.items():
+        if type(values) is not list:
+            raise FormatError(f"field '{name}' must be a list of values", f"/columns/{token(name)}")
+        length = len(values) if length is None else length
+        if len(values) != length:
+            first = next(iter(columns))
+            what = f"has {len(values)} values where '{first}' has {length}; give all the same number"
+            raise FormatError(f"field '{name}' {what}", f"/columns/{token(name)}")
+    return _table(columns, declared, _column_place)
+
+
+def _gather(rows: list[dict[str, Any]]) -> dict[str, Values]:
+    """The values of each field, the fields in the order in which they appear first."""
+    first = rows[0]
+    if set(map(len, rows)) == {len(first)}:
+        # as many keys in each row, and the first row's keys in all of them: the same keys
+        try:
+            gathered: dict[str, Values] = {name: list(map(itemgetter(name), rows)) for name in first}
+        except KeyError:
+            pass
+        else:
+            return _none_empty(gathered)
+    names = dict.fromkeys(chain.from_iterable(rows))
+    return _none_empty({name: [row.get(name) for row in rows] for name in names})
+
+
+def _none_empty(gathered: dict[str, Values]) -> dict[str, Values]:
+    if not gathered:
+        raise FormatError("the rows have no fields; a row is an object, field -> value", "/rows")
+    return gathered
+
+
+def _row_place(name: str) -> Place:
+    return Place(name, lambda index: (f"/rows/{index}/{token(name)}", index))
+
+
+def _column_place(name: str) -> Place:
+    return Place(name, lambda index: (f"/columns/{token(name)}/{index}", index))
+
+
+def _table(
+    columns: Mapping[str, Values], declared: dict[str, Any], place_of: Callable[[str], Place]
+) -> pa.Table:
+    refuse_unknown(declared, columns)
+    arrays = []
+    for name, values in columns.items():
+        if not name:
+            raise FormatError("a field has an empty name; give it one", place_of(name).locate(0)[0])
+        place = place_of(name)
+        arrays.append(
+            column(values, declared[name], place) if name in declared else inferred_column(values, place)
+        )
+    return pa.table(arrays, names=list(columns)) if arrays else pa.table({})
+
+
+def refuse_unknown(declared: Mapping[str, Any], names: Mapping[str, Any]) -> None:
+    """Raise FormatError if a declared field is none of `names`."""
+    for name in declared:
+        if name not in names:
+            raise FormatError(
+                f"'fields' states a type for unknown field '{name}'{did_you_mean(name, names)}",
+                f"/fields/{token(name)}",
+            )
+
+
+def declared_types(fields: Fields | None) -> dict[str, Any]:
+    """Field -> the type that `fields` states for it; raises FormatError where it is not one."""
+    return {name: _declared_type(type_text, pointer) for name, type_text, pointer in _statements(fields)}
+
+
+def _declared_type(type_text: str, pointer: str) -> pa.DataType:
+    if not isinstance(type_text, str):
+        raise FormatError("a type is stated by its name as text, such as 'int64'", pointer)
+    try:
+        return canonical_type(parse_type(type_text))
+    except ValueError as error:
+        raise FormatError(str(error), pointer) from None
+
+
+def _statements(fields: Fields | None) -> list[tuple[str, str, str]]:
+    """(field, type name, pointer) of each."""
+    if fields is None:
+        return []
+    if isinstance(fields, Mapping):
+        return [(name, type_text, f"/fields/{token(name)}") for name, type_text in fields.items()]
+    if type(fields) is not list:
+        _refuse_fields("/fields")
+    statements: list[tuple[str, str, str]] = []
+    for index, field in enumerate(fields):
+        match field:
+            case {"name": str(), "type": str()} if len(field) == 2:
+                pass
+            case _:
+                _refuse_fields(f"/fields/{index}")
+        if any(field["name"] == name for name, _, _ in statements):
+            raise FormatError(
+                f"field '{field['name']}' is listed twice; name each once", f"/fields/{index}/name"
+            )
+        statements.append((field["name"], field["type"], f"/fields/{index}/type"))
+    return statements
+
+
+def _refuse_fields(pointer: str) -> NoReturn:
+    raise FormatError(
+        "'fields' must be an object, field -> type name, or a list of objects with name and type", pointer
+    )

@@ -1,0 +1,29 @@
+"""Whether the service lives, and whether it can take work."""
+
+from fastapi import APIRouter, Response, status
+
+from app.api.context import Jobs
+from app.api.schemas import Health
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/livez", operation_id="getLiveness", summary="Does the process answer?")
+async def live() -> Health:
+    """Ok as long as the process answers at all; nothing else is looked at."""
+    return Health(status="ok")
+
+
+@router.get(
+    "/readyz",
+    operation_id="getReadiness",
+    summary="Can the service take work?",
+    responses={503: {"model": Health, "description": "Something that it needs is missing."}},
+)
+async def ready(response: Response, jobs: Jobs) -> Health:
+    """Ok when the database, the storage and at least one worker are there."""
+    checks = await jobs.health()
+    ok = all(result == "ok" for result in checks.values())
+    if not ok:
+        response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    return Health(status="ok" if ok else "unavailable", checks=checks)

@@ -1,0 +1,105 @@
+"""A job as it is answered: its document, and the rows along with it where the source was inline."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import pyarrow as pa
+from anyio import to_thread
+from fastapi import Response
+
+from app.api.formats import fields_of, rows_of
+from app.api.prefer import Preference
+from app.api.schemas import (
+    FieldDescription,
+    Job,
+    PlanDescription,
+    ProgressDescription,
+    TableDescription,
+)
+from app.api.sources import SourceTable
+from app.jobs.service import JobService, NewJob
+from app.store import models
+from providers import PROVIDERS
+
+RETRY_AFTER_SECONDS = 1
+
+
+def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
+    """The Job resource as plain JSON values, without rows."""
+    destination = None
+    if job.destination_digest is not None:
+        destination = {"digest": job.destination_digest, "fields": job.destination_fields}
+    progress = jobs.progress(job)
+    known = {
+        "id": job.id,
+        "service": job.service,
+        "revision": job.revision,
+        "state": job.state,
+        "outcome": job.outcome,
+        "parameters": job.parameters,
+        "seed_fingerprint": job.seed_fingerprint,
+        "row_count": job.row_count,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "progress": {"fraction": progress.fraction, "stage": progress.stage},
+        "source": {"digest": job.source_digest, "fields": job.source_fields},
+        "destination": destination,
+        "events": job.events or [],
+        "event_counts": job.event_counts or {},
+        "rerun_of": job.rerun_of,
+        "reproduced": job.reproduced,
+        "error": job.error,
+    }
+    return Job.model_validate(known).document()
+
+
+def _with_rows(document: dict[str, Any], table: pa.Table) -> bytes:
+    document["destination"]["rows"] = rows_of(table)
+    return orjson.dumps(document)
+
+
+async def answer_with_plan(jobs: JobService, new: NewJob, source: SourceTable) -> Response:
+    """What `validate_only` answers: a job that was never stored, with the plan in it."""
+    plan = await jobs.plan(new.service, new.parameters, new.source)
+    moment = datetime.now(UTC)
+    job = Job(
+        id=str(uuid4()),
+        service=new.service,
+        revision=PROVIDERS[new.service].revision,
+        state="succeeded",
+        outcome="SUCCESS_WITH_INFO" if plan["unswappable_rows"] else "SUCCESS",
+        parameters=new.parameters.model_dump(mode="json"),
+        row_count=plan["rows"],
+        created_at=moment,
+        finished_at=moment,
+        progress=ProgressDescription(fraction=1, stage="validated"),
+        source=TableDescription(
+            digest=source.digest, fields=[FieldDescription(**field) for field in fields_of(source.schema)]
+        ),
+        plan=PlanDescription.model_validate(plan),
+    )
+    return Response(orjson.dumps(job.document()), 200, media_type="application/json")
+
+
+async def answer(jobs: JobService, job_id: str, preference: Preference) -> Response:
+    """What a call that made a job answers once it has waited as long as the caller wants to.
+
+    200 with the job, and the rows where the source was inline, if it has ended; else 202.
+    """
+    job = await jobs.wait(job_id, preference.wait_seconds)
+    document = job_document(jobs, job)
+    headers = {"Location": f"/v1/jobs/{job.id}"}
+    if preference.applied:
+        headers["Preference-Applied"] = preference.applied
+    if not job.ended:
+        headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+        return Response(orjson.dumps(document), 202, headers, "application/json")
+    if job.state == "succeeded" and job.inline:
+        table = await jobs.destination(job.id)
+        body = await to_thread.run_sync(_with_rows, document, table)
+    else:
+        body = orjson.dumps(document)
+    return Response(body, 200, headers, "application/json")

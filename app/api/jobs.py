@@ -1,0 +1,159 @@
+"""``/v1/jobs``: what became of a run, and what it gave."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from app.api.context import Jobs, ServiceSettings
+from app.api.job_documents import answer, job_document
+from app.api.prefer import PreferHeaders, parse_prefer
+from app.api.requests import JsonRoute
+from app.api.responses import accepted, problems, rows_content
+from app.api.schemas import (
+    Job,
+    JobPage,
+    ProgressDescription,
+    ProgressUpdate,
+    Report,
+    RerunRequest,
+    SignedManifest,
+)
+from app.api.sources import read_source
+from app.api.tables import table_response
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
+
+Accept = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
+
+
+@router.get("", operation_id="listJobs", summary="List jobs, newest first", responses=problems(422))
+async def list_jobs(
+    jobs: Jobs,
+    response: Response,
+    request: Request,
+    state: Annotated[
+        Literal["queued", "running", "succeeded", "failed", "cancelled"] | None,
+        Query(description="Only jobs in this state."),
+    ] = None,
+    service: Annotated[str | None, Query(description="Only jobs of this service.")] = None,
+    page_size: Annotated[int, Query(ge=1, le=200, description="Jobs on a page. [1 to 200]")] = 20,
+    page_token: Annotated[str | None, Query(description="`next_page_token` of the page before.")] = None,
+) -> JobPage:
+    """One page of jobs. The `Link` header names the next one too (RFC 8288)."""
+    found, next_token = await jobs.list(state, service, page_size, page_token)
+    if next_token is not None:
+        following = request.url.include_query_params(page_token=next_token)
+        response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+    page = [Job.model_validate(job_document(jobs, job)) for job in found]
+    return JobPage(jobs=page, next_page_token=next_token)
+
+
+@router.get("/{job_id}", operation_id="getJob", summary="Get one job", responses=problems(404))
+async def get_job(job_id: str, jobs: Jobs) -> Job:
+    """The job's state, figures and events; never its seed, nor a row."""
+    return Job.model_validate(job_document(jobs, await jobs.get(job_id)))
+
+
+@router.post(
+    "/{job_id}/cancel", operation_id="cancelJob", summary="Cancel a job", responses=problems(404, 409)
+)
+async def cancel_job(job_id: str, jobs: Jobs) -> Job:
+    """Stop the job, and the worker that runs it. A job that has ended otherwise is a conflict."""
+    return Job.model_validate(job_document(jobs, await jobs.cancel(job_id)))
+
+
+@router.delete(
+    "/{job_id}",
+    operation_id="deleteJob",
+    summary="Purge a job",
+    status_code=204,
+    responses=problems(404, 409),
+)
+async def delete_job(job_id: str, jobs: Jobs) -> None:
+    """Remove the job, its buffers and its seed; an audit line stays. It must have ended."""
+    await jobs.delete(job_id)
+
+
+@router.get(
+    "/{job_id}/events",
+    operation_id="watchJob",
+    summary="Watch a job",
+    response_class=EventSourceResponse,
+    responses=problems(404),
+)
+async def watch_job(job_id: str, jobs: Jobs) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events: `progress` while it runs, then one `end`, each a ProgressUpdate."""
+    async for job, progress in jobs.updates(job_id):
+        update = ProgressUpdate(
+            state=job.state,
+            progress=ProgressDescription(fraction=progress.fraction, stage=progress.stage),
+        )
+        yield ServerSentEvent(event="end" if job.ended else "progress", data=update.document())
+
+
+@router.get(
+    "/{job_id}/rows",
+    operation_id="getJobRows",
+    summary="Get the destination buffer",
+    responses=rows_content("The destination buffer.") | problems(404, 406, 409),
+)
+async def get_rows(job_id: str, jobs: Jobs, accept: Accept = None) -> Response:
+    """The rows in the type that `Accept` asks for.
+
+    Offered are application/json, text/csv, application/vnd.apache.arrow.stream and
+    application/vnd.apache.parquet.
+    """
+    table = await jobs.destination(job_id)
+    job = await jobs.get(job_id)
+    return await table_response(table, job.destination_digest or "", accept)
+
+
+@router.get(
+    "/{job_id}/report",
+    operation_id="getJobReport",
+    summary="Get the report",
+    responses=problems(404, 409),
+)
+async def get_report(job_id: str, jobs: Jobs) -> Report:
+    """The figures that a release is defended with."""
+    return Report.model_validate(await jobs.report(job_id))
+
+
+@router.get(
+    "/{job_id}/manifest",
+    operation_id="getJobManifest",
+    summary="Get the signed manifest",
+    responses=problems(404, 409),
+)
+async def get_manifest(job_id: str, jobs: Jobs) -> SignedManifest:
+    """All that a rerun needs but the seed: service, revision, parameters, digests, versions."""
+    return SignedManifest.model_validate(await jobs.manifest(job_id))
+
+
+@router.post(
+    "/{job_id}/rerun",
+    operation_id="rerunJob",
+    summary="Rerun a job",
+    response_model=Job,
+    response_description="The new job has ended.",
+    responses=accepted() | problems(400, 404, 409, 413, 415, 422, 503),
+)
+async def rerun_job(
+    job_id: str,
+    jobs: Jobs,
+    settings: ServiceSettings,
+    body: RerunRequest | None = None,
+    prefer: PreferHeaders = None,
+) -> Any:
+    """A new job with the same parameters and the same seed, which must give the same bytes.
+
+    The source is needed again unless the job retained it; other rows than the job's are refused.
+    """
+    table = None
+    if body is not None and body.source is not None:
+        table = (await read_source(body.source, jobs)).table_or_buffer
+    preference = parse_prefer(prefer or [], settings.default_wait_seconds, settings.max_wait_seconds)
+    job = await jobs.rerun(job_id, table)
+    return await answer(jobs, job.id, preference)

@@ -1,0 +1,164 @@
+"""Every error as a problem document (RFC 9457), in one place.
+
+A message says what is wrong, where, and what would be right: never a stack trace, a path of the
+server, or a value of a row. A log line of an unexpected error has its frames but not its message,
+since a library's message may quote a value.
+"""
+
+import logging
+import traceback
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.formats import FormatError
+from app.errors import AppError, BadRequest, InvalidRequest, UnsupportedMediaType
+from providers.errors import ProviderError
+
+MEDIA_TYPE = "application/problem+json"
+
+_log = logging.getLogger("rowveil.http")
+
+
+def problem_response(
+    document: Mapping[str, Any], instance: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The document as an HTTP response."""
+    return Response(
+        orjson.dumps(dict(document) | {"instance": instance}),
+        status_code=document["status"],
+        media_type=MEDIA_TYPE,
+        headers=dict(headers or {}),
+    )
+
+
+def json_pointer(parts: tuple[Any, ...]) -> str:
+    """RFC 6901, such as ``/parameters/swap_fields/0``."""
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+
+
+def _error_item(error: Mapping[str, Any]) -> dict[str, str]:
+    where, *path = error["loc"]
+    message = error["msg"]
+    message = message[:1].lower() + message[1:] if not message.startswith("JSON") else message
+    if where != "body":
+        return {"parameter": ".".join(str(part) for part in path) or str(where), "message": message}
+    name = error.get("ctx", {}).get("name")
+    if error["type"] == "unknown_name":
+        path.append(name)
+    return {"pointer": json_pointer(tuple(path)), "message": message}
+
+
+def _invalid_request(errors: list[dict[str, str]]) -> dict[str, Any]:
+    first = errors[0]
+    place = first.get("pointer") or first.get("parameter") or "the body"
+    detail = f"{place}: {first['message']}"
+    if len(errors) > 1:
+        detail += f" (and {len(errors) - 1} more)"
+    return InvalidRequest(detail).problem() | {"errors": errors}
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = list(error.errors())
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        reason = first.get("ctx", {}).get("error", "not JSON")
+        problem = BadRequest(f"the body is not valid JSON: {reason}").problem()
+    elif request.method in ("POST", "PUT", "PATCH") and not _is_json(request):
+        problem = UnsupportedMediaType("this operation takes application/json").problem()
+    else:
+        problem = _invalid_request([_error_item(item) for item in errors])
+    return problem_response(problem, request.url.path)
+
+
+def _is_json(request: Request) -> bool:
+    content_type = request.headers.get("content-type", "application/json")
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type == "application/json" or media_type.endswith("+json")
+
+
+async def _on_app_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AppError)
+    return problem_response(error.problem(), request.url.path, error.headers())
+
+
+async def _on_provider_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProviderError)
+    problem = InvalidRequest(error.message, error.pointer).problem() | {"code": error.code}
+    return problem_response(problem, request.url.path)
+
+
+async def _on_format_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, FormatError)
+    problem = InvalidRequest(error.message, error.pointer).problem() | {"code": "invalid_source"}
+    return problem_response(problem, request.url.path)
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: no such route, method, or a body over the limit."""
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    details = {
+        404: f"there is nothing at {request.url.path}; GET /openapi.json lists what there is",
+        405: f"{request.method} is not possible here; see the Allow header for what is",
+        413: "the body is larger than this operation takes; upload a table in POST /v1/buffers",
+    }
+    problem = {
+        "type": f"urn:rowveil:problem:{status.name.lower()}",
+        "title": status.phrase,
+        "status": status.value,
+        "detail": details.get(status.value, str(error.detail)),
+        "code": status.name.lower(),
+    }
+    return problem_response(problem, request.url.path, error.headers)
+
+
+def install(app: FastAPI) -> None:
+    """Register the one handler of each kind of error."""
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(AppError, _on_app_error)
+    app.add_exception_handler(ProviderError, _on_provider_error)
+    app.add_exception_handler(FormatError, _on_format_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_middleware(UnexpectedErrors)
+
+
+class UnexpectedErrors:
+    """ASGI middleware: what nobody foresaw becomes a 500 without a word of its message."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; answer 500 if that raises before the response began."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched_send)
+        except Exception as error:
+            _log.error("%s %s failed: %s", scope["method"], scope["path"], describe(error))
+            if started:
+                raise ConnectionError("the response broke off") from None
+            problem = AppError("the service failed; the request may be tried again").problem()
+            await problem_response(problem, scope["path"])(scope, receive, send)
+
+
+def describe(error: BaseException) -> str:
+    """Where and as what an error arose, without its message, which may quote a value of a row."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames[-6:]))
+    return f"{type(error).__module__}.{type(error).__qualname__} at {where}"

@@ -1,0 +1,54 @@
+"""What operations answer besides success, said once for the OpenAPI document."""
+
+from typing import Any
+
+from app.api.formats import ARROW_STREAM, JSON
+from app.api.problems import MEDIA_TYPE
+from app.api.schemas import Job
+
+_DESCRIPTIONS = {
+    400: "The request cannot be understood.",
+    404: "There is nothing of that name.",
+    406: "None of the media types offered is acceptable.",
+    409: "The request does not fit the state of the thing it is about.",
+    413: "The body is larger than this operation takes.",
+    415: "The body is of a type this operation does not take.",
+    422: "Something in the request is not right; `errors` says what and where.",
+    500: "The service failed.",
+    503: "The service cannot do it just now.",
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI responses for these statuses, each a problem document."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {"description": _DESCRIPTIONS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+        for status in (*statuses, 500)
+    }
+
+
+def rows_content(description: str) -> dict[int | str, dict[str, Any]]:
+    """The 200 of an operation that answers a table in the type that Accept asks for.
+
+    One binary type stands in the document, since client generators take the last of several.
+    """
+    content = {
+        JSON: {"schema": {"$ref": "#/components/schemas/Rows"}},
+        ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
+    }
+    return {200: {"description": description, "content": content}}
+
+
+def accepted() -> dict[int | str, dict[str, Any]]:
+    """The 202 of an operation that makes a job."""
+    return {
+        202: {
+            "model": Job,
+            "description": "The job goes on; see it at `Location`.",
+            "headers": {
+                "Location": {"schema": {"type": "string"}, "description": "The job."},
+                "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
+            },
+        }
+    }

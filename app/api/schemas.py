@@ -1,0 +1,365 @@
+"""What goes over the wire: request and response models, apart from one another.
+
+A field that may be absent is left out rather than sent as null, and its schema says so: a type
+with ``null`` in it spoils the code of several client generators.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SkipValidation,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
+
+from providers.params import Params, StrictModel
+from providers.provider import Provider
+
+SEED_HEX_DIGITS = 64
+SEED_INTEGER_BOUND = 2**53  # above it, JSON numbers lose digits in many readers
+
+
+class Seed(BaseModel):
+    """A run's secret as 32 bytes, and the bits that the caller gave it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    secret: bytes = Field(repr=False)
+    bits: int
+
+
+def _parse_seed(value: Any) -> Any:
+    if isinstance(value, str) and 1 <= len(value) <= SEED_HEX_DIGITS and value.isascii():
+        try:
+            number = int(value, 16) if value.isalnum() else -1
+        except ValueError:
+            number = -1
+        if number >= 0:
+            return Seed(secret=number.to_bytes(32, "big"), bits=4 * len(value))
+    elif type(value) is int and 0 <= value < SEED_INTEGER_BOUND:
+        return Seed(secret=value.to_bytes(32, "big"), bits=max(1, value.bit_length()))
+    raise PydanticCustomError(
+        "seed", "a seed is a string of 1 to 64 hex digits, or an integer from 0 to 2**53 - 1"
+    )
+
+
+SeedValue = Annotated[
+    Seed,
+    BeforeValidator(_parse_seed),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": "^[0-9a-fA-F]{1,64}$"},
+                {"type": "integer", "minimum": 0, "exclusiveMaximum": SEED_INTEGER_BOUND},
+            ],
+            "writeOnly": True,
+        }
+    ),
+]
+
+
+class Source(StrictModel):
+    """The table to protect: exactly one of `rows`, `columns` and `buffer`."""
+
+    rows: Annotated[list[dict[str, JsonValue]], SkipValidation] | SkipJsonSchema[None] = None
+    """The table as records. A key that a record lacks is a null."""
+    columns: Annotated[dict[str, list[JsonValue]], SkipValidation] | SkipJsonSchema[None] = None
+    """The table as field -> values, all of one length."""
+    buffer: str | SkipJsonSchema[None] = None
+    """The id of an uploaded buffer."""
+    fields: dict[str, str] | SkipJsonSchema[None] = Field(
+        default=None, examples=[{"age": "int64", "income": "decimal(12,2)"}]
+    )
+    """Field -> type, for fields whose type is not to be inferred: `int64`, `float64`,
+    `decimal(p,s)`, `string`, `bool`, `date`, `timestamp`, ..."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [name for name in ("rows", "columns", "buffer") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise PydanticCustomError(
+                "source",
+                "give exactly one of 'rows', 'columns' and 'buffer'; given: {given}",
+                {"given": ", ".join(given) or "none"},
+            )
+        if self.buffer is not None and self.fields is not None:
+            raise PydanticCustomError(
+                "source", "'fields' goes with 'rows' or 'columns'; a buffer has its types already"
+            )
+        return self
+
+
+ReportLevel = Literal["none", "summary"]
+
+
+class RunRequest(StrictModel):
+    """What every service takes; each service's own request adds its parameters."""
+
+    source: Source
+    """The source buffer."""
+    parameters: Params
+    """The service's own parameters. Optim's operand names are accepted as aliases."""
+    seed: SeedValue | SkipJsonSchema[None] = Field(default=None, examples=["8f1c7a0b52e94d63"])
+    """The run's secret: whoever has it can undo the swap. 1 to 64 hex digits, or an integer
+    below 2**53. Default: 128 bits from the operating system."""
+    validate_only: bool = False
+    """true: check everything and say what the run would do; run nothing, store nothing."""
+    report: ReportLevel = "summary"
+    """How much the report measures."""
+    retain_source: bool = False
+    """true: keep the source, sealed, as long as the job, so that a rerun needs no source."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_optim_seed(cls, data: Any) -> Any:
+        """Optim has SWAP_SEED among the operands; here a seed is no parameter."""
+        if isinstance(data, dict) and isinstance(data.get("parameters"), dict):
+            parameters = data["parameters"]
+            if "SWAP_SEED" in parameters:
+                if "seed" in data:
+                    raise PydanticCustomError(
+                        "given_twice", "'SWAP_SEED' is Optim's name for 'seed': give one of the two"
+                    )
+                rest = {name: value for name, value in parameters.items() if name != "SWAP_SEED"}
+                return data | {"parameters": rest, "seed": parameters["SWAP_SEED"]}
+        return data
+
+
+def run_request_model(provider: Provider[Any]) -> type[RunRequest]:
+    """The request model of one service, so that a generated client has real parameter types."""
+    return create_model(
+        f"{provider.identifier.title()}Request",
+        __base__=RunRequest,
+        __doc__=f"A call of {provider.identifier}: {provider.summary}",
+        parameters=(provider.params, ...),
+    )
+
+
+class RerunRequest(StrictModel):
+    """A rerun needs the source again unless the job retained it."""
+
+    source: Source | SkipJsonSchema[None] = None
+    """The same rows as in the job's own source."""
+
+
+# ------------------------------------------------------------------------------------- responses
+
+
+class ResponseModel(BaseModel):
+    """Something the service answers."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    def document(self) -> dict[str, Any]:
+        """As plain JSON values, without the absent fields."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class ErrorItem(ResponseModel):
+    """One thing that is wrong in a request."""
+
+    message: str
+    """What is wrong, and what would be right."""
+    pointer: str | SkipJsonSchema[None] = None
+    """JSON pointer to the place in the request body."""
+    parameter: str | SkipJsonSchema[None] = None
+    """The path, query or header parameter, where it is not in the body."""
+
+
+class Problem(ResponseModel):
+    """RFC 9457 problem details."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | SkipJsonSchema[None] = None
+    code: str
+    errors: list[ErrorItem] | SkipJsonSchema[None] = None
+
+
+class FieldDescription(ResponseModel):
+    """One field of a table."""
+
+    name: str
+    type: str
+
+
+class TableDescription(ResponseModel):
+    """What identifies a table without showing a row of it."""
+
+    digest: str
+    """SHA-256 over the table's canonical form, the same whatever media type carried it."""
+    fields: list[FieldDescription]
+
+
+class DestinationDescription(TableDescription):
+    """The destination buffer."""
+
+    rows: list[dict[str, JsonValue]] | SkipJsonSchema[None] = None
+    """The rows, in the answer to a call whose source was inline."""
+
+
+class ProgressDescription(ResponseModel):
+    """How far a job is."""
+
+    fraction: float = Field(ge=0, le=1)
+    stage: str
+
+
+class EventDescription(ResponseModel):
+    """What happened to a row, a field or the whole table."""
+
+    code: str
+    message: str
+    row: int | SkipJsonSchema[None] = None
+    """0-based row of the source."""
+    field: str | SkipJsonSchema[None] = None
+
+
+class GroupSizeDescription(ResponseModel):
+    """Rows in the smallest, the median and the largest group."""
+
+    smallest: int
+    median: float
+    largest: int
+
+
+class PlanDescription(ResponseModel):
+    """What a run would do."""
+
+    rows: int
+    groups: int
+    group_size: GroupSizeDescription
+    unswappable_rows: int
+    unswappable_groups: int
+    estimated_memory_bytes: int
+
+
+class Job(ResponseModel):
+    """One run of one service, and all that is known of it but its rows and its seed."""
+
+    id: str
+    service: str
+    revision: int
+    """Of the algorithm: the same revision gives the same bytes."""
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    outcome: Literal["SUCCESS", "SUCCESS_WITH_INFO", "FAILURE"] | SkipJsonSchema[None] = None
+    """Of a job that ended. SUCCESS_WITH_INFO: something was suppressed, kept or left unswapped,
+    and `events` says what."""
+    parameters: dict[str, JsonValue]
+    seed_fingerprint: str | SkipJsonSchema[None] = None
+    """Tells two seeds apart without telling either."""
+    row_count: int
+    created_at: datetime
+    started_at: datetime | SkipJsonSchema[None] = None
+    finished_at: datetime | SkipJsonSchema[None] = None
+    progress: ProgressDescription
+    source: TableDescription
+    destination: DestinationDescription | SkipJsonSchema[None] = None
+    events: list[EventDescription] = []
+    """The first of them; `event_counts` counts all."""
+    event_counts: dict[str, int] = {}
+    rerun_of: str | SkipJsonSchema[None] = None
+    reproduced: bool | SkipJsonSchema[None] = None
+    """Of a rerun that ended: whether its destination's digest is the first run's."""
+    error: Problem | SkipJsonSchema[None] = None
+    """Of a job that failed."""
+    plan: PlanDescription | SkipJsonSchema[None] = None
+    """In the answer to `validate_only`: such a job is not stored, and its id names nothing."""
+
+
+class JobPage(ResponseModel):
+    """One page of a listing, newest first."""
+
+    jobs: list[Job]
+    next_page_token: str | SkipJsonSchema[None] = None
+    """Absent on the last page."""
+
+
+class ProgressUpdate(ResponseModel):
+    """The data of a server-sent event."""
+
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    progress: ProgressDescription
+
+
+class Service(ResponseModel):
+    """What a service does, takes and promises."""
+
+    identifier: str
+    title: str
+    summary: str
+    revision: int
+    guarantees: list[str]
+    parameters_schema: dict[str, JsonValue]
+    """JSON schema of its parameters."""
+    references: list[str]
+
+
+class ServiceList(ResponseModel):
+    """All services."""
+
+    services: list[Service]
+
+
+class Buffer(ResponseModel):
+    """An uploaded table."""
+
+    id: str
+    digest: str
+    fields: list[FieldDescription]
+    row_count: int
+    created_at: datetime
+    expires_at: datetime
+
+
+class Rows(ResponseModel):
+    """A table as JSON; it can be posted back as a `source` (its `fields` as field -> type)."""
+
+    fields: list[FieldDescription]
+    rows: list[dict[str, JsonValue]]
+
+
+class Report(ResponseModel):
+    """What a release is defended with."""
+
+    summary: dict[str, JsonValue]
+    """The figures every service has: rows, groups, took_part, changed, suppressed, unswapped..."""
+    measures: dict[str, JsonValue]
+    """Measure -> value, goal, range, formula and source."""
+    provider: dict[str, JsonValue]
+    """The service's own figures."""
+
+
+class Signature(ResponseModel):
+    """Ed25519 over the manifest in canonical JSON (RFC 8785)."""
+
+    algorithm: str
+    key_id: str
+    public_key: str
+    value: str
+
+
+class SignedManifest(ResponseModel):
+    """All that a rerun needs but the seed, signed by the service."""
+
+    manifest: dict[str, JsonValue]
+    signature: Signature
+
+
+class Health(ResponseModel):
+    """Whether the service works."""
+
+    status: Literal["ok", "unavailable"]
+    checks: dict[str, str] = {}
+    """Dependency -> `ok`, or what is wrong with it."""

@@ -1,0 +1,104 @@
+"""``/v1/services``: what there is, and one typed operation to run each."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.context import Jobs, ServiceSettings
+from app.api.job_documents import answer, answer_with_plan
+from app.api.prefer import IdempotencyKey, PreferHeaders, parse_prefer
+from app.api.requests import JsonRoute
+from app.api.responses import accepted, problems
+from app.api.schemas import Job, RunRequest, Service, ServiceList, run_request_model
+from app.api.sources import read_source
+from app.errors import NotFound
+from app.jobs.service import NewJob
+from providers import PROVIDERS
+from providers.errors import did_you_mean
+from providers.provider import Provider
+
+router = APIRouter(prefix="/v1/services", tags=["services"], route_class=JsonRoute)
+
+
+def _describe(provider: Provider[Any]) -> Service:
+    return Service(
+        identifier=provider.identifier,
+        title=provider.title,
+        summary=provider.summary,
+        revision=provider.revision,
+        guarantees=list(provider.guarantees),
+        parameters_schema=provider.params.model_json_schema(),
+        references=list(provider.references),
+    )
+
+
+@router.get("", operation_id="listServices", summary="List the services", responses=problems())
+async def list_services() -> ServiceList:
+    """Every service: what it does, takes and promises."""
+    return ServiceList(services=[_describe(provider) for provider in PROVIDERS.values()])
+
+
+@router.get("/{identifier}", operation_id="getService", summary="Get one service", responses=problems(404))
+async def get_service(identifier: str) -> Service:
+    """One service: what it does, takes and promises."""
+    if identifier not in PROVIDERS:
+        raise NotFound(f"there is no service '{identifier}'{did_you_mean(identifier, PROVIDERS)}")
+    return _describe(PROVIDERS[identifier])
+
+
+def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]]:
+    """The handler of one service, typed with that service's own request model."""
+    request_model = run_request_model(provider)
+
+    async def run_service(
+        body: request_model,  # type: ignore[valid-type]
+        request: Request,
+        jobs: Jobs,
+        settings: ServiceSettings,
+        prefer: PreferHeaders = None,
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response:
+        call: RunRequest = body
+        source = await read_source(call.source, jobs)
+        parameters = provider.check(call.parameters, source.schema)
+        new = NewJob(
+            service=provider.identifier,
+            parameters=parameters,
+            seed=call.seed.secret if call.seed else None,
+            seed_bits=call.seed.bits if call.seed else None,
+            source=source.table_or_buffer,
+            report=call.report,
+            retain_source=call.retain_source,
+            inline=source.inline,
+            idempotency_key=idempotency_key,
+            request_fingerprint=await _fingerprint(request) if idempotency_key else None,
+        )
+        if call.validate_only:
+            return await answer_with_plan(jobs, new, source)
+        preference = parse_prefer(prefer or [], settings.default_wait_seconds, settings.max_wait_seconds)
+        job = await jobs.submit(new)
+        return await answer(jobs, job.id, preference)
+
+    return run_service
+
+
+async def _fingerprint(request: Request) -> str:
+    """Tells whether two calls under one idempotency key are the same call."""
+    path = request.url.path.encode()
+    return hashlib.sha256(path + b"\0" + await request.body()).hexdigest()[:16]
+
+
+for _provider in PROVIDERS.values():
+    router.add_api_route(
+        f"/{_provider.identifier}",
+        _run_operation(_provider),
+        methods=["POST"],
+        operation_id=f"run{_provider.identifier.title()}",
+        summary=_provider.title,
+        description=_provider.summary,
+        response_model=Job,
+        response_description="The job has ended.",
+        responses=accepted() | problems(400, 409, 413, 415, 422, 503),
+    )

@@ -1,0 +1,272 @@
+"""Worker processes on this machine: one pebble pool of one process each.
+
+A pool of its own for every worker, because the processes of one pool share a pipe and its locks:
+one that is killed while it holds them, or killed while idle, takes the whole pool along. So
+nothing that happens to a worker reaches another one.
+
+A worker that was stopped, killed or lost is replaced, and takes tasks again when its replacement
+has answered: a free worker is always one that is up and warm.
+"""
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from pebble import ProcessExpired, ProcessFuture, ProcessPool
+
+from app.engine.engine import (
+    CANCELLED,
+    MEMORY_LIMIT,
+    TIME_LIMIT,
+    WORKER_DIED,
+    Failure,
+    Outcome,
+    TaskFunction,
+)
+from app.engine.worker import WorkerSetup, answer, call, set_up
+
+_log = logging.getLogger("rowveil.engine")
+
+_START_SECONDS = 300.0  # the very first start compiles kernels
+_RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
+_LOOK_SECONDS = 1.0
+_GONE_SECONDS = 3.0
+
+_LOST = Failure(WORKER_DIED, "the worker that ran the job was lost")
+_CANCELLED = Failure(CANCELLED, "the job was cancelled")
+_LEAVE_NO_WORKER = (CANCELLED, TIME_LIMIT, WORKER_DIED)
+
+
+class _Worker:
+    """One process and the pool that keeps it going."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self._setup = setup
+        self._pool = self._new_pool()
+        self.pid = 0
+        """The process that answered last."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether its pool works; an idle process that dies breaks it."""
+        return bool(self._pool.active)
+
+    async def start(self) -> None:
+        """Return when the process, or its replacement, is up. Raises what kept it from starting."""
+        # Starting a process takes milliseconds that the event loop shall not wait for.
+        self.pid = await asyncio.wrap_future(await asyncio.to_thread(self._ask))
+
+    async def run(self, function: TaskFunction, task: Any, time_limit: float) -> Outcome:
+        """The task's outcome. A cancelled call stops the task and the process with it."""
+        try:
+            future = self._pool.schedule(call, (function, task), {}, time_limit)
+        except RuntimeError:
+            return _LOST
+        try:
+            await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if future.cancel():  # type: ignore[no-untyped-call]  # else it ended at that very moment
+                raise
+        except Exception:  # noqa: S110  # read from the future below, as after a late cancel
+            pass
+        return _outcome_of(future, time_limit)
+
+    async def gone(self) -> None:
+        """Return when the process that answered last is no more."""
+        deadline = time.monotonic() + _GONE_SECONDS
+        while _exists(self.pid) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """Stop the process at once."""
+        await asyncio.to_thread(_stop_pool, self._pool)
+
+    def _ask(self) -> ProcessFuture[int]:
+        try:
+            return self._pool.schedule(answer, (), {}, _START_SECONDS)
+        except RuntimeError:  # the pool is broken: it needs another
+            _stop_pool(self._pool)
+            self._pool = self._new_pool()
+            return self._pool.schedule(answer, (), {}, _START_SECONDS)
+
+    def _new_pool(self) -> ProcessPool:
+        return ProcessPool(
+            max_workers=1,
+            initializer=set_up,
+            initargs=(self._setup,),
+            context=multiprocessing.get_context("spawn"),
+        )
+
+
+class EmbeddedEngine:
+    """An `Engine` of worker processes on this machine."""
+
+    def __init__(self, workers: int, setup: WorkerSetup, time_limit: float) -> None:
+        self.on_capacity: Callable[[], None] = lambda: None
+        self._workers = [_Worker(setup) for _ in range(workers)]
+        self._time_limit = time_limit
+        self._free: deque[_Worker] = deque()
+        self._waiting: deque[asyncio.Future[_Worker]] = deque()
+        self._running: dict[str, asyncio.Task[Outcome]] = {}
+        self._busy: set[_Worker] = set()
+        self._background: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    async def start(self) -> None:
+        """Bring up the workers, without waiting for them."""
+        for worker in self._workers:
+            self._spawn(self._bring_up(worker))
+        self._spawn(self._look_after_the_idle())
+
+    def capacity(self) -> int:
+        """How many tasks could start at once now."""
+        return len(self._free)
+
+    def ready(self) -> bool:
+        """Whether at least one worker is up."""
+        return bool(self._free or self._busy)
+
+    def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
+        """Run ``function(task)`` in a worker, the next one free, and say how it ended."""
+        running = asyncio.ensure_future(self._run(self._next_worker(), function, task))
+        self._running[task_id] = running
+        running.add_done_callback(lambda _: self._running.pop(task_id))
+        return running
+
+    async def cancel(self, task_id: str) -> None:
+        """Stop the task; it then ends with a Failure of code `CANCELLED`, its worker gone."""
+        running = self._running.get(task_id)
+        if running is not None:
+            running.cancel()
+            await asyncio.wait([running])
+
+    async def close(self) -> None:
+        """Stop all workers, whatever they do."""
+        self._closing = True
+        for task in [*self._background, *self._running.values()]:
+            task.cancel()
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
+        await asyncio.gather(*self._background, *self._running.values(), return_exceptions=True)
+
+    async def _run(
+        self, free: asyncio.Future[_Worker], function: TaskFunction, task: Any
+    ) -> Outcome:
+        try:
+            worker = await free
+        except asyncio.CancelledError:
+            if free.done() and not free.cancelled():  # a worker came at that very moment
+                self._give_back(free.result())
+            return _CANCELLED
+        outcome: Outcome = _LOST
+        try:
+            outcome = await worker.run(function, task, self._time_limit)
+        except asyncio.CancelledError:
+            outcome = _CANCELLED
+            await worker.gone()
+        finally:
+            if isinstance(outcome, Failure) and outcome.code in _LEAVE_NO_WORKER:
+                self._busy.discard(worker)
+                self._spawn(self._bring_up(worker))
+            else:
+                self._give_back(worker)
+        return outcome
+
+    def _next_worker(self) -> asyncio.Future[_Worker]:
+        next_one: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
+        while self._free:
+            worker = self._free.popleft()
+            if worker.sound:
+                self._busy.add(worker)
+                next_one.set_result(worker)
+                return next_one
+            self._spawn(self._bring_up(worker))
+        self._waiting.append(next_one)
+        return next_one
+
+    def _give_back(self, worker: _Worker) -> None:
+        self._busy.discard(worker)
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                self._busy.add(worker)
+                waiting.set_result(worker)
+                return
+        self._free.append(worker)
+        self.on_capacity()
+
+    async def _bring_up(self, worker: _Worker) -> None:
+        failures = 0
+        while True:
+            try:
+                await worker.start()
+                break
+            except Exception as error:
+                wait = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
+                failures += 1
+                kind = type(error).__qualname__
+                _log.error("a worker does not start (%s); trying again in %s s", kind, wait)
+                await asyncio.sleep(wait)
+        self._give_back(worker)
+
+    async def _look_after_the_idle(self) -> None:
+        """Replace workers that died while they had nothing to do, before a task needs them."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for worker in [idle for idle in self._free if not idle.sound]:
+                _log.warning("idle worker %s died and is replaced", worker.pid)
+                self._free.remove(worker)
+                self._spawn(self._bring_up(worker))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._closing:
+            work.close()
+            return
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _outcome_of(future: ProcessFuture[Outcome], time_limit: float) -> Outcome:
+    try:
+        return future.result(timeout=0)
+    except TimeoutError:
+        return Failure(
+            TIME_LIMIT,
+            f"the job ran longer than the {time_limit:g} seconds allowed "
+            "(ROWVEIL_JOB_TIME_LIMIT) and was stopped",
+        )
+    except MemoryError:  # so short of memory that its failure could not be told either
+        return Failure(MEMORY_LIMIT, "the job needed more memory than a worker may take")
+    except ProcessExpired as error:
+        return Failure(WORKER_DIED, f"the worker that ran the job {_end_of(error.exitcode)}")
+    except Exception as error:
+        _log.error("a worker's pool broke: %s", type(error).__qualname__)
+        return _LOST
+
+
+def _stop_pool(pool: ProcessPool) -> None:
+    pool.stop()  # type: ignore[no-untyped-call]  # pebble leaves it without types
+    pool.join()
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _end_of(exitcode: int) -> str:
+    if exitcode >= 0:
+        return f"ended by itself with code {exitcode}"
+    name = signal.Signals(-exitcode).name
+    if -exitcode == signal.SIGKILL:
+        return f"was killed ({name}); if nobody did, the machine had run out of memory"
+    return f"was ended by {name}"

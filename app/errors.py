@@ -1,0 +1,150 @@
+"""What the service answers when it cannot do what was asked (RFC 9457 problem details).
+
+The status sits on the error; `app.api.problems` renders every one of them in one place. Arguments
+are positional, so that an error survives the way back from another process.
+"""
+
+from typing import Any, ClassVar
+
+
+class AppError(Exception):
+    """Something the caller must be told."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(self, message: str, pointer: str = "") -> None:
+        """``message``: what is wrong, where, and what would be right; never a value of a row.
+
+        ``pointer``: JSON pointer into the request body, empty where no part of it is at fault.
+        """
+        super().__init__(message, pointer)
+        self.message = message
+        self.pointer = pointer
+
+    def headers(self) -> dict[str, str]:
+        """Response headers that belong to the error."""
+        return {}
+
+    def problem(self) -> dict[str, Any]:
+        """The problem document, without its ``instance``."""
+        document: dict[str, Any] = {
+            "type": f"urn:rowveil:problem:{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.message,
+            "code": self.code,
+        }
+        if self.pointer:
+            document["errors"] = [{"pointer": self.pointer, "message": self.message}]
+        return document
+
+
+class BadRequest(AppError):
+    """The request cannot be understood at all."""
+
+    status = 400
+    code = "bad_request"
+    title = "Bad request"
+
+
+class NotFound(AppError):
+    """There is nothing of that name (or not for this caller)."""
+
+    status = 404
+    code = "not_found"
+    title = "Not found"
+
+
+class NotAcceptable(AppError):
+    """None of the offered media types is acceptable."""
+
+    status = 406
+    code = "not_acceptable"
+    title = "Not acceptable"
+
+
+class Conflict(AppError):
+    """The request does not fit the state of the thing it is about."""
+
+    status = 409
+    code = "conflict"
+    title = "Conflict"
+
+
+class TooLarge(AppError):
+    """The body is larger than the service takes."""
+
+    status = 413
+    code = "content_too_large"
+    title = "Content too large"
+
+
+class UnsupportedMediaType(AppError):
+    """The body is of a type this operation does not take."""
+
+    status = 415
+    code = "unsupported_media_type"
+    title = "Unsupported media type"
+
+
+class InvalidRequest(AppError):
+    """The request is well formed, but something in it is not right."""
+
+    status = 422
+    code = "invalid_request"
+    title = "Invalid request"
+
+
+class Unavailable(AppError):
+    """The service cannot do it just now; trying again may help."""
+
+    status = 503
+    code = "unavailable"
+    title = "Service unavailable"
+
+    def headers(self) -> dict[str, str]:
+        """When to try again."""
+        return {"Retry-After": "5"}
+
+
+class StateConflict(Conflict):
+    """The job's state does not allow it."""
+
+    code = "state_conflict"
+
+
+class Gone(AppError):
+    """It was there, and its time is over."""
+
+    status = 410
+    code = "gone"
+    title = "Gone"
+
+
+class IdempotencyKeyReused(InvalidRequest):
+    """An idempotency key came with another request than the first time."""
+
+    code = "idempotency_key_reused"
+
+
+class MemoryLimit(TooLarge):
+    """It needed more memory than a worker may take."""
+
+    code = "memory_limit"
+    title = "Too large for a worker's memory"
+
+
+class TimeLimit(Unavailable):
+    """It ran longer than a job may."""
+
+    code = "time_limit"
+    title = "Time limit reached"
+
+
+class WorkerDied(Unavailable):
+    """The worker process ended before the work did."""
+
+    code = "worker_died"
+    title = "The worker died"

@@ -1,0 +1,235 @@
+"""Claims queued jobs, hands them to the engine, and records each end exactly once."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from app.engine.engine import CANCELLED, INTERNAL_ERROR, WORKER_DIED, Engine, Failure, Outcome, TaskFunction
+from app.engine.progress import make_progress_file
+from app.engine.worker import failure_of
+from app.jobs.changes import Changes
+from app.jobs.failures import problem_of
+from app.jobs.manifest import signed_manifest
+from app.jobs.states import State, Step, after, outcome_of, sources
+from app.jobs.stores import Stores, now, seed_context
+from app.jobs.tasks import SwapTask
+from app.store import jobs
+from app.store.models import Job
+
+_log = logging.getLogger("rowveil.jobs")
+
+MOST_CRASHES = 3
+"""A job during which the service itself ended so often is not tried again."""
+
+_RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
+_CRASHED = Failure(
+    "attempts_exhausted",
+    f"the service ended {MOST_CRASHES} times while this job ran; it is not tried again",
+)
+_UNREADABLE = "the job's source or seed cannot be opened; its log has why, under the job's id"
+
+
+class Dispatcher:
+    """An asyncio task that keeps the engine busy."""
+
+    def __init__(
+        self, stores: Stores, engine: Engine, changes: Changes, threads: Executor, work: TaskFunction
+    ) -> None:
+        self._stores = stores
+        self._engine = engine
+        self._changes = changes
+        self._threads = threads
+        self._work = work
+        self._wake = asyncio.Event()
+        self._event_loop = asyncio.get_running_loop()
+        self._loop: asyncio.Task[None] | None = None
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._to_cancel: set[str] = set()
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Take back what a dead service left running, and start to claim."""
+        await self._in_thread(self._recover)
+        self._engine.on_capacity = self.wake
+        self._loop = asyncio.create_task(self._claim_while_there_is_room())
+        self.wake()
+
+    def wake(self) -> None:
+        """There may be a job to claim, or room for one."""
+        self._wake.set()
+
+    async def cancel(self, job_id: str) -> None:
+        """Stop the job if it runs here; returns when its end has been recorded."""
+        following = self._following.get(job_id)
+        if following is not None:
+            self._to_cancel.add(job_id)
+            await self._engine.cancel(job_id)
+            await asyncio.wait([following])
+
+    async def stop(self, grace: float) -> None:
+        """Claim no more, give running jobs so many seconds, and put the rest back into the queue."""
+        self._stopping = True
+        if self._loop is not None:
+            self.wake()
+            await self._loop
+        if self._following:
+            await asyncio.wait(self._following.values(), timeout=grace)
+        await asyncio.gather(*(self._engine.cancel(job_id) for job_id in list(self._following)))
+        if self._following:
+            await asyncio.wait(self._following.values())
+
+    async def _claim_while_there_is_room(self) -> None:
+        while not self._stopping:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._engine.capacity() > 0 and not self._stopping:
+                try:
+                    claimed = await self._in_thread(self._claim)
+                except Exception as error:
+                    _log.error("claiming a job failed: %s", failure_of(error).trace)
+                    break
+                if claimed is None:
+                    break
+                job, task = claimed
+                self._changes.tell(job.id)
+                running = self._engine.run(job.id, self._work, task)
+                following = asyncio.create_task(self._follow(job, task, running))
+                self._following[job.id] = following
+
+    async def _follow(self, job: Job, task: SwapTask, running: asyncio.Task[Outcome]) -> None:
+        outcome = await running
+        for wait in (*_RETRY_SECONDS, None):
+            try:
+                await self._in_thread(self._record, job, task, outcome)
+                break
+            except Exception as error:
+                _log.error("job %s: its end is not recorded yet: %s", job.id, failure_of(error).trace)
+                if wait is not None and not self._stopping:
+                    await asyncio.sleep(wait)
+        # A row that could not be changed stays running: the next start takes the job up again.
+        del self._following[job.id]
+        self._to_cancel.discard(job.id)
+        self._changes.tell(job.id)
+        self.wake()
+
+    def _claim(self) -> tuple[Job, SwapTask] | None:
+        while True:
+            with self._stores.database.write() as session:
+                job = jobs.claim_oldest(session, self._stores.instance, now())
+            if job is None:
+                return None
+            try:
+                return job, self._task(job)
+            except Exception as error:
+                _log.error("job %s cannot be started: %s", job.id, failure_of(error).trace)
+                self._record_end(job, Step.FAIL, error=problem_of(Failure(INTERNAL_ERROR, _UNREADABLE)))
+                self._event_loop.call_soon_threadsafe(self._changes.tell, job.id)
+
+    def _task(self, job: Job) -> SwapTask:
+        stores = self._stores
+        progress_path = stores.progress_path(job.id)
+        make_progress_file(progress_path)
+        assert job.source_blob is not None  # a job that has not ended has its source
+        return SwapTask(
+            job_id=job.id,
+            service=job.service,
+            revision=job.revision,
+            parameters=job.parameters,
+            seed=stores.sealer.open(job.sealed_seed, seed_context(job.id)),
+            seed_bits=job.seed_bits,
+            source=stores.blobs.access(job.source_blob),
+            destination=stores.blobs.allocate(),
+            report=job.report_level,
+            progress_path=str(progress_path),
+        )
+
+    def _record(self, job: Job, task: SwapTask, outcome: Outcome) -> None:
+        values: dict[str, Any] = {}
+        if not isinstance(outcome, Failure):
+            try:
+                values = self._result_values(job, task, outcome)
+            except Exception as error:
+                outcome = failure_of(error)
+        if isinstance(outcome, Failure):
+            self._record_failure(job, outcome)
+            kept = False
+        else:
+            kept = self._record_end(job, Step.SUCCEED, **values)
+        if not kept:
+            self._stores.delete_blobs([task.destination.id])
+        self._stores.progress_path(job.id).unlink(missing_ok=True)
+
+    def _result_values(self, job: Job, task: SwapTask, result: dict[str, Any]) -> dict[str, Any]:
+        outcome = outcome_of(State.SUCCEEDED, result["event_counts"])
+        destination = result["destination"]
+        return {
+            "outcome": outcome,
+            "destination_digest": destination["digest"],
+            "destination_fields": destination["fields"],
+            "destination_rows": destination["rows"],
+            "destination_blob": task.destination.id,
+            "events": result["events"],
+            "event_counts": result["event_counts"],
+            "report": result["report"],
+            "manifest": signed_manifest(job, result, str(outcome), self._stores.signer),
+        }
+
+    def _record_failure(self, job: Job, failure: Failure) -> None:
+        if failure.trace:
+            _log.error("job %s failed: %s", job.id, " < ".join(failure.trace))
+        wanted = job.id in self._to_cancel
+        if failure.code == CANCELLED and wanted:
+            self._record_end(job, Step.CANCEL)
+        elif failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
+            self._requeue(job, job.crashes)
+        else:
+            self._record_end(job, Step.FAIL, error=problem_of(failure))
+
+    def _record_end(self, job: Job, step: Step, **values: Any) -> bool:
+        """Record the end of this claim of the job, unless another one was recorded already."""
+        stores = self._stores
+        ended = after(State.RUNNING, step)
+        with stores.database.write() as session:
+            if job.rerun_of is not None and ended is not State.CANCELLED:
+                original = jobs.find(session, job.rerun_of)
+                if original is not None and original.destination_digest is not None:
+                    values["reproduced"] = values.get("destination_digest") == original.destination_digest
+            moved = jobs.move(
+                session,
+                job.id,
+                sources(step),
+                ended,
+                attempt=job.attempt,
+                **{"finished_at": now(), "outcome": outcome_of(ended, {})} | values,
+                **({} if job.retain_source else {"source_blob": None}),
+            )
+            blobs = jobs.unnamed(session, [job.source_blob]) if moved else []
+        stores.delete_blobs(blobs)
+        return moved
+
+    def _recover(self) -> None:
+        with self._stores.database.read() as session:
+            left = jobs.left_running(session, self._stores.instance)
+        for job in left:
+            if job.crashes + 1 >= MOST_CRASHES:
+                self._record_end(job, Step.FAIL, error=problem_of(_CRASHED), crashes=job.crashes + 1)
+            else:
+                self._requeue(job, job.crashes + 1)
+
+    def _requeue(self, job: Job, crashes: int) -> None:
+        with self._stores.database.write() as session:
+            jobs.move(
+                session,
+                job.id,
+                sources(Step.REQUEUE),
+                after(State.RUNNING, Step.REQUEUE),
+                attempt=job.attempt,
+                started_at=None,
+                claimed_by=None,
+                crashes=crashes,
+            )
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._event_loop.run_in_executor(self._threads, function, *arguments)

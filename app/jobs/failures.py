@@ -1,0 +1,32 @@
+"""From a task's failure to the error that its caller gets, and to the problem that its job keeps."""
+
+from typing import Any
+
+from app.engine.engine import CANCELLED, MEMORY_LIMIT, TIME_LIMIT, WORKER_DIED, Failure
+from app.errors import AppError, InvalidRequest, MemoryLimit, TimeLimit, Unavailable, WorkerDied
+from providers.errors import ParameterError, ProviderError, SourceError, UnswappableError
+
+_OURS: dict[str, type[AppError]] = {
+    MEMORY_LIMIT: MemoryLimit,
+    TIME_LIMIT: TimeLimit,
+    WORKER_DIED: WorkerDied,
+    CANCELLED: Unavailable,
+}
+_PROVIDERS: dict[str, type[ProviderError]] = {
+    kind.code: kind for kind in (ProviderError, ParameterError, SourceError, UnswappableError)
+}
+
+
+def error_of(failure: Failure) -> AppError | ProviderError:
+    """The error to raise for a task that somebody waits for."""
+    if failure.code in _PROVIDERS:
+        return _PROVIDERS[failure.code](failure.message, failure.pointer)
+    return _OURS.get(failure.code, AppError)(failure.message, failure.pointer)
+
+
+def problem_of(failure: Failure) -> dict[str, Any]:
+    """The problem document of a job that failed."""
+    error = error_of(failure)
+    if isinstance(error, ProviderError):
+        return InvalidRequest(error.message, error.pointer).problem() | {"code": error.code}
+    return error.problem()

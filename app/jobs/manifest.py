@@ -1,0 +1,38 @@
+"""The manifest: all that a rerun needs but the seed, and what the result was computed with."""
+
+from typing import Any
+
+from app.store.models import Job
+from app.store.seal import Signer
+
+_EXACTNESS = (
+    "The same source, parameters, seed and revision give the byte-identical destination for any "
+    "number of workers and threads. Where a service computes with floating-point sums, that holds "
+    "on one platform; across platforms it agrees within 1e-9, relative."
+)
+
+
+def signed_manifest(job: Job, result: dict[str, Any], outcome: str, signer: Signer) -> dict[str, Any]:
+    """``{"manifest": ..., "signature": ...}`` of a job that succeeded with this result."""
+    manifest = {
+        "manifest_version": 1,
+        "job": job.id,
+        "service": job.service,
+        "revision": job.revision,
+        "parameters": job.parameters,
+        "seed_fingerprint": job.seed_fingerprint,
+        "source": {
+            "digest": job.source_digest,
+            "fields": job.source_fields,
+            "rows": job.row_count,
+        },
+        "destination": result["destination"],
+        "outcome": outcome,
+        "libraries": result["libraries"],
+        "platform": result["platform"],
+        "exactness": _EXACTNESS,
+        "created_at": job.created_at.isoformat(),
+    }
+    if job.rerun_of is not None:
+        manifest["rerun_of"] = job.rerun_of
+    return {"manifest": manifest, "signature": signer.sign(manifest)}

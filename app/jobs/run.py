@@ -1,0 +1,151 @@
+"""What a worker does with a task. It reads and writes blobs, and needs no database."""
+
+import importlib.metadata
+import io
+import platform
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache, wraps
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import orjson
+import pyarrow as pa
+
+from app import __version__
+from app.engine.engine import Failure, Outcome
+from app.engine.progress import ProgressFile
+from app.jobs.tasks import IngestTask, PlanTask, SwapTask
+from app.store.blobs import SealedReader
+from app.store.tables import read_table, write_table
+from providers import PROVIDERS
+from providers.digest import table_digest
+from providers.errors import ProviderError, SourceError
+from providers.measures import MEASURES
+from providers.provider import Event, Progress, SwapResult
+from providers.rng import Stream
+from providers.types import type_name
+
+T = TypeVar("T")
+
+_LIBRARIES = ("numpy", "numba", "pyarrow")
+_LOADED, _SWAPPED = 0.05, 0.85  # of the whole, at a guess: reading, swapping, writing
+
+
+@runtime_checkable
+class _Told(Protocol):
+    """An error whose message is meant for the caller, such as a format's."""
+
+    message: str
+    pointer: str
+
+
+def _tells_the_callers_errors(function: Callable[[T], dict[str, Any]]) -> Callable[[T], Outcome]:
+    @wraps(function)
+    def told(task: T) -> Outcome:
+        try:
+            return function(task)
+        except ProviderError as error:
+            return Failure(error.code, error.message, error.pointer)
+
+    return told
+
+
+@_tells_the_callers_errors
+def run_swap(task: SwapTask) -> dict[str, Any]:
+    """Swap, write the destination, and say what the job's row will hold."""
+    with ProgressFile(task.progress_path) as progress:
+        progress(0.0, "reading")
+        provider = PROVIDERS[task.service]
+        if provider.revision != task.revision:
+            raise ProviderError(
+                f"the job was accepted for revision {task.revision} of {task.service}, and this "
+                f"version of the service has revision {provider.revision}; submit it again"
+            )
+        params = provider.params.model_validate(task.parameters)
+        stream = Stream(task.seed, task.service, task.revision)
+        source = read_table(task.source)
+        result = provider.swap(source, params, stream, _within(progress, _LOADED, _SWAPPED))
+        progress(_SWAPPED, "digesting")
+        digest = table_digest(result.table)
+        progress(0.95, "writing")
+        write_table(task.destination, result.table)
+        progress(1.0, "written")
+    return _plain(
+        {
+            "destination": described(result.table) | {"digest": digest},
+            "events": [_event(event) for event in result.events.listed],
+            "event_counts": dict(result.events.counts),
+            "report": report_of(result) if task.report != "none" else None,
+            "libraries": library_versions(),
+            "platform": platform.platform(),
+        }
+    )
+
+
+@_tells_the_callers_errors
+def run_plan(task: PlanTask) -> dict[str, Any]:
+    """What the run would do."""
+    provider = PROVIDERS[task.service]
+    params = provider.params.model_validate(task.parameters)
+    if isinstance(task.source, bytes):
+        table = pa.ipc.open_stream(task.source).read_all()
+    else:
+        table = read_table(task.source)
+    return _plain(asdict(provider.plan(table, params)))
+
+
+@_tells_the_callers_errors
+def run_ingest(task: IngestTask) -> dict[str, Any]:
+    """Read the upload, write it as a table of ours, and say what it is."""
+    try:
+        with io.BufferedReader(SealedReader(task.upload)) as upload:
+            table = task.read_table(task.media_type, upload)
+    except ValueError as error:
+        if isinstance(error, _Told):
+            raise SourceError(error.message, error.pointer) from None
+        raise
+    table = table.replace_schema_metadata(None)  # pandas keeps row labels there
+    write_table(task.table, table, batch_rows=None)
+    return described(table) | {"digest": table_digest(table), "byte_size": table.nbytes}
+
+
+def described(table: pa.Table) -> dict[str, Any]:
+    """The fields and the number of rows of a table."""
+    fields = [{"name": field.name, "type": type_name(field.type)} for field in table.schema]
+    return {"fields": fields, "rows": table.num_rows}
+
+
+def report_of(result: SwapResult) -> dict[str, Any]:
+    """The report's JSON: the summary, the provider's own figures, and the cheap measures."""
+    changed = MEASURES["changed_share"]
+    share = changed.compute(result.summary.changed, result.summary.rows)
+    return {
+        "summary": asdict(result.summary),
+        "provider": result.provider,
+        "measures": {changed.key: changed.report(share)},
+    }
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """What the result was computed with."""
+    versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    return {"rowveil": __version__, "python": platform.python_version(), **versions}
+
+
+def _within(progress: ProgressFile, start: float, end: float) -> Progress:
+    def told(fraction: float, stage: str) -> None:
+        progress(start + (end - start) * min(1.0, max(0.0, fraction)), stage)
+
+    return told
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {name: value for name, value in asdict(event).items() if value is not None}
+
+
+def _plain(value: dict[str, Any]) -> dict[str, Any]:
+    """The same as JSON has it: no numpy scalars, no tuples, no NaN."""
+    options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(value, option=options))
+    return plain

@@ -1,0 +1,364 @@
+"""The life of jobs and buffers, as the HTTP routes and the command line use it."""
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar
+
+import pyarrow as pa
+
+from app.engine.embedded import EmbeddedEngine
+from app.engine.engine import Failure, Progress, TaskFunction
+from app.engine.progress import read_progress
+from app.engine.worker import WorkerSetup
+from app.errors import Gone, InvalidRequest, NotFound, StateConflict, Unavailable
+from app.jobs.accept import Acceptance, NewJob
+from app.jobs.buffers import Buffers
+from app.jobs.changes import Changes
+from app.jobs.dispatch import Dispatcher
+from app.jobs.failures import error_of
+from app.jobs.identity import new_id
+from app.jobs.run import run_plan, run_swap
+from app.jobs.states import State, Step, after, outcome_of
+from app.jobs.stores import Stores, now, seed_context
+from app.jobs.tasks import PlanTask, ReadTable
+from app.settings import Settings
+from app.store import buffers, jobs
+from app.store.models import Buffer, Job
+from app.store.tables import read_table
+from providers.params import Params
+
+__all__ = ["JobService", "NewJob"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log = logging.getLogger("rowveil.jobs")
+
+_PURGE_SECONDS = 60.0
+_LOOK_SECONDS = 0.25
+_THREADS = 8
+
+
+class JobService:
+    """Everything that can be done with jobs. Made anywhere; used within one event loop."""
+
+    def __init__(self, settings: Settings, read: ReadTable, work: TaskFunction = run_swap) -> None:
+        """``read``: how an upload is read, a function of a module, called in a worker.
+
+        ``work``: what a worker does with a job; another one is for tests that must hold a job up.
+        """
+        self._settings = settings
+        self._read = read
+        self._work = work
+
+    async def start(self) -> None:
+        """Open the stores, take up the work that was left, and bring up the workers.
+
+        Raises HomeInUse, KeyUnreadable.
+        """
+        settings = self._settings
+        self._threads = ThreadPoolExecutor(_THREADS, "rowveil")
+        self._changes = Changes()
+        self._stores = await asyncio.to_thread(Stores.open, settings)
+        setup = WorkerSetup(
+            settings.worker_threads,
+            settings.worker_memory_bytes,
+            preload=("app.jobs.run", self._read.__module__),
+            warm="providers.warm:warm",
+        )
+        self._engine = EmbeddedEngine(settings.workers, setup, settings.job_time_limit)
+        self._acceptance = Acceptance(self._stores)
+        self._buffers = Buffers(settings, self._stores, self._engine, self._threads, self._read)
+        self._dispatcher = Dispatcher(self._stores, self._engine, self._changes, self._threads, self._work)
+        await self._dispatcher.start()
+        await self._engine.start()
+        self._purging = asyncio.create_task(self._purge_now_and_then())
+
+    async def close(self) -> None:
+        """Claim no more, give running jobs their grace, put the rest back, and let go of everything."""
+        self._purging.cancel()
+        await asyncio.wait([self._purging])
+        await self._dispatcher.stop(self._settings.shutdown_grace)
+        await self._engine.close()
+        await asyncio.to_thread(self._threads.shutdown)
+        self._stores.close()
+
+    async def health(self) -> dict[str, str]:
+        """Dependency -> ``ok``, or what is wrong with it."""
+        checks = {"database": self._touch_database, "storage": self._touch_storage}
+        results = {}
+        for name, check in checks.items():
+            try:
+                await self._in_thread(check)
+                results[name] = "ok"
+            except Exception as error:
+                _log.error("%s is not available: %s", name, type(error).__qualname__)
+                results[name] = "not available"
+        results["workers"] = "ok" if self._engine.ready() else "starting"
+        return results
+
+    # --------------------------------------------------------------------------------------- a job's life
+
+    async def submit(self, new: NewJob) -> Job:
+        """The job, accepted: it runs whatever becomes of this process.
+
+        Raises IdempotencyKeyReused, InvalidRequest (no such buffer).
+        """
+        job = await self._in_thread(self._acceptance.accept, new)
+        self._dispatcher.wake()
+        return job
+
+    async def rerun(self, job_id: str, source: pa.Table | str | None = None) -> Job:
+        """A new job with the same parameters and the same seed, on the same rows.
+
+        Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (the
+        source is another, or is needed).
+        """
+        job = await self._in_thread(self._acceptance.accept_again, job_id, source)
+        self._dispatcher.wake()
+        return job
+
+    async def wait(self, job_id: str, seconds: float) -> Job:
+        """The job when it has ended, or as it is after so many seconds. Raises NotFound."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        with self._changes.watch(job_id) as changed:
+            while True:
+                job = await self.get(job_id)
+                if job.ended or not await changed.within(deadline - loop.time()):
+                    return job
+
+    async def updates(self, job_id: str) -> AsyncIterator[tuple[Job, Progress]]:
+        """The job and its progress now and at every change, up to its end. Raises NotFound."""
+        with self._changes.watch(job_id) as changed:
+            job = await self.get(job_id)
+            last = None
+            while True:
+                progress = self.progress(job)
+                if (job.state, progress) != last:
+                    last = (job.state, progress)
+                    yield job, progress
+                if job.ended:
+                    return
+                if await changed.within(_LOOK_SECONDS):
+                    job = await self.get(job_id)
+
+    async def cancel(self, job_id: str) -> Job:
+        """The job, cancelled; its worker, if it had one, is stopped.
+
+        Raises NotFound, StateConflict (it has succeeded or failed).
+        """
+        while True:
+            job = await self.get(job_id)
+            if job.state == State.CANCELLED:
+                return job
+            if job.ended:
+                raise StateConflict(f"the job has {job.state} already; there is nothing to cancel")
+            if job.state == State.RUNNING:
+                await self._dispatcher.cancel(job_id)
+            elif await self._in_thread(self._cancel_queued, job):
+                self._changes.tell(job_id)
+
+    async def delete(self, job_id: str) -> None:
+        """Purge everything of the job but an audit line. Raises NotFound, StateConflict."""
+        job = await self.get(job_id)
+        if not job.ended or not await self._in_thread(self._delete_ended, job):
+            raise StateConflict(f"the job is {job.state}: cancel it first, then it can be deleted")
+
+    # ------------------------------------------------------------------------------------ what is known
+
+    async def get(self, job_id: str) -> Job:
+        """The job. Raises NotFound."""
+        return await self._in_thread(self._find, job_id)
+
+    async def list(
+        self, state: str | None, service: str | None, page_size: int, page_token: str | None = None
+    ) -> tuple[Sequence[Job], str | None]:
+        """A page of jobs, newest first, and the token of the next. Raises InvalidRequest (the token)."""
+        before = _job_of_token(page_token) if page_token is not None else None
+        found = await self._in_thread(self._newest, state, service, page_size + 1, before)
+        page = found[:page_size]
+        return page, _token_of_job(page[-1].id) if len(found) > page_size else None
+
+    def progress(self, job: Job) -> Progress:
+        """How far the job is."""
+        if job.state == State.RUNNING:
+            return read_progress(self._stores.progress_path(job.id))
+        return Progress(1.0 if job.state == State.SUCCEEDED else 0.0, job.state)
+
+    async def report(self, job_id: str) -> dict[str, Any]:
+        """The report. Raises NotFound (none was asked for), StateConflict."""
+        job = await self._succeeded(job_id, "report")
+        if job.report is None:
+            raise NotFound("the job was run with report 'none'")
+        return job.report
+
+    async def manifest(self, job_id: str) -> dict[str, Any]:
+        """``{"manifest": ..., "signature": ...}``. Raises NotFound, StateConflict."""
+        job = await self._succeeded(job_id, "manifest")
+        assert job.manifest is not None  # written with the success
+        return job.manifest
+
+    async def destination(self, job_id: str) -> pa.Table:
+        """The destination buffer. Raises NotFound, StateConflict, Gone (its time is over)."""
+        job = await self._succeeded(job_id)
+        if job.destination_blob is None:
+            raise Gone("the destination buffer was kept for its time, which is over; rerun the job")
+        access = await self._in_thread(self._stores.blobs.access, job.destination_blob)
+        return await self._in_thread(read_table, access)
+
+    async def seed(self, job_id: str) -> str:
+        """The seed in hex: a secret, whose reading is audited. Raises NotFound."""
+        return await self._in_thread(self._open_seed, job_id)
+
+    async def plan(self, service: str, params: Params, source: pa.Table | str) -> dict[str, Any]:
+        """What a run would do (`providers.provider.Plan`); stores nothing.
+
+        Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
+        """
+        content = await self._in_thread(self._plan_source, source)
+        task = PlanTask(service, params.model_dump(mode="json", by_alias=True), content)
+        task_id = new_id()
+        running = self._engine.run(task_id, run_plan, task)
+        try:
+            done, _ = await asyncio.wait([running], timeout=self._settings.max_wait_seconds)
+        finally:
+            if not running.done():
+                await self._engine.cancel(task_id)
+        if not done:
+            raise Unavailable("no worker became free in time; try again")
+        outcome = running.result()
+        if isinstance(outcome, Failure):
+            raise error_of(outcome)
+        return outcome
+
+    # ---------------------------------------------------------------------------------------- buffers
+
+    async def create_buffer(self, chunks: AsyncIterator[bytes], media_type: str) -> Buffer:
+        """See `Buffers.create`."""
+        return await self._buffers.create(chunks, media_type)
+
+    async def get_buffer(self, buffer_id: str) -> Buffer:
+        """See `Buffers.get`."""
+        return await self._buffers.get(buffer_id)
+
+    async def buffer_table(self, buffer_id: str) -> pa.Table:
+        """See `Buffers.table`."""
+        return await self._buffers.table(buffer_id)
+
+    async def delete_buffer(self, buffer_id: str) -> None:
+        """See `Buffers.delete`."""
+        await self._buffers.delete(buffer_id)
+
+    async def purge(self) -> None:
+        """Remove the buffers and destinations whose time is over."""
+        await self._in_thread(self._purge)
+
+    # ---------------------------------------------------------------------- one transaction each, blocking
+
+    def _find(self, job_id: str, *deferred: str) -> Job:
+        with self._stores.database.read() as session:
+            job = jobs.find(session, job_id, *deferred)
+        if job is None:
+            raise NotFound(f"there is no job '{job_id}'")
+        return job
+
+    def _newest(
+        self, state: str | None, service: str | None, limit: int, before: str | None
+    ) -> Sequence[Job]:
+        with self._stores.database.read() as session:
+            return jobs.newest(session, state, service, limit, before)
+
+    def _cancel_queued(self, job: Job) -> bool:
+        ended = after(State.QUEUED, Step.CANCEL)
+        kept = {} if job.retain_source else {"source_blob": None}
+        with self._stores.database.write() as session:
+            values = {"finished_at": now(), "outcome": outcome_of(ended, {})}
+            queued = [State.QUEUED]  # a running one has a worker to be stopped first
+            moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **kept)
+            unnamed = jobs.unnamed(session, [job.source_blob]) if moved else []
+        self._stores.delete_blobs(unnamed)
+        return moved
+
+    def _delete_ended(self, job: Job) -> bool:
+        with self._stores.database.write() as session:
+            deleted = jobs.delete_ended(session, job.id)
+            unnamed = jobs.unnamed(session, [job.source_blob, job.destination_blob]) if deleted else []
+            if deleted:
+                jobs.audit(session, "job.delete", job.id, now())
+        self._stores.delete_blobs(unnamed)
+        return deleted
+
+    def _open_seed(self, job_id: str) -> str:
+        job = self._find(job_id, "sealed_seed")
+        seed = self._stores.sealer.open(job.sealed_seed, seed_context(job.id))
+        with self._stores.database.write() as session:
+            jobs.audit(session, "seed.read", job.id, now())
+        return f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
+
+    def _plan_source(self, source: pa.Table | str) -> Any:
+        if isinstance(source, str):
+            with self._stores.database.read() as session:
+                buffer = buffers.find(session, source, now())
+            if buffer is None:
+                raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
+            return self._stores.blobs.access(buffer.blob)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, source.schema) as writer:
+            writer.write_table(source)
+        return sink.getvalue().to_pybytes()
+
+    def _purge(self) -> None:
+        moment = now()
+        retained = timedelta(seconds=self._settings.result_retention)
+        with self._stores.database.write() as session:
+            unnamed = buffers.delete_expired(session, moment)
+            unnamed += jobs.release_old(session, moment - retained)
+        self._stores.delete_blobs(unnamed)
+
+    def _touch_database(self) -> None:
+        with self._stores.database.read() as session:
+            jobs.newest(session, None, None, 1, None)
+
+    def _touch_storage(self) -> None:
+        probe = self._settings.home / ".probe"
+        probe.write_bytes(b"")
+        probe.unlink(missing_ok=True)
+
+    # ------------------------------------------------------------------------------------------- the rest
+
+    async def _succeeded(self, job_id: str, *deferred: str) -> Job:
+        job = await self._in_thread(self._find, job_id, *deferred)
+        if job.state != State.SUCCEEDED:
+            raise StateConflict(f"the job is {job.state}; only a job that succeeded has a result")
+        return job
+
+    async def _purge_now_and_then(self) -> None:
+        while True:
+            try:
+                await self.purge()
+            except Exception as error:
+                _log.error("purging failed: %s", type(error).__qualname__)
+            await asyncio.sleep(_PURGE_SECONDS)
+
+    async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+
+def _token_of_job(job_id: str) -> str:
+    return base64.urlsafe_b64encode(job_id.encode()).decode().rstrip("=")
+
+
+def _job_of_token(token: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")
+    except (binascii.Error, ValueError):
+        raise InvalidRequest(
+            "the page token is not one of this service's; leave it out for the first page"
+        ) from None

@@ -1,0 +1,100 @@
+"""What the job's life is kept in, opened together: database, blobs, and the keys of both."""
+
+import fcntl
+import logging
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from app.settings import Settings
+from app.store import jobs
+from app.store.blobs import BlobStore
+from app.store.db import Database, migrate
+from app.store.keys import load_master_keys, load_signing_key
+from app.store.seal import Sealer, Signer
+
+_log = logging.getLogger("rowveil.jobs")
+
+
+class HomeInUse(Exception):
+    """Another service works on this home."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Everything that outlives the service."""
+
+    database: Database
+    blobs: BlobStore
+    sealer: Sealer
+    signer: Signer
+    instance: str
+    """Names this run of the service."""
+    progress_folder: Path
+    _lock: int
+
+    @classmethod
+    def open(cls, settings: Settings) -> Self:
+        """Take the home, bring the tables up to date, and clear away what a dead service left.
+
+        Raises HomeInUse, KeyUnreadable.
+        """
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = _lock_home(settings.home)
+        try:
+            migrate(settings)
+            sealer = Sealer(load_master_keys(settings))
+            signer = Signer(load_signing_key(settings))
+            database = Database(settings)
+            blobs = BlobStore(settings.home / "blobs", sealer)
+            with database.read() as session:
+                blobs.sweep(jobs.all_named(session))
+            progress_folder = settings.home / "progress"
+            for left in progress_folder.glob("*"):
+                left.unlink()
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(database, blobs, sealer, signer, str(uuid.uuid4()), progress_folder, lock)
+
+    def close(self) -> None:
+        """Let go of the database and of the home."""
+        self.database.close()
+        os.close(self._lock)
+
+    def progress_path(self, job_id: str) -> Path:
+        """Where the worker tells how far the job is."""
+        return self.progress_folder / job_id
+
+    def delete_blobs(self, blobs: Iterable[str]) -> None:
+        """Delete blobs that no committed row names. What stays behind, the next start sweeps."""
+        for blob in blobs:
+            try:
+                self.blobs.delete(blob)
+            except OSError as error:
+                _log.warning("blob %s cannot be deleted: %s", blob, error.strerror)
+
+
+def now() -> datetime:
+    """This moment."""
+    return datetime.now(UTC)
+
+
+def seed_context(job_id: str) -> str:
+    """What a sealed seed is bound to."""
+    return f"job/{job_id}/seed"
+
+
+def _lock_home(home: Path) -> int:
+    """Held until closed, or until this process is no more, however it ends."""
+    lock = os.open(home / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise HomeInUse(f"another service works on {home}; give each its own ROWVEIL_HOME") from error
+    return lock

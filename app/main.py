@@ -1,0 +1,57 @@
+"""The application: `create_app(settings)` puts the parts together; importing this does nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi_swagger import patch_fastapi
+
+from app import __version__
+from app.api import buffers, health, jobs, problems, services
+from app.api.formats import read_table
+from app.jobs.service import JobService
+from app.settings import Settings
+from app.store.db import migrate
+
+DESCRIPTION = """\
+Statistical disclosure control by data swapping: Rowveil moves values between the rows of a table,
+so that nobody can be sure of having found a person, while the table stays useful.
+
+Post a table to a service, such as `POST /v1/services/CDSWAP`; the answer is a job, with the
+destination buffer, what happened to which row, and a manifest that a rerun can be held against.
+A seed undoes a swap: it is kept sealed, and only its fingerprint is ever shown.
+"""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The service as an ASGI application; its lifespan migrates the database and starts the workers."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await asyncio.to_thread(migrate, settings)
+        job_service = JobService(settings, read_table)
+        await job_service.start()
+        app.state.jobs = job_service
+        try:
+            yield
+        finally:
+            await job_service.close()
+
+    app = FastAPI(
+        title="Rowveil",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        separate_input_output_schemas=False,
+        max_body_size=settings.max_body_bytes,
+    )
+    app.state.settings = settings
+    problems.install(app)
+    for resource in (services, jobs, buffers, health):
+        app.include_router(resource.router)
+    patch_fastapi(app, docs_url="/docs", redirect_from_root_to_docs=True)
+    return app

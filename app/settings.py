@@ -1,0 +1,109 @@
+"""Every setting of the service, said once: read from the environment, ``ROWVEIL_`` before the name."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
+
+
+def available_cores() -> int:
+    """The cores this process may run on, which a container may hold below the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """The bytes of memory this process may use: the machine's, or its container's where that is less."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return min(memory, int(_CGROUP_MEMORY.read_text()))
+    except (OSError, ValueError):  # no such group, or "max": not limited
+        return memory
+
+
+def _default_database(given: dict[str, Any]) -> str:
+    return f"sqlite:///{Path(given['home']).resolve() / 'rowveil.db'}" if "home" in given else ""
+
+
+def _default_threads(given: dict[str, Any]) -> int:
+    return max(1, available_cores() // int(given.get("workers", 1)))
+
+
+def _default_worker_memory(given: dict[str, Any]) -> int:
+    return int(available_memory() * 0.8) // int(given.get("workers", 1))
+
+
+class Settings(BaseSettings):
+    """The service's settings. Making one reads the environment and touches nothing else."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ROWVEIL_", use_attribute_docstrings=True, frozen=True, extra="forbid"
+    )
+
+    home: Path = Path("./var")
+    """The folder below which all state of the embedded default lies."""
+    database_url: str = Field(default_factory=_default_database)
+    """SQLAlchemy address of the database. Default: a SQLite file below the home."""
+    engine: str = "local"
+    """Where jobs run: `local`, worker processes on this machine."""
+    workers: Annotated[int, Field(ge=1)] = Field(default_factory=available_cores)
+    """Worker processes, which is the number of jobs that run at once. Default: one a core."""
+    worker_threads: Annotated[int, Field(ge=1)] = Field(default_factory=_default_threads)
+    """Threads of one worker. Default: the cores shared out among the workers."""
+    worker_memory_bytes: Annotated[int, Field(ge=16 * 2**20)] = Field(default_factory=_default_worker_memory)
+    """Memory one job may take beyond an idle worker's own. Default: 80 % of the machine's, shared
+    out among the workers. Held by the operating system on Linux."""
+    job_time_limit: Annotated[float, Field(gt=0)] = 3600.0
+    """Seconds a job may run before it is stopped."""
+    host: str = "127.0.0.1"
+    """The address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    """The port to listen on; 0 takes a free one."""
+    auth: str = "off"
+    """Whether callers must say who they are: `off`."""
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20
+    """The largest JSON request body."""
+    max_buffer_bytes: Annotated[int, Field(ge=1024)] = 4 * 2**30
+    """The largest uploaded buffer, as it comes over the wire."""
+    max_wait_seconds: Annotated[float, Field(ge=0)] = 60.0
+    """The longest that one request waits for a job, or for a free worker."""
+    default_wait_seconds: Annotated[float, Field(ge=0)] = 10.0
+    """How long a request waits for its job when it does not say."""
+    buffer_ttl: Annotated[float, Field(gt=0)] = 24 * 3600.0
+    """Seconds after which an uploaded buffer goes."""
+    result_retention: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
+    """Seconds after a job's end at which its destination buffer and a retained source go."""
+    shutdown_grace: Annotated[float, Field(ge=0)] = 10.0
+    """Seconds that running jobs are given at shutdown; then they go back into the queue."""
+    key: SecretStr | None = None
+    """Master keys, each 32 bytes in base64 or hex, separated by commas: the first seals, all of
+    them open. Default: those in the key file."""
+    key_file: Path = Field(default_factory=lambda given: Path(given.get("home", ".")) / "keys" / "master.key")
+    """The file of master keys, one a line. Made at the first start where there is none."""
+    signing_key_file: Path = Field(
+        default_factory=lambda given: Path(given.get("home", ".")) / "keys" / "signing.key"
+    )
+    """The file of the Ed25519 key that signs manifests. Made at the first start."""
+
+    @model_validator(mode="after")
+    def _is_available_in_this_version(self) -> Self:
+        if self.engine == "dask":
+            raise ValueError("engine 'dask' is not available in this version; use 'local'")
+        if self.engine != "local":
+            raise ValueError(f"unknown engine '{self.engine}'; known is 'local'")
+        if self.auth == "on":
+            raise ValueError("auth 'on' needs identities, not available in this version; use 'off'")
+        if self.auth != "off":
+            raise ValueError(f"unknown auth '{self.auth}'; known is 'off'")
+        return self
+
+    @model_validator(mode="after")
+    def _waits_fit(self) -> Self:
+        if self.default_wait_seconds > self.max_wait_seconds:
+            raise ValueError("default_wait_seconds must not be over max_wait_seconds")
+        return self

@@ -1,0 +1,31 @@
+"""All SQL about buffers. Every function works within the caller's transaction."""
+
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.store.jobs import unnamed
+from app.store.models import Buffer
+
+
+def find(session: Session, buffer_id: str, now: datetime) -> Buffer | None:
+    """The buffer; None where there is none, or its time is over."""
+    query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
+    return session.scalar(query)
+
+
+def delete(session: Session, buffer_id: str) -> list[str] | None:
+    """Remove the buffer; the blobs that nothing names now, or None where there was none.
+
+    A job that still reads it names its blob too, and keeps it.
+    """
+    gone = sa.delete(Buffer).where(Buffer.id == buffer_id).returning(Buffer.blob)
+    blob = session.scalar(gone)
+    return None if blob is None else unnamed(session, [blob])
+
+
+def delete_expired(session: Session, now: datetime) -> list[str]:
+    """Remove the buffers whose time is over; the blobs that nothing names now."""
+    gone = sa.delete(Buffer).where(Buffer.expires_at <= now).returning(Buffer.blob)
+    return unnamed(session, session.scalars(gone).all())

@@ -1,0 +1,60 @@
+"""JSON in one canonical form, so that a signature over a document survives being parsed and written.
+
+Keys sorted, no white space, UTF-8, and numbers as ECMAScript writes them. Integers beyond 2**53
+keep all their digits, where the RFC would round them.
+
+References
+----------
+RFC 8785, JSON Canonicalization Scheme.
+"""
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+
+def canonical_json(value: Any) -> bytes:
+    """``value`` (what JSON can hold) as canonical bytes. Raises ValueError for anything else."""
+    return _written(value).encode()
+
+
+def _written(value: Any) -> str:
+    match value:
+        case None | bool() | str():
+            return json.dumps(value, ensure_ascii=False)
+        case int():
+            return str(value)
+        case float():
+            return _number(value)
+        case list() | tuple():
+            return f"[{','.join(_written(item) for item in value)}]"
+        case dict():
+            if not all(isinstance(name, str) for name in value):
+                raise ValueError("a JSON object's names are text")
+            names = sorted(value, key=lambda name: name.encode("utf-16-be"))  # RFC 8785, 3.2.3
+            return f"{{{','.join(f'{_written(name)}:{_written(value[name])}' for name in names)}}}"
+    raise ValueError(f"JSON cannot hold a {type(value).__name__}")
+
+
+def _number(value: float) -> str:
+    """ECMA-262, Number::toString: the shortest digits that read back, as repr finds them too."""
+    if not math.isfinite(value):
+        raise ValueError("JSON cannot hold an infinity or a NaN")
+    if value == 0:
+        return "0"
+    sign, digit_tuple, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int)
+    digits = "".join(map(str, digit_tuple)).rstrip("0")
+    point = len(digit_tuple) + exponent  # the value is 0.digits times ten to this
+    count = len(digits)
+    if count <= point <= 21:
+        text = digits + "0" * (point - count)
+    elif 0 < point <= 21:
+        text = f"{digits[:point]}.{digits[point:]}"
+    elif -6 < point <= 0:
+        text = f"0.{'0' * -point}{digits}"
+    else:
+        fraction = f".{digits[1:]}" if count > 1 else ""
+        text = f"{digits[0]}{fraction}e{'+' if point > 0 else '-'}{abs(point - 1)}"
+    return f"-{text}" if sign else text

@@ -1,0 +1,162 @@
+"""All SQL about jobs, their blobs and the audit. Every function works within the caller's transaction."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+import sqlalchemy.exc
+from sqlalchemy.orm import Session, undefer
+
+from app.store.models import AuditLine, Buffer, Job
+
+
+class IdempotencyKeyTaken(Exception):
+    """Another job was accepted under this idempotency key."""
+
+
+def insert(session: Session, job: Job) -> None:
+    """Add the job. Raises IdempotencyKeyTaken; the transaction is over then."""
+    session.add(job)
+    try:
+        session.flush()
+    except sqlalchemy.exc.IntegrityError as error:
+        if job.idempotency_key is None:
+            raise
+        raise IdempotencyKeyTaken from error
+
+
+def find(session: Session, job_id: str, *deferred: str) -> Job | None:
+    """The job, with the named deferred columns; None where there is none."""
+    options = [undefer(getattr(Job, name)) for name in deferred]
+    return session.scalar(sa.select(Job).where(Job.id == job_id).options(*options))
+
+
+def find_by_idempotency_key(session: Session, key: str) -> Job | None:
+    """The job that was accepted under this key."""
+    return session.scalar(sa.select(Job).where(Job.idempotency_key == key))
+
+
+def newest(
+    session: Session, state: str | None, service: str | None, limit: int, before: str | None
+) -> Sequence[Job]:
+    """Up to ``limit`` jobs older than the job ``before``, newest first."""
+    query = sa.select(Job).order_by(Job.id.desc()).limit(limit)
+    if state is not None:
+        query = query.where(Job.state == state)
+    if service is not None:
+        query = query.where(Job.service == service)
+    if before is not None:
+        query = query.where(Job.id < before)
+    return session.scalars(query).all()
+
+
+def claim_oldest(session: Session, instance: str, now: datetime) -> Job | None:
+    """Take the oldest queued job for this run of the service, with its sealed seed.
+
+    Rows that another claim has locked are passed over where the database has row locks.
+    """
+    oldest = (
+        sa.select(Job.id)
+        .where(Job.state == "queued")
+        .order_by(Job.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
+    claimed = (
+        sa.update(Job)
+        .where(Job.id == oldest, Job.state == "queued")
+        .values(state="running", started_at=now, claimed_by=instance, attempt=Job.attempt + 1)
+        .returning(Job)
+        .options(undefer(Job.sealed_seed))
+    )
+    return session.scalar(claimed)
+
+
+def move(
+    session: Session,
+    job_id: str,
+    sources: Collection[str],
+    target: str,
+    attempt: int | None = None,
+    **values: Any,
+) -> bool:
+    """Change the state, and what goes with it, if the job is still in one of ``sources``.
+
+    ``attempt``: and if it is still at this claim. Whoever comes second changes nothing.
+    """
+    change = sa.update(Job).where(Job.id == job_id, Job.state.in_(sources))
+    if attempt is not None:
+        change = change.where(Job.attempt == attempt)
+    return _changed(session, change.values(state=target, **values))
+
+
+def left_running(session: Session, instance: str) -> Sequence[Job]:
+    """Jobs that another run of the service had claimed."""
+    mine = Job.claimed_by == instance
+    return session.scalars(sa.select(Job).where(Job.state == "running", sa.not_(mine))).all()
+
+
+def delete_ended(session: Session, job_id: str) -> bool:
+    """Remove the row of a job that has ended."""
+    gone = sa.delete(Job).where(Job.id == job_id, Job.state.not_in(("queued", "running")))
+    return _changed(session, gone)
+
+
+def retained_source(session: Session, job_id: str, now: datetime) -> str | None:
+    """The blob of the job's source, which the job itself may have kept, or its buffer."""
+    own = session.scalar(sa.select(Job.source_blob).where(Job.id == job_id))
+    if own is not None:
+        return own
+    of_buffer = sa.select(Buffer.blob).join(Job, Job.source_buffer == Buffer.id)
+    return session.scalar(of_buffer.where(Job.id == job_id, Buffer.expires_at > now))
+
+
+def release_old(session: Session, before: datetime) -> list[str]:
+    """Take the buffers off the jobs that ended before a moment; the blobs that nothing names now."""
+    held = sa.or_(Job.source_blob.is_not(None), Job.destination_blob.is_not(None))
+    old = session.scalars(sa.select(Job).where(Job.finished_at < before, held)).all()
+    blobs = [blob for job in old for blob in (job.source_blob, job.destination_blob)]
+    for job in old:
+        job.source_blob = job.destination_blob = None
+    session.flush()
+    return unnamed(session, blobs)
+
+
+def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
+    """Those of the blobs that no row names any more: delete them once this has committed.
+
+    A blob comes to be shared in a transaction that reads one of its names, so among transactions
+    that exclude each other nobody can take up a name that this one saw vanish.
+    """
+    candidates = {blob for blob in blobs if blob is not None}
+    if not candidates:
+        return []
+    return sorted(candidates - _named(session, candidates))
+
+
+def all_named(session: Session) -> set[str]:
+    """Every blob that a row names."""
+    return _named(session, None)
+
+
+def audit(session: Session, action: str, subject: str, at: datetime) -> None:
+    """Write one line of the audit."""
+    session.add(AuditLine(at=at, action=action, subject=subject))
+
+
+def _named(session: Session, among: Collection[str] | None) -> set[str]:
+    found: set[str] = set()
+    for column in (Job.source_blob, Job.destination_blob, Buffer.blob):
+        query = sa.select(column).where(column.is_not(None))
+        if among is not None:
+            query = query.where(column.in_(among))
+        found.update(blob for blob in session.scalars(query) if blob is not None)
+    return found
+
+
+def _changed(session: Session, statement: sa.Update | sa.Delete) -> bool:
+    result = session.execute(statement.execution_options(synchronize_session=False))
+    assert isinstance(result, sa.CursorResult)
+    return result.rowcount == 1

@@ -1,0 +1,88 @@
+"""The secrets the service starts from: master keys and the signing key, and the files they lie in."""
+
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from app.settings import Settings
+
+KEY_BYTES = 32
+
+
+class KeyUnreadable(Exception):
+    """A key is not 32 bytes in base64 or hex."""
+
+
+def load_master_keys(settings: Settings) -> list[bytes]:
+    """The master keys, the one that seals first; made and kept (0600) where there is none."""
+    if settings.key is not None:
+        return _decoded(settings.key.get_secret_value().split(","), "ROWVEIL_KEY")
+    text = _read_or_make(settings.key_file)
+    return _decoded(text.split(), str(settings.key_file))
+
+
+def load_signing_key(settings: Settings) -> Ed25519PrivateKey:
+    """The Ed25519 key that signs manifests; made and kept (0600) where there is none."""
+    text = _read_or_make(settings.signing_key_file)
+    (seed,) = _decoded(text.split()[:1], str(settings.signing_key_file))
+    return Ed25519PrivateKey.from_private_bytes(seed)
+
+
+def key_id(key: bytes) -> bytes:
+    """What names a key, 8 bytes, and tells nothing of it."""
+    return hashlib.blake2b(key, digest_size=8, person=b"rowveil-key-id").digest()
+
+
+def subkey(master: bytes, purpose: str) -> bytes:
+    """A key for one purpose, derived from the master key (HKDF-SHA256, RFC 5869)."""
+    kdf = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=f"rowveil/{purpose}".encode())
+    return kdf.derive(master)
+
+
+def _read_or_make(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        pass
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        file.write(base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(draft, path)  # unlike a rename, never over a key that another process just made
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    return path.read_text()
+
+
+def _decoded(texts: Iterable[str], origin: str) -> list[bytes]:
+    keys = [_one(text.strip(), origin) for text in texts if text.strip()]
+    if not keys:
+        raise KeyUnreadable(f"{origin} holds no key; a key is 32 bytes in base64 or hex")
+    return keys
+
+
+def _one(text: str, origin: str) -> bytes:
+    try:
+        if len(text) == 2 * KEY_BYTES:
+            key = bytes.fromhex(text)
+        else:
+            standard = text.replace("-", "+").replace("_", "/")  # the URL-safe alphabet is taken too
+            key = base64.b64decode(standard + "=" * (-len(text) % 4), validate=True)
+    except (ValueError, binascii.Error):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise KeyUnreadable(f"a key in {origin} is not 32 bytes in base64 or hex")
+    return key

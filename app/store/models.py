@@ -1,0 +1,166 @@
+"""The tables of the database. What must not be read there is sealed before it comes here."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+"""What `app.jobs.states` moves jobs between; stands here too because the database holds it."""
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment: goes in with its zone, lies in UTC, comes out in UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """A moment without a zone is refused: it would be a guess."""
+        if value is not None and value.tzinfo is None:
+            raise ValueError("a moment needs its time zone")
+        return value.astimezone(UTC) if value is not None else None
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """SQLite keeps no zone; what lies there is UTC."""
+        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+
+
+class Base(DeclarativeBase):
+    """All tables; constraints are named by rule, so that a migration can name them too."""
+
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {
+        datetime: UtcDateTime,
+        int: BigInteger().with_variant(Integer, "sqlite"),  # SQLite counts up plain INTEGER alone
+        dict[str, Any]: Json,
+        list[dict[str, Any]]: Json,
+    }
+
+
+class Job(Base):
+    """One run of a service, from its acceptance to its end and until it is purged."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        CheckConstraint(f"state IN {STATES}", name="state"),
+        UniqueConstraint("idempotency_key"),
+        Index(None, "state", "id"),
+        Index(None, "service", "id"),
+        Index(None, "source_blob"),
+        Index(None, "destination_blob"),
+        Index(None, "finished_at"),
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    """UUID version 7: in the order of creation."""
+    service: Mapped[str] = mapped_column(String(40))
+    revision: Mapped[int]
+    state: Mapped[str] = mapped_column(String(10))
+    outcome: Mapped[str | None] = mapped_column(String(20))
+    parameters: Mapped[dict[str, Any]]
+    """As checked, every name resolved; the seed is not among them."""
+
+    sealed_seed: Mapped[bytes] = mapped_column(deferred=True)
+    seed_fingerprint: Mapped[str] = mapped_column(String(16))
+    seed_bits: Mapped[int]
+    """Bits that an exhaustive search for the seed must cover."""
+
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+    row_count: Mapped[int]
+    """Rows of the source."""
+    source_digest: Mapped[str] = mapped_column(String(80))
+    source_fields: Mapped[list[dict[str, Any]]]
+    source_blob: Mapped[str | None] = mapped_column(String(32))
+    """May be shared with a buffer or with other runs of the same job."""
+    source_buffer: Mapped[str | None] = mapped_column(String(36))
+    """The buffer it was taken from; that may be gone by now."""
+    destination_digest: Mapped[str | None] = mapped_column(String(80))
+    destination_fields: Mapped[list[dict[str, Any]] | None]
+    destination_rows: Mapped[int | None]
+    destination_blob: Mapped[str | None] = mapped_column(String(32))
+    inline: Mapped[bool]
+    """The source came in the request, so the answer brings the rows along."""
+    retain_source: Mapped[bool]
+
+    report_level: Mapped[str] = mapped_column(String(10))
+    events: Mapped[list[dict[str, Any]] | None]
+    event_counts: Mapped[dict[str, Any] | None]
+    report: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    manifest: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    """``{"manifest": ..., "signature": ...}``."""
+    error: Mapped[dict[str, Any] | None]
+    """A problem document."""
+
+    rerun_of: Mapped[str | None] = mapped_column(String(36))
+    reproduced: Mapped[bool | None]
+    idempotency_key: Mapped[str | None] = mapped_column(String(255))
+    request_fingerprint: Mapped[str | None] = mapped_column(String(16))
+
+    attempt: Mapped[int] = mapped_column(default=0)
+    """Counts the claims; an end is recorded only by the claim it belongs to."""
+    crashes: Mapped[int] = mapped_column(default=0)
+    """How often the service ended while this job ran."""
+    claimed_by: Mapped[str | None] = mapped_column(String(36))
+    """The run of the service that works on it."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.finished_at is not None
+
+
+class Buffer(Base):
+    """An uploaded table."""
+
+    __tablename__ = "buffers"
+    __table_args__ = (Index(None, "blob"), Index(None, "expires_at"))
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(80))
+    fields: Mapped[list[dict[str, Any]]]
+    row_count: Mapped[int]
+    byte_size: Mapped[int]
+    """Plain bytes of the blob."""
+    blob: Mapped[str] = mapped_column(String(32))
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+
+
+class AuditLine(Base):
+    """That something was done, kept when the thing itself is gone. Only ever added to."""
+
+    __tablename__ = "audit"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    at: Mapped[datetime]
+    action: Mapped[str] = mapped_column(String(40))
+    subject: Mapped[str] = mapped_column(Text)

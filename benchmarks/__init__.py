@@ -1,0 +1,1 @@
+"""Our providers beside their peers, in one run, as ratios: `make bench`."""

@@ -1,0 +1,66 @@
+"""Time contenders in turn, A B C A B C ..., and say how the others compare with the first.
+
+A machine's speed drifts; what is measured in turn drifts together, so that ratios hold where single
+times do not.
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of each round of one contender."""
+
+    name: str
+    seconds: list[float]
+
+    @property
+    def median(self) -> float:
+        """The figure to quote."""
+        return statistics.median(self.seconds)
+
+    def ratio_to(self, other: "Timing") -> float:
+        """Median, over the rounds both took part in, of this one's time by the other's."""
+        pairs = zip(self.seconds, other.seconds, strict=False)
+        return statistics.median(mine / theirs for mine, theirs in pairs)
+
+
+def in_turn(contenders: Mapping[str, Work], rounds: int = 5, long_seconds: float = 4.0) -> dict[str, Timing]:
+    """Run every contender once to warm up, then `rounds` rounds of all of them in turn.
+
+    One that takes over `long_seconds` in its warm-up runs only twice more.
+    """
+    turns: dict[str, int] = {}
+    for name, work in contenders.items():
+        turns[name] = rounds if _seconds(work) < long_seconds else min(2, rounds)
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds):
+        for name, work in contenders.items():
+            if turn < turns[name]:
+                seconds[name].append(_seconds(work))
+    return {name: Timing(name, taken) for name, taken in seconds.items()}
+
+
+def _seconds(work: Work) -> float:
+    gc.collect()
+    started = time.perf_counter()
+    result = work()
+    taken = time.perf_counter() - started
+    del result
+    return taken
+
+
+def table(header: list[str], lines: list[list[str]]) -> str:
+    """A Markdown table with aligned columns."""
+    widths = [max(len(line[column]) for line in [header, *lines]) for column in range(len(header))]
+
+    def row(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+
+    return "\n".join([row(header), row(["-" * width for width in widths]), *(row(line) for line in lines)])

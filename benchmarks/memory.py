@@ -1,0 +1,50 @@
+"""The peak memory of a swap, in a process of its own: ``python -m benchmarks.memory ROWS CASE``."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.harness import table
+from benchmarks.kernels import SWAPPED, cases, people_table, swap_work
+
+CASES = ("DSWAP unlocked", "DSWAP locked", "CDSWAP 100 classes", "DDSWAP blocks of 10")
+GOAL = 3.0
+
+
+def _status_bytes(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(name)
+
+
+def peak(rows: int, case_name: str) -> float:
+    """Peak bytes of the fields involved and of all that the swap adds, by the fields' own bytes."""
+    small = people_table(1000)
+    case = {case.name: case for case in cases(small)}[case_name]
+    swap_work(small, case.service, case.parameters)()  # compiled code is not the table's memory
+    source = people_table(rows)
+    involved = [*SWAPPED, *([case.parameters["control_field"]] if "control_field" in case.parameters else [])]
+    fields = sum(source[name].nbytes for name in involved)
+    work = swap_work(source, case.service, case.parameters)
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    before = _status_bytes("VmRSS")
+    result = work()
+    added = _status_bytes("VmHWM") - before
+    del result
+    return (fields + added) / fields
+
+
+def measure(rows: int) -> str:
+    """The peaks at one size, as Markdown."""
+    lines = []
+    for name in CASES:
+        command = [sys.executable, "-m", "benchmarks.memory", str(rows), name]
+        figure = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        lines.append([name, f"{figure:.2f}", f"{GOAL:g}", "met" if figure <= GOAL else "MISSED"])
+    header = [f"peak memory, {rows:,} rows", "times the fields involved", "goal", ""]
+    return table(header, lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(peak(int(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,43 @@
+"""Rowveil's own process, started as anybody would start it, for as long as a block lasts."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class StartError(RuntimeError):
+    """The service ended before it was ready."""
+
+
+@contextmanager
+def running_service(home: Path, **settings: str) -> Iterator[str]:
+    """Start the service on a free port with all its state below `home`; yields its address.
+
+    `settings` are environment variables without their ``ROWVEIL_``, in small letters.
+    """
+    environment = os.environ | {"ROWVEIL_HOME": str(home), "ROWVEIL_PORT": "0"}
+    environment |= {f"ROWVEIL_{name.upper()}": value for name, value in settings.items()}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", "serve"], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None  # noqa: S101 - it was asked for
+        ready = process.stdout.readline()
+        address = re.search(r"http://\S+", ready)
+        if address is None:
+            raise StartError(f"the service did not start: {ready.strip() or 'see above'}")
+        yield address[0].rstrip("/")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -1,0 +1,118 @@
+"""The contract around the services: problems, preferences, media types, health, the document."""
+
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from tests.api.calls import Api
+
+Rows = list[dict[str, Any]]
+CALL = {"source": {"rows": [{"a": 1}, {"a": 2}]}, "parameters": {"swap_fields": ["a"]}}
+
+
+def test_unknown_path_is_a_problem(api: Api) -> None:
+    api.problem(api.client.get("/v1/nothing"), 404, "not_found")
+
+
+def test_wrong_method_is_a_problem_with_allow(api: Api) -> None:
+    answer = api.client.put("/v1/services/DSWAP", json=CALL)
+    api.problem(answer, 405, "method_not_allowed")
+    assert "POST" in answer.headers["allow"]
+
+
+def test_broken_json_is_a_bad_request(api: Api) -> None:
+    headers = {"content-type": "application/json"}
+    answer = api.client.post("/v1/services/DSWAP", content=b'{"source": {', headers=headers)
+    api.problem(answer, 400, "bad_request")
+
+
+@pytest.mark.parametrize("token", [b"NaN", b"Infinity"])
+def test_json_has_no_nan(api: Api, token: bytes) -> None:
+    content = orjson.dumps(CALL).replace(b'"a":2', b'"a":' + token)
+    answer = api.client.post(
+        "/v1/services/DSWAP", content=content, headers={"content-type": "application/json"}
+    )
+    api.problem(answer, 400, "bad_request")
+
+
+def test_other_media_types_are_refused(api: Api) -> None:
+    answer = api.client.post("/v1/services/DSWAP", content=b"a,b", headers={"content-type": "text/csv"})
+    api.problem(answer, 415, "unsupported_media_type")
+
+
+def test_missing_body_is_a_problem(api: Api) -> None:
+    api.problem(api.client.post("/v1/services/DSWAP"), 422)
+
+
+def test_too_large_a_body_is_refused_with_advice(api: Api) -> None:
+    content = orjson.dumps(CALL | {"padding": "x" * (5 * 2**20)})
+    answer = api.client.post(
+        "/v1/services/DSWAP", content=content, headers={"content-type": "application/json"}
+    )
+    problem = api.problem(answer, 413)
+    assert "/v1/buffers" in problem["detail"]
+
+
+def test_respond_async_answers_202_at_once(api: Api) -> None:
+    answer = api.client.post("/v1/services/DSWAP", json=CALL, headers={"Prefer": "respond-async"})
+    assert answer.status_code == 202
+    assert answer.headers["preference-applied"] == "respond-async"
+    assert int(answer.headers["retry-after"]) >= 1
+    job = api.job(answer)
+    assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
+    assert "rows" not in job.get("destination", {})
+    watched = api.client.get(f"/v1/jobs/{job['id']}/events", timeout=60)
+    assert '"state": "succeeded"' in watched.text or '"state":"succeeded"' in watched.text
+
+
+def test_wait_is_applied(api: Api) -> None:
+    answer = api.client.post("/v1/services/DSWAP", json=CALL, headers={"Prefer": "wait=20"})
+    assert answer.status_code == 200
+    assert answer.headers["preference-applied"] == "wait=20"
+
+
+def test_idempotency_key_gives_the_same_job(api: Api) -> None:
+    headers = {"Idempotency-Key": "test-key-1"}
+    first = api.client.post("/v1/services/DSWAP", json=CALL, headers=headers)
+    again = api.client.post("/v1/services/DSWAP", json=CALL, headers=headers)
+    assert api.job(first)["id"] == api.job(again)["id"]
+    other = CALL | {"report": "none"}
+    answer = api.client.post("/v1/services/DSWAP", json=other, headers=headers)
+    assert answer.status_code in (409, 422)
+    api.problem(answer, answer.status_code)
+
+
+def test_health(client: httpx.Client) -> None:
+    assert client.get("/livez").json()["status"] == "ok"
+    ready = client.get("/readyz")
+    assert ready.status_code == 200
+    assert set(ready.json()["checks"]) == {"database", "storage", "workers"}
+
+
+def test_openapi_has_a_typed_operation_for_each_service(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    for service in ("DSWAP", "CDSWAP", "DDSWAP"):
+        operation = document["paths"][f"/v1/services/{service}"]["post"]
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        assert schema["$ref"].endswith(f"/{service.title()}Request")
+    text = client.get("/openapi.json").text
+    assert "HTTPValidationError" not in text
+    assert '"type":"null"' not in text.replace(" ", "")
+
+
+def test_every_operation_has_an_id_and_a_description(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    assert all(operation.get("operationId") and operation.get("description") for operation in operations)
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
+
+
+def test_swagger_ui_needs_no_other_host(client: httpx.Client) -> None:
+    page = client.get("/docs")
+    assert page.status_code == 200
+    assert "cdn." not in page.text
+    assert client.get("/swagger/swagger-ui-bundle.js").status_code == 200
+    assert client.get("/", follow_redirects=True).status_code == 200

@@ -1,0 +1,216 @@
+"""``/v1/services``: what is listed, what runs, and what is refused with which words."""
+
+from collections import Counter
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.calls import Api
+
+Rows = list[dict[str, Any]]
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("DSWAP", {"swap_fields": ["income"]}),
+    ("CDSWAP", {"swap_fields": ["income"], "control_field": "city"}),
+    ("DDSWAP", {"swap_fields": ["income"], "control_field": "age", "block_size": 2}),
+]
+
+
+def test_services_are_listed_with_schema_and_guarantees(client: httpx.Client) -> None:
+    services = client.get("/v1/services").raise_for_status().json()["services"]
+    assert [service["identifier"] for service in services] == ["DSWAP", "CDSWAP", "DDSWAP"]
+    for service in services:
+        assert service["guarantees"]
+        assert service["references"]
+        properties = service["parameters_schema"]["properties"]
+        assert all("description" in parameter for parameter in properties.values())
+        assert client.get(f"/v1/services/{service['identifier']}").json() == service
+
+
+def test_unknown_service_suggests_the_nearest(api: Api) -> None:
+    problem = api.problem(api.client.get("/v1/services/CDSWAPP"), 404, "not_found")
+    assert "did you mean 'CDSWAP'?" in problem["detail"]
+
+
+@pytest.mark.parametrize(("service", "parameters"), CASES)
+def test_run_answers_a_job_with_its_rows(
+    api: Api, people: Rows, service: str, parameters: dict[str, Any]
+) -> None:
+    job = api.run(service, people, parameters, seed="8f1c7a")
+    assert job["state"] == "succeeded"
+    assert job["progress"]["fraction"] == 1
+    assert job["row_count"] == 6
+    assert [field["name"] for field in job["source"]["fields"]] == ["age", "income", "city"]
+    rows = job["destination"]["rows"]
+    assert [row["age"] for row in rows] == [row["age"] for row in people]
+    if service != "CDSWAP":  # there, the one alone in her town is suppressed
+        moved = Counter(row["income"] for row in rows)
+        assert moved == Counter(row["income"] for row in people)
+        assert job["outcome"] == "SUCCESS"
+
+
+def test_who_cannot_be_swapped_is_suppressed_and_reported(api: Api, people: Rows) -> None:
+    job = api.run("CDSWAP", people, {"swap_fields": ["income"], "control_field": "city"})
+    assert job["outcome"] == "SUCCESS_WITH_INFO"
+    assert job["event_counts"] == {"suppressed": 1}
+    assert [(event["code"], event["row"], event["field"]) for event in job["events"]] == [
+        ("suppressed", 5, "income")
+    ]
+    assert job["destination"]["rows"][5]["income"] is None
+    assert job["destination"]["rows"][5]["age"] == 39
+
+
+def test_columns_are_the_same_table_as_rows(api: Api, people: Rows) -> None:
+    by_rows = api.run("DSWAP", people, {"swap_fields": ["age", "income"]}, seed=7)
+    columns = {name: [row[name] for row in people] for name in people[0]}
+    body = {"source": {"columns": columns}, "parameters": {"swap_fields": ["age", "income"]}, "seed": "7"}
+    by_columns = api.job(api.client.post("/v1/services/DSWAP", json=body))
+    assert by_columns["source"] == by_rows["source"]
+    assert by_columns["destination"] == by_rows["destination"]
+    assert by_columns["seed_fingerprint"] == by_rows["seed_fingerprint"]
+
+
+def test_optim_operands_are_aliases(api: Api, people: Rows) -> None:
+    ours = api.run(
+        "CDSWAP", people, {"swap_fields": ["income"], "control_field": "city", "locked": True}, seed=11
+    )
+    optim = api.run(
+        "CDSWAP",
+        people,
+        {
+            "SWAP_FIELD_NAMES": "income",
+            "SWAP_CONTROL_ATTR": "city",
+            "SWAP_LOCKED": True,
+            "SWAP_RATE": 1.0,
+            "SWAP_CLASSIFIER": "identity",
+            "SWAP_SEED": 11,
+        },
+    )
+    assert optim["parameters"] == ours["parameters"]
+    assert optim["destination"] == ours["destination"]
+    by_index = api.run(
+        "DDSWAP",
+        people,
+        {"SWAP_FIELD_INDICES": [2], "SWAP_CONTROL_ATTR": "age", "SWAP_BLOCK_SIZE": 3, "SWAP_SEED": "b"},
+    )
+    assert by_index["parameters"]["swap_fields"] == ["income"]
+
+
+def test_seed_is_never_shown(api: Api, people: Rows) -> None:
+    seed = "5eed5eed5eed5eed5eed5eed5eed5eed"
+    job = api.run("DSWAP", people, {"swap_fields": ["income"]}, seed=seed)
+    for path in ("", "/report", "/manifest"):
+        assert "5eed5eed" not in api.client.get(f"/v1/jobs/{job['id']}{path}").text
+    assert "5eed5eed" not in api.client.get("/v1/jobs").text
+    wrong = api.client.post(
+        "/v1/services/DSWAP",
+        json={"source": {"rows": people}, "parameters": {"swap_fields": ["x"]}, "seed": seed},
+    )
+    assert "5eed5eed" not in wrong.text
+
+
+def test_without_a_seed_every_run_differs(api: Api) -> None:
+    rows = [{"number": number} for number in range(50)]
+    first, second = (api.run("DSWAP", rows, {"swap_fields": ["number"]}) for _ in range(2))
+    assert first["destination"]["digest"] != second["destination"]["digest"]
+    assert first["seed_fingerprint"] != second["seed_fingerprint"]
+
+
+def test_validate_only_says_what_would_happen_and_stores_nothing(api: Api, people: Rows) -> None:
+    before = api.client.get("/v1/jobs").json()["jobs"][:1]
+    job = api.run(
+        "CDSWAP", people, {"swap_fields": ["income"], "control_field": "city"}, validate_only=True
+    )
+    plan = job["plan"]
+    assert (plan["rows"], plan["groups"], plan["unswappable_rows"], plan["unswappable_groups"]) == (6, 3, 1, 1)
+    assert plan["group_size"] == {"smallest": 1, "median": 2, "largest": 3}
+    assert plan["estimated_memory_bytes"] > 0
+    assert "destination" not in job
+    api.problem(api.client.get(f"/v1/jobs/{job['id']}"), 404)
+    assert api.client.get("/v1/jobs").json()["jobs"][:1] == before
+
+
+@pytest.mark.parametrize("rows", [[], [{"a": 1}], [{"a": 5}] * 4])
+def test_small_and_equal_tables(api: Api, rows: Rows) -> None:
+    source = {"rows": rows, "fields": {"a": "int64"}}
+    body = {"source": source, "parameters": {"swap_fields": ["a"], "suppression": {"policy": "keep"}}}
+    job = api.job(api.client.post("/v1/services/DSWAP", json=body))
+    assert job["state"] == "succeeded"
+    assert job["destination"]["rows"] == rows
+
+
+def test_huge_integers_and_odd_names_survive(api: Api) -> None:
+    rows = [{"a b\U0001f600/~": 2**63 - 1 - number, "other": number} for number in range(4)]
+    job = api.run("DSWAP", rows, {"swap_fields": ["a b\U0001f600/~"]})
+    moved = sorted(row["a b\U0001f600/~"] for row in job["destination"]["rows"])
+    assert moved == sorted(row["a b\U0001f600/~"] for row in rows)
+
+
+# -------------------------------------------------------------------------------------- refused
+
+
+def _body(**changes: Any) -> dict[str, Any]:
+    rows = [{"age": 1, "income": 2.5}, {"age": 2, "income": 3.5}]
+    return {"source": {"rows": rows}, "parameters": {"swap_fields": ["income"]}} | changes
+
+
+REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("DSWAP", _body(sed="1"), "/sed", "did you mean 'seed'?"),
+    ("DSWAP", _body(parameters={"swap_feilds": ["income"]}), "/parameters/swap_feilds", "'swap_fields'"),
+    ("DSWAP", _body(parameters={"swap_fields": ["incme"]}), "/parameters/swap_fields/0", "'income'"),
+    ("DSWAP", _body(parameters={"swap_fields": ["age", "age"]}), "/parameters/swap_fields/1", "twice"),
+    ("DSWAP", _body(parameters={"swap_fields": ["age"], "rate": 0}), "/parameters/rate", "greater than 0"),
+    ("DSWAP", _body(parameters={"swap_field_indices": [3]}), "/parameters/swap_field_indices/0", "2"),
+    ("DSWAP", _body(parameters={}), "/parameters", "swap_fields"),
+    ("DSWAP", _body(seed="xyz"), "/seed", "hex digits"),
+    ("DSWAP", _body(seed=2**53), "/seed", "hex digits"),
+    ("DSWAP", _body(seed=-1), "/seed", "hex digits"),
+    ("DSWAP", _body(seed=True), "/seed", "hex digits"),
+    ("DSWAP", _body(source={}), "/source", "exactly one"),
+    ("DSWAP", _body(source={"rows": [], "columns": {}}), "/source", "exactly one"),
+    ("DSWAP", _body(source={"rows": 5}), "/source/rows", "array"),
+    ("DSWAP", _body(source={"rows": [{"a": 1}, 7]}), "/source/rows/1", "object"),
+    ("DSWAP", _body(source={"rows": [{"a": 1}, {"a": "x"}]}), "/source/rows/1/a", "row 1"),
+    ("DSWAP", _body(source={"columns": {"a": [1], "b": [1, 2]}}), "/source/columns", "length"),
+    ("DSWAP", _body(source={"buffer": "nothing"}), "/source/buffer", "no buffer"),
+    ("DSWAP", _body(report="everything"), "/report", "'none' or 'summary'"),
+    (
+        "CDSWAP",
+        _body(parameters={"swap_fields": ["age"], "control_field": "age"}),
+        "/parameters/swap_fields/0",
+        "both swap and control field",
+    ),
+    (
+        "DDSWAP",
+        _body(parameters={"swap_fields": ["income"], "control_field": "age"}),
+        "/parameters/block_size",
+        "required",
+    ),
+]
+
+
+@pytest.mark.parametrize(("service", "body", "pointer", "words"), REFUSED)
+def test_bad_requests_say_what_where_and_what_would_be_right(
+    api: Api, service: str, body: dict[str, Any], pointer: str, words: str
+) -> None:
+    error = api.refused(service, body)
+    assert error["pointer"].startswith(pointer)
+    assert words in error["message"]
+
+
+def test_no_cell_is_quoted_in_an_error(api: Api) -> None:
+    rows = [{"name": 1, "x": 2}, {"name": "Eve Secret", "x": 3}]
+    answer = api.client.post(
+        "/v1/services/DSWAP", json={"source": {"rows": rows}, "parameters": {"swap_fields": ["x"]}}
+    )
+    assert answer.status_code == 422
+    assert "Eve" not in answer.text
+
+
+def test_failing_policy_fails_the_job_with_counts(api: Api, people: Rows) -> None:
+    parameters = {"swap_fields": ["income"], "control_field": "city", "suppression": {"policy": "fail"}}
+    job = api.run("CDSWAP", people, parameters)
+    assert (job["state"], job["outcome"]) == ("failed", "FAILURE")
+    assert job["error"]["code"] == "unswappable_rows"
+    assert "1 row of 1 group" in job["error"]["detail"]

@@ -1,0 +1,66 @@
+"""Golden cases: what goes in and what comes out, as data."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+from providers.errors import ProviderError
+from providers.kernels import Pairing
+from providers.table import permute
+from tests.naive.agreement import assert_agree, assert_same_values, swap
+
+CASES = [
+    pytest.param(case, id=f"{file.stem}: {case['name']}")
+    for file in sorted((Path(__file__).parent / "cases").glob("*.yml"))
+    for case in yaml.safe_load(file.read_text(encoding="utf-8"))
+]
+
+
+def source_table(case: dict[str, Any]) -> pa.Table:
+    types = case.get("types", {})
+    return pa.table(
+        {
+            name: pa.array(values, pa.type_for_alias(types[name]) if name in types else None)
+            for name, values in case["source"].items()
+        }
+    )
+
+
+def given_pairs(pairs: list[list[int]]) -> Pairing:
+    """A pairing of given rows, counted from 1; three in the last place are a cycle."""
+    rows = np.array([row for pair in pairs for row in pair], np.int32) - 1
+    starts = np.array([0, len(rows)], np.int64)
+    everyone = np.arange(len(rows), dtype=np.int32)
+    return Pairing(everyone, rows, starts, np.array([len(pairs)], np.int64), odd_rule=True)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(case: dict[str, Any]) -> None:
+    """The source becomes the destination, or the error is raised."""
+    table = source_table(case)
+    if "exchange" in case:
+        for name, pairs in case["exchange"].items():
+            column, changed = permute(table.column(name), given_pairs(pairs))
+            assert column.to_pylist() == case["destination"][name]
+            assert changed == case["changed"][name]
+        return
+    if "error" in case:
+        with pytest.raises(ProviderError, match=case["error"]):
+            swap(case["service"], table, case["parameters"])
+        return
+    result, _ = assert_agree(case["service"], table, case["parameters"])
+    assert result is not None
+    if not case.get("skip_values"):
+        assert_same_values(result.table.select(list(case["destination"])), case["destination"])
+    for name, value in case.get("figures", {}).items():
+        assert getattr(result.summary, name) == value, name
+    for name, value in case.get("provider", {}).items():
+        assert result.provider[name] == value, name
+    if "events" in case:
+        assert result.events.counts == case["events"]
+    if "listed" in case:
+        assert [[event.code, event.row, event.field] for event in result.events.listed] == case["listed"]

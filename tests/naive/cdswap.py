@@ -1,0 +1,64 @@
+"""CDSWAP in plain Python: the group is an equivalence class of the control fields."""
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+from providers.cdswap import CdswapParams
+from providers.classes import Breaks, Classifier, Grouping, Prefix
+from tests.naive.swapping import Outcome, Table, groups_of, is_nan, swap_within
+
+
+def literal(value: Any, like: Any) -> Any:
+    """A JSON value as a value of the column that holds `like`."""
+    if isinstance(like, datetime.datetime):
+        found = datetime.datetime.fromisoformat(value)
+        return found.replace(tzinfo=like.tzinfo) if found.tzinfo is None else found
+    if isinstance(like, datetime.date):
+        return datetime.date.fromisoformat(value)
+    return Decimal(str(value)) if isinstance(like, Decimal) else value
+
+
+def class_of(value: Any, classifier: Classifier) -> Any:
+    """What names the class of one value; equal names, one class."""
+    if value is None:
+        return "null"
+    if is_nan(value):
+        return "NaN"
+    if isinstance(classifier, Breaks):  # [a, b), open at both ends
+        return "interval", sum(literal(bound, value) <= value for bound in classifier.breaks)
+    if isinstance(classifier, Grouping):
+        for name, members in classifier.groups.items():
+            if any(literal(member, value) == value for member in members):
+                return "group", name
+        if classifier.other == "one_class":
+            return "other"
+        assert classifier.other == "identity", "a value in no group"
+    if isinstance(classifier, Prefix):
+        if isinstance(value, int):
+            return "prefix", ("-" if value < 0 else "") + str(abs(value))[: classifier.prefix]
+        return "prefix", value[: classifier.prefix]
+    return "value", value
+
+
+def classifiers_of(params: CdswapParams) -> list[Classifier]:
+    """One classifier for each control field."""
+    if len(params.classifier) == 1:
+        return [params.classifier[0]] * len(params.control_field)
+    return list(params.classifier)
+
+
+def classes(table: Table, params: CdswapParams) -> list[Any]:
+    """What names each row's class."""
+    columns = [table[name] for name in params.control_field]
+    return [
+        tuple(
+            class_of(value, classifier) for value, classifier in zip(row, classifiers_of(params), strict=True)
+        )
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def swap(table: Table, params: CdswapParams, seed: bytes, revision: int) -> Outcome:
+    """Exchange values between rows of one class."""
+    return swap_within(table, params, groups_of(classes(table, params)), seed, "CDSWAP", revision)

@@ -1,0 +1,75 @@
+"""ChaCha20's block function (RFC 8439, section 2.3), once in plain Python and once by numpy."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+MASK = 0xFFFFFFFF
+CONSTANTS = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574]
+QUARTER_ROUNDS = [  # 2.3.1
+    (0, 4, 8, 12),
+    (1, 5, 9, 13),
+    (2, 6, 10, 14),
+    (3, 7, 11, 15),
+    (0, 5, 10, 15),
+    (1, 6, 11, 12),
+    (2, 7, 8, 13),
+    (3, 4, 9, 14),
+]
+
+
+def rotate_left(value: int, bits: int) -> int:
+    """The 32-bit value rotated by `bits`."""
+    return (value << bits & MASK) | value >> (32 - bits)
+
+
+def block(key: Sequence[int], counter: int, nonce: Sequence[int]) -> list[int]:
+    """The sixteen words of one block."""
+    start = CONSTANTS + [int(word) for word in key] + [counter] + list(nonce)
+    x = list(start)
+
+    def quarter_round(a: int, b: int, c: int, d: int) -> None:  # 2.1
+        x[a] = x[a] + x[b] & MASK
+        x[d] = rotate_left(x[d] ^ x[a], 16)
+        x[c] = x[c] + x[d] & MASK
+        x[b] = rotate_left(x[b] ^ x[c], 12)
+        x[a] = x[a] + x[b] & MASK
+        x[d] = rotate_left(x[d] ^ x[a], 8)
+        x[c] = x[c] + x[d] & MASK
+        x[b] = rotate_left(x[b] ^ x[c], 7)
+
+    for _ in range(10):
+        for indices in QUARTER_ROUNDS:
+            quarter_round(*indices)
+    return [word + begin & MASK for word, begin in zip(x, start, strict=True)]
+
+
+def blocks(
+    key: Sequence[int], counters: npt.NDArray[np.uint32], nonces: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.uint32]:
+    """Many blocks at once: counters of shape (n,), nonces of shape (n, 3), words of shape (n, 16)."""
+    start = np.empty((16, len(counters)), np.uint32)
+    for index, word in enumerate([*CONSTANTS, *key]):
+        start[index] = word
+    start[12] = counters
+    start[13:] = nonces.T
+    x = start.copy()
+    for _ in range(10):
+        for a, b, c, d in QUARTER_ROUNDS:
+            for first, second, third, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+                x[first] += x[second]
+                mixed = x[third] ^ x[first]
+                x[third] = mixed << np.uint32(bits) | mixed >> np.uint32(32 - bits)
+    return np.ascontiguousarray((x + start).T)
+
+
+def derive_key(seed: bytes, service: str, revision: int, purpose: str) -> list[int]:
+    """Eight words: BLAKE2b-256 keyed by the seed over the three parts, each after its length in 8 bytes."""
+    message = b""
+    for part in (service, str(revision), purpose):
+        encoded = part.encode("utf-8")
+        message += len(encoded).to_bytes(8, "little") + encoded
+    digest = hashlib.blake2b(message, digest_size=32, key=seed, person=b"rowveil-stream").digest()
+    return [int.from_bytes(digest[at : at + 4], "little") for at in range(0, 32, 4)]

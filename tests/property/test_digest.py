@@ -1,0 +1,57 @@
+"""The digest against its plain twin, over every type and every way of carrying a table."""
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from providers.digest import TableDigest, table_digest
+from providers.encodings import canonical_array
+from tests.naive.digest import naive_digest
+from tests.property.arrow_tables import FLAT_TYPES, another_carriage, tables, types
+
+ALL_TYPES = types(FLAT_TYPES | st.just(pa.month_day_nano_interval()))
+
+
+@given(tables(of=ALL_TYPES))
+def test_it_is_what_its_definition_says(table: pa.Table) -> None:
+    assert table_digest(table) == naive_digest(table)
+
+
+@given(st.data())
+def test_it_is_the_same_however_the_table_is_carried(data: st.DataObject) -> None:
+    table = data.draw(tables(of=ALL_TYPES))
+    other = data.draw(another_carriage(table))
+    assert table_digest(other) == table_digest(table)
+    assert naive_digest(other) == naive_digest(table)
+
+
+@given(st.data())
+def test_a_canonical_array_holds_the_same_values(data: st.DataObject) -> None:
+    table = data.draw(tables(of=types(), min_fields=1))
+    other = data.draw(another_carriage(table))
+    for before, after in zip(table.columns, other.columns, strict=True):
+        for chunk in after.chunks:
+            canonical = canonical_array(chunk)
+            canonical.validate(full=True)
+            assert canonical.type == before.type
+        values = pa.chunked_array(map(canonical_array, after.chunks), before.type)
+        assert table_digest(pa.table({"field": values})) == table_digest(pa.table({"field": before}))
+
+
+@given(tables(of=types(), min_fields=1), st.integers(0, 6), st.integers(0, 6))
+def test_batches_may_be_cut_anywhere(table: pa.Table, first: int, second: int) -> None:
+    digest = TableDigest(table.schema)
+    start = 0
+    for end in sorted((min(first, table.num_rows), min(second, table.num_rows), table.num_rows)):
+        for batch in table.slice(start, end - start).to_batches():
+            digest.update(batch)
+        start = end
+    assert digest.finish() == table_digest(table)
+
+
+@given(tables(of=types(), min_fields=1), st.data())
+def test_two_tables_agree_when_their_plain_twins_do(table: pa.Table, data: st.DataObject) -> None:
+    same_type = st.just(table.schema.field(0).type)
+    other = data.draw(tables(of=same_type, min_fields=1, max_fields=1))
+    one, two = pa.table({"field": table.column(0)}), pa.table({"field": other.column(0)})
+    assert (table_digest(one) == table_digest(two)) == (naive_digest(one) == naive_digest(two))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 from fastapi_swagger import patch_fastapi
@@ -10,6 +11,7 @@ from fastapi_swagger import patch_fastapi
 from app import __version__
 from app.api import buffers, health, jobs, problems, services
 from app.api.formats import read_table
+from app.api.openapi import document
 from app.jobs.service import JobService
 from app.settings import Settings
 from app.store.db import migrate
@@ -47,11 +49,11 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         separate_input_output_schemas=False,
-        max_body_size=settings.max_body_bytes,
     )
     app.state.settings = settings
     problems.install(app)
     for resource in (services, jobs, buffers, health):
         app.include_router(resource.router)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]
     patch_fastapi(app, docs_url="/docs", redirect_from_root_to_docs=True)
     return app

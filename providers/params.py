@@ -116,7 +116,7 @@ class SwapParams(Params):
     rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the rows that take part. [over 0, up to 1]"""
     suppression: Suppression = Suppression()
-    """What becomes of the rows that cannot be swapped."""
+    """What is done with the rows that cannot be swapped: by default their swap fields become null."""
     min_group_size: Annotated[int, Field(ge=2)] = 2
     """A group with fewer rows than this is not swapped. [2 or more]"""
     nulls: Literal["swap", "keep"] = "swap"

@@ -32,6 +32,8 @@ def combined(column: pa.ChunkedArray) -> pa.Array:
     """The column as one array; without a copy where it has one chunk."""
     if column.num_chunks == 1:
         return column.chunk(0)
+    if len(column) == 0:  # Arrow cannot combine empty dictionaries of every type
+        return pa.nulls(0, column.type)
     if pa.types.is_dictionary(column.type):
         column = column.unify_dictionaries()
     return column.combine_chunks()

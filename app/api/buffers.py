@@ -3,9 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
+from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs
 from app.api.formats import ARROW_STREAM, CSV, PARQUET, essence
+from app.api.requests import JsonRoute
 from app.api.responses import problems, rows_content
 from app.api.schemas import Buffer
 from app.api.tables import table_response
@@ -14,9 +16,9 @@ from app.store import models
 
 UPLOADED = (ARROW_STREAM, PARQUET, CSV)
 
-router = APIRouter(prefix="/v1/buffers", tags=["buffers"])
+router = APIRouter(prefix="/v1/buffers", tags=["buffers"], route_class=JsonRoute)
 
-Accept = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
+Accept = Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)]
 
 
 def _document(buffer: models.Buffer) -> Buffer:

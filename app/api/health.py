@@ -3,9 +3,10 @@
 from fastapi import APIRouter, Response, status
 
 from app.api.context import Jobs
+from app.api.requests import JsonRoute
 from app.api.schemas import Health
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=JsonRoute)
 
 
 @router.get("/livez", operation_id="getLiveness", summary="Does the process answer?")

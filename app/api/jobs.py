@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
 from app.api.job_documents import answer, job_document
@@ -25,7 +26,15 @@ from app.api.tables import table_response
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
 
-Accept = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
+_NOTHING = RerunRequest()
+
+
+async def _known_job(job_id: str, jobs: Jobs) -> None:
+    """Raises NotFound, which a stream that has begun could not tell any more."""
+    await jobs.get(job_id)
+
+
+Accept = Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)]
 
 
 @router.get("", operation_id="listJobs", summary="List jobs, newest first", responses=problems(422))
@@ -34,12 +43,14 @@ async def list_jobs(
     response: Response,
     request: Request,
     state: Annotated[
-        Literal["queued", "running", "succeeded", "failed", "cancelled"] | None,
+        Literal["queued", "running", "succeeded", "failed", "cancelled"] | SkipJsonSchema[None],
         Query(description="Only jobs in this state."),
     ] = None,
-    service: Annotated[str | None, Query(description="Only jobs of this service.")] = None,
+    service: Annotated[str | SkipJsonSchema[None], Query(description="Only jobs of this service.")] = None,
     page_size: Annotated[int, Query(ge=1, le=200, description="Jobs on a page. [1 to 200]")] = 20,
-    page_token: Annotated[str | None, Query(description="`next_page_token` of the page before.")] = None,
+    page_token: Annotated[
+        str | SkipJsonSchema[None], Query(description="`next_page_token` of the page before.")
+    ] = None,
 ) -> JobPage:
     """One page of jobs. The `Link` header names the next one too (RFC 8288)."""
     found, next_token = await jobs.list(state, service, page_size, page_token)
@@ -83,7 +94,9 @@ async def delete_job(job_id: str, jobs: Jobs) -> None:
     response_class=EventSourceResponse,
     responses=problems(404),
 )
-async def watch_job(job_id: str, jobs: Jobs) -> AsyncIterator[ServerSentEvent]:
+async def watch_job(
+    job_id: str, jobs: Jobs, known: Annotated[None, Depends(_known_job)]
+) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events: `progress` while it runs, then one `end`, each a ProgressUpdate."""
     async for job, progress in jobs.updates(job_id):
         update = ProgressUpdate(
@@ -144,7 +157,7 @@ async def rerun_job(
     job_id: str,
     jobs: Jobs,
     settings: ServiceSettings,
-    body: RerunRequest | None = None,
+    body: RerunRequest = _NOTHING,
     prefer: PreferHeaders = None,
 ) -> Any:
     """A new job with the same parameters and the same seed, which must give the same bytes.
@@ -152,7 +165,7 @@ async def rerun_job(
     The source is needed again unless the job retained it; other rows than the job's are refused.
     """
     table = None
-    if body is not None and body.source is not None:
+    if body.source is not None:
         table = (await read_source(body.source, jobs)).table_or_buffer
     preference = parse_prefer(prefer or [], settings.default_wait_seconds, settings.max_wait_seconds)
     job = await jobs.rerun(job_id, table)

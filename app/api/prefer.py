@@ -4,16 +4,17 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Header
+from pydantic.json_schema import SkipJsonSchema
 
 PreferHeaders = Annotated[
-    list[str] | None,
+    list[str] | SkipJsonSchema[None],
     Header(
         alias="Prefer",
         description="`wait=N` waits up to N seconds for the job's end; `respond-async` answers at once.",
     ),
 ]
 IdempotencyKey = Annotated[
-    str | None,
+    str | SkipJsonSchema[None],
     Header(
         alias="Idempotency-Key",
         min_length=1,

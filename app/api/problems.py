@@ -15,6 +15,7 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.formats import FormatError
@@ -117,7 +118,20 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         "detail": details.get(status.value, str(error.detail)),
         "code": status.name.lower(),
     }
-    return problem_response(problem, request.url.path, error.headers)
+    headers = dict(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))
+    return problem_response(problem, request.url.path, headers)
+
+
+def _allowed_methods(request: Request) -> set[str]:
+    """Every method of the path: the framework names those of one route only."""
+    return {
+        method
+        for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+        for route in request.app.routes
+        if route.matches(dict(request.scope) | {"method": method})[0] is Match.FULL
+    }
 
 
 def install(app: FastAPI) -> None:

@@ -8,13 +8,28 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi import Request, Response
+from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
 
 class JsonRequest(Request):
-    """A request whose JSON body is parsed by pydantic's own parser."""
+    """A request whose JSON body is parsed by pydantic's own parser, and is not larger than allowed."""
+
+    async def body(self) -> bytes:
+        """The body; raises HTTPException 413 as soon as more has come than the settings allow."""
+        if not hasattr(self, "_body"):
+            limit = self.app.state.settings.max_body_bytes
+            declared = self.headers.get("content-length", "")
+            received = bytearray()
+            if declared.isdecimal() and int(declared) > limit:
+                raise HTTPException(413)
+            async for chunk in self.stream():
+                received += chunk
+                if len(received) > limit:
+                    raise HTTPException(413)
+            self._body = bytes(received)
+        return self._body
 
     async def json(self) -> Any:
         """The body's value; raises json.JSONDecodeError, as FastAPI expects."""
@@ -28,7 +43,10 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route that reads its body as a `JsonRequest`."""
+    """A route that reads its body as a `JsonRequest`, and leaves absent fields out of its answer."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"response_model_exclude_none": True})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's own handler, given the other request."""

@@ -154,9 +154,7 @@ class EmbeddedEngine:
         await asyncio.gather(*(worker.stop() for worker in self._workers))
         await asyncio.gather(*self._background, *self._running.values(), return_exceptions=True)
 
-    async def _run(
-        self, free: asyncio.Future[_Worker], function: TaskFunction, task: Any
-    ) -> Outcome:
+    async def _run(self, free: asyncio.Future[_Worker], function: TaskFunction, task: Any) -> Outcome:
         try:
             worker = await free
         except asyncio.CancelledError:

@@ -44,7 +44,7 @@ class ProgressFile:
     """The worker's side: called as a provider's ``progress``."""
 
     def __init__(self, path: str) -> None:
-        with open(path, "r+b") as file:
+        with Path(path).open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _SIZE)
         _PID.pack_into(self._map, 8, os.getpid())
 

@@ -11,6 +11,7 @@ import threading
 import traceback
 from dataclasses import dataclass
 from multiprocessing import connection, parent_process
+from pathlib import Path
 from typing import Any
 
 from app.engine.engine import INTERNAL_ERROR, MEMORY_LIMIT, Failure, Outcome, TaskFunction
@@ -80,7 +81,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 def answer() -> int:
-    """This worker's process id: it is up."""
+    """The process id of a worker that is up."""
     return os.getpid()
 
 
@@ -100,7 +101,7 @@ def _limit_memory(extra: int) -> None:
     what a job asks for.
     """
     try:
-        with open("/proc/self/status") as status:
+        with Path("/proc/self/status").open() as status:
             own = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:"))
     except (OSError, StopIteration):
         return  # not Linux: the setting is a plan's figure alone

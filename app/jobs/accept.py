@@ -136,9 +136,7 @@ class Acceptance:
         job.seed_fingerprint = sealer.fingerprint(seed)
         job.seed_bits = bits
 
-    def _insert(
-        self, job: Job, source: pa.Table | str | None, action: str, first: Job | None = None
-    ) -> Job:
+    def _insert(self, job: Job, source: pa.Table | str | None, action: str, first: Job | None = None) -> Job:
         written = None
         if isinstance(source, pa.Table):
             job.source_digest = table_digest(source)

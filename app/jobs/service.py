@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -357,7 +358,7 @@ def _token_of_job(job_id: str) -> str:
 
 def _job_of_token(token: str) -> str:
     try:
-        return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")
+        return str(UUID(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")))
     except (binascii.Error, ValueError):
         raise InvalidRequest(
             "the page token is not one of this service's; leave it out for the first page"

@@ -80,7 +80,7 @@ class Stores:
 
 
 def now() -> datetime:
-    """This moment."""
+    """The present moment, in UTC."""
     return datetime.now(UTC)
 
 

@@ -107,9 +107,9 @@ class SealedWriter(io.RawIOBase):
     def __init__(self, access: BlobAccess) -> None:
         super().__init__()
         self._path = Path(access.path)
-        self._draft = f"{access.path}{_DRAFT}"
+        self._draft = Path(f"{access.path}{_DRAFT}")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = open(os.open(self._draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb", 0)
+        self._file = io.FileIO(os.open(self._draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
         self._cipher = AESGCM(access.data_key)
         self._pending = bytearray()
         self._sealed = bytearray(CHUNK + _TAG)
@@ -147,7 +147,7 @@ class SealedWriter(io.RawIOBase):
             self._emit(self._pending, last=True)
             os.fsync(self._file.fileno())
             self._file.close()
-            os.rename(self._draft, self._path)
+            self._draft.rename(self._path)
             _flush_folder(self._path.parent)
         except BaseException:
             self.discard()
@@ -158,7 +158,7 @@ class SealedWriter(io.RawIOBase):
         """Give up: no blob comes into being."""
         if not self.closed:
             self._file.close()
-            Path(self._draft).unlink(missing_ok=True)
+            self._draft.unlink(missing_ok=True)
             super().close()
 
     def __del__(self) -> None:
@@ -195,7 +195,7 @@ class SealedReader(io.RawIOBase):
     def __init__(self, access: BlobAccess) -> None:
         super().__init__()
         try:
-            self._file = open(access.path, "rb", 0)
+            self._file = io.FileIO(access.path, "rb")
         except FileNotFoundError as error:
             raise BlobMissing(f"blob {access.id} is not in the store") from error
         self._id = access.id

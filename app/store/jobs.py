@@ -147,13 +147,11 @@ def audit(session: Session, action: str, subject: str, at: datetime) -> None:
 
 
 def _named(session: Session, among: Collection[str] | None) -> set[str]:
-    found: set[str] = set()
+    queries = []
     for column in (Job.source_blob, Job.destination_blob, Buffer.blob):
         query = sa.select(column).where(column.is_not(None))
-        if among is not None:
-            query = query.where(column.in_(among))
-        found.update(blob for blob in session.scalars(query) if blob is not None)
-    return found
+        queries.append(query if among is None else query.where(column.in_(among)))
+    return {blob for blob in session.scalars(sa.union_all(*queries)) if blob is not None}
 
 
 def _changed(session: Session, statement: sa.Update | sa.Delete) -> bool:

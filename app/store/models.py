@@ -1,7 +1,7 @@
 """The tables of the database. What must not be read there is sealed before it comes here."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     JSON,
@@ -55,7 +55,7 @@ class Base(DeclarativeBase):
     """All tables; constraints are named by rule, so that a migration can name them too."""
 
     metadata = MetaData(naming_convention=NAMING)
-    type_annotation_map = {
+    type_annotation_map: ClassVar = {
         datetime: UtcDateTime,
         int: BigInteger().with_variant(Integer, "sqlite"),  # SQLite counts up plain INTEGER alone
         dict[str, Any]: Json,

@@ -59,7 +59,7 @@ class Sealer:
             )
         try:
             return cipher.decrypt(sealed[_NONCE], sealed[_BODY], sealed[:9] + context.encode())
-        except InvalidTag as error:
+        except (InvalidTag, ValueError) as error:  # ValueError: cut short within the nonce
             raise SealBroken(f"the sealed {context.rpartition('/')[2]} was changed or moved") from error
 
     def fingerprint(self, seed: bytes) -> str:
@@ -97,9 +97,9 @@ class Signer:
 
     def verify(self, document: dict[str, Any], signature: dict[str, str]) -> bool:
         """Whether this service's key signed exactly this document."""
-        return signature.get("public_key") == base64.b64encode(
-            self._public
-        ).decode() and signature_holds(document, signature)
+        return signature.get("public_key") == base64.b64encode(self._public).decode() and signature_holds(
+            document, signature
+        )
 
 
 def signature_holds(document: dict[str, Any], signature: dict[str, str]) -> bool:

@@ -1,5 +1,6 @@
 """Arrow tables in sealed blobs, as an Arrow IPC stream."""
 
+import io
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -23,5 +24,5 @@ def read_table(access: BlobAccess) -> pa.Table:
 
 def read_batches(access: BlobAccess) -> Iterator[pa.RecordBatch]:
     """The table batch by batch, in bounded memory."""
-    with SealedReader(access) as reader, pa.ipc.open_stream(reader) as stream:
+    with io.BufferedReader(SealedReader(access)) as reader, pa.ipc.open_stream(reader) as stream:
         yield from stream

@@ -119,11 +119,14 @@ def test_without_a_seed_every_run_differs(api: Api) -> None:
 
 def test_validate_only_says_what_would_happen_and_stores_nothing(api: Api, people: Rows) -> None:
     before = api.client.get("/v1/jobs").json()["jobs"][:1]
-    job = api.run(
-        "CDSWAP", people, {"swap_fields": ["income"], "control_field": "city"}, validate_only=True
-    )
+    job = api.run("CDSWAP", people, {"swap_fields": ["income"], "control_field": "city"}, validate_only=True)
     plan = job["plan"]
-    assert (plan["rows"], plan["groups"], plan["unswappable_rows"], plan["unswappable_groups"]) == (6, 3, 1, 1)
+    assert (plan["rows"], plan["groups"], plan["unswappable_rows"], plan["unswappable_groups"]) == (
+        6,
+        3,
+        1,
+        1,
+    )
     assert plan["group_size"] == {"smallest": 1, "median": 2, "largest": 3}
     assert plan["estimated_memory_bytes"] > 0
     assert "destination" not in job
@@ -169,10 +172,10 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("DSWAP", _body(seed=True), "/seed", "hex digits"),
     ("DSWAP", _body(source={}), "/source", "exactly one"),
     ("DSWAP", _body(source={"rows": [], "columns": {}}), "/source", "exactly one"),
-    ("DSWAP", _body(source={"rows": 5}), "/source/rows", "array"),
+    ("DSWAP", _body(source={"rows": 5}), "/source/rows", "list of objects"),
     ("DSWAP", _body(source={"rows": [{"a": 1}, 7]}), "/source/rows/1", "object"),
     ("DSWAP", _body(source={"rows": [{"a": 1}, {"a": "x"}]}), "/source/rows/1/a", "row 1"),
-    ("DSWAP", _body(source={"columns": {"a": [1], "b": [1, 2]}}), "/source/columns", "length"),
+    ("DSWAP", _body(source={"columns": {"a": [1], "b": [1, 2]}}), "/source/columns", "same number"),
     ("DSWAP", _body(source={"buffer": "nothing"}), "/source/buffer", "no buffer"),
     ("DSWAP", _body(report="everything"), "/report", "'none' or 'summary'"),
     (

@@ -4,7 +4,8 @@ Arrow carries every type unchanged, encodings and extension types too; it is wri
 
 Parquet keeps the values and the digest, but not every type: ``time[s]`` and ``timestamp[s]`` come
 back in milliseconds; run-end, view and list-view encodings are written as plain values; some
-dictionaries come back as plain values. Intervals and structs without members it cannot carry. It is
+dictionaries come back as plain values. It cannot carry intervals, structs without members, binaries
+of width 0, decimals of a negative scale, and ``timestamp[s]`` too far off for milliseconds. It is
 written in row groups of a fixed number of rows with zstd, so that the bytes depend on the table
 alone and not on its chunks.
 """
@@ -121,7 +122,10 @@ def arrow_chunks(table: pa.Table) -> Iterator[bytes]:
 
 
 def parquet_chunks(table: pa.Table) -> Iterator[bytes]:
-    """The Parquet file in pieces, a row group each; raises FormatError before the first piece."""
+    """The Parquet file in pieces, a row group each; raises FormatError before the first piece.
+
+    Only a ``timestamp[s]`` too far off for milliseconds is found out when its row group is written.
+    """
     if not table.num_columns:
         raise FormatError("the table has no fields, which Parquet cannot carry; use JSON or Arrow")
     schema = pa.schema([_parquet_field(field) for field in table.schema], table.schema.metadata)
@@ -139,8 +143,12 @@ def _parquet_pieces(table: pa.Table, schema: pa.Schema) -> Iterator[bytes]:
                 else column
                 for column, field in zip(rows.columns, schema, strict=True)
             ]
-            # one chunk a row group: page borders follow chunks, and bytes must not
-            writer.write_table(pa.Table.from_arrays(columns, schema=schema).combine_chunks(), _GROUP_ROWS)
+            try:
+                # one chunk a row group: page borders follow chunks, and bytes must not
+                group = pa.Table.from_arrays(columns, schema=schema).combine_chunks()
+                writer.write_table(group, _GROUP_ROWS)
+            except pa.ArrowInvalid:
+                raise FormatError("a timestamp is too far off for Parquet; use Arrow") from None
             yield pieces.take()
     yield pieces.take()
 

@@ -1,7 +1,7 @@
 """CSV <-> Arrow (RFC 4180): UTF-8, a header, commas, CRLF written, any line end read.
 
-An empty cell is a null and a quoted empty one, ``""``, is empty text; in a field that is not text
-both are null. In a table of one field an empty line is therefore a row (its value null); in a wider
+An empty cell is a null and a quoted empty one, ``""``, is empty text or no bytes; in a field of
+another type both are null. In a table of one field an empty line is therefore a row (its value null); in a wider
 one it is skipped. The cells have the forms of `app.api.formats.text`. Nested values have none.
 
 Types that `fields` does not state are inferred from all cells of a field: ``null`` where all are
@@ -146,7 +146,7 @@ def _explained(message: str, names: list[str], odd_rows: list[Any]) -> FormatErr
 def _declared(column: pa.ChunkedArray, data_type: pa.DataType, name: str) -> pa.ChunkedArray:
     if pa.types.is_nested(data_type) or pa.types.is_interval(data_type):
         raise FormatError(f"field '{name}': CSV cannot carry this type; use JSON, Arrow or Parquet")
-    if not pa.types.is_string(data_type) and not pa.types.is_binary(data_type):
+    if not _may_be_empty(data_type):
         column = _empty_as_null(column)
     chunks, start = [], 0
     for chunk in column.chunks:
@@ -157,6 +157,14 @@ def _declared(column: pa.ChunkedArray, data_type: pa.DataType, name: str) -> pa.
             raise FormatError(f"field '{name}', row {row} (counting from 0): {fault.what}") from None
         start += len(chunk)
     return pa.chunked_array(chunks, data_type)
+
+
+def _may_be_empty(data_type: pa.DataType) -> bool:
+    """Whether a quoted empty cell is a value of this type: text or bytes of length zero."""
+    kind = pa.types
+    return bool(
+        kind.is_string(data_type) or kind.is_binary(data_type) or kind.is_fixed_size_binary(data_type)
+    )
 
 
 def _empty_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -249,11 +257,7 @@ def _cell_texts(column: pa.Array) -> pa.Array:
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), pa.large_string())
     texts = to_text(column)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return _quoted(texts)
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return _quoted(texts)  # no bytes are "" and not a null
-    return texts
+    return _quoted(texts) if _may_be_empty(canonical_type(column.type)) else texts
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

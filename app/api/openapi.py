@@ -1,0 +1,26 @@
+"""The OpenAPI document: the framework's, less what this service does not answer."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The document, made once.
+
+    The framework describes a 422 of its own for every operation with a parameter; here every error
+    is a problem document, and operations that can answer 422 say so themselves.
+    """
+    if app.openapi_schema is None:
+        made = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        for operations in made["paths"].values():
+            for operation in operations.values():
+                if "application/json" in operation["responses"].get("422", {}).get("content", {}):
+                    del operation["responses"]["422"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            made["components"]["schemas"].pop(name, None)
+        app.openapi_schema = made
+    return app.openapi_schema

@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo serve test lint openapi bench lock clean
+.PHONY: help demo serve test lint openapi docs bench lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z ]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -43,10 +43,10 @@ lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m app openapi --check openapi/openapi.json
+	$(BIN)/python -m app openapi --check
 
-openapi: $(VENV)/.service ## write openapi/openapi.json from the code
-	$(BIN)/python -m app openapi --write openapi/openapi.json
+openapi docs: $(VENV)/.service ## write openapi/openapi.json and the services' pages from the code
+	$(BIN)/python -m app openapi
 
 bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
 	$(BIN)/python -m benchmarks

@@ -15,8 +15,10 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from app.main import create_app
+from app.pages import page
 from app.settings import Settings
 from app.store.db import migrate
+from providers import PROVIDERS
 
 _LOOK_SECONDS = 0.05
 
@@ -59,19 +61,31 @@ def serve(settings: Settings) -> int:
     return 0 if server.started else 1
 
 
-def openapi(settings: Settings, path: Path, check: bool) -> int:
-    """Write the OpenAPI document, or say whether the one in `path` is current."""
+def derived_files(settings: Settings) -> dict[Path, bytes]:
+    """The committed files that are made from the code, by their place in the repository."""
     document = create_app(settings).openapi()
     text = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
-    if not check:
-        path.write_bytes(text)
-        print(f"wrote {path}")
-        return 0
-    if path.is_file() and path.read_bytes() == text:
-        print(f"{path} is current")
-        return 0
-    print(f"{path} is not what the code says: run `make openapi`", file=sys.stderr)
-    return 1
+    pages = {
+        Path(f"docs/services/{identifier}.md"): page(provider).encode()
+        for identifier, provider in PROVIDERS.items()
+    }
+    return {Path("openapi/openapi.json"): text, **pages}
+
+
+def derive(settings: Settings, check: bool) -> int:
+    """Write the derived files below the working directory, or say which are not current."""
+    status = 0
+    for path, content in derived_files(settings).items():
+        if path.is_file() and path.read_bytes() == content:
+            continue
+        if check:
+            print(f"{path} is not what the code says: run `make openapi docs`", file=sys.stderr)
+            status = 1
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            print(f"wrote {path}")
+    return status
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -81,10 +95,10 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("serve", help="run the service; its settings come from ROWVEIL_... variables")
     commands.add_parser("migrate", help="bring the database to the newest layout")
-    document = commands.add_parser("openapi", help="write or check the OpenAPI document")
-    what = document.add_mutually_exclusive_group(required=True)
-    what.add_argument("--write", type=Path, metavar="FILE", help="write it")
-    what.add_argument("--check", type=Path, metavar="FILE", help="fail if the file is not current")
+    derived = commands.add_parser(
+        "openapi", help="write openapi/openapi.json and the services' pages from the code"
+    )
+    derived.add_argument("--check", action="store_true", help="only say whether they are current")
     return parser.parse_args(arguments)
 
 
@@ -103,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.command == "migrate":
         migrate(settings)
         return 0
-    return openapi(settings, given.write or given.check, check=given.check is not None)
+    return derive(settings, given.check)
 
 
 if __name__ == "__main__":

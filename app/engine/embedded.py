@@ -54,13 +54,16 @@ class _Worker:
 
     @property
     def sound(self) -> bool:
-        """Whether its pool works; an idle process that dies breaks it."""
-        return bool(self._pool.active)
+        """Whether its process is there, and its pool works; an idle process that dies breaks it."""
+        return _exists(self.pid) and bool(self._pool.active)
 
-    async def start(self) -> None:
-        """Return when the process, or its replacement, is up. Raises what kept it from starting."""
+    async def start(self, anew: bool = False) -> None:
+        """Return when the process, or its replacement, is up. Raises what kept it from starting.
+
+        ``anew``: with a pool of its own again, since nothing told the old one to end its process.
+        """
         # Starting a process takes milliseconds that the event loop shall not wait for.
-        self.pid = await asyncio.wrap_future(await asyncio.to_thread(self._ask))
+        self.pid = await asyncio.wrap_future(await asyncio.to_thread(self._ask, anew))
 
     async def run(self, function: TaskFunction, task: Any, time_limit: float) -> Outcome:
         """The task's outcome. A cancelled call stops the task and the process with it."""
@@ -87,13 +90,11 @@ class _Worker:
         """Stop the process at once."""
         await asyncio.to_thread(_stop_pool, self._pool)
 
-    def _ask(self) -> ProcessFuture[int]:
-        try:
-            return self._pool.schedule(answer, (), {}, _START_SECONDS)
-        except RuntimeError:  # the pool is broken: it needs another
+    def _ask(self, anew: bool) -> ProcessFuture[int]:
+        if anew or not self._pool.active:
             _stop_pool(self._pool)
             self._pool = self._new_pool()
-            return self._pool.schedule(answer, (), {}, _START_SECONDS)
+        return self._pool.schedule(answer, (), {}, _START_SECONDS)
 
     def _new_pool(self) -> ProcessPool:
         return ProcessPool(
@@ -183,7 +184,7 @@ class EmbeddedEngine:
                 self._busy.add(worker)
                 next_one.set_result(worker)
                 return next_one
-            self._spawn(self._bring_up(worker))
+            self._spawn(self._bring_up(worker, anew=True))
         self._waiting.append(next_one)
         return next_one
 
@@ -198,11 +199,11 @@ class EmbeddedEngine:
         self._free.append(worker)
         self.on_capacity()
 
-    async def _bring_up(self, worker: _Worker) -> None:
+    async def _bring_up(self, worker: _Worker, anew: bool = False) -> None:
         failures = 0
         while True:
             try:
-                await worker.start()
+                await worker.start(anew)
                 break
             except Exception as error:
                 wait = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
@@ -219,7 +220,7 @@ class EmbeddedEngine:
             for worker in [idle for idle in self._free if not idle.sound]:
                 _log.warning("idle worker %s died and is replaced", worker.pid)
                 self._free.remove(worker)
-                self._spawn(self._bring_up(worker))
+                self._spawn(self._bring_up(worker, anew=True))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if self._closing:
@@ -255,10 +256,10 @@ def _stop_pool(pool: ProcessPool) -> None:
 
 def _exists(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        # None while it runs; it stays to be waited for by its pool.
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
         return False
-    return True
 
 
 def _end_of(exitcode: int) -> str:

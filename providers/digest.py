@@ -189,8 +189,8 @@ def _byte_lengths(array: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
     _, starts, data = array.buffers()
     if not len(array) or starts is None:
         return np.zeros(len(array), np.int64), memoryview(b"")
-    offsets = np.frombuffer(starts, np.int64 if wide else np.int32)
-    offsets = offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    stored = np.dtype(np.int64 if wide else np.int32)
+    offsets = np.frombuffer(starts, stored, len(array) + 1, array.offset * stored.itemsize).astype(np.int64)
     shown = memoryview(b"" if data is None else data)[offsets[0] : offsets[-1]]
     return np.diff(offsets), shown
 

@@ -25,18 +25,32 @@ def plain(array: pa.Array) -> pa.Array:
         if isinstance(data_type, pa.BaseExtensionType):
             array = array.storage
         elif kind.is_dictionary(data_type):
-            array = array.dictionary_decode()
+            values = array.dictionary
+            values = values if can_take(values.type) else canonical_array(values)
+            array = values.take(array.indices)
         elif kind.is_run_end_encoded(data_type):
             array = pc.run_end_decode(array)
         else:
             break
     if kind.is_string_view(data_type):
-        return array.cast(pa.large_string())
+        return _without_hidden_views(array).cast(pa.large_string())
     if kind.is_binary_view(data_type):
-        return array.cast(pa.large_binary())
+        return _without_hidden_views(array).cast(pa.large_binary())
     if kind.is_date64(data_type) or (kind.is_decimal(data_type) and canonical_type(data_type) != data_type):
         return array.cast(canonical_type(data_type))
     return array
+
+
+def can_take(data_type: pa.DataType) -> bool:
+    """Whether Arrow can `take` from arrays of this type: it has no kernel for views and runs."""
+    kind = pa.types
+    if isinstance(data_type, pa.BaseExtensionType):
+        return can_take(data_type.storage_type)
+    if kind.is_dictionary(data_type):
+        return can_take(data_type.value_type)
+    if kind.is_string_view(data_type) or kind.is_binary_view(data_type) or kind.is_run_end_encoded(data_type):
+        return False
+    return all(can_take(data_type.field(number).type) for number in range(data_type.num_fields))
 
 
 def validity(array: pa.Array) -> npt.NDArray[np.uint8]:
@@ -65,7 +79,9 @@ def list_children(array: pa.Array) -> list[pa.Array]:
         return parts
     before = np.cumsum(lengths) - lengths  # elements of the rows before
     elements = np.arange(total) + np.repeat(starts - first - before, lengths)
-    return [plain(part).take(pa.array(elements)) for part in parts]
+    return [
+        (part if can_take(part.type) else canonical_array(part)).take(pa.array(elements)) for part in parts
+    ]
 
 
 def struct_children(array: pa.Array) -> list[pa.Array]:
@@ -96,6 +112,18 @@ def _spans(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
     if array.null_count:
         lengths = lengths * validity(array)
     return starts, lengths
+
+
+def _without_hidden_views(array: pa.Array) -> pa.Array:
+    """The views with zeros behind the nulls: Arrow's cast follows them, and its validation does not."""
+    if not array.null_count:
+        return array
+    _, stored, *data = array.buffers()
+    valid = validity(array)
+    views = np.frombuffer(stored, np.uint8, 16 * len(array), 16 * array.offset).reshape(-1, 16)
+    shown = np.packbits(valid, bitorder="little")
+    buffers = [pa.py_buffer(shown), pa.py_buffer(views * valid[:, None]), *data]
+    return pa.Array.from_buffers(array.type, len(array), buffers)
 
 
 def canonical_array(array: pa.Array) -> pa.Array:

@@ -158,7 +158,8 @@ def carried_otherwise(draw: st.DrawFn, array: pa.Array) -> pa.Array:
             run_ends = pa.array(range(1, len(array) + 1), pa.int32())
             return pa.RunEndEncodedArray.from_arrays(run_ends, array)
         case "large_list":
-            return array.cast(pa.large_list(array.type.value_type))
+            offsets = array.offsets.cast(pa.int64())  # a cast of the list loses elements of type null
+            return pa.LargeListArray.from_arrays(offsets, array.values, mask=array.is_null())
         case "list_view":
             offsets = pa.array(array.offsets.to_pylist()[:-1], pa.int32())
             sizes = array.value_lengths().fill_null(0)

@@ -4,7 +4,7 @@ import io
 import json
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.api.formats import (
@@ -20,8 +20,21 @@ from app.api.formats import (
     write_chunks,
 )
 from providers.digest import table_digest
+from providers.encodings import can_take
 from providers.types import canonical_type
 from tests.property.arrow_tables import FLAT_TYPES, another_carriage, tables, types
+
+
+def parquet_has(flat: pa.DataType) -> bool:
+    """Not binaries of width 0, decimals of a negative scale, or all instants that seconds can count."""
+    if pa.types.is_timestamp(flat):
+        return bool(flat.unit != "s")
+    if pa.types.is_decimal(flat):
+        return bool(flat.scale >= 0)
+    return bool(flat != pa.binary(0))
+
+
+PARQUET_TYPES = types(FLAT_TYPES.filter(parquet_has), empty_structs=False)
 
 
 def same(left: pa.Table, right: pa.Table) -> bool:
@@ -52,6 +65,7 @@ def test_rows_and_columns_read_back_with_their_types(table: pa.Table) -> None:
 @given(st.data())
 def test_csv_reads_back_with_its_types(data: st.DataObject) -> None:
     table = data.draw(tables(of=FLAT_TYPES, min_fields=1))
+    assume(not any("\0" in name for name in table.column_names))
     fields = {field["name"]: field["type"] for field in fields_of(table.schema)}
     body = b"".join(write_chunks(CSV, data.draw(another_carriage(table))))
     assert same(read_table(CSV, body, fields), table)
@@ -59,16 +73,18 @@ def test_csv_reads_back_with_its_types(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_arrow_carries_every_type_and_encoding_unchanged(data: st.DataObject) -> None:
+def test_arrow_carries_every_type_and_all_but_views_and_runs_unchanged(data: st.DataObject) -> None:
     table = data.draw(another_carriage(data.draw(tables())))
     back = read_table(ARROW_STREAM, b"".join(write_chunks(ARROW_STREAM, table)))
-    assert back.schema == table.schema
+    for before, after in zip(table.schema, back.schema, strict=True):
+        assert after.type == (before.type if can_take(before.type) else canonical_type(before.type))
     assert table_digest(back) == table_digest(table)
+    assert back.take(pa.array(range(back.num_rows), pa.int64())).num_rows == table.num_rows
 
 
 @given(st.data())
 def test_parquet_keeps_the_digest(data: st.DataObject) -> None:
-    table = data.draw(tables(of=types(empty_structs=False), min_fields=1))
+    table = data.draw(tables(of=PARQUET_TYPES, min_fields=1))
     other = data.draw(another_carriage(table))
     back = read_table(PARQUET, b"".join(write_chunks(PARQUET, other)))
     assert table_digest(back) == table_digest(table)
@@ -76,7 +92,7 @@ def test_parquet_keeps_the_digest(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_parquet_bytes_do_not_depend_on_chunks(data: st.DataObject) -> None:
-    table = data.draw(tables(of=types(empty_structs=False), min_fields=1))
+    table = data.draw(tables(of=PARQUET_TYPES, min_fields=1))
     cut = data.draw(st.integers(0, table.num_rows))
     chunked = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
     assert b"".join(write_chunks(PARQUET, chunked)) == b"".join(write_chunks(PARQUET, table))

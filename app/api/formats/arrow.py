@@ -1,6 +1,7 @@
 """Arrow stream and Parquet <-> tables.
 
 Arrow carries every type unchanged, encodings and extension types too; it is written uncompressed.
+Views and runs, which Arrow cannot rearrange, are laid out plainly when they are read.
 
 Parquet keeps the values and the digest, but not every type: ``time[s]`` and ``timestamp[s]`` come
 back in milliseconds; run-end, view and list-view encodings are written as plain values; some
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 
 from app.api.formats.errors import FormatError
 from app.api.formats.schema import check_schema
-from providers.encodings import canonical_array
+from providers.encodings import can_take, canonical_array
 from providers.types import canonical_type, type_name
 
 _BATCH_ROWS = 1 << 16
@@ -93,21 +94,49 @@ def _starts_with(data: bytes | BinaryIO, magic: bytes) -> bool:
     return data.read(len(magic)) == magic
 
 
+class _Size:
+    """What has been decoded so far, against what may be."""
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        self.bytes = 0
+
+    def add(self, more: int) -> None:
+        self.bytes += more
+        if self.most is not None and self.bytes > self.most:
+            what = f"the table is larger than {self.most} bytes when decoded"
+            raise FormatError(f"{what}; send a smaller one")
+
+
 def _gathered(schema: pa.Schema, batches: Iterable[pa.RecordBatch], max_bytes: int | None) -> pa.Table:
-    gathered, size = [], 0
+    gathered, size = [], _Size(max_bytes)
+    takeable = [can_take(field.type) for field in schema]
+    plain_schema = pa.schema(
+        [
+            field if takes else field.with_type(canonical_type(field.type))
+            for field, takes in zip(schema, takeable, strict=True)
+        ],
+        schema.metadata,
+    )
     for batch in batches:
-        # a row counts a byte even where no buffer holds it: runs and nulls take no room
-        size += batch.nbytes + batch.num_rows
-        if max_bytes is not None and size > max_bytes:
-            raise FormatError(f"the table is larger than {max_bytes} bytes when decoded; send a smaller one")
         for field, column in zip(batch.schema, batch.columns, strict=True):
             try:
                 column.validate(full=True)
             except pa.ArrowInvalid:
                 what = "is damaged: offsets, indices or text that is not UTF-8"
                 raise FormatError(f"field '{field.name}' {what}") from None
-        gathered.append(batch)
-    return pa.Table.from_batches(gathered, schema)
+        # only now may anything look inside; a row counts a byte where runs and nulls take no room
+        size.add(batch.nbytes + batch.num_rows)
+        if all(takeable):
+            gathered.append(batch)
+            continue
+        for start in range(0, batch.num_rows, _BATCH_ROWS):
+            columns = batch.slice(start, _BATCH_ROWS).columns
+            pairs = zip(columns, takeable, strict=True)
+            laid_out = [column if takes else canonical_array(column) for column, takes in pairs]
+            gathered.append(pa.RecordBatch.from_arrays(laid_out, schema=plain_schema))
+            size.add(gathered[-1].nbytes)
+    return pa.Table.from_batches(gathered, plain_schema)
 
 
 def arrow_chunks(table: pa.Table) -> Iterator[bytes]:

@@ -1,13 +1,14 @@
 """CSV <-> Arrow (RFC 4180): UTF-8, a header, commas, CRLF written, any line end read.
 
 An empty cell is a null and a quoted empty one, ``""``, is empty text or no bytes; in a field of
-another type both are null. In a table of one field an empty line is therefore a row (its value null); in a wider
-one it is skipped. The cells have the forms of `app.api.formats.text`. Nested values have none.
+another type both are null. In a table of one field an empty line is therefore a row (its value
+null); in a wider one it is skipped. The cells have the forms of `app.api.formats.text`. Nested
+values have none.
 
 Types that `fields` does not state are inferred from all cells of a field: ``null`` where all are
 empty; ``int64`` (``uint64`` where one is beyond it); ``float64``; ``bool`` (``true``, ``false``);
 else ``string``. Dates stay text. So does a field with a leading zero as in 007, with an integer
-beyond 64 bits, or with an integer beyond 2**53 beside fractions: text keeps every digit.
+beyond 64 bits, or with one of 2**53 or more beside fractions: text keeps every digit.
 """
 
 import csv
@@ -83,7 +84,17 @@ def _header(data: bytes | BinaryIO) -> tuple[list[str], bool]:
         text.detach()
     if not names:
         raise FormatError("the CSV lacks its header; the first line names the fields")
+    _refuse_nul(names)
     return checked_names(names), more
+
+
+def _refuse_nul(names: list[str]) -> None:
+    """Arrow loses rows after a header line with a NUL."""
+    for position, name in enumerate(names):
+        if "\0" in name:
+            raise FormatError(
+                f"the name of field {position + 1} holds a NUL, which CSV cannot carry; rename it"
+            )
 
 
 def _quotes(data: bytes | BinaryIO) -> int:
@@ -94,12 +105,6 @@ def _quotes(data: bytes | BinaryIO) -> int:
 def _cells(data: bytes | BinaryIO, names: list[str]) -> list[pa.ChunkedArray]:
     """Each column as strings: null where the cell is empty and not quoted."""
     numbered = [str(number) for number in range(len(names))]
-    odd_rows: list[Any] = []
-
-    def keep(row: Any) -> str:
-        odd_rows.append(row)
-        return "error"
-
     size = len(data) if isinstance(data, bytes) else data.seek(0, io.SEEK_END)
     for block in (_BLOCK_BYTES, min(size + 1, 2**31 - 1)):
         try:
@@ -111,9 +116,7 @@ def _cells(data: bytes | BinaryIO, names: list[str]) -> list[pa.ChunkedArray]:
                     column_names=numbered,
                     skip_rows_after_names=1,
                 ),
-                arrow_csv.ParseOptions(
-                    newlines_in_values=True, ignore_empty_lines=len(names) > 1, invalid_row_handler=keep
-                ),
+                arrow_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1),
                 arrow_csv.ConvertOptions(
                     column_types=dict.fromkeys(numbered, pa.string()),
                     null_values=[""],
@@ -125,21 +128,18 @@ def _cells(data: bytes | BinaryIO, names: list[str]) -> list[pa.ChunkedArray]:
         except pa.ArrowException as error:
             if "straddl" in str(error) and block < size:
                 continue  # a row longer than a block
-            raise _explained(str(error), names, odd_rows) from None
+            raise _explained(str(error), names) from None
     raise FormatError("a row of the CSV is too long; no row may pass 2 GiB")
 
 
-def _explained(message: str, names: list[str], odd_rows: list[Any]) -> FormatError:
+def _explained(message: str, names: list[str]) -> FormatError:
     """What the reader complains of, without the row that it quotes."""
-    if odd_rows:
-        row = f"row {odd_rows[0].number - 2} (counting from 0)" if odd_rows[0].number else "a row"
-        has, wants = odd_rows[0].actual_columns, odd_rows[0].expected_columns
-        what = f"has {has} cells where the header has {wants}; quote cells that hold commas"
-        return FormatError(f"{row} {what}")
-    found = re.search(r"CSV column #(\d+)(?:: Row #(\d+))?", message)
-    if found and "UTF8" in message:
-        row = f", row {int(found[2]) - 2} (counting from 0)" if found[2] else ""
-        return FormatError(f"field '{names[int(found[1])]}'{row}: the text is not UTF-8; save it as UTF-8")
+    if odd := re.match(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)", message):
+        what = f"has {odd[3]} cells where the header has {odd[2]}; quote cells that hold commas"
+        return FormatError(f"row {int(odd[1]) - 2} (counting from 0) {what}")
+    if odd := re.match(r"In CSV column #(\d+): Row #(\d+): .*UTF8", message):
+        where = f"field '{names[int(odd[1])]}', row {int(odd[2]) - 2} (counting from 0)"
+        return FormatError(f"{where}: the text is not UTF-8; save it as UTF-8")
     return FormatError("the body is not valid CSV; see RFC 4180")
 
 
@@ -210,12 +210,11 @@ def _inferred_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
         floats = numbers.cast(pa.float64())
     except pa.ArrowInvalid:
         return column
-    beyond = pc.greater(pc.abs(floats), _EXACT)
+    beyond = pc.greater_equal(pc.abs(floats), _EXACT)
     if pc.any(beyond).as_py():
-        spelt = pc.match_substring_regex(numbers, "^(-?[0-9]+|.*[0-9].*)$")
         whole = pc.match_substring_regex(numbers, "^-?[0-9]+$")
-        lost = pc.or_(pc.and_(beyond, whole), pc.and_(pc.is_inf(floats), spelt))
-        if pc.any(lost).as_py():
+        overflow = pc.and_(pc.is_inf(floats), pc.match_substring_regex(numbers, "[0-9]"))
+        if pc.any(pc.or_(pc.and_(beyond, whole), overflow)).as_py():
             return column
     return floats
 
@@ -228,6 +227,7 @@ def csv_chunks(table: pa.Table) -> Iterator[bytes]:
     refuse_intervals(table.schema)
     if not table.num_columns:
         raise FormatError("the table has no fields, which CSV cannot carry; use JSON, Arrow or Parquet")
+    _refuse_nul(table.schema.names)
     for field in table.schema:
         if pa.types.is_nested(canonical_type(field.type)):
             what = "holds nested values, which CSV cannot carry; use JSON, Arrow or Parquet"

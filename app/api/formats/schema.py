@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from app.api.formats.errors import FormatError
-from providers.types import canonical_type
+from providers.types import canonical_type, type_name
 
 
 def checked_names(names: Sequence[str]) -> list[str]:
@@ -28,10 +28,13 @@ def check_schema(schema: pa.Schema) -> None:
         raise FormatError("a field's name is not UTF-8") from None
     for field in schema:
         try:
-            canonical = canonical_type(field.type)
+            type_name(field.type)
+        except UnicodeDecodeError:
+            what = "the name of a member or of a time zone is not UTF-8"
+            raise FormatError(f"field '{field.name}': {what}") from None
         except ValueError as error:
             raise FormatError(f"field '{field.name}': {error}") from None
-        _check_members(canonical, field.name)
+        _check_members(canonical_type(field.type), field.name)
 
 
 def _check_members(data_type: pa.DataType, field: str) -> None:

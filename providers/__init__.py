@@ -5,10 +5,12 @@ numba is imported: one for each state of the sources, because numba's cache look
 kernel only, not at the kernels and intrinsics of other files that went into it.
 """
 
+import atexit
 import contextlib
 import hashlib
 import importlib.metadata
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -29,17 +31,18 @@ def _name_kernel_cache() -> None:
     state = hashlib.blake2b(importlib.metadata.version("numba").encode(), digest_size=16)
     for source in sources:
         state.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    folder = base / "rowveil" / f"numba-{state.hexdigest()}"
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never raises
+    folder = Path(base) / "rowveil" / f"numba-{state.hexdigest()}"
     if not _is_private_folder(folder):
         folder = Path(tempfile.mkdtemp(prefix="rowveil-numba-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
     if "numba" in sys.modules:  # it has read the environment already
         sys.modules["numba"].config.CACHE_DIR = str(folder)
 
 
 def _is_private_folder(folder: Path) -> bool:
-    with contextlib.suppress(OSError, RuntimeError):
+    with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
         others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -29,13 +29,14 @@ UInt64Array = npt.NDArray[np.uint64]
 
 ONE_BUCKET = 8192
 """A group of at most so many rows is put in order by Fisher and Yates alone: it fits L1."""
-BUCKET_BITS = 12
-"""Mean rows of a bucket of a larger group: 2**11 to 2**12. Part of every revision's output."""
+BUCKET_BITS = 13
+"""Mean rows of a bucket of a larger group: 2**12 to 2**13. Part of every revision's output."""
 
 _RATE_LEVEL = 0xFFFFFFFF
 _BUCKET_LEVEL = 1
 _SHUFFLE_LEVEL = 2
 _DIGIT_BITS = 11  # a histogram of 2048 counters stays in L1
+_SHORT_TIE = 32  # rows that are sorted by insertion faster than by passes
 _TOGETHER = 257  # groups of up to so many rows share lockstep lanes, sixteen groups at a time
 _SPAN = 64  # groups, in sixteens, that one thread takes at a time
 
@@ -152,8 +153,82 @@ def _radix_pass(keys, order, shift, mask, counts, next_keys, next_order):
             to = count[digit]
             count[digit] = to + 1
             next_order[to] = order[at]
-            if len(next_keys):
-                next_keys[to] = keys[at]
+            next_keys[to] = keys[at]
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _longest_tie(keys, low_bits, longest):
+    """The longest run of keys that are equal above their `low_bits`, for each chunk of a sorted array."""
+    chunks = len(longest)
+    rows = len(keys)
+    for chunk in prange(chunks):
+        length = 1
+        most = 1
+        for at in range(max(1, rows * chunk // chunks), rows * (chunk + 1) // chunks):
+            length = length + 1 if keys[at] >> low_bits == keys[at - 1] >> low_bits else 1
+            most = max(most, length)
+        longest[chunk] = most
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _settle_ties(keys, low_bits, order, chunks):
+    """Sort by insertion, stably, each run of keys that are equal above their `low_bits`."""
+    rows = len(keys)
+    for chunk in prange(chunks):
+        first = rows * chunk // chunks
+        stop = rows * (chunk + 1) // chunks
+        while 0 < first < rows and keys[first] >> low_bits == keys[first - 1] >> low_bits:
+            first += 1  # the run is of the chunk where it begins
+        while 0 < stop < rows and keys[stop] >> low_bits == keys[stop - 1] >> low_bits:
+            stop += 1
+        for at in range(first + 1, stop):
+            key, row = keys[at], order[at]
+            to = at
+            while to > first and keys[to - 1] > key:
+                keys[to] = keys[to - 1]
+                order[to] = order[to - 1]
+                to -= 1
+            keys[to] = key
+            order[to] = row
+
+
+class _Sorting:
+    """One key being sorted: the keys move along with the rows, from one pair of arrays to another."""
+
+    def __init__(self, keys: UInt64Array, order: IndexArray, chunks: int) -> None:
+        lows, highs = np.empty(chunks, np.uint64), np.empty(chunks, np.uint64)
+        _extremes(keys, lows, highs)
+        low = lows.min()
+        self.chunks = chunks
+        self.bits = int(highs.max() - low).bit_length()
+        self.order = order
+        self._word = np.uint32 if self.bits <= 32 else np.uint64
+        self._keys = np.empty(len(order), self._word)
+        _take_keys(keys, low, order, self._keys)
+        self._spare_keys = np.empty_like(self._keys)
+        self._spare_order = np.empty_like(order)
+
+    def by_bits(self, low: int, high: int) -> None:
+        """Order stably by the bits from `low` up to `high`."""
+        passes = -(-(high - low) // _DIGIT_BITS)
+        for number in range(passes):  # equal digits, so that no pass is wider than it need be
+            start = low + (high - low) * number // passes
+            width = low + (high - low) * (number + 1) // passes - start
+            counts = np.empty((self.chunks, 1 << width), np.int64)
+            shift, mask = self._word(start), self._word((1 << width) - 1)
+            _radix_pass(self._keys, self.order, shift, mask, counts, self._spare_keys, self._spare_order)
+            self._keys, self._spare_keys = self._spare_keys, self._keys
+            self.order, self._spare_order = self._spare_order, self.order
+
+    def longest_tie(self, low_bits: int) -> int:
+        """Rows of the longest run of keys that are equal above their lowest bits."""
+        longest = np.empty(self.chunks, np.int64)
+        _longest_tie(self._keys, self._word(low_bits), longest)
+        return int(longest.max())
+
+    def settle_ties(self, low_bits: int) -> None:
+        """Order stably by the lowest bits, too, where the rest is equal."""
+        _settle_ties(self._keys, self._word(low_bits), self.order, self.chunks)
 
 
 def radix_order(keys: Sequence[UInt64Array]) -> IndexArray:
@@ -171,35 +246,26 @@ def radix_order(keys: Sequence[UInt64Array]) -> IndexArray:
     Notes
     -----
     Counting passes over the bits that the keys really span, least significant first: O(rows) a
-    pass, one pass for each eleven bits.
+    pass, one pass for each eleven bits. Of long keys the upper bits alone tell nearly all rows apart:
+    they are sorted by those, and the few ties by insertion. Where ties are long, by all bits.
     """
     rows = len(keys[0])
     order: IndexArray = np.arange(rows, dtype=row_index_type(rows))
     if rows < 2:
         return order
     chunks = get_num_threads() if rows > 65536 else 1
-    lows, highs = np.empty(chunks, np.uint64), np.empty(chunks, np.uint64)
-    spare_order = np.empty_like(order)
     for key in reversed(keys):
-        _extremes(key, lows, highs)
-        low = lows.min()
-        bits = int(highs.max() - low).bit_length()
-        if bits == 0:
-            continue
-        passes = -(-bits // _DIGIT_BITS)
-        digit = -(-bits // passes)  # equal digits, so that no pass is wider than it need be
-        narrow = np.uint32 if bits <= 32 else np.uint64
-        moving = np.empty(rows, narrow)
-        _take_keys(key, low, order, moving)
-        spare = np.empty(rows if passes > 1 else 0, narrow)
-        counts = np.empty((chunks, 1 << digit), np.int64)
-        mask = narrow((1 << digit) - 1)
-        for number in range(passes):
-            last = number == passes - 1
-            next_keys = spare[:0] if last else spare
-            _radix_pass(moving, order, narrow(number * digit), mask, counts, next_keys, spare_order)
-            order, spare_order = spare_order, order
-            moving, spare = spare, moving
+        sorting = _Sorting(key, order, chunks)
+        upper = -(-(rows.bit_length() + 8) // _DIGIT_BITS) * _DIGIT_BITS
+        low_bits = sorting.bits - upper
+        if low_bits >= 2 * _DIGIT_BITS:
+            sorting.by_bits(low_bits, sorting.bits)
+            if sorting.longest_tie(low_bits) <= _SHORT_TIE:
+                sorting.settle_ties(low_bits)
+                order = sorting.order
+                continue
+        sorting.by_bits(0, sorting.bits)
+        order = sorting.order
     return order
 
 

@@ -124,11 +124,12 @@ def _date(value: Any, kind: pa.DataType) -> datetime.date:
 def _time(value: Any, kind: pa.DataType) -> datetime.time:
     try:
         moment = datetime.time.fromisoformat(value)
-        if moment.tzinfo is not None:
+        parts_of_unit = 10**6 // min(10**6, _UNITS_PER_SECOND[kind.unit])
+        if moment.tzinfo is not None or moment.microsecond % parts_of_unit:
             raise ValueError
         return moment
     except (TypeError, ValueError) as error:
-        raise _Unfit("an ISO time such as '08:30:00'") from error
+        raise _Unfit(f"an ISO time in whole units of {kind.unit}, such as '08:30:00'") from error
 
 
 def _timestamp(value: Any, kind: pa.DataType) -> int:

@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import njit, prange
 
 from providers.errors import ParameterError
 from providers.kernels import UInt64Array
-from providers.table import BoolArray, combined, is_words, null_mask, unwrapped, words_of
+from providers.table import BoolArray, Words, combined, is_words, null_mask, unwrapped, words_of
 
 _LARGEST = 2**64 - 1
 
@@ -131,16 +132,27 @@ def _word_keys(array: pa.Array, valid: BoolArray) -> UInt64Array:
     return keys
 
 
-def _float_keys(words: Any) -> UInt64Array:
+def _float_keys(words: Words) -> UInt64Array:
     """Of two floats the greater has the greater key; 0.0 and -0.0 have one, as have all NaN."""
     bits = 8 * words.dtype.itemsize
-    values = words.view(f"f{words.dtype.itemsize}")
-    sign = words.dtype.type(1 << (bits - 1))
-    # A negative float's bits descend as it grows: invert them. The rest goes above, by the sign bit.
-    keys: UInt64Array = np.where(words & sign, ~words, words | sign).astype(np.uint64)
-    keys[words == sign] = sign  # -0.0
-    keys[np.isnan(values)] = (1 << bits) - 1
+    infinity = np.array(np.inf, f"f{words.dtype.itemsize}").view(words.dtype)
+    keys = np.empty(len(words), np.uint64)
+    _fill_float_keys(words, np.uint64(1 << (bits - 1)), np.uint64(infinity), keys)
     return keys
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _fill_float_keys(words, sign, infinity, keys):
+    """A negative float's bits descend as it grows: invert them. The rest goes above, by the sign bit."""
+    every_bit = sign | (sign - np.uint64(1))
+    for row in prange(len(words)):
+        word = np.uint64(words[row])
+        if (word & ~sign) > infinity:
+            keys[row] = every_bit  # NaN
+        elif word > sign:
+            keys[row] = word ^ every_bit
+        else:
+            keys[row] = word | sign  # so that -0.0, the sign alone, is 0.0
 
 
 def _nulls_last(keys: list[UInt64Array], valid: BoolArray) -> list[UInt64Array]:

@@ -109,7 +109,9 @@ def suppress(
     for name, found in targets.items():
         if len(found):
             table = _put(table, name, found, params)
-    events_of: dict[tuple[str, str | None], IndexArray] = {(done, name): found for name, found in targets.items()}
+    events_of: dict[tuple[str, str | None], IndexArray] = {
+        (done, name): found for name, found in targets.items()
+    }
     for name, found in unswappable.by_field.items():
         if name not in targets:  # the caller named other fields, and this one keeps its values
             events_of["kept", name] = found

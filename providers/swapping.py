@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from providers.errors import ParameterError, SourceError, did_you_mean
 from providers.kernels import Groups, IndexArray, Int64Array, Pairing, shuffle_groups, sources
+from providers.measures.risk import matching_bits
 from providers.params import SwapParams
 from providers.provider import Event, Events, GroupSize, Plan, Progress, Summary, SwapResult
 from providers.rng import Stream
@@ -215,6 +216,11 @@ def swap_within(
     progress : Progress
     watch : callable, optional
 
+    Returns
+    -------
+    SwapResult
+        Among the provider's figures ``matching_bits``, from which `measures.risk.inversion_bits` follows.
+
     Raises
     ------
     UnswappableError
@@ -247,7 +253,19 @@ def swap_within(
         if not changed and figures.took_part_by_field[name]:
             message = "every exchange was of equal values: no row's value changed"
             events.add(Event("nothing_changed", message, field=name))
-    return SwapResult(swapped, figures.summary(groups, suppressed), events)
+    own_figures = {"matching_bits": _matching_bits(standings, params)}
+    return SwapResult(swapped, figures.summary(groups, suppressed), events, own_figures)
+
+
+def _matching_bits(standings: dict[str, _Standing], params: SwapParams) -> float:
+    """log2 of the number of swaps that could have been drawn, all fields together."""
+    apart = list(standings.values())[: 1 if params.locked else None]
+    bits = {}
+    for standing in apart:
+        if id(standing) not in bits:
+            sizes = standing.groups.sizes
+            bits[id(standing)] = matching_bits(sizes[sizes >= params.min_group_size], params.rate)
+    return sum(bits[id(standing)] for standing in apart)
 
 
 def _report_kept_beside_nulls(table: pa.Table, standings: dict[str, _Standing], events: Events) -> None:
@@ -286,7 +304,7 @@ class _Figures:
             return
         moved = sources(pairing) != np.arange(self.rows)  # who takes part gets another row's value
         self._took_part |= moved
-        if params_left_some(pairing):
+        if not pairing.odd_rule:  # below rate 1
             drawn_for = np.zeros(self.rows, np.bool_)
             drawn_for[standing.groups.order] = True
             drawn_for[standing.alone] = drawn_for[standing.too_small] = False
@@ -308,8 +326,3 @@ class _Figures:
             unswapped_reasons={name: count for name, count in reasons.items() if count},
             achieved_rate=sum(shares) / len(shares) if shares else 0.0,
         )
-
-
-def params_left_some(pairing: Pairing) -> bool:
-    """Whether a rate below 1 may have left rows of a swapped group aside."""
-    return not pairing.odd_rule

@@ -1,7 +1,7 @@
 """Risk measures that follow from a swap's own figures."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -27,36 +27,51 @@ CHANGED_SHARE = Measure(
 )
 
 
-def inversion_bits(swaps: Iterable[tuple[npt.ArrayLike, float]], seed_bits: int) -> float:
-    """Bits that an exhaustive search for the swap must cover, the seed being unknown.
+def matching_bits(group_sizes: npt.ArrayLike, rate: float) -> float:
+    """log2 of the number of ways in which groups can be exchanged.
 
     Parameters
     ----------
-    swaps : iterable of (sizes, rate)
-        For each field that moves on its own (once for all fields that are locked) the sizes of the
-        groups that are swapped, and the rate.
-    seed_bits : int
-        Length of the seed: 4 for each hex digit. Whoever tries every seed needs no more.
+    group_sizes : ints, shape (groups,)
+        Rows of each group that is swapped.
+    rate : float
+        Share of the rows that take part.
 
     Notes
     -----
-    The sum over groups and fields of log2 of the number of outcomes of a group of m rows:
+    The sum over the groups of log2 of the number of outcomes of a group of m rows:
 
     - rate 1, m even: m! / (2^(m/2) (m/2)!), the perfect matchings;
     - rate 1, m odd: m! / (2^((m-3)/2) ((m-3)/2)! 3): a cycle of three, which has two directions,
       and a matching of the rest;
     - rate below 1: m! / ((m - 2p)! 2^p p!) ways to choose p pairs, p = floor(rate m / 2), the lesser
       of the two numbers of pairs that can be drawn.
-
-    It is an upper bound of the intruder's work: equal values and what is known of some rows lower it.
     """
-    total = 0.0
-    for group_sizes, rate in swaps:
-        sizes, groups = np.unique(np.asarray(group_sizes, np.int64), return_counts=True)
-        total += sum(
-            int(count) * _log2_outcomes(int(size), rate) for size, count in zip(sizes, groups, strict=True)
-        )
-    return min(float(seed_bits), total)
+    sizes = np.asarray(group_sizes, np.int64)
+    small = np.bincount(sizes[sizes < _FEW])
+    large, groups = np.unique(sizes[sizes >= _FEW], return_counts=True)
+    counts = [*enumerate(small.tolist()), *zip(large.tolist(), groups.tolist(), strict=True)]
+    return sum((count * _log2_outcomes(size, rate) for size, count in counts if count), 0.0)
+
+
+_FEW = 4096  # sizes below this are counted without sorting
+
+
+def inversion_bits(bits: float, seed_bits: int) -> float:
+    """Bits that an exhaustive search for the swap must cover, the seed being unknown.
+
+    Parameters
+    ----------
+    bits : float
+        `matching_bits`, summed over the fields that move on their own; once for locked fields.
+    seed_bits : int
+        Length of the seed: 4 for each hex digit. Whoever tries every seed needs no more.
+
+    Notes
+    -----
+    An upper bound of the intruder's work: equal values and what is known of some rows lower it.
+    """
+    return min(float(seed_bits), bits)
 
 
 def _log2_outcomes(size: int, rate: float) -> float:

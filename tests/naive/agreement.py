@@ -58,7 +58,9 @@ def assert_agree(
         naive.unswappable,
     )
     if naive.failed:
-        with pytest.raises(UnswappableError, match=f"^{naive.unswappable} rows? of {plan.unswappable_groups} "):
+        with pytest.raises(
+            UnswappableError, match=f"^{naive.unswappable} rows? of {plan.unswappable_groups} "
+        ):
             provider.swap(table, params, stream, no_progress)
         return None, naive
     fast = provider.swap(table, params, stream, no_progress)

@@ -73,7 +73,7 @@ def random_order(rows: list[int], identity: int, words: Words) -> list[int]:
     size = len(rows)
     if size <= ONE_BUCKET:
         return fisher_yates(rows, words, (identity, 0))
-    bits = ((size - 1) >> 12).bit_length()
+    bits = ((size - 1) >> 13).bit_length()
     buckets: list[list[int]] = [[] for _ in range(2**bits)]
     words.fetch([((identity, 1), size)])
     for element, row in enumerate(rows):

@@ -1,6 +1,7 @@
 """Random tables, types and parameters."""
 
 import datetime
+import itertools
 import math
 from collections.abc import Sequence
 from decimal import Decimal
@@ -39,20 +40,23 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
         [Decimal("-1.50"), Decimal("30.00"), Decimal(f"{10**35}.25"), Decimal(f"-{10**30}.25")],
     ),
     "list": (pa.list_(pa.float64()), [[], [1.0], [1.0, None], [math.nan], [-0.0], [0.0]]),
-    "struct": (pa.struct([("a", pa.int8()), ("b", pa.string())]), [{"a": 1, "b": "x"}, {"a": None, "b": "x"}]),
+    "struct": (
+        pa.struct([("a", pa.int8()), ("b", pa.string())]),
+        [{"a": 1, "b": "x"}, {"a": None, "b": "x"}],
+    ),
 }
 
 NESTED = ("list", "struct")
 NUMERIC = ("int8", "int64", "uint64", "float32", "float64", "dictionary of int", "decimal64", "decimal128")
 BREAKABLE: dict[str, list[list[Any]]] = {
-    **dict.fromkeys(NUMERIC, [[0], [-0.5, 0.25, 30], [-(2**70), 18.25, 2**63, 2**64]]),
+    **{kind: [[0], [-0.5, 0.25, 30], [-(2**70), 18.25, 2**63, 2**64]] for kind in NUMERIC},
     "date32": [["2000-01-01"], ["1969-12-31", "2001-01-01"]],
     "timestamp": [["2000-01-01"], ["1969-07-20T20:17:40.000001", "2024-02-29 08:30"]],
     "zoned": [["2000-01-01T00:00:00Z"], ["1969-07-20", "2024-02-29T10:30+02:00"]],
 }
 GROUPABLE: dict[str, list[list[Any]]] = {
     "int64": [[-25, 25, 0], [251, 7]],
-    "float64": [[0, 1.5], [30.0]],
+    "float64": [[5e-324, 1.5], [30.0]],  # zero, of either sign, is in no group
     "bool": [[True], [False]],
     "string": [["a", "b", "nowhere"], ["🦊"]],
     "dictionary": [["low", "lower"], ["high"]],
@@ -80,7 +84,7 @@ def columns(draw: st.DrawFn, kind: str, rows: int) -> pa.ChunkedArray:
     whole = array(kind, values)
     bounds = [0, *cut, rows]
     return pa.chunked_array(
-        [whole.slice(start, end - start) for start, end in zip(bounds, bounds[1:], strict=False)],
+        [whole.slice(start, end - start) for start, end in itertools.pairwise(bounds)],
         type=KINDS[kind][0],
     )
 

@@ -1,12 +1,18 @@
 """Fast and naive agree exactly, in values and figures, over random tables, types and parameters."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from providers.ddswap import DdswapParams
+from providers.provider import SwapResult
+from tests.naive import ddswap
 from tests.naive.agreement import assert_agree
+from tests.naive.swapping import Outcome
 from tests.property.tables import classifiers, swap_parameters, tables
 
 SEEDS = st.binary(min_size=32, max_size=32)
@@ -36,7 +42,55 @@ def test_ddswap(data: st.DataObject, seed: bytes) -> None:
     parameters = data.draw(swap_parameters(table))
     parameters["control_field"] = data.draw(st.permutations([f"c{at}" for at in range(len(kinds))]))
     parameters["block_size"] = data.draw(st.integers(parameters["min_group_size"], 9))
-    assert_agree("DDSWAP", table, parameters, seed)
+    fast, naive = assert_agree("DDSWAP", table, parameters, seed)
+    if fast is not None:
+        assert_distances_agree(fast, naive, table, parameters)
+
+
+def assert_distances_agree(
+    fast: SwapResult, naive: Outcome, table: pa.Table, parameters: dict[str, Any]
+) -> None:
+    """Assert that the report's swapping distances are those of the twin."""
+    params = DdswapParams.model_validate(parameters)
+    ranks, units = ddswap.distances(table.to_pydict(), params, naive)
+    figures = fast.provider["swapping_distance"]
+    assert figures["ranks"] == summarised(ranks)
+    unit = unit_of(table.schema.field(params.control_field[0]).type)
+    if len(params.control_field) > 1 or unit is None:
+        assert "units" not in figures
+    else:
+        assert figures["units"] == {**summarised(units), "unit": unit}
+
+
+def summarised(distances: list[float]) -> dict[str, Any]:
+    """Mean and largest, None of none."""
+    if not distances:
+        return {"mean": None, "largest": None}
+    mean = sum(distances) / len(distances)
+    return {"mean": pytest.approx(mean, rel=1e-9), "largest": pytest.approx(max(distances), rel=1e-9)}
+
+
+def unit_of(kind: pa.DataType) -> str | None:
+    """What distances on a field of the type are measured in."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_date(kind):
+        return "days"
+    if pa.types.is_temporal(kind):
+        return "seconds"
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return "field" if numeric else None
+
+
+def test_distances_over_many_blocks() -> None:
+    """More blocks than are summed together, locked or not, some rows left aside."""
+    random = np.random.default_rng(1)
+    table = pa.table({"v": np.arange(5003), "w": np.arange(5003), "c": random.normal(size=5003)})
+    for locked, rate in ((True, 1.0), (False, 1.0), (False, 0.5)):
+        parameters = {"swap_fields": ["v", "w"], "control_field": "c", "block_size": 3}
+        parameters |= {"locked": locked, "rate": rate}
+        fast, naive = assert_agree("DDSWAP", table, parameters)
+        assert fast is not None
+        assert_distances_agree(fast, naive, table, parameters)
 
 
 @pytest.mark.parametrize("rows", [8191, 8192, 8193, 20011])

@@ -63,7 +63,7 @@ VECTORS = [  # key, counter, nonce, the block
 ]
 
 
-@njit(cache=False)  # type: ignore[untyped-decorator] # numba ships no types
+@njit(cache=False)
 def _blocks(key, address, out):  # type: ignore[no-untyped-def]
     chacha20_blocks(key, address, out)
 

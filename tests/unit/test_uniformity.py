@@ -27,7 +27,9 @@ def outcomes(pairing: Pairing, size: int) -> Counter[tuple[int, ...]]:
     return Counter(map(tuple, source.tolist()))
 
 
-@pytest.mark.parametrize(("size", "matchings"), [(2, 1), (3, 2), (4, 3), (5, 20), (6, 15), (7, 210), (8, 105)])
+@pytest.mark.parametrize(
+    ("size", "matchings"), [(2, 1), (3, 2), (4, 3), (5, 20), (6, 15), (7, 210), (8, 105)]
+)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_matchings_are_uniform(size: int, matchings: int, seed: int) -> None:
     """All perfect matchings, with a cycle of three (in both directions) for odd sizes, equally often."""
@@ -55,7 +57,9 @@ def test_rate_is_unbiased_in_small_groups(size: int, rate: float) -> None:
     assert set(pairs) <= {low, low + 1}
     assert stats.binomtest(pairs[low + 1], groups, chance).pvalue > ALPHA
     found = outcomes(pairing, size)  # and which rows they are is uniform
-    one_pair = [count for source, count in found.items() if sum(row != s for row, s in enumerate(source)) == 2]
+    one_pair = [
+        count for source, count in found.items() if sum(row != s for row, s in enumerate(source)) == 2
+    ]
     if len(one_pair) > 1:
         assert len(one_pair) == size * (size - 1) // 2
         assert stats.chisquare(one_pair).pvalue > ALPHA

@@ -1,0 +1,125 @@
+"""The package itself: its list of providers, and where their compiled kernels are kept."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from providers import PROVIDERS
+from providers.errors import ParameterError, UnswappableError
+from providers.warm import _PARAMETERS, warm
+
+ROOT = Path(__file__).parents[2]
+
+
+def cache_folder(**environment: str) -> Path:
+    """Where a fresh interpreter keeps its kernels, in a folder that nobody else can write to."""
+    script = (
+        "import os, providers; folder = os.environ['NUMBA_CACHE_DIR']; "
+        "assert not os.stat(folder).st_mode & 0o022; print(folder)"
+    )
+    inherited = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env=inherited | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return Path(run.stdout.strip())
+
+
+def test_providers_are_listed_in_order() -> None:
+    """Each under its identifier."""
+    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP"]
+    assert all(provider.identifier == identifier for identifier, provider in PROVIDERS.items())
+    assert all(provider.guarantees and provider.references for provider in PROVIDERS.values())
+
+
+def test_kernels_are_kept_in_a_private_folder_of_the_sources_state(tmp_path: Path) -> None:
+    """The folder is named by the sources, and only its owner can write to it."""
+    folder = cache_folder(XDG_CACHE_HOME=str(tmp_path))
+    assert folder.parent == tmp_path / "rowveil"
+    assert folder.name.startswith("numba-")
+    assert folder.stat().st_mode & 0o077 == 0
+    assert cache_folder(XDG_CACHE_HOME=str(tmp_path)) == folder
+
+
+def test_a_given_folder_is_used(tmp_path: Path) -> None:
+    """NUMBA_CACHE_DIR of the environment wins."""
+    assert cache_folder(NUMBA_CACHE_DIR=str(tmp_path)) == tmp_path
+
+
+def test_a_folder_that_cannot_be_trusted_is_not_used(tmp_path: Path) -> None:
+    """A folder that others can write to, or none at all, is replaced by a temporary one."""
+    folder = cache_folder(XDG_CACHE_HOME=str(tmp_path))
+    folder.chmod(0o777)
+    replaced = cache_folder(XDG_CACHE_HOME=str(tmp_path), TMPDIR=str(tmp_path))
+    assert replaced.name.startswith("rowveil-numba-")
+    assert not replaced.exists()  # it went with the process that made it
+    (tmp_path / "file").touch()
+    assert cache_folder(XDG_CACHE_HOME=str(tmp_path / "file"), TMPDIR=str(tmp_path)).parent == tmp_path
+
+
+def test_warm_runs_every_provider() -> None:
+    """No provider is forgotten when kernels are loaded."""
+    assert set(_PARAMETERS) == set(PROVIDERS)
+    warm()
+
+
+AFTER_WARM = """
+import pyarrow as pa
+from providers import ddswap, kernels, rng
+from providers.warm import warm
+from tests.naive.agreement import swap
+from tests.property.tables import KINDS, NESTED, array
+
+def compiled():
+    return {
+        (module.__name__, name): set(kernel.signatures)
+        for module in (rng, kernels, ddswap)
+        for name, kernel in vars(module).items()
+        if hasattr(kernel, "signatures")
+    }
+
+warm()
+before = compiled()
+for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"])):
+    pools = {name: [*values, None] * rows for name, (_, values) in KINDS.items()}
+    columns = {name: array(name, values[:rows]) for name, values in pools.items()}
+    table = pa.table({**columns, "one": [1] * rows})
+    for control in set(controls) - set(NESTED):
+        fields = [name for name in KINDS if name != control]
+        for rate, nulls in ((1.0, "swap"), (0.5, "keep")):
+            shared = {"swap_fields": fields[::4], "rate": rate, "nulls": nulls}
+            swap("CDSWAP", table, {**shared, "control_field": control})
+            swap("DDSWAP", table, {**shared, "control_field": control, "block_size": 4})
+    swap("DSWAP", table, {"swap_fields": list(KINDS)})
+new = {name: found - before[name] for name, found in compiled().items() if found - before[name]}
+assert not new, new
+"""
+
+
+def test_nothing_is_compiled_after_warm() -> None:
+    """Whatever types a job brings, its kernels are there."""
+    run = subprocess.run(
+        [sys.executable, "-c", AFTER_WARM], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
+@pytest.mark.parametrize("error", [ParameterError("what", "/parameters/rate"), UnswappableError("3 rows")])
+def test_errors_survive_pickling(error: ParameterError | UnswappableError) -> None:
+    """A worker's error arrives as it was."""
+    import pickle
+
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert (type(again), again.message, again.pointer, str(again)) == (
+        type(error),
+        error.message,
+        error.pointer,
+        str(error),
+    )

@@ -45,8 +45,12 @@ class AnnouncingServer(uvicorn.Server):
 def serve(settings: Settings) -> int:
     """Run the service until SIGTERM or SIGINT; 0 when it stopped cleanly."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    app = create_app(settings)
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: not (app.state.start_refused and "Traceback" in record.getMessage())
+    )
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
         log_level="warning",
@@ -109,8 +113,10 @@ def main(arguments: list[str] | None = None) -> int:
         settings = Settings()
     except ValidationError as error:
         for item in error.errors():
-            name = "_".join(["ROWVEIL", *(str(part).upper() for part in item["loc"])])
-            print(f"{name}: {item['msg']}", file=sys.stderr)
+            if item["type"] == "default_factory_not_called":
+                continue  # a default that depends on the setting at fault
+            name = "".join(f"ROWVEIL_{str(part).upper()}: " for part in item["loc"])
+            print(f"{name}{item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
         return 2
     if given.command == "serve":
         return serve(settings)

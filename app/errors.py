@@ -148,3 +148,10 @@ class WorkerDied(Unavailable):
 
     code = "worker_died"
     title = "The worker died"
+
+
+class AttemptsExhausted(AppError):
+    """The service itself ended too often while it was worked on."""
+
+    code = "attempts_exhausted"
+    title = "Given up"

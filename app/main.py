@@ -1,6 +1,6 @@
 """The application: `create_app(settings)` puts the parts together; importing this does nothing."""
 
-import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,8 +13,11 @@ from app.api import buffers, health, jobs, problems, services
 from app.api.formats import read_table
 from app.api.openapi import document
 from app.jobs.service import JobService
+from app.jobs.stores import HomeInUse
 from app.settings import Settings
-from app.store.db import migrate
+from app.store.keys import KeyUnreadable
+
+_log = logging.getLogger("rowveil")
 
 DESCRIPTION = """\
 Statistical disclosure control by data swapping: Rowveil moves values between the rows of a table,
@@ -31,9 +34,13 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await asyncio.to_thread(migrate, settings)
         job_service = JobService(settings, read_table)
-        await job_service.start()
+        try:
+            await job_service.start()
+        except (HomeInUse, KeyUnreadable) as error:
+            app.state.start_refused = True  # the message says it all; no trace has to
+            _log.error("%s", error)
+            raise
         app.state.jobs = job_service
         try:
             yield
@@ -51,6 +58,7 @@ def create_app(settings: Settings) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.settings = settings
+    app.state.start_refused = False
     problems.install(app)
     for resource in (services, jobs, buffers, health):
         app.include_router(resource.router)

@@ -22,7 +22,8 @@ def _arrow_bytes(source: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, source.schema) as writer:
         writer.write_table(source)
-    return sink.getvalue().to_pybytes()
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
 
 
 def measure(rounds: int) -> str:

@@ -25,7 +25,7 @@ def peak(rows: int, case_name: str) -> float:
     swap_work(small, case.service, case.parameters)()  # compiled code is not the table's memory
     source = people_table(rows)
     involved = [*SWAPPED, *([case.parameters["control_field"]] if "control_field" in case.parameters else [])]
-    fields = sum(source[name].nbytes for name in involved)
+    fields = int(sum(source[name].nbytes for name in involved))
     work = swap_work(source, case.service, case.parameters)
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
     before = _status_bytes("VmRSS")

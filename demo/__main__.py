@@ -57,12 +57,14 @@ def _print_figures(job: Mapping[str, Any], report: Mapping[str, Any], seconds: f
     figures = report["summary"]
     size = figures["group_size"]
     print(
-        f"   outcome {job['outcome']} in {1000 * seconds:.0f} ms, destination {job['destination']['digest'][:23]}..."
+        f"   outcome {job['outcome']} in {1000 * seconds:.0f} ms, "
+        f"destination {job['destination']['digest'][:23]}..."
     )
     print(
         f"   rows {figures['rows']}, groups {figures['groups']} "
         f"(smallest {size['smallest']}, median {size['median']:g}, largest {size['largest']}), "
-        f"took part {figures['took_part']}, unswapped {figures['unswapped']}, suppressed {figures['suppressed']}"
+        f"took part {figures['took_part']}, unswapped {figures['unswapped']}, "
+        f"suppressed {figures['suppressed']}"
     )
     changed = ", ".join(f"{field} in {rows} rows" for field, rows in figures["changed"].items())
     print(f"   really changed: {changed}")

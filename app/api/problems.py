@@ -7,7 +7,7 @@ since a library's message may quote a value.
 
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -44,16 +44,36 @@ def json_pointer(parts: tuple[Any, ...]) -> str:
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
-def _error_item(error: Mapping[str, Any]) -> dict[str, str]:
-    where, *path = error["loc"]
-    message = error["msg"]
-    message = message[:1].lower() + message[1:] if not message.startswith("JSON") else message
-    if where != "body":
-        return {"parameter": ".".join(str(part) for part in path) or str(where), "message": message}
-    name = error.get("ctx", {}).get("name")
-    if error["type"] == "unknown_name":
-        path.append(name)
-    return {"pointer": json_pointer(tuple(path)), "message": message}
+def _error_items(error: RequestValidationError) -> list[dict[str, str]]:
+    """What is wrong, each thing once: at the innermost place, and by one branch of a union."""
+    items: dict[str, dict[str, str]] = {}
+    for found in error.errors():
+        where, *path = found["loc"]
+        message = found["msg"].replace("Tuple", "List")
+        message = message[:1].lower() + message[1:]
+        if where != "body":
+            name = ".".join(str(part) for part in path) or str(where)
+            items.setdefault(name, {"parameter": name, "message": message})
+            continue
+        absent = [path.pop()] if found["type"] == "missing" and path else []
+        if found["type"] == "unknown_name":
+            absent = [found["ctx"]["name"]]
+        pointer = json_pointer(_path_in(error.body, path) + tuple(absent))
+        items.setdefault(pointer, {"pointer": pointer, "message": message})
+    return [
+        item for place, item in items.items() if not any(other.startswith(f"{place}/") for other in items)
+    ]
+
+
+def _path_in(body: Any, path: Sequence[Any]) -> tuple[Any, ...]:
+    """The path as far as it stands in the body: a location also names union branches, which do not."""
+    found: list[Any] = []
+    for part in path:
+        inside = isinstance(body, dict) and part in body
+        if inside or (isinstance(body, list) and isinstance(part, int) and part < len(body)):
+            body = body[part]
+            found.append(part)
+    return tuple(found)
 
 
 def _invalid_request(errors: list[dict[str, str]]) -> dict[str, Any]:
@@ -67,15 +87,14 @@ def _invalid_request(errors: list[dict[str, str]]) -> dict[str, Any]:
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = list(error.errors())
-    first = errors[0]
+    first = error.errors()[0]
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "not JSON")
         problem = BadRequest(f"the body is not valid JSON: {reason}").problem()
     elif request.method in ("POST", "PUT", "PATCH") and not _is_json(request):
         problem = UnsupportedMediaType("this operation takes application/json").problem()
     else:
-        problem = _invalid_request([_error_item(item) for item in errors])
+        problem = _invalid_request(_error_items(error))
     return problem_response(problem, request.url.path)
 
 

@@ -13,10 +13,10 @@ import logging
 import multiprocessing
 import os
 import signal
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
+from weakref import WeakSet
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
@@ -33,10 +33,10 @@ from app.engine.worker import WorkerSetup, answer, call, set_up
 
 _log = logging.getLogger("rowveil.engine")
 
-_START_SECONDS = 300.0  # the very first start compiles kernels
+_ANSWER_SECONDS = 5.0  # from when it is asked, which is after it has been set up
 _RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
 _LOOK_SECONDS = 1.0
-_GONE_SECONDS = 3.0
+_POLL_SECONDS = 0.01
 
 _LOST = Failure(WORKER_DIED, "the worker that ran the job was lost")
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
@@ -80,12 +80,6 @@ class _Worker:
             pass
         return _outcome_of(future, time_limit)
 
-    async def gone(self) -> None:
-        """Return when the process that answered last is no more."""
-        deadline = time.monotonic() + _GONE_SECONDS
-        while _exists(self.pid) and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
-
     async def stop(self) -> None:
         """Stop the process at once."""
         await asyncio.to_thread(_stop_pool, self._pool)
@@ -94,7 +88,7 @@ class _Worker:
         if anew or not self._pool.active:
             _stop_pool(self._pool)
             self._pool = self._new_pool()
-        return self._pool.schedule(answer, (), {}, _START_SECONDS)
+        return self._pool.schedule(answer, (), {}, _ANSWER_SECONDS)
 
     def _new_pool(self) -> ProcessPool:
         return ProcessPool(
@@ -117,6 +111,7 @@ class EmbeddedEngine:
         self._running: dict[str, asyncio.Task[Outcome]] = {}
         self._busy: set[_Worker] = set()
         self._background: set[asyncio.Task[None]] = set()
+        self._stopped: WeakSet[asyncio.Task[Outcome]] = WeakSet()
         self._closing = False
 
     async def start(self) -> None:
@@ -144,14 +139,16 @@ class EmbeddedEngine:
         """Stop the task; it then ends with a Failure of code `CANCELLED`, its worker gone."""
         running = self._running.get(task_id)
         if running is not None:
-            running.cancel()
+            self._stop_task(running)
             await asyncio.wait([running])
 
     async def close(self) -> None:
         """Stop all workers, whatever they do."""
         self._closing = True
-        for task in [*self._background, *self._running.values()]:
+        for task in self._background:
             task.cancel()
+        for running in self._running.values():
+            self._stop_task(running)
         await asyncio.gather(*(worker.stop() for worker in self._workers))
         await asyncio.gather(*self._background, *self._running.values(), return_exceptions=True)
 
@@ -162,19 +159,23 @@ class EmbeddedEngine:
             if free.done() and not free.cancelled():  # a worker came at that very moment
                 self._give_back(free.result())
             return _CANCELLED
-        outcome: Outcome = _LOST
         try:
             outcome = await worker.run(function, task, self._time_limit)
         except asyncio.CancelledError:
             outcome = _CANCELLED
-            await worker.gone()
-        finally:
-            if isinstance(outcome, Failure) and outcome.code in _LEAVE_NO_WORKER:
-                self._busy.discard(worker)
-                self._spawn(self._bring_up(worker))
-            else:
-                self._give_back(worker)
+        if isinstance(outcome, Failure) and outcome.code in _LEAVE_NO_WORKER:
+            await self._replace(worker)
+        else:
+            self._give_back(worker)
         return outcome
+
+    async def _replace(self, worker: _Worker) -> None:
+        """Return when the worker's process is no more, or has answered that it is free after all."""
+        self._busy.discard(worker)
+        pid = worker.pid
+        replacing = self._spawn(self._bring_up(worker))
+        while replacing is not None and not replacing.done() and _exists(pid):
+            await asyncio.sleep(_POLL_SECONDS)
 
     def _next_worker(self) -> asyncio.Future[_Worker]:
         next_one: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
@@ -187,6 +188,11 @@ class EmbeddedEngine:
             self._spawn(self._bring_up(worker, anew=True))
         self._waiting.append(next_one)
         return next_one
+
+    def _stop_task(self, running: asyncio.Task[Outcome]) -> None:
+        if running not in self._stopped:  # a second time would break off what the first began
+            self._stopped.add(running)
+            running.cancel()
 
     def _give_back(self, worker: _Worker) -> None:
         self._busy.discard(worker)
@@ -222,13 +228,14 @@ class EmbeddedEngine:
                 self._free.remove(worker)
                 self._spawn(self._bring_up(worker, anew=True))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         if self._closing:
             work.close()
-            return
+            return None
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
 
 def _outcome_of(future: ProcessFuture[Outcome], time_limit: float) -> Outcome:
@@ -256,10 +263,12 @@ def _stop_pool(pool: ProcessPool) -> None:
 
 def _exists(pid: int) -> bool:
     try:
-        # None while it runs; it stays to be waited for by its pool.
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-    except ChildProcessError:
+        if hasattr(os, "waitid"):  # None while it runs; an ended one is left for its pool to reap
+            return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        os.kill(pid, 0)
+    except (ChildProcessError, ProcessLookupError):
         return False
+    return True
 
 
 def _end_of(exitcode: int) -> str:

@@ -10,6 +10,7 @@ WORKER_DIED = "worker_died"
 TIME_LIMIT = "time_limit"
 MEMORY_LIMIT = "memory_limit"
 INTERNAL_ERROR = "internal_error"
+ATTEMPTS_EXHAUSTED = "attempts_exhausted"
 
 
 @dataclass(frozen=True, slots=True)

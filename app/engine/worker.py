@@ -54,7 +54,7 @@ def set_up(setup: WorkerSetup) -> None:
         os.environ[variable] = str(setup.threads)
     for module in setup.preload:
         importlib.import_module(module)
-    _hold_threads(setup.threads)
+    _hold_libraries(setup.threads)
     if setup.warm:
         module, _, function = setup.warm.partition(":")
         getattr(importlib.import_module(module), function)()
@@ -85,13 +85,15 @@ def answer() -> int:
     return os.getpid()
 
 
-def _hold_threads(threads: int) -> None:
-    """For libraries that the service's own main module had imported before the variables were set."""
+def _hold_libraries(threads: int) -> None:
+    """For those that the service's own main module had imported before the variables were set."""
     numba = importlib.import_module("numba")
     numba.config.reload_config()
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     arrow = importlib.import_module("pyarrow")
     arrow.set_cpu_count(threads)
+    # Arrow's usual allocator reserves a gigabyte at once, which would count as the idle worker's own.
+    arrow.set_memory_pool(arrow.system_memory_pool())
 
 
 def _limit_memory(extra: int) -> None:

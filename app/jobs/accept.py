@@ -11,7 +11,6 @@ from typing import Literal
 import pyarrow as pa
 
 from app.errors import Conflict, IdempotencyKeyReused, InvalidRequest, NotFound, StateConflict
-from app.jobs.identity import new_id
 from app.jobs.run import described
 from app.jobs.stores import Stores, now, seed_context
 from app.store import buffers, jobs
@@ -51,8 +50,8 @@ class Acceptance:
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
 
-    def accept(self, new: NewJob) -> Job:
-        """The job, queued; the one accepted before where the idempotency key says so.
+    def accept(self, job_id: str, new: NewJob) -> Job:
+        """The job, queued under this id; the one accepted before where the idempotency key says so.
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer).
         """
@@ -64,7 +63,7 @@ class Acceptance:
         if seed is None:
             seed, bits = secrets.randbits(_DRAWN_BITS).to_bytes(32, "big"), _DRAWN_BITS
         job = Job(
-            id=new_id(),
+            id=job_id,
             service=new.service,
             revision=PROVIDERS[new.service].revision,
             parameters=new.parameters.model_dump(mode="json", by_alias=True),
@@ -82,16 +81,16 @@ class Acceptance:
             assert known is not None  # unless it was purged within the moment
             return known
 
-    def accept_again(self, job_id: str, source: pa.Table | str | None) -> Job:
-        """A new job with the parameters and the seed of one that has ended.
+    def accept_again(self, job_id: str, first_id: str, source: pa.Table | str | None) -> Job:
+        """A new job, queued under this id, with the parameters and the seed of one that has ended.
 
         Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (the
         source is another, or is needed).
         """
         with self._stores.database.read() as session:
-            first = jobs.find(session, job_id, "sealed_seed")
+            first = jobs.find(session, first_id, "sealed_seed")
         if first is None:
-            raise NotFound(f"there is no job '{job_id}'")
+            raise NotFound(f"there is no job '{first_id}'")
         if not first.ended:
             raise StateConflict(f"the job is {first.state}; it can be rerun when it has ended")
         revision = PROVIDERS[first.service].revision if first.service in PROVIDERS else None
@@ -101,7 +100,7 @@ class Acceptance:
                 f"service no longer has (it has {revision}): the same bytes cannot be promised"
             )
         job = Job(
-            id=new_id(),
+            id=job_id,
             service=first.service,
             revision=first.revision,
             parameters=first.parameters,

@@ -9,28 +9,30 @@ class Changed:
     """Whether something has changed since it was last looked at."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self._change = asyncio.Event()
+        self._end = asyncio.Event()
 
-    def tell(self) -> None:
+    def tell(self, ended: bool) -> None:
         """Something has changed."""
-        self._event.set()
+        self._change.set()
+        if ended:
+            self._end.set()
 
     async def within(self, seconds: float) -> bool:
         """Whether it changes within so many seconds, or has already."""
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._event.wait()
-        except TimeoutError:
-            return False
-        self._event.clear()
-        return True
+        return await _set_within(self._change, seconds)
+
+    async def ends_within(self, seconds: float) -> bool:
+        """Whether it ends within so many seconds, or has already."""
+        return await _set_within(self._end, seconds)
 
 
 class Changes:
-    """Who watches which job."""
+    """Who watches which job, and which jobs this process will tell the end of."""
 
     def __init__(self) -> None:
         self._watched: dict[str, set[Changed]] = {}
+        self._expected: set[str] = set()
 
     @contextmanager
     def watch(self, job_id: str) -> Iterator[Changed]:
@@ -45,7 +47,27 @@ class Changes:
             if not watchers:
                 self._watched.pop(job_id, None)
 
-    def tell(self, job_id: str) -> None:
+    def expect(self, job_id: str) -> None:
+        """The job was accepted or claimed here, and has not ended: its end will be told."""
+        self._expected.add(job_id)
+
+    def is_expected(self, job_id: str) -> bool:
+        """Whether its end is still to be told; where it is not, only the database knows."""
+        return job_id in self._expected
+
+    def tell(self, job_id: str, ended: bool) -> None:
         """The job has changed."""
+        if ended:
+            self._expected.discard(job_id)
         for changed in self._watched.get(job_id, ()):
-            changed.tell()
+            changed.tell(ended)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await event.wait()
+    except TimeoutError:
+        return False
+    event.clear()
+    return True

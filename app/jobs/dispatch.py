@@ -6,7 +6,16 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
-from app.engine.engine import CANCELLED, INTERNAL_ERROR, WORKER_DIED, Engine, Failure, Outcome, TaskFunction
+from app.engine.engine import (
+    ATTEMPTS_EXHAUSTED,
+    CANCELLED,
+    INTERNAL_ERROR,
+    WORKER_DIED,
+    Engine,
+    Failure,
+    Outcome,
+    TaskFunction,
+)
 from app.engine.progress import make_progress_file
 from app.engine.worker import failure_of
 from app.jobs.changes import Changes
@@ -25,7 +34,7 @@ MOST_CRASHES = 3
 
 _RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
 _CRASHED = Failure(
-    "attempts_exhausted",
+    ATTEMPTS_EXHAUSTED,
     f"the service ended {MOST_CRASHES} times while this job ran; it is not tried again",
 )
 _UNREADABLE = "the job's source or seed cannot be opened; its log has why, under the job's id"
@@ -43,6 +52,7 @@ class Dispatcher:
         self._threads = threads
         self._work = work
         self._wake = asyncio.Event()
+        self._may_be_queued = False
         self._event_loop = asyncio.get_running_loop()
         self._loop: asyncio.Task[None] | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
@@ -52,12 +62,13 @@ class Dispatcher:
     async def start(self) -> None:
         """Take back what a dead service left running, and start to claim."""
         await self._in_thread(self._recover)
-        self._engine.on_capacity = self.wake
+        self._engine.on_capacity = self._wake.set
         self._loop = asyncio.create_task(self._claim_while_there_is_room())
         self.wake()
 
     def wake(self) -> None:
-        """There may be a job to claim, or room for one."""
+        """There may be a job to claim."""
+        self._may_be_queued = True
         self._wake.set()
 
     async def cancel(self, job_id: str) -> None:
@@ -84,16 +95,20 @@ class Dispatcher:
         while not self._stopping:
             await self._wake.wait()
             self._wake.clear()
-            while self._engine.capacity() > 0 and not self._stopping:
+            while self._may_be_queued and self._engine.capacity() > 0 and not self._stopping:
+                self._may_be_queued = False
                 try:
                     claimed = await self._in_thread(self._claim)
                 except Exception as error:
                     _log.error("claiming a job failed: %s", failure_of(error).trace)
+                    self._event_loop.call_later(_RETRY_SECONDS[1], self.wake)
                     break
                 if claimed is None:
                     break
-                job, task = claimed
-                self._changes.tell(job.id)
+                job, task, more = claimed
+                self._may_be_queued |= more
+                self._changes.expect(job.id)
+                self._changes.tell(job.id, ended=False)
                 running = self._engine.run(job.id, self._work, task)
                 following = asyncio.create_task(self._follow(job, task, running))
                 self._following[job.id] = following
@@ -111,21 +126,21 @@ class Dispatcher:
         # A row that could not be changed stays running: the next start takes the job up again.
         del self._following[job.id]
         self._to_cancel.discard(job.id)
-        self._changes.tell(job.id)
-        self.wake()
+        self._changes.tell(job.id, ended=True)
 
-    def _claim(self) -> tuple[Job, SwapTask] | None:
+    def _claim(self) -> tuple[Job, SwapTask, bool] | None:
         while True:
             with self._stores.database.write() as session:
                 job = jobs.claim_oldest(session, self._stores.instance, now())
+                more = jobs.any_queued(session)
             if job is None:
                 return None
             try:
-                return job, self._task(job)
+                return job, self._task(job), more
             except Exception as error:
                 _log.error("job %s cannot be started: %s", job.id, failure_of(error).trace)
                 self._record_end(job, Step.FAIL, error=problem_of(Failure(INTERNAL_ERROR, _UNREADABLE)))
-                self._event_loop.call_soon_threadsafe(self._changes.tell, job.id)
+                self._event_loop.call_soon_threadsafe(self._changes.tell, job.id, True)
 
     def _task(self, job: Job) -> SwapTask:
         stores = self._stores

@@ -2,8 +2,16 @@
 
 from typing import Any
 
-from app.engine.engine import CANCELLED, MEMORY_LIMIT, TIME_LIMIT, WORKER_DIED, Failure
-from app.errors import AppError, InvalidRequest, MemoryLimit, TimeLimit, Unavailable, WorkerDied
+from app.engine.engine import ATTEMPTS_EXHAUSTED, CANCELLED, MEMORY_LIMIT, TIME_LIMIT, WORKER_DIED, Failure
+from app.errors import (
+    AppError,
+    AttemptsExhausted,
+    InvalidRequest,
+    MemoryLimit,
+    TimeLimit,
+    Unavailable,
+    WorkerDied,
+)
 from providers.errors import ParameterError, ProviderError, SourceError, UnswappableError
 
 _OURS: dict[str, type[AppError]] = {
@@ -11,6 +19,7 @@ _OURS: dict[str, type[AppError]] = {
     TIME_LIMIT: TimeLimit,
     WORKER_DIED: WorkerDied,
     CANCELLED: Unavailable,
+    ATTEMPTS_EXHAUSTED: AttemptsExhausted,
 }
 _PROVIDERS: dict[str, type[ProviderError]] = {
     kind.code: kind for kind in (ProviderError, ParameterError, SourceError, UnswappableError)

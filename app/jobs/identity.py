@@ -1,8 +1,12 @@
-"""Identifiers in the order of their making."""
+"""Identifiers in the order of their making, and the tokens of pages between them."""
 
+import base64
+import binascii
 import secrets
 import time
 import uuid
+
+from app.errors import InvalidRequest
 
 _VERSION = 7 << 76
 _VARIANT = 2 << 62
@@ -14,3 +18,18 @@ def new_id() -> str:
     fraction = nanoseconds * 4096 // 1_000_000
     moment = (milliseconds & (2**48 - 1)) << 80
     return str(uuid.UUID(int=moment | _VERSION | fraction << 64 | _VARIANT | secrets.randbits(62)))
+
+
+def token_of_job(job_id: str) -> str:
+    """The token of the page that follows this job."""
+    return base64.urlsafe_b64encode(job_id.encode()).decode().rstrip("=")
+
+
+def job_of_token(token: str) -> str:
+    """The job that the token's page follows. Raises InvalidRequest."""
+    try:
+        return str(uuid.UUID(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")))
+    except (binascii.Error, ValueError):
+        raise InvalidRequest(
+            "the page token is not one of this service's; leave it out for the first page"
+        ) from None

@@ -20,7 +20,7 @@ from app.store.tables import read_table, write_table
 from providers import PROVIDERS
 from providers.digest import table_digest
 from providers.errors import ProviderError, SourceError
-from providers.measures import MEASURES
+from providers.measures.risk import CHANGED_SHARE, INVERSION_BITS, changed_share, inversion_bits
 from providers.provider import Event, Progress, SwapResult
 from providers.rng import Stream
 from providers.types import type_name
@@ -75,7 +75,7 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
             "destination": described(result.table) | {"digest": digest},
             "events": [_event(event) for event in result.events.listed],
             "event_counts": dict(result.events.counts),
-            "report": report_of(result) if task.report != "none" else None,
+            "report": report_of(result, task.seed_bits) if task.report != "none" else None,
             "libraries": library_versions(),
             "platform": platform.platform(),
         }
@@ -101,6 +101,8 @@ def run_ingest(task: IngestTask) -> dict[str, Any]:
         with io.BufferedReader(SealedReader(task.upload)) as upload:
             table = task.read_table(task.media_type, upload)
     except ValueError as error:
+        if isinstance(error.__context__, MemoryError):  # Arrow's is an ArrowException as well
+            raise error.__context__ from None
         if isinstance(error, _Told):
             raise SourceError(error.message, error.pointer) from None
         raise
@@ -115,14 +117,17 @@ def described(table: pa.Table) -> dict[str, Any]:
     return {"fields": fields, "rows": table.num_rows}
 
 
-def report_of(result: SwapResult) -> dict[str, Any]:
+def report_of(result: SwapResult, seed_bits: int) -> dict[str, Any]:
     """The report's JSON: the summary, the provider's own figures, and the cheap measures."""
-    changed = MEASURES["changed_share"]
-    share = changed.compute(result.summary.changed, result.summary.rows)
+    summary = result.summary
+    values = {
+        CHANGED_SHARE: changed_share(summary.changed, summary.rows),
+        INVERSION_BITS: inversion_bits(result.provider["matching_bits"], seed_bits),
+    }
     return {
-        "summary": asdict(result.summary),
+        "summary": asdict(summary),
         "provider": result.provider,
-        "measures": {changed.key: changed.report(share)},
+        "measures": {measure.key: measure.report(value) for measure, value in values.items()},
     }
 
 

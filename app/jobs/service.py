@@ -1,32 +1,29 @@
 """The life of jobs and buffers, as the HTTP routes and the command line use it."""
 
 import asyncio
-import base64
-import binascii
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
-from uuid import UUID
 
 import pyarrow as pa
 
 from app.engine.embedded import EmbeddedEngine
-from app.engine.engine import Failure, Progress, TaskFunction
+from app.engine.engine import Progress, TaskFunction
 from app.engine.progress import read_progress
 from app.engine.worker import WorkerSetup
-from app.errors import Gone, InvalidRequest, NotFound, StateConflict, Unavailable
+from app.errors import Gone, NotFound, StateConflict
 from app.jobs.accept import Acceptance, NewJob
 from app.jobs.buffers import Buffers
 from app.jobs.changes import Changes
 from app.jobs.dispatch import Dispatcher
-from app.jobs.failures import error_of
-from app.jobs.identity import new_id
-from app.jobs.run import run_plan, run_swap
+from app.jobs.identity import job_of_token, new_id, token_of_job
+from app.jobs.plans import Plans
+from app.jobs.run import run_swap
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores, now, seed_context
-from app.jobs.tasks import PlanTask, ReadTable
+from app.jobs.tasks import ReadTable
 from app.settings import Settings
 from app.store import buffers, jobs
 from app.store.models import Buffer, Job
@@ -75,6 +72,7 @@ class JobService:
         self._engine = EmbeddedEngine(settings.workers, setup, settings.job_time_limit)
         self._acceptance = Acceptance(self._stores)
         self._buffers = Buffers(settings, self._stores, self._engine, self._threads, self._read)
+        self._plans = Plans(settings, self._stores, self._engine, self._threads)
         self._dispatcher = Dispatcher(self._stores, self._engine, self._changes, self._threads, self._work)
         await self._dispatcher.start()
         await self._engine.start()
@@ -110,9 +108,7 @@ class JobService:
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer).
         """
-        job = await self._in_thread(self._acceptance.accept, new)
-        self._dispatcher.wake()
-        return job
+        return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new))
 
     async def rerun(self, job_id: str, source: pa.Table | str | None = None) -> Job:
         """A new job with the same parameters and the same seed, on the same rows.
@@ -120,9 +116,7 @@ class JobService:
         Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (the
         source is another, or is needed).
         """
-        job = await self._in_thread(self._acceptance.accept_again, job_id, source)
-        self._dispatcher.wake()
-        return job
+        return await self._accepted(lambda new: self._acceptance.accept_again(new, job_id, source))
 
     async def wait(self, job_id: str, seconds: float) -> Job:
         """The job when it has ended, or as it is after so many seconds. Raises NotFound."""
@@ -130,9 +124,12 @@ class JobService:
         deadline = loop.time() + seconds
         with self._changes.watch(job_id) as changed:
             while True:
-                job = await self.get(job_id)
-                if job.ended or not await changed.within(deadline - loop.time()):
-                    return job
+                if not self._changes.is_expected(job_id):
+                    job = await self.get(job_id)
+                    if job.ended:
+                        return job
+                if not await changed.ends_within(deadline - loop.time()):
+                    return await self.get(job_id)
 
     async def updates(self, job_id: str) -> AsyncIterator[tuple[Job, Progress]]:
         """The job and its progress now and at every change, up to its end. Raises NotFound."""
@@ -163,7 +160,7 @@ class JobService:
             if job.state == State.RUNNING:
                 await self._dispatcher.cancel(job_id)
             elif await self._in_thread(self._cancel_queued, job):
-                self._changes.tell(job_id)
+                self._changes.tell(job_id, ended=True)
 
     async def delete(self, job_id: str) -> None:
         """Purge everything of the job but an audit line. Raises NotFound, StateConflict."""
@@ -181,10 +178,10 @@ class JobService:
         self, state: str | None, service: str | None, page_size: int, page_token: str | None = None
     ) -> tuple[Sequence[Job], str | None]:
         """A page of jobs, newest first, and the token of the next. Raises InvalidRequest (the token)."""
-        before = _job_of_token(page_token) if page_token is not None else None
+        before = job_of_token(page_token) if page_token is not None else None
         found = await self._in_thread(self._newest, state, service, page_size + 1, before)
         page = found[:page_size]
-        return page, _token_of_job(page[-1].id) if len(found) > page_size else None
+        return page, token_of_job(page[-1].id) if len(found) > page_size else None
 
     def progress(self, job: Job) -> Progress:
         """How far the job is."""
@@ -222,21 +219,7 @@ class JobService:
 
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
         """
-        content = await self._in_thread(self._plan_source, source)
-        task = PlanTask(service, params.model_dump(mode="json", by_alias=True), content)
-        task_id = new_id()
-        running = self._engine.run(task_id, run_plan, task)
-        try:
-            done, _ = await asyncio.wait([running], timeout=self._settings.max_wait_seconds)
-        finally:
-            if not running.done():
-                await self._engine.cancel(task_id)
-        if not done:
-            raise Unavailable("no worker became free in time; try again")
-        outcome = running.result()
-        if isinstance(outcome, Failure):
-            raise error_of(outcome)
-        return outcome
+        return await self._plans.plan(service, params, source)
 
     # ---------------------------------------------------------------------------------------- buffers
 
@@ -302,18 +285,6 @@ class JobService:
             jobs.audit(session, "seed.read", job.id, now())
         return f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
 
-    def _plan_source(self, source: pa.Table | str) -> Any:
-        if isinstance(source, str):
-            with self._stores.database.read() as session:
-                buffer = buffers.find(session, source, now())
-            if buffer is None:
-                raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
-            return self._stores.blobs.access(buffer.blob)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, source.schema) as writer:
-            writer.write_table(source)
-        return sink.getvalue().to_pybytes()
-
     def _purge(self) -> None:
         moment = now()
         retained = timedelta(seconds=self._settings.result_retention)
@@ -333,6 +304,19 @@ class JobService:
 
     # ------------------------------------------------------------------------------------------- the rest
 
+    async def _accepted(self, accept: Callable[[str], Job]) -> Job:
+        job_id = new_id()
+        self._changes.expect(job_id)  # before it can end
+        accepted = ""
+        try:
+            job = await self._in_thread(accept, job_id)
+            accepted = job.id
+        finally:
+            if accepted != job_id:
+                self._changes.tell(job_id, ended=True)
+        self._dispatcher.wake()
+        return job
+
     async def _succeeded(self, job_id: str, *deferred: str) -> Job:
         job = await self._in_thread(self._find, job_id, *deferred)
         if job.state != State.SUCCEEDED:
@@ -350,16 +334,3 @@ class JobService:
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
-
-
-def _token_of_job(job_id: str) -> str:
-    return base64.urlsafe_b64encode(job_id.encode()).decode().rstrip("=")
-
-
-def _job_of_token(token: str) -> str:
-    try:
-        return str(UUID(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")))
-    except (binascii.Error, ValueError):
-        raise InvalidRequest(
-            "the page token is not one of this service's; leave it out for the first page"
-        ) from None

@@ -6,7 +6,7 @@ the nonce ``0 (7) | chunk number (4) | 1 for the last chunk, else 0 (1)``: the S
 under which a chunk changed, moved, dropped or added, or an end cut off, does not open. The data
 key is sealed to the blob's identity, so that one blob cannot stand in for another.
 
-A worker gets a `BlobAccess`, which opens this blob alone: it never sees a master key.
+A worker is given a `BlobAccess`, which opens this blob alone, and never a master key.
 
 A file is written beside its place, flushed to the disk (fsync), renamed, and its folder flushed:
 a blob that a row of the database names is there after a power cut as well.

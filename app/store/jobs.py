@@ -74,6 +74,11 @@ def claim_oldest(session: Session, instance: str, now: datetime) -> Job | None:
     return session.scalar(claimed)
 
 
+def any_queued(session: Session) -> bool:
+    """Whether there is a job to claim."""
+    return session.scalar(sa.select(Job.id).where(Job.state == "queued").limit(1)) is not None
+
+
 def move(
     session: Session,
     job_id: str,

@@ -6,6 +6,7 @@ from base64 import b64decode
 from typing import Any
 
 import httpx
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -94,6 +95,7 @@ def test_report_says_what_every_report_says(client: httpx.Client, job: dict[str,
     share = report["measures"]["changed_share"]
     assert share["goal"] == "high"
     assert share["value"] == {field: rows / 400 for field, rows in summary["changed"].items()}
+    assert report["measures"]["inversion_bits"]["value"] == 128  # of the seed that was drawn
     distance = report["provider"]["swapping_distance"]
     assert 1 <= distance["ranks"]["mean"] <= distance["ranks"]["largest"] <= 7
 
@@ -192,23 +194,22 @@ def test_rerun_needs_the_source_unless_it_was_retained(api: Api, people: Rows) -
 
 
 def _slow_call(client: httpx.Client) -> dict[str, Any]:
-    """A call that takes seconds: nested values have to be told apart one by one."""
-    lists = pa.array([[f"{number}", "x"] for number in range(60_000)] * 10)
+    """A call that takes seconds: millions of different texts have to be put in order."""
+    rows = 2_000_000
+    mixed = (np.arange(rows, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).astype(str)
+    table = pa.table({"code": mixed, "x": np.arange(rows)})
     sink = pa.BufferOutputStream()
-    table = pa.table({"lists": lists})
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     answer = client.post("/v1/buffers", content=sink.getvalue().to_pybytes(), headers={"content-type": ARROW})
-    return {
-        "source": {"buffer": answer.raise_for_status().json()["id"]},
-        "parameters": {"swap_fields": ["lists"]},
-    }
+    parameters = {"swap_fields": ["x"], "control_field": "code", "block_size": 5}
+    return {"source": {"buffer": answer.raise_for_status().json()["id"]}, "parameters": parameters}
 
 
 def test_cancel_stops_running_and_queued_jobs_and_others_go_on(api: Api, people: Rows) -> None:
     call = _slow_call(api.client)
     asynchronous = {"prefer": "respond-async"}
-    jobs = [api.client.post("/v1/services/DSWAP", json=call, headers=asynchronous).json() for _ in range(4)]
+    jobs = [api.client.post("/v1/services/DDSWAP", json=call, headers=asynchronous).json() for _ in range(4)]
     with api.client.stream("GET", f"/v1/jobs/{jobs[0]['id']}/events") as events:
         next(line for line in events.iter_lines() if '"running"' in line)
     refused = api.client.delete(f"/v1/jobs/{jobs[0]['id']}")

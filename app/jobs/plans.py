@@ -1,0 +1,64 @@
+"""What a run would do, found by a worker; nothing of it is stored."""
+
+import asyncio
+from concurrent.futures import Executor
+from typing import Any
+
+import pyarrow as pa
+
+from app.engine.engine import Engine, Failure
+from app.errors import InvalidRequest, Unavailable
+from app.jobs.failures import error_of
+from app.jobs.identity import new_id
+from app.jobs.run import run_plan
+from app.jobs.stores import Stores, now
+from app.jobs.tasks import PlanTask
+from app.settings import Settings
+from app.store import buffers
+from app.store.blobs import BlobAccess
+from providers.params import Params
+
+
+class Plans:
+    """Makes plans."""
+
+    def __init__(self, settings: Settings, stores: Stores, engine: Engine, threads: Executor) -> None:
+        self._settings = settings
+        self._stores = stores
+        self._engine = engine
+        self._threads = threads
+
+    async def plan(self, service: str, params: Params, source: pa.Table | str) -> dict[str, Any]:
+        """`providers.provider.Plan` as plain values.
+
+        Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
+        """
+        loop = asyncio.get_running_loop()
+        content = await loop.run_in_executor(self._threads, self._content, source)
+        task = PlanTask(service, params.model_dump(mode="json", by_alias=True), content)
+        task_id = new_id()
+        running = self._engine.run(task_id, run_plan, task)
+        try:
+            done, _ = await asyncio.wait([running], timeout=self._settings.max_wait_seconds)
+        finally:
+            if not running.done():
+                await self._engine.cancel(task_id)
+        if not done:
+            raise Unavailable("no worker became free in time; try again")
+        outcome = running.result()
+        if isinstance(outcome, Failure):
+            raise error_of(outcome)
+        return outcome
+
+    def _content(self, source: pa.Table | str) -> bytes | BlobAccess:
+        if isinstance(source, str):
+            with self._stores.database.read() as session:
+                buffer = buffers.find(session, source, now())
+            if buffer is None:
+                raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
+            return self._stores.blobs.access(buffer.blob)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, source.schema) as writer:
+            writer.write_table(source)
+        plain: bytes = sink.getvalue().to_pybytes()
+        return plain

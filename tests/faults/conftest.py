@@ -1,0 +1,133 @@
+"""A job service with real workers, shared by the tests of a module."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.api.formats import read_table
+from app.engine.engine import Progress, TaskFunction
+from app.jobs.service import JobService, NewJob
+from app.settings import Settings
+from app.store.models import Job
+from providers import PROVIDERS
+from tests.faults import doings
+from tests.faults.running import PATIENCE, Loop
+
+
+class Running:
+    """A job service and the loop it runs in."""
+
+    def __init__(self, settings: Settings, work: TaskFunction = doings.swap_as_told) -> None:
+        self.settings = settings
+        self.loop = Loop()
+        self.jobs = JobService(settings, read_table, work)
+        try:
+            self.loop.do(self.jobs.start())
+        except BaseException:
+            self.loop.close()
+            raise
+
+    def close(self) -> None:
+        """Shut the service down in order."""
+        self.loop.do(self.jobs.close())
+        self.loop.close()
+
+    def submit(self, source: pa.Table | str, **values: Any) -> Job:
+        """A job of DSWAP on the field ``income``."""
+        return self.loop.do(self.jobs.submit(new_job(source, **values)))
+
+    def run(self, source: pa.Table | str, **values: Any) -> Job:
+        """The same, ended."""
+        return self.end(self.submit(source, **values))
+
+    def end(self, job: Job) -> Job:
+        """The job when it has ended."""
+        ended = self.loop.do(self.jobs.wait(job.id, PATIENCE))
+        assert ended.ended, ended.state
+        return ended
+
+    def get(self, job: Job) -> Job:
+        """The job as it is now."""
+        return self.loop.do(self.jobs.get(job.id))
+
+    def rows(self, job: Job) -> pa.Table:
+        """The destination buffer."""
+        return self.loop.do(self.jobs.destination(job.id))
+
+    def wait_until_held(self, job: Job) -> Progress:
+        """The progress of the job when its worker waits at the gate."""
+
+        async def held() -> Progress:
+            async for update, progress in self.jobs.updates(job.id):
+                if progress.stage == doings.STAGE_HELD:
+                    return progress
+                assert not update.ended, update.error
+            raise AssertionError("the job ended without being held")
+
+        return self.loop.do(held())
+
+    def open_gate(self, job: Job) -> None:
+        """Let a held job go on."""
+        doings.gate_of(self.settings.home, job.id).write_text("")
+
+
+def new_job(source: pa.Table | str, **values: Any) -> NewJob:
+    """What is asked for."""
+    service = values.pop("service", "DSWAP")
+    provider = PROVIDERS[service]
+    parameters = {"swap_fields": ["income"]} | values.pop("parameters", {})
+    params = provider.params.model_validate(parameters)
+    if isinstance(source, pa.Table):
+        params = provider.check(params, source.schema)
+    seed = values.get("seed")
+    return NewJob(service, params, source, seed_bits=256 if seed else None, **values)
+
+
+def people(rows: int = 1000) -> pa.Table:
+    """A table whose values are told apart from anything else in a file."""
+    number = np.arange(rows)
+    return pa.table(
+        {
+            "name": pa.array([f"Person-{row:06d}-Quux" for row in range(rows)]),
+            "income": pa.array(987_654_321_000 + number),
+            "city": pa.array([f"City-{row % 10}" for row in range(rows)]),
+        }
+    )
+
+
+def settings_of(home: Path, workers: int = 2, **values: Any) -> Settings:
+    """Settings of a service on this home, which goes down without waiting."""
+    known: dict[str, Any] = {"worker_threads": 1, "worker_memory_bytes": 512 * 2**20, "shutdown_grace": 0.0}
+    return Settings(home=home, workers=workers, **known | values)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    running = Running(settings_of(tmp_path_factory.mktemp("shared") / "home"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts services of the test's own; those left open are closed."""
+    started: list[Running] = []
+
+    def begin(home: str = "home", workers: int = 1, **values: Any) -> Running:
+        running = Running(settings_of(tmp_path / home, workers, **values))
+        started.append(running)
+        return running
+
+    yield begin
+    for running in started:
+        if running.loop.running:
+            running.close()
+
+
+def files_below(home: Path) -> Sequence[Path]:
+    """Every plain file that the service keeps, its keys aside."""
+    return [path for path in home.rglob("*") if path.is_file() and path.parent.name != "keys"]

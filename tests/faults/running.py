@@ -1,0 +1,56 @@
+"""An event loop in a thread, so that a test stays a plain function with a time limit at every wait."""
+
+import asyncio
+import os
+import select
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 120.0
+"""Seconds after which a test gives up; on a busy machine the first compile takes a good part."""
+
+
+class Loop:
+    """A running event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def do(self, work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T:
+        """What the coroutine returns."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Let it run meanwhile."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not been stopped."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Stop it."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def wait_until_gone(pid: int, patience: float = PATIENCE) -> None:
+    """Return when the process is no more."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        assert poll.poll(patience * 1000), f"process {pid} is still there"
+    finally:
+        os.close(handle)

@@ -1,0 +1,260 @@
+"""Workers are killed, starved, stopped and crashed; nothing of it reaches another worker."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.engine.embedded import EmbeddedEngine
+from app.engine.engine import Failure, Outcome
+from app.engine.progress import ProgressFile, make_progress_file, read_progress
+from app.engine.worker import WorkerSetup
+from tests.faults import doings
+from tests.faults.running import PATIENCE, Loop, wait_until_gone
+
+pytestmark = pytest.mark.faults
+
+SETUP = WorkerSetup(threads=1, memory_bytes=256 * 2**20, preload=("tests.faults.doings",))
+
+
+class Engine:
+    """An embedded engine, its loop, and the moments at which a worker came free."""
+
+    def __init__(self, workers: int, time_limit: float) -> None:
+        self.loop = Loop()
+        self.engine = EmbeddedEngine(workers, SETUP, time_limit)
+        self.workers = workers
+        self._free = threading.Condition()
+        self.engine.on_capacity = self._came_free
+        self.loop.do(self.engine.start())
+
+    def start(self, name: str, function: Callable[[Any], Any], task: Any = None) -> Any:
+        """A future of the outcome."""
+
+        async def run() -> Outcome:
+            return await self.engine.run(name, function, task)
+
+        return self.loop.start(run())
+
+    def run(self, function: Callable[[Any], Any], task: Any = None) -> Outcome:
+        """The outcome."""
+        outcome: Outcome = self.start(function.__name__, function, task).result(PATIENCE)
+        return outcome
+
+    def failure(self, function: Callable[[Any], Any], task: Any = None) -> Failure:
+        """The failure that the task ends with."""
+        outcome = self.run(function, task)
+        assert isinstance(outcome, Failure)
+        return outcome
+
+    def pid(self) -> int:
+        """The process of the next free worker."""
+        outcome = self.run(doings.who)
+        assert not isinstance(outcome, Failure)
+        return int(outcome["pid"])
+
+    def wait_until_all_are_free(self) -> None:
+        with self._free:
+            assert self._free.wait_for(lambda: self.engine.capacity() == self.workers, PATIENCE)
+
+    def close(self) -> None:
+        self.loop.do(self.engine.close())
+        self.loop.close()
+
+    def _came_free(self) -> None:
+        with self._free:
+            self._free.notify_all()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    engine = Engine(workers=2, time_limit=PATIENCE)
+    engine.wait_until_all_are_free()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(autouse=True)
+def _whole_again(engine: Engine) -> Iterator[None]:
+    """After each test both workers are up again, which is a test by itself."""
+    yield
+    engine.wait_until_all_are_free()
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Callable[[], str]:
+    """Makes pipes."""
+    made: list[Path] = []
+
+    def make() -> str:
+        path = tmp_path / f"pipe{len(made)}"
+        os.mkfifo(path)
+        made.append(path)
+        return str(path)
+
+    return make
+
+
+def test_two_tasks_run_at_once_in_two_processes(engine: Engine, pipe: Callable[[], str]) -> None:
+    told, gate, other_told, other_gate = (pipe() for _ in range(4))
+    first = engine.start("first", doings.tell_and_wait, (told, gate))
+    second = engine.start("second", doings.tell_and_wait, (other_told, other_gate))
+    pids = {int(Path(told).read_text()), int(Path(other_told).read_text())}
+    assert len(pids | {os.getpid()}) == 3
+    Path(gate).write_text("")
+    Path(other_gate).write_text("")
+    assert {first.result(PATIENCE)["pid"], second.result(PATIENCE)["pid"]} == pids
+
+
+def test_a_killed_worker_fails_its_own_task_alone(engine: Engine, pipe: Callable[[], str]) -> None:
+    told, gate, other_told, other_gate = (pipe() for _ in range(4))
+    first = engine.start("first", doings.tell_and_wait, (told, gate))
+    second = engine.start("second", doings.tell_and_wait, (other_told, other_gate))
+    killed, other = int(Path(told).read_text()), int(Path(other_told).read_text())
+    os.kill(killed, signal.SIGKILL)
+    failure = first.result(PATIENCE)
+    assert isinstance(failure, Failure)
+    assert (failure.code, "SIGKILL" in failure.message) == ("worker_died", True)
+    assert not second.done()
+    Path(other_gate).write_text("")
+    assert second.result(PATIENCE) == {"pid": other}
+    assert engine.pid() != killed
+
+
+@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGTERM"])
+def test_a_worker_that_crashes_says_by_which_signal(engine: Engine, name: str) -> None:
+    failure = engine.failure(doings.end_by, name)
+    assert (failure.code, failure.message) == (
+        "worker_died",
+        f"the worker that ran the job was ended by {name}",
+    )
+
+
+@pytest.mark.parametrize("how", ["python", "numpy", "arrow"])
+def test_memory_is_held_and_the_worker_goes_on(engine: Engine, how: str) -> None:
+    failure = engine.failure(doings.take_memory, how)
+    assert failure.code == "memory_limit"
+    assert "ROWVEIL_WORKER_MEMORY_BYTES" in failure.message
+    assert engine.pid()
+
+
+def test_an_idle_worker_that_is_killed_is_replaced(engine: Engine) -> None:
+    pid = engine.pid()
+    os.kill(pid, signal.SIGKILL)
+    wait_until_gone(pid)
+    pids = {engine.pid() for _ in range(4)}
+    assert pids
+    assert pid not in pids
+
+
+def test_cancel_stops_a_worker_within_a_kernel(engine: Engine, pipe: Callable[[], str]) -> None:
+    told = pipe()
+    running = engine.start("endless", doings.tell_and_compute, told)
+    pid = int(Path(told).read_text())
+    engine.loop.do(engine.engine.cancel("endless"))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert running.result(PATIENCE).code == "cancelled"
+
+
+def test_cancelling_twice_at_once_is_cancelling_once(engine: Engine, pipe: Callable[[], str]) -> None:
+    told = pipe()
+    running = engine.start("endless", doings.tell_and_compute, told)
+    Path(told).read_text()
+
+    async def twice() -> None:
+        await asyncio.gather(*(engine.engine.cancel("endless") for _ in range(2)))
+
+    engine.loop.do(twice())
+    assert running.result(PATIENCE).code == "cancelled"
+
+
+def test_a_task_that_waits_for_a_worker_is_cancelled_at_once(engine: Engine, pipe: Callable[[], str]) -> None:
+    pipes = [(pipe(), pipe()) for _ in range(2)]
+    holding = [engine.start(told, doings.tell_and_wait, (told, gate)) for told, gate in pipes]
+    pids = {int(Path(told).read_text()) for told, _ in pipes}
+    waiting = engine.start("waiting", doings.who)
+    engine.loop.do(engine.engine.cancel("waiting"))
+    assert waiting.result(PATIENCE).code == "cancelled"
+    for _, gate in pipes:
+        Path(gate).write_text("")
+    assert {held.result(PATIENCE)["pid"] for held in holding} == pids
+
+
+def test_cancelling_what_has_ended_does_nothing(engine: Engine) -> None:
+    engine.loop.do(engine.engine.cancel("who"))
+    assert engine.pid()
+
+
+def test_what_nobody_foresaw_tells_its_place_and_no_value(engine: Engine) -> None:
+    failure = engine.failure(doings.fail, "the income 98765.4321 of Ada")
+    assert failure.code == "internal_error"
+    assert failure.trace[0] == "builtins.ValueError"
+    assert failure.trace[-1].endswith(" fail")
+    assert "Ada" not in repr(failure)
+
+
+def test_a_task_over_its_time_is_stopped(pipe: Callable[[], str]) -> None:
+    impatient = Engine(workers=1, time_limit=1.0)
+    impatient.wait_until_all_are_free()
+    gate = pipe()
+    pid = impatient.pid()
+    failure = impatient.failure(doings.wait_at, gate)
+    assert (failure.code, "1 seconds" in failure.message) == ("time_limit", True)
+    wait_until_gone(pid)
+    assert impatient.pid() != pid
+    impatient.close()
+
+
+def test_closing_stops_what_runs(pipe: Callable[[], str]) -> None:
+    closed = Engine(workers=1, time_limit=PATIENCE)
+    told = pipe()
+    running = closed.start("endless", doings.tell_and_compute, told)
+    pid = int(Path(told).read_text())
+    closed.close()
+    wait_until_gone(pid)
+    assert running.result(PATIENCE).code == "cancelled"
+
+
+def test_an_engine_is_ready_when_a_worker_is_up(engine: Engine) -> None:
+    assert engine.engine.ready()
+    assert not EmbeddedEngine(1, SETUP, 1.0).ready()
+
+
+def test_progress_is_read_as_it_was_told(tmp_path: Path) -> None:
+    path = tmp_path / "progress"
+    assert (read_progress(path).fraction, read_progress(path).pid) == (0.0, 0)
+    make_progress_file(path)
+    assert (read_progress(path).fraction, read_progress(path).stage) == (0.0, "")
+    with ProgressFile(str(path)) as progress:
+        progress(0.25, "exchanging income")
+        told = read_progress(path)
+        assert (told.fraction, told.stage, told.pid) == (0.25, "exchanging income", os.getpid())
+        progress(7.0, "ä" * 200)
+        told = read_progress(path)
+        assert told.fraction == 1.0
+        assert set(told.stage) == {"ä"}
+    path.write_bytes(b"torn")
+    assert read_progress(path).stage == ""
+
+
+def test_outcomes_do_not_depend_on_the_loop_being_free(engine: Engine) -> None:
+    """A cancel that comes when the task has ended already takes nothing away."""
+
+    async def race() -> list[Outcome]:
+        outcomes = []
+        for turn in range(40):
+            running = engine.engine.run(f"turn {turn}", doings.who, None)
+            await asyncio.sleep(0)
+            if turn % 2:
+                await engine.engine.cancel(f"turn {turn}")
+            outcomes.append(await running)
+        return outcomes
+
+    for outcome in engine.loop.do(race()):
+        assert not isinstance(outcome, Failure) or outcome.code == "cancelled"

@@ -1,0 +1,238 @@
+"""Jobs whose worker or whose service is killed, starved or stopped, with real workers."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from app.errors import StateConflict
+from app.jobs.dispatch import MOST_CRASHES
+from app.jobs.stores import HomeInUse
+from app.store.db import Database
+from app.store.models import Job
+from providers.digest import table_digest
+from tests.faults import doings
+from tests.faults.conftest import Running, files_below, people
+from tests.faults.running import wait_until_gone
+
+pytestmark = pytest.mark.faults
+
+Start = Callable[..., Running]
+
+
+def test_a_killed_worker_fails_its_own_job_alone(service: Running) -> None:
+    held, other = service.submit(people(), seed=doings.HELD), service.submit(people(), seed=doings.HELD)
+    pids = [service.wait_until_held(job).pid for job in (held, other)]
+    os.kill(pids[0], signal.SIGKILL)
+    failed = service.end(held)
+    assert (failed.state, failed.outcome) == ("failed", "FAILURE")
+    assert failed.error is not None
+    assert (failed.error["code"], failed.error["status"]) == ("worker_died", 503)
+    assert "SIGKILL" in failed.error["detail"]
+    service.open_gate(other)
+    assert service.end(other).state == "succeeded"
+    assert service.run(people()).state == "succeeded"
+
+
+def test_a_job_out_of_memory_says_so(service: Running) -> None:
+    failed = service.run(people(), seed=doings.GREEDY)
+    assert failed.error is not None
+    assert (failed.state, failed.error["code"], failed.error["status"]) == ("failed", "memory_limit", 413)
+    assert service.run(people()).state == "succeeded"
+
+
+def test_a_job_over_its_time_says_so(start: Start) -> None:
+    impatient = start(job_time_limit=1.0)
+    failed = impatient.run(people(), seed=doings.HELD)
+    assert failed.error is not None
+    assert (failed.state, failed.error["code"], failed.error["status"]) == ("failed", "time_limit", 503)
+
+
+def test_an_unforeseen_failure_shows_no_value_and_no_place(
+    service: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = service.run(people(), seed=doings.BROKEN)
+    assert failed.error is not None
+    assert failed.error["code"] == "internal_error"
+    shown = str(failed.error)
+    assert "Ada" not in shown
+    assert ".py" not in shown
+    (logged,) = [record.getMessage() for record in caplog.records if failed.id in record.getMessage()]
+    assert "swap_as_told" in logged
+    assert "Ada" not in logged
+
+
+def test_cancel_stops_the_worker_and_the_job(service: Running) -> None:
+    job = service.submit(people(), seed=doings.HELD)
+    pid = service.wait_until_held(job).pid
+    cancelled = service.loop.do(service.jobs.cancel(job.id))
+    assert (cancelled.state, cancelled.outcome, cancelled.error) == ("cancelled", "FAILURE", None)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert cancelled.source_blob is None
+    assert service.loop.do(service.jobs.cancel(job.id)).state == "cancelled"
+    with pytest.raises(StateConflict, match="job is cancelled"):
+        service.rows(job)
+
+
+def test_a_queued_job_is_cancelled_without_having_run(start: Start) -> None:
+    one = start(workers=1)
+    held, queued = one.submit(people(), seed=doings.HELD), one.submit(people())
+    one.wait_until_held(held)
+    assert one.loop.do(one.jobs.cancel(queued.id)).started_at is None
+    one.open_gate(held)
+    assert one.end(held).state == "succeeded"
+    assert one.get(queued).state == "cancelled"
+    with pytest.raises(StateConflict, match="succeeded already"):
+        one.loop.do(one.jobs.cancel(held.id))
+
+
+def test_a_service_that_is_shut_down_goes_on_where_it_was(start: Start) -> None:
+    before = start(workers=1)
+    running, queued = before.submit(people(), seed=doings.HELD), before.submit(people())
+    pid = before.wait_until_held(running).pid
+    before.close()
+    wait_until_gone(pid)
+
+    after = start(workers=1)
+    after.wait_until_held(running)
+    after.open_gate(running)
+    ended = [after.end(job) for job in (running, queued)]
+    assert [job.state for job in ended] == ["succeeded", "succeeded"]
+    assert (ended[0].attempt, ended[0].crashes) == (2, 0)
+
+
+def test_a_service_that_is_killed_loses_no_job(start: Start, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.killed_service", str(home)], stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        running, queued, pid = process.stdout.readline().split()
+        process.kill()
+    wait_until_gone(int(pid))  # a worker leaves with its service
+
+    after = start(workers=2)
+    jobs = [after.loop.do(after.jobs.get(job_id)) for job_id in (running, queued)]
+    for job in jobs:
+        after.wait_until_held(job)
+        after.open_gate(job)
+    ended = [after.end(job) for job in jobs]
+    assert [(job.state, job.crashes) for job in ended] == [("succeeded", 1), ("succeeded", 0)]
+    assert ended[0].destination_digest == ended[1].destination_digest
+
+
+def test_a_job_that_the_service_does_not_survive_is_given_up(start: Start, tmp_path: Path) -> None:
+    before = start(workers=1)
+    job = before.submit(people(), seed=doings.HELD)
+    before.wait_until_held(job)
+    before.close()
+    database = Database(before.settings)
+    with database.write() as session:
+        row = session.get_one(Job, job.id)
+        row.state, row.claimed_by, row.crashes = "running", "a dead service", MOST_CRASHES - 1
+    database.close()
+
+    after = start(workers=1)
+    failed = after.get(job)
+    assert (failed.state, failed.crashes) == ("failed", MOST_CRASHES)
+    assert failed.error is not None
+    assert failed.error["code"] == "attempts_exhausted"
+    assert failed.source_blob is None
+
+
+def test_a_home_has_one_service(service: Running) -> None:
+    with pytest.raises(HomeInUse, match="another service works on"):
+        Running(service.settings)
+
+
+def test_a_source_that_was_touched_fails_its_job_alone(start: Start) -> None:
+    one = start(workers=1)
+    held, touched = one.submit(people(), seed=doings.HELD), one.submit(people())
+    one.wait_until_held(held)
+    blob = one.settings.home / "blobs" / str(touched.source_blob)[:2] / str(touched.source_blob)
+    sealed = bytearray(blob.read_bytes())
+    sealed[30] ^= 1
+    blob.write_bytes(sealed)
+    one.open_gate(held)
+    failed = one.end(touched)
+    assert failed.error is not None
+    assert (failed.state, failed.error["code"]) == ("failed", "internal_error")
+    assert one.end(held).state == "succeeded"
+
+
+def test_the_bytes_do_not_depend_on_workers_or_threads(start: Start) -> None:
+    """Enough rows for the parallel kernels; each job at once with the others."""
+    table = people(30_000)
+    results: list[list[pa.Table]] = []
+    for workers, threads in ((1, 2), (2, 1), (5, 1)):
+        several = start(f"home{workers}", workers=workers, worker_threads=threads)
+        jobs = [
+            several.submit(
+                table,
+                service=name,
+                seed=bytes([seed]) * 32,
+                parameters=parameters | {"swap_fields": ["income", "name"]},
+            )
+            for seed in (17, 18)
+            for name, parameters in (
+                ("DSWAP", {"rate": 0.4}),
+                ("CDSWAP", {"control_field": "city"}),
+            )
+        ]
+        results.append([several.rows(several.end(job)) for job in jobs])
+        several.close()
+    for tables in results[1:]:
+        for one, other in zip(results[0], tables, strict=True):
+            assert one.equals(other)
+            assert table_digest(one) == table_digest(other)
+    assert len({table_digest(one) for one in results[0]}) == 4
+
+
+def test_nothing_at_rest_shows_a_seed_or_a_value(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    one = start(workers=1)
+    seed = bytes(range(101, 133))
+    ended = one.run(people(), seed=seed, retain_source=True)
+    one.run(people(), seed=doings.BROKEN)
+    held = one.submit(people(), seed=doings.HELD)
+    one.wait_until_held(held)
+    income = 987_654_321_000 + 500
+    secrets = {
+        "seed": seed,
+        "seed in hex": seed.hex().encode(),
+        "seed as a number": str(int.from_bytes(seed, "big")).encode(),
+        "income": income.to_bytes(8, "little"),
+        "income as text": str(income).encode(),
+        "name": b"Person-0005",
+    }
+    files = files_below(one.settings.home)
+    assert {path.name for path in files} >= {"rowveil.db", "rowveil.db-wal", str(ended.source_blob)}
+    for what, secret in secrets.items():
+        for path in files:
+            assert secret not in path.read_bytes(), f"{what} in {path}"
+        assert secret not in caplog.text.encode(errors="replace"), f"{what} in the log"
+    assert all(secret not in repr(ended.__dict__).encode() for secret in secrets.values())
+    keys = one.settings.home / "keys"
+    assert {path.stat().st_mode & 0o777 for path in keys.iterdir()} == {0o600}
+    one.open_gate(held)
+    one.end(held)
+
+
+def test_a_purged_job_leaves_an_audit_line_and_no_file(start: Start) -> None:
+    one = start(workers=1)
+    ended = one.run(people(), retain_source=True)
+    one.loop.do(one.jobs.delete(ended.id))
+    names = {path.name for path in files_below(one.settings.home)}
+    assert names <= {"rowveil.db", "rowveil.db-wal", "rowveil.db-shm", "lock"}
+    one.close()
+    kept = (one.settings.home / "rowveil.db").read_bytes()
+    assert ended.seed_fingerprint.encode() not in kept
+    assert kept.count(ended.id.encode()) == 2  # that it was submitted, and that it was deleted

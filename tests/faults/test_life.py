@@ -1,0 +1,391 @@
+"""What can be done with jobs and buffers, with real workers and nothing going wrong."""
+
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from app.errors import (
+    AppError,
+    Conflict,
+    Gone,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    MemoryLimit,
+    NotFound,
+    StateConflict,
+    TooLarge,
+)
+from app.store.db import Database
+from app.store.models import AuditLine, Buffer, Job
+from app.store.seal import signature_holds
+from providers import PROVIDERS
+from providers.digest import table_digest
+from providers.errors import ParameterError, SourceError
+from providers.provider import no_progress
+from providers.rng import Stream
+from tests.faults import doings
+from tests.faults.conftest import Running, files_below, new_job, people
+from tests.faults.running import PATIENCE
+
+pytestmark = pytest.mark.faults
+
+SEED = bytes(range(32))
+CSV = b"income,city\n" + b"".join(f"{row},{row % 3}\n".encode() for row in range(500))
+
+
+async def pieces(data: bytes, size: int = 1000) -> AsyncIterator[bytes]:
+    for at in range(0, len(data), size):
+        yield data[at : at + size]
+
+
+def upload(service: Running, data: bytes = CSV, media_type: str = "text/csv") -> Buffer:
+    return service.loop.do(service.jobs.create_buffer(pieces(data), media_type))
+
+
+def test_a_job_gives_what_its_provider_gives(service: Running) -> None:
+    table = people()
+    job = service.run(table, seed=SEED, inline=True)
+    provider = PROVIDERS["DSWAP"]
+    params = provider.check(provider.params(swap_fields=("income",)), table.schema)
+    expected = provider.swap(table, params, Stream(SEED, "DSWAP", provider.revision), no_progress)
+    assert service.rows(job).equals(expected.table)
+    assert (job.state, job.outcome, job.error, job.inline) == ("succeeded", "SUCCESS", None, True)
+    assert job.destination_digest == table_digest(expected.table)
+    assert (job.source_digest, job.row_count) == (table_digest(table), 1000)
+    assert job.destination_fields == job.source_fields
+    assert job.source_fields[1] == {"name": "income", "type": "int64"}
+    assert job.parameters["swap_fields"] == ["income"]
+    assert job.started_at is not None
+    assert job.finished_at is not None
+    assert job.created_at <= job.started_at <= job.finished_at
+    assert service.jobs.progress(job).fraction == 1.0
+    assert job.source_blob is None
+
+
+def test_an_accepted_job_tells_all_there_is_to_tell(service: Running) -> None:
+    job = service.submit(people())
+    told = {name: getattr(job, name) for name in {*Job.__mapper__.columns.keys()} - {"report", "manifest"}}
+    assert (told["state"], told["started_at"], told["outcome"], told["attempt"]) == ("queued", None, None, 0)
+    service.end(job)
+
+
+def test_what_was_suppressed_is_information(service: Running) -> None:
+    alone = pa.table({"income": [1, 2, 3], "city": ["a", "a", "b"]})
+    job = service.run(alone, service="CDSWAP", parameters={"control_field": "city"})
+    assert job.outcome == "SUCCESS_WITH_INFO"
+    assert job.event_counts is not None
+    assert sum(job.event_counts.values()) >= 1
+    assert job.events
+    assert job.events[0]["row"] == 2
+    assert service.rows(job).column("income").to_pylist()[2] is None
+
+
+def test_a_providers_refusal_is_the_jobs_error(service: Running) -> None:
+    alone = pa.table({"income": [1, 2, 3], "city": ["a", "a", "b"]})
+    parameters = {"control_field": "city", "suppression": {"policy": "fail"}}
+    job = service.run(alone, service="CDSWAP", parameters=parameters)
+    assert job.error is not None
+    assert (job.state, job.error["code"], job.error["status"]) == ("failed", "unswappable_rows", 422)
+
+
+def test_the_report_is_there_when_it_was_asked_for(service: Running) -> None:
+    report = service.loop.do(service.jobs.report(service.run(people()).id))
+    assert set(report) == {"summary", "provider", "measures"}
+    assert report["summary"]["rows"] == 1000
+    assert report["measures"]["changed_share"]["value"]["income"] == pytest.approx(1.0)
+    with pytest.raises(NotFound, match="report 'none'"):
+        service.loop.do(service.jobs.report(service.run(people(), report="none").id))
+
+
+def test_the_manifest_holds_all_but_the_seed_and_is_signed(service: Running) -> None:
+    job = service.run(people(), seed=SEED)
+    signed = service.loop.do(service.jobs.manifest(job.id))
+    manifest = signed["manifest"]
+    assert signature_holds(manifest, signed["signature"])
+    assert not signature_holds(manifest | {"revision": 99}, signed["signature"])
+    assert manifest["source"] == {
+        "digest": job.source_digest,
+        "fields": job.source_fields,
+        "rows": 1000,
+    }
+    assert manifest["destination"]["digest"] == job.destination_digest
+    assert manifest["parameters"] == job.parameters
+    assert manifest["seed_fingerprint"] == job.seed_fingerprint
+    assert set(manifest["libraries"]) == {"rowveil", "python", "numpy", "numba", "pyarrow"}
+    assert SEED.hex() not in str(signed)
+
+
+def test_a_seed_is_drawn_where_none_is_given_and_read_under_audit(service: Running) -> None:
+    jobs = [service.run(people()) for _ in range(2)]
+    seeds = [service.loop.do(service.jobs.seed(job.id)) for job in jobs]
+    assert len(set(seeds)) == 2
+    assert all(len(seed) == 32 and job.seed_bits == 128 for seed, job in zip(seeds, jobs, strict=True))
+    again = service.run(people(), seed=int(seeds[0], 16).to_bytes(32, "big"))
+    assert again.destination_digest == jobs[0].destination_digest
+    assert again.seed_fingerprint == jobs[0].seed_fingerprint != jobs[1].seed_fingerprint
+    database = Database(service.settings)
+    with database.read() as session:
+        lines = session.scalars(sa.select(AuditLine.subject).where(AuditLine.action == "seed.read")).all()
+    database.close()
+    assert {job.id for job in jobs} <= set(lines)
+
+
+def test_the_same_idempotency_key_gives_the_same_job(service: Running) -> None:
+    call = {"idempotency_key": "key-1", "request_fingerprint": "aaaa"}
+    first, second = service.submit(people(), **call), service.submit(people(), **call)
+    assert first.id == second.id
+    assert first.request_fingerprint != "aaaa"
+    with pytest.raises(IdempotencyKeyReused):
+        service.submit(people(), idempotency_key="key-1", request_fingerprint="bbbb")
+
+
+def test_calls_at_once_with_one_idempotency_key_make_one_job(service: Running) -> None:
+    call = {"idempotency_key": "key-2", "request_fingerprint": "aaaa"}
+    started = [service.loop.start(service.jobs.submit(new_job(people(), **call))) for _ in range(8)]
+    ids = {future.result(PATIENCE).id for future in started}
+    assert len(ids) == 1
+
+
+def test_wait_returns_when_its_time_is_over(service: Running) -> None:
+    held = service.submit(people(), seed=doings.HELD)
+    service.wait_until_held(held)
+    assert service.loop.do(service.jobs.wait(held.id, 0.0)).state == "running"
+    assert service.jobs.progress(service.get(held)).stage == doings.STAGE_HELD
+    service.open_gate(held)
+    assert service.end(held).state == "succeeded"
+
+
+def test_updates_go_from_state_to_state_and_end(service: Running) -> None:
+    held = service.submit(people(), seed=doings.HELD)
+
+    async def watch() -> list[str]:
+        states: list[str] = []
+        async for job, progress in service.jobs.updates(held.id):
+            states += [job.state] if job.state not in states else []
+            assert 0.0 <= progress.fraction <= 1.0
+        return states
+
+    watching = service.loop.start(watch())
+    service.wait_until_held(held)
+    service.open_gate(held)
+    states = watching.result(PATIENCE)
+    assert states[-2:] == ["running", "succeeded"]
+    assert service.loop.do(watch()) == ["succeeded"]
+
+
+def test_what_is_not_there_is_not_found(service: Running) -> None:
+    jobs = service.jobs
+    for call in (jobs.get, jobs.cancel, jobs.delete, jobs.rerun, jobs.destination, jobs.report, jobs.seed):
+        with pytest.raises(NotFound, match="no job 'nobody'"):
+            service.loop.do(call("nobody"))
+    with pytest.raises(NotFound, match="no buffer 'nobody'"):
+        service.loop.do(jobs.get_buffer("nobody"))
+    with pytest.raises(InvalidRequest, match="no buffer 'nobody'") as caught:
+        service.submit("nobody")
+    assert caught.value.pointer == "/source/buffer"
+
+
+def test_a_listing_goes_page_by_page_newest_first(start: Callable[..., Running]) -> None:
+    one = start(workers=1)
+    jobs = [one.submit(people()) for _ in range(5)]
+    for job in jobs:
+        one.end(job)
+    seen, token, pages = [], None, 0
+    while pages == 0 or token is not None:
+        page, token = one.loop.do(one.jobs.list(None, "DSWAP", 2, token))
+        seen += [job.id for job in page]
+        pages += 1
+    assert (seen, pages) == ([job.id for job in reversed(jobs)], 3)
+    assert one.loop.do(one.jobs.list("failed", None, 10)) == ([], None)
+    with pytest.raises(InvalidRequest, match="page token"):
+        one.loop.do(one.jobs.list(None, None, 2, "!!"))
+
+
+def test_a_rerun_gives_the_same_bytes(service: Running) -> None:
+    first = service.run(people(), retain_source=True)
+    retained = service.end(service.loop.do(service.jobs.rerun(first.id)))
+    given = service.end(service.loop.do(service.jobs.rerun(first.id, people())))
+    for job in (retained, given):
+        assert (job.state, job.rerun_of, job.reproduced) == ("succeeded", first.id, True)
+        assert job.id != first.id
+        assert service.rows(job).equals(service.rows(first))
+        assert job.seed_fingerprint == first.seed_fingerprint
+    assert first.reproduced is None
+    signed = service.loop.do(service.jobs.manifest(given.id))
+    assert signed["manifest"]["rerun_of"] == first.id
+
+
+def test_a_rerun_is_refused_on_other_rows_and_without_any(service: Running) -> None:
+    first = service.run(people())
+    other = people().slice(1)
+    with pytest.raises(Conflict, match=str(first.source_digest)) as caught:
+        service.loop.do(service.jobs.rerun(first.id, other))
+    assert table_digest(other) in caught.value.message
+    with pytest.raises(Conflict, match="was not retained"):
+        service.loop.do(service.jobs.rerun(first.id))
+
+
+def test_a_rerun_waits_for_the_end_and_needs_the_same_revision(service: Running) -> None:
+    held = service.submit(people(), seed=doings.HELD)
+    with pytest.raises(StateConflict, match="when it has ended"):
+        service.loop.do(service.jobs.rerun(held.id, people()))
+    service.wait_until_held(held)
+    service.open_gate(held)
+    service.end(held)
+    database = Database(service.settings)
+    with database.write() as session:
+        session.execute(sa.text("UPDATE jobs SET revision = 0 WHERE id = :id"), {"id": held.id})
+    database.close()
+    with pytest.raises(StateConflict, match="ran revision 0 of DSWAP"):
+        service.loop.do(service.jobs.rerun(held.id, people()))
+
+
+def test_a_running_job_is_not_deleted(service: Running) -> None:
+    held = service.submit(people(), seed=doings.HELD)
+    service.wait_until_held(held)
+    with pytest.raises(StateConflict, match="cancel it first"):
+        service.loop.do(service.jobs.delete(held.id))
+    service.open_gate(held)
+    service.end(held)
+    service.loop.do(service.jobs.delete(held.id))
+    with pytest.raises(NotFound):
+        service.get(held)
+
+
+def test_a_plan_says_what_a_run_would_do_and_stores_nothing(service: Running) -> None:
+    before = {path.name for path in files_below(service.settings.home / "blobs")}
+    provider = PROVIDERS["CDSWAP"]
+    table = pa.table({"income": [1, 2, 3], "city": ["a", "a", "b"]})
+    params = provider.check(
+        provider.params.model_validate({"swap_fields": ["income"], "control_field": "city"}), table.schema
+    )
+    plan = service.loop.do(service.jobs.plan("CDSWAP", params, table))
+    assert (plan["rows"], plan["groups"], plan["unswappable_rows"]) == (3, 2, 1)
+    assert plan["estimated_memory_bytes"] > 0
+    assert {path.name for path in files_below(service.settings.home / "blobs")} == before
+
+
+def test_a_plan_of_what_cannot_be_read_tells_why(service: Running) -> None:
+    provider = PROVIDERS["CDSWAP"]
+    numbers = pa.schema([("income", pa.int64()), ("city", pa.int64())])
+    parameters = {"swap_fields": ["income"], "control_field": "city", "classifier": {"breaks": [1, 2]}}
+    params = provider.check(provider.params.model_validate(parameters), numbers)
+    text = pa.table({"income": [1, 2], "city": ["a", "b"]})
+    with pytest.raises((ParameterError, AppError)):
+        service.loop.do(service.jobs.plan("CDSWAP", params, text))
+
+
+def test_an_upload_becomes_a_buffer_and_a_job_reads_it(service: Running) -> None:
+    buffer = upload(service)
+    assert (buffer.row_count, [field["name"] for field in buffer.fields]) == (500, ["income", "city"])
+    table = service.loop.do(service.jobs.buffer_table(buffer.id))
+    assert buffer.digest == table_digest(table)
+    assert buffer.expires_at - buffer.created_at == timedelta(seconds=service.settings.buffer_ttl)
+    job = service.run(buffer.id, seed=SEED)
+    assert job.source_digest == buffer.digest
+    assert service.rows(job).equals(service.rows(service.run(table, seed=SEED)))
+    again = service.end(service.loop.do(service.jobs.rerun(job.id)))
+    assert again.reproduced is True
+    plan_params = new_job(table).parameters
+    assert service.loop.do(service.jobs.plan("DSWAP", plan_params, buffer.id))["rows"] == 500
+
+
+def test_the_same_table_has_one_digest_however_it_came(service: Running) -> None:
+    table = people()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=77)
+    stream = sink.getvalue().to_pybytes()
+    assert upload(service, stream, "application/vnd.apache.arrow.stream").digest == table_digest(table)
+
+
+def test_a_deleted_buffer_stays_for_the_job_that_reads_it(start: Callable[..., Running]) -> None:
+    one = start(workers=1)
+    buffer = upload(one)
+    held, queued = one.submit(people(), seed=doings.HELD), one.submit(buffer.id)
+    one.wait_until_held(held)
+    one.loop.do(one.jobs.delete_buffer(buffer.id))
+    with pytest.raises(NotFound):
+        one.loop.do(one.jobs.get_buffer(buffer.id))
+    one.open_gate(held)
+    assert one.end(queued).state == "succeeded"
+    assert str(buffer.blob) not in {path.name for path in files_below(one.settings.home)}
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (b"a,b\n1,2,3\n", "text/csv"),
+        (b"not parquet at all", "application/vnd.apache.parquet"),
+        (b"", "application/vnd.apache.arrow.stream"),
+    ],
+)
+def test_an_upload_that_is_no_table_is_refused_and_leaves_nothing(
+    service: Running, data: bytes, media_type: str
+) -> None:
+    before = {path.name for path in files_below(service.settings.home / "blobs")}
+    with pytest.raises(SourceError):
+        upload(service, data, media_type)
+    assert {path.name for path in files_below(service.settings.home / "blobs")} == before
+
+
+def test_an_upload_over_the_limit_is_refused_while_it_arrives(start: Callable[..., Running]) -> None:
+    one = start(max_buffer_bytes=2000)
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 1000
+            yield b"x" * 1000
+
+    with pytest.raises(TooLarge, match="2000 bytes"):
+        one.loop.do(one.jobs.create_buffer(endless(), "text/csv"))
+    assert sent == 3000
+    assert not files_below(one.settings.home / "blobs")
+
+
+def test_an_upload_that_swells_beyond_memory_is_stopped(start: Callable[..., Running]) -> None:
+    one = start(worker_memory_bytes=64 * 2**20)
+    zeros = pa.table({"zeros": pa.array([0] * 4_000_000, pa.int64())})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, zeros.schema, options=options) as writer:
+        for _ in range(20):
+            writer.write_table(zeros)
+    stream = sink.getvalue().to_pybytes()
+    assert len(stream) < 2**20
+    with pytest.raises(MemoryLimit):
+        upload(one, stream, "application/vnd.apache.arrow.stream")
+    assert upload(one).row_count == 500
+
+
+def test_what_has_had_its_time_goes(start: Callable[..., Running], tmp_path: Path) -> None:
+    one = start(buffer_ttl=1e-6, result_retention=1e-6)
+    buffer = upload(one)
+    job = one.run(people(), retain_source=True)
+    with pytest.raises(NotFound):
+        one.loop.do(one.jobs.get_buffer(buffer.id))
+    one.loop.do(one.jobs.purge())
+    with pytest.raises(Gone, match="rerun the job"):
+        one.rows(job)
+    assert one.get(job).destination_digest == job.destination_digest
+    assert not files_below(one.settings.home / "blobs")
+    assert one.end(one.loop.do(one.jobs.rerun(job.id, people()))).reproduced is True
+
+
+def test_health_names_what_is_needed(service: Running) -> None:
+    assert service.loop.do(service.jobs.health()) == {"database": "ok", "storage": "ok", "workers": "ok"}
+
+
+def test_a_leftover_of_a_dead_service_is_swept(start: Callable[..., Running], tmp_path: Path) -> None:
+    orphan = tmp_path / "home" / "blobs" / "aa" / ("aa" + "0" * 30)
+    orphan.parent.mkdir(parents=True)
+    orphan.write_bytes(b"x")
+    one = start()
+    assert not orphan.exists()
+    assert one.run(people()).state == "succeeded"

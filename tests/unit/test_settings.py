@@ -1,0 +1,62 @@
+"""Settings come from the environment, and their defaults fit the machine."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from app.settings import Settings, available_cores, available_memory
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"ROWVEIL_{name.upper()}", raising=False)
+
+
+def test_defaults_share_the_machine_out_among_the_workers() -> None:
+    cores = available_cores()
+    assert (Settings().workers, Settings().worker_threads) == (cores, 1)
+    one = Settings(workers=1)
+    assert one.worker_threads == cores
+    assert one.worker_memory_bytes == int(available_memory() * 0.8)
+    assert Settings(workers=4 * cores).worker_threads == 1
+
+
+def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ROWVEIL_HOME", str(tmp_path))
+    monkeypatch.setenv("ROWVEIL_WORKERS", "3")
+    monkeypatch.setenv("ROWVEIL_KEY", "secret")
+    settings = Settings()
+    assert settings.workers == 3
+    assert settings.database_url == f"sqlite:///{tmp_path}/rowveil.db"
+    assert settings.key_file == tmp_path / "keys" / "master.key"
+    assert "secret" not in repr(settings)
+
+
+def test_making_settings_touches_nothing(tmp_path: Path) -> None:
+    Settings(home=tmp_path / "home")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("engine", "dask", "not available in this version"),
+        ("engine", "cluster", "unknown engine 'cluster'"),
+        ("auth", "on", "not available in this version"),
+        ("auth", "maybe", "unknown auth 'maybe'"),
+        ("workers", "0", "greater than or equal to 1"),
+        ("default_wait_seconds", "61", "must not be over max_wait_seconds"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(f"ROWVEIL_{name.upper()}", value)
+    with pytest.raises(ValidationError, match=message):
+        Settings()
+
+
+def test_every_setting_has_its_help_text() -> None:
+    assert all(field.description for field in Settings.model_fields.values())

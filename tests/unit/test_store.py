@@ -1,0 +1,266 @@
+"""The SQL of jobs and buffers, on a database that the migrations made."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
+
+from app.jobs.identity import new_id
+from app.settings import Settings
+from app.store import buffers, jobs
+from app.store.db import Database, migrate
+from app.store.models import AuditLine, Buffer, Job
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    settings = Settings(home=tmp_path)
+    migrate(settings)
+    database = Database(settings)
+    yield database
+    database.close()
+
+
+def job(**values: Any) -> Job:
+    known = {
+        "id": new_id(),
+        "service": "DSWAP",
+        "revision": 1,
+        "state": "queued",
+        "parameters": {"swap_fields": ["income"]},
+        "sealed_seed": b"sealed",
+        "seed_fingerprint": "0" * 16,
+        "seed_bits": 128,
+        "created_at": NOW,
+        "row_count": 3,
+        "source_digest": "sha256:1",
+        "source_fields": [{"name": "income", "type": "int64"}],
+        "inline": True,
+        "retain_source": False,
+        "report_level": "summary",
+    }
+    return Job(**known | values)
+
+
+def buffer(**values: Any) -> Buffer:
+    known = {
+        "id": new_id(),
+        "digest": "sha256:1",
+        "fields": [],
+        "row_count": 0,
+        "byte_size": 0,
+        "blob": "b" * 32,
+        "created_at": NOW,
+        "expires_at": NOW + timedelta(hours=1),
+    }
+    return Buffer(**known | values)
+
+
+def add(database: Database, *rows: Job | Buffer) -> list[str]:
+    with database.write() as session:
+        session.add_all(rows)
+    return [row.id for row in rows]
+
+
+def found(database: Database, job_id: str, *deferred: str) -> Job:
+    with database.read() as session:
+        row = jobs.find(session, job_id, *deferred)
+    assert row is not None
+    return row
+
+
+def test_a_job_comes_back_as_it_was(database: Database) -> None:
+    (job_id,) = add(database, job(events=[{"code": "x", "row": 1}], event_counts={"x": 2**40}))
+    row = found(database, job_id, "sealed_seed", "report", "manifest")
+    assert row.parameters == {"swap_fields": ["income"]}
+    assert row.event_counts == {"x": 2**40}
+    assert (row.sealed_seed, row.report, row.manifest) == (b"sealed", None, None)
+    assert row.created_at == NOW
+    assert not row.ended
+
+
+def test_moments_lie_in_utc_and_need_a_zone(database: Database) -> None:
+    dublin_summer = timezone(timedelta(hours=1))
+    (job_id,) = add(database, job(created_at=NOW.astimezone(dublin_summer)))
+    read = found(database, job_id).created_at
+    assert (read, read.tzinfo) == (NOW, UTC)
+    with pytest.raises(StatementError, match="needs its time zone"):
+        add(database, job(created_at=NOW.replace(tzinfo=None)))
+
+
+def test_a_state_that_is_none_is_refused(database: Database) -> None:
+    with pytest.raises(IntegrityError, match="ck_jobs_state"):
+        add(database, job(state="lost"))
+
+
+def test_claims_take_the_oldest_first_and_each_job_once(database: Database) -> None:
+    ids = add(database, *(job() for _ in range(20)))
+
+    def claim(instance: str) -> list[str]:
+        claimed: list[str] = []
+        while True:
+            with database.write() as session:
+                row = jobs.claim_oldest(session, instance, NOW)
+            if row is None:
+                return claimed
+            assert (row.state, row.attempt, row.claimed_by, row.sealed_seed) == (
+                "running",
+                1,
+                instance,
+                b"sealed",
+            )
+            claimed.append(row.id)
+
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(claim, "abcd"))
+    assert sorted(job_id for result in results for job_id in result) == sorted(ids)
+    assert all(result == sorted(result) for result in results)
+
+
+def test_an_end_is_recorded_once_and_only_by_its_own_claim(database: Database) -> None:
+    (job_id,) = add(database, job())
+    with database.write() as session:
+        jobs.claim_oldest(session, "one", NOW)
+        assert jobs.move(session, job_id, ["running"], "queued", attempt=1)
+        again = jobs.claim_oldest(session, "two", NOW)
+        assert again is not None
+        assert again.attempt == 2
+    with database.write() as session:
+        assert not jobs.move(session, job_id, ["running"], "succeeded", attempt=1)
+        assert jobs.move(session, job_id, ["running"], "failed", attempt=2, finished_at=NOW)
+        assert not jobs.move(session, job_id, ["running"], "succeeded", attempt=2)
+    assert (found(database, job_id).state, found(database, job_id).ended) == ("failed", True)
+
+
+def test_pages_are_stable_while_jobs_come_in(database: Database) -> None:
+    ids = add(database, *(job() for _ in range(5)))
+    with database.read() as session:
+        first = jobs.newest(session, None, None, 2, None)
+    add(database, job(), job(service="CDSWAP"))
+    with database.read() as session:
+        second = jobs.newest(session, None, None, 9, first[-1].id)
+        assert len(jobs.newest(session, None, "CDSWAP", 9, None)) == 1
+        assert jobs.newest(session, "running", None, 9, None) == []
+    assert [row.id for row in [*first, *second]] == ids[::-1]
+
+
+def test_an_idempotency_key_is_taken_once(database: Database) -> None:
+    with database.write() as session:
+        jobs.insert(session, job(idempotency_key="k", request_fingerprint="f"))
+    with pytest.raises(jobs.IdempotencyKeyTaken), database.write() as session:
+        jobs.insert(session, job(idempotency_key="k"))
+    with database.read() as session:
+        known = jobs.find_by_idempotency_key(session, "k")
+    assert known is not None
+    assert known.request_fingerprint == "f"
+
+
+def test_a_shared_blob_is_free_when_its_last_name_is_gone(database: Database) -> None:
+    shared, own = "s" * 32, "o" * 32
+    first, second, uploaded = add(
+        database,
+        job(source_blob=shared, state="succeeded", destination_blob=own),
+        job(source_blob=shared, state="succeeded"),
+        buffer(blob=shared),
+    )
+    with database.write() as session:
+        assert jobs.delete_ended(session, first)
+        assert jobs.unnamed(session, [shared, own, None]) == [own]
+        assert buffers.delete(session, uploaded) == []
+        assert buffers.delete(session, uploaded) is None
+    with database.write() as session:
+        assert jobs.all_named(session) == {shared}
+        assert jobs.delete_ended(session, second)
+        assert jobs.unnamed(session, [shared]) == [shared]
+
+
+def test_a_job_that_has_not_ended_is_not_deleted(database: Database) -> None:
+    (job_id,) = add(database, job())
+    with database.write() as session:
+        assert not jobs.delete_ended(session, job_id)
+
+
+def test_a_source_is_retained_by_its_job_or_by_its_buffer(database: Database) -> None:
+    uploaded = buffer()
+    own, lent, none = add(
+        database,
+        job(source_blob="o" * 32),
+        job(source_buffer=uploaded.id),
+        job(),
+    )
+    add(database, uploaded)
+    with database.read() as session:
+        assert jobs.retained_source(session, own, NOW) == "o" * 32
+        assert jobs.retained_source(session, lent, NOW) == uploaded.blob
+        assert jobs.retained_source(session, lent, NOW + timedelta(hours=1)) is None
+        assert jobs.retained_source(session, none, NOW) is None
+
+
+def test_a_buffer_is_gone_at_its_expiry(database: Database) -> None:
+    (buffer_id,) = add(database, buffer())
+    with database.write() as session:
+        assert buffers.find(session, buffer_id, NOW) is not None
+        assert buffers.find(session, buffer_id, NOW + timedelta(hours=1)) is None
+        assert buffers.delete_expired(session, NOW) == []
+        assert buffers.delete_expired(session, NOW + timedelta(hours=1)) == ["b" * 32]
+
+
+def test_old_results_are_released_and_their_jobs_stay(database: Database) -> None:
+    old, young = add(
+        database,
+        job(state="succeeded", finished_at=NOW, destination_blob="d" * 32, source_blob="s" * 32),
+        job(state="succeeded", finished_at=NOW + timedelta(days=8), destination_blob="e" * 32),
+    )
+    with database.write() as session:
+        assert jobs.release_old(session, NOW + timedelta(days=7)) == ["d" * 32, "s" * 32]
+    assert found(database, old).destination_blob is None
+    assert found(database, young).destination_blob == "e" * 32
+
+
+def test_the_audit_is_only_added_to(database: Database) -> None:
+    with database.write() as session:
+        jobs.audit(session, "job.delete", "1", NOW)
+    for change in (sa.delete(AuditLine), sa.update(AuditLine).values(action="nothing")):
+        with pytest.raises(DatabaseError, match="only ever added to"), database.write() as session:
+            session.execute(change)
+    with database.read() as session:
+        assert [line.action for line in session.scalars(sa.select(AuditLine))] == ["job.delete"]
+
+
+def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
+    row = job()
+    (taken,) = add(database, job())
+    with pytest.raises(IntegrityError), database.write() as session:
+        session.add_all([row, job(id=taken)])
+    with database.read() as session:
+        assert jobs.find(session, row.id) is None
+
+
+def test_the_database_keeps_what_it_promises(database: Database) -> None:
+    """A commit is on the disk, readers do not wait for writers, and what is deleted is overwritten."""
+    with database.engine.connect() as connection:
+        said = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete", "busy_timeout")
+        }
+    assert said == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "secure_delete": 1,
+        "busy_timeout": 30_000,
+    }
+
+
+def test_identifiers_come_in_the_order_of_their_making() -> None:
+    ids = [new_id() for _ in range(1000)]
+    assert len(set(ids)) == len(ids)
+    assert [one[:18] for one in ids] == sorted(one[:18] for one in ids)
+    assert all(one[14] == "7" and one[19] in "89ab" for one in ids)

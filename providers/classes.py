@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 from pydantic import Discriminator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
 
 from providers.errors import ParameterError
-from providers.kernels import Groups, UInt64Array, radix_order, runs
+from providers.kernels import Groups
 from providers.literals import literal, value_type
 from providers.ordering import distinct, is_text, packed, ranks, sort_keys
 from providers.params import StrictModel
+from providers.radix import UInt64Array, radix_order, runs
 from providers.table import combined, is_words, unwrapped, words_of
 
 Codes = npt.NDArray[np.int64]

@@ -16,11 +16,12 @@ from numba import njit, prange
 from pydantic import Field
 
 from providers.errors import ParameterError
-from providers.kernels import Groups, IndexArray, Pairing, radix_order
+from providers.kernels import Groups, Pairing
 from providers.numeric import measured
 from providers.ordering import check_orderable, packed, sort_keys
 from providers.params import ControlFields, SwapParams
 from providers.provider import Plan, Progress, Provider, SwapResult
+from providers.radix import IndexArray, radix_order
 from providers.rng import Stream
 from providers.swapping import (
     check_control_fields,

@@ -9,9 +9,10 @@ Dalenius and Reiss 1982, doi:10.1016/0378-3758(82)90058-1: data swapping.
 import numpy as np
 import pyarrow as pa
 
-from providers.kernels import Groups, row_index_type
+from providers.kernels import Groups
 from providers.params import SwapParams
 from providers.provider import Plan, Progress, Provider, SwapResult
+from providers.radix import row_index_type
 from providers.rng import Stream
 from providers.swapping import estimated_memory, plan_within, resolve_fields, swap_within
 

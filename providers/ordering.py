@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numba import njit, prange
 
 from providers.errors import ParameterError
-from providers.kernels import UInt64Array
+from providers.radix import UInt64Array
 from providers.table import BoolArray, Words, combined, is_words, null_mask, unwrapped, words_of
 
 _LARGEST = 2**64 - 1

@@ -24,10 +24,10 @@ import numpy as np
 import pyarrow as pa
 
 from providers.errors import ParameterError, UnswappableError, did_you_mean
-from providers.kernels import IndexArray
 from providers.literals import literal
 from providers.params import SwapParams
 from providers.provider import EVENTS_SHOWN, Event, Events
+from providers.radix import IndexArray
 from providers.table import put, take_rows
 
 _POINTER = "/parameters/suppression"

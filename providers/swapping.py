@@ -13,10 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.errors import ParameterError, SourceError, did_you_mean
-from providers.kernels import Groups, IndexArray, Int64Array, Pairing, shuffle_groups, sources
+from providers.kernels import Groups, Pairing, shuffle_groups, sources
 from providers.measures.risk import matching_bits
 from providers.params import SwapParams
 from providers.provider import Event, Events, GroupSize, Plan, Progress, Summary, SwapResult
+from providers.radix import IndexArray, Int64Array
 from providers.rng import Stream
 from providers.suppression import Unswappable, add_row_events, check_suppression, suppress, union
 from providers.table import BoolArray, check_movable, null_mask, permute

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from providers.equality import equality_codes
 from providers.errors import ParameterError, SourceError
-from providers.kernels import IndexArray, Pairing, exchange, sources
+from providers.kernels import Pairing, exchange, sources
+from providers.radix import IndexArray
 
 BoolArray = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.uint32] | npt.NDArray[np.uint64]

@@ -5,8 +5,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from providers.kernels import radix_order, runs
 from providers.ordering import distinct, packed, sort_keys
+from providers.radix import radix_order, runs
 
 ROWS = 100_003  # enough that the work is cut between threads
 

@@ -1,0 +1,203 @@
+"""Rows in the order of their keys: a stable radix sort, compiled.
+
+The result depends on the keys alone, for any number of threads: each pass is stable, however the
+rows are cut into chunks.
+
+References
+----------
+Knuth 1998, The Art of Computer Programming 3, section 5.2.5: sorting by distribution.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import get_num_threads, njit, prange
+
+IndexArray = npt.NDArray[np.signedinteger[Any]]
+"""Row numbers: int32 below 2**31 rows, else int64."""
+Int64Array = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
+
+_DIGIT_BITS = 11  # a histogram of 2048 counters stays in L1
+_SHORT_TIE = 32  # rows that are sorted by insertion faster than by passes
+
+
+def row_index_type(rows: int) -> type[np.int32] | type[np.int64]:
+    """The narrowest type for row numbers: half the memory traffic of a gather is its index."""
+    return np.int32 if rows < 2**31 else np.int64
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _extremes(keys, lows, highs):
+    chunks = len(lows)
+    for chunk in prange(chunks):
+        low = keys[0]
+        high = keys[0]
+        for row in range(len(keys) * chunk // chunks, len(keys) * (chunk + 1) // chunks):
+            low = min(low, keys[row])
+            high = max(high, keys[row])
+        lows[chunk] = low
+        highs[chunk] = high
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _take_keys(keys, low, order, taken):
+    for at in prange(len(order)):
+        taken[at] = keys[order[at]] - low
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _radix_pass(keys, order, shift, mask, counts, next_keys, next_order):
+    """One stable counting pass by the digit ``key >> shift & mask``; the keys move with the rows."""
+    chunks = len(counts)
+    rows = len(order)
+    for chunk in prange(chunks):
+        count = counts[chunk]
+        count[:] = 0
+        for at in range(rows * chunk // chunks, rows * (chunk + 1) // chunks):
+            count[(keys[at] >> shift) & mask] += 1
+    total = 0
+    for digit in range(counts.shape[1]):
+        for chunk in range(chunks):
+            here = counts[chunk, digit]
+            counts[chunk, digit] = total
+            total += here
+    for chunk in prange(chunks):
+        count = counts[chunk]
+        for at in range(rows * chunk // chunks, rows * (chunk + 1) // chunks):
+            digit = (keys[at] >> shift) & mask
+            to = count[digit]
+            count[digit] = to + 1
+            next_order[to] = order[at]
+            next_keys[to] = keys[at]
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _longest_tie(keys, low_bits, longest):
+    """The longest run of keys that are equal above their `low_bits`, for each chunk of a sorted array."""
+    chunks = len(longest)
+    rows = len(keys)
+    for chunk in prange(chunks):
+        length = 1
+        most = 1
+        for at in range(max(1, rows * chunk // chunks), rows * (chunk + 1) // chunks):
+            length = length + 1 if keys[at] >> low_bits == keys[at - 1] >> low_bits else 1
+            most = max(most, length)
+        longest[chunk] = most
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _settle_ties(keys, low_bits, order, chunks):
+    """Sort by insertion, stably, each run of keys that are equal above their `low_bits`."""
+    rows = len(keys)
+    for chunk in prange(chunks):
+        first = rows * chunk // chunks
+        stop = rows * (chunk + 1) // chunks
+        while 0 < first < rows and keys[first] >> low_bits == keys[first - 1] >> low_bits:
+            first += 1  # the run is of the chunk where it begins
+        while 0 < stop < rows and keys[stop] >> low_bits == keys[stop - 1] >> low_bits:
+            stop += 1
+        for at in range(first + 1, stop):
+            key, row = keys[at], order[at]
+            to = at
+            while to > first and keys[to - 1] > key:
+                keys[to] = keys[to - 1]
+                order[to] = order[to - 1]
+                to -= 1
+            keys[to] = key
+            order[to] = row
+
+
+class _Sorting:
+    """One key being sorted: the keys move along with the rows, from one pair of arrays to another."""
+
+    def __init__(self, keys: UInt64Array, order: IndexArray, chunks: int) -> None:
+        lows, highs = np.empty(chunks, np.uint64), np.empty(chunks, np.uint64)
+        _extremes(keys, lows, highs)
+        low = lows.min()
+        self.chunks = chunks
+        self.bits = int(highs.max() - low).bit_length()
+        self.order = order
+        self._word = np.uint32 if self.bits <= 32 else np.uint64
+        self._keys = np.empty(len(order), self._word)
+        _take_keys(keys, low, order, self._keys)
+        self._spare_keys = np.empty_like(self._keys)
+        self._spare_order = np.empty_like(order)
+
+    def by_bits(self, low: int, high: int) -> None:
+        """Order stably by the bits from `low` up to `high`."""
+        passes = -(-(high - low) // _DIGIT_BITS)
+        for number in range(passes):  # equal digits, so that no pass is wider than it need be
+            start = low + (high - low) * number // passes
+            width = low + (high - low) * (number + 1) // passes - start
+            counts = np.empty((self.chunks, 1 << width), np.int64)
+            shift, mask = self._word(start), self._word((1 << width) - 1)
+            _radix_pass(self._keys, self.order, shift, mask, counts, self._spare_keys, self._spare_order)
+            self._keys, self._spare_keys = self._spare_keys, self._keys
+            self.order, self._spare_order = self._spare_order, self.order
+
+    def longest_tie(self, low_bits: int) -> int:
+        """Rows of the longest run of keys that are equal above their lowest bits."""
+        longest = np.empty(self.chunks, np.int64)
+        _longest_tie(self._keys, self._word(low_bits), longest)
+        return int(longest.max())
+
+    def settle_ties(self, low_bits: int) -> None:
+        """Order stably by the lowest bits, too, where the rest is equal."""
+        _settle_ties(self._keys, self._word(low_bits), self.order, self.chunks)
+
+
+def radix_order(keys: Sequence[UInt64Array]) -> IndexArray:
+    """The rows in stable ascending order of their keys.
+
+    Parameters
+    ----------
+    keys : sequence of ndarray of uint64, shape (rows,)
+        Most significant first; ties are broken by row number.
+
+    Returns
+    -------
+    ndarray of int32 or int64, shape (rows,)
+
+    Notes
+    -----
+    Counting passes over the bits that the keys really span, least significant first: O(rows) a
+    pass, one pass for each eleven bits. Of long keys the upper bits alone tell nearly all rows apart:
+    they are sorted by those, and the few ties by insertion. Where ties are long, by all bits.
+    """
+    rows = len(keys[0])
+    order: IndexArray = np.arange(rows, dtype=row_index_type(rows))
+    if rows < 2:
+        return order
+    chunks = get_num_threads() if rows > 65536 else 1
+    for key in reversed(keys):
+        sorting = _Sorting(key, order, chunks)
+        upper = -(-(rows.bit_length() + 8) // _DIGIT_BITS) * _DIGIT_BITS
+        low_bits = sorting.bits - upper
+        if low_bits >= 2 * _DIGIT_BITS:
+            sorting.by_bits(low_bits, sorting.bits)
+            if sorting.longest_tie(low_bits) <= _SHORT_TIE:
+                sorting.settle_ties(low_bits)
+                order = sorting.order
+                continue
+        sorting.by_bits(0, sorting.bits)
+        order = sorting.order
+    return order
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _new_runs(key, order, begins):
+    for at in prange(1, len(order)):
+        if key[order[at]] != key[order[at - 1]]:
+            begins[at] = True
+
+
+def runs(order: IndexArray, keys: Sequence[UInt64Array]) -> Int64Array:
+    """Where each run of equal keys starts in `order`, and its end: shape (runs + 1,)."""
+    begins = np.zeros(len(order), np.bool_)
+    begins[:1] = True
+    for key in keys:
+        _new_runs(key, order, begins)
+    return np.append(np.flatnonzero(begins), len(order)).astype(np.int64)

@@ -16,7 +16,7 @@ from numba import njit, prange
 from pydantic import Field
 
 from providers.errors import ParameterError
-from providers.kernels import Groups, Pairing
+from providers.kernels import Groups, Pairing, gather
 from providers.numeric import measured
 from providers.ordering import check_orderable, packed, sort_keys
 from providers.params import ControlFields, SwapParams
@@ -149,7 +149,8 @@ class _Distances:
         self._measured = None if control is None else measured(control)
         self._by_rank: npt.NDArray[np.float64] = np.empty(0)
         if self._measured is not None:
-            self._by_rank = self._measured.values[groups.order]
+            self._by_rank = np.empty(len(groups.order))
+            gather(self._measured.values, groups.order, self._by_rank)
         self._moves = np.zeros((0, 6))
 
     def add(self, name: str, pairing: Pairing) -> None:

@@ -444,6 +444,13 @@ def exchange(values: npt.NDArray[Any], pairing: Pairing) -> tuple[npt.NDArray[An
     return out.view(values.dtype), int(changed)
 
 
+@njit(cache=True, nogil=True, parallel=True)
+def gather(values, rows, out):
+    """Fill `out` with the values of these rows, with all threads."""
+    for at in prange(len(rows)):
+        out[at] = values[rows[at]]
+
+
 def sources(pairing: Pairing) -> IndexArray:
     """For each row the row its value comes from, itself where it stays; shape (rows,)."""
     rows = np.arange(len(pairing.places), dtype=pairing.places.dtype)

@@ -124,9 +124,11 @@ def _word_keys(array: pa.Array, valid: BoolArray) -> UInt64Array:
         keys = _float_keys(words)
     elif pa.types.is_unsigned_integer(kind) or pa.types.is_boolean(kind):
         keys = words.astype(np.uint64)
-    else:  # integers, dates, times, durations, small decimals: flip the sign's bit
-        signed = words.view(f"i{words.dtype.itemsize}").astype(np.int64)
-        keys = signed.view(np.uint64) ^ np.uint64(2**63)
+    else:  # integers, dates, times, durations, small decimals: counted from the smallest, they wrap
+        signed = words.view(f"i{words.dtype.itemsize}").astype(np.int64, copy=False)
+        counted = signed if valid.all() else signed[valid]
+        smallest = counted.min() if len(counted) else np.int64(0)
+        return np.subtract(signed, smallest).view(np.uint64)
     present = keys if valid.all() else keys[valid]
     keys -= present.min(initial=_LARGEST) if len(present) else np.uint64(0)
     return keys

@@ -121,9 +121,9 @@ class _Sorting:
         self.bits = int(highs.max() - low).bit_length()
         self.order = order
         self._word = np.uint32 if self.bits <= 32 else np.uint64
-        self._keys = np.empty(len(order), self._word)
-        _take_keys(keys, low, order, self._keys)
-        self._spare_keys = np.empty_like(self._keys)
+        self.keys = np.empty(len(order), self._word)
+        _take_keys(keys, low, order, self.keys)
+        self._spare_keys = np.empty_like(self.keys)
         self._spare_order = np.empty_like(order)
 
     def by_bits(self, low: int, high: int) -> None:
@@ -134,19 +134,19 @@ class _Sorting:
             width = low + (high - low) * (number + 1) // passes - start
             counts = np.empty((self.chunks, 1 << width), np.int64)
             shift, mask = self._word(start), self._word((1 << width) - 1)
-            _radix_pass(self._keys, self.order, shift, mask, counts, self._spare_keys, self._spare_order)
-            self._keys, self._spare_keys = self._spare_keys, self._keys
+            _radix_pass(self.keys, self.order, shift, mask, counts, self._spare_keys, self._spare_order)
+            self.keys, self._spare_keys = self._spare_keys, self.keys
             self.order, self._spare_order = self._spare_order, self.order
 
     def longest_tie(self, low_bits: int) -> int:
         """Rows of the longest run of keys that are equal above their lowest bits."""
         longest = np.empty(self.chunks, np.int64)
-        _longest_tie(self._keys, self._word(low_bits), longest)
+        _longest_tie(self.keys, self._word(low_bits), longest)
         return int(longest.max())
 
     def settle_ties(self, low_bits: int) -> None:
         """Order stably by the lowest bits, too, where the rest is equal."""
-        _settle_ties(self._keys, self._word(low_bits), self.order, self.chunks)
+        _settle_ties(self.keys, self._word(low_bits), self.order, self.chunks)
 
 
 def radix_order(keys: Sequence[UInt64Array]) -> IndexArray:
@@ -167,37 +167,55 @@ def radix_order(keys: Sequence[UInt64Array]) -> IndexArray:
     pass, one pass for each eleven bits. Of long keys the upper bits alone tell nearly all rows apart:
     they are sorted by those, and the few ties by insertion. Where ties are long, by all bits.
     """
+    return _ordered(keys)[0]
+
+
+def radix_runs(keys: Sequence[UInt64Array]) -> tuple[IndexArray, Int64Array]:
+    """The rows in the order of `radix_order`, and where each run of equal keys starts.
+
+    The runs' starts end with the number of rows: shape (runs + 1,).
+    """
+    order, most_significant = _ordered(keys)
+    begins = np.zeros(len(order), np.bool_)
+    begins[:1] = True
+    _new_runs(most_significant, begins)
+    for key in keys[1:]:
+        _new_runs_of_rows(key, order, begins)
+    return order, np.append(np.flatnonzero(begins), len(order)).astype(np.int64)
+
+
+def _ordered(keys: Sequence[UInt64Array]) -> tuple[IndexArray, npt.NDArray[Any]]:
+    """The rows in order, and the most significant keys in that order, from 0 for the smallest."""
     rows = len(keys[0])
     order: IndexArray = np.arange(rows, dtype=row_index_type(rows))
     if rows < 2:
-        return order
+        return order, keys[0]
     chunks = get_num_threads() if rows > 65536 else 1
     for key in reversed(keys):
         sorting = _Sorting(key, order, chunks)
         upper = -(-(rows.bit_length() + 8) // _DIGIT_BITS) * _DIGIT_BITS
         low_bits = sorting.bits - upper
+        settled = False
         if low_bits >= 2 * _DIGIT_BITS:
             sorting.by_bits(low_bits, sorting.bits)
-            if sorting.longest_tie(low_bits) <= _SHORT_TIE:
+            settled = sorting.longest_tie(low_bits) <= _SHORT_TIE
+            if settled:
                 sorting.settle_ties(low_bits)
-                order = sorting.order
-                continue
-        sorting.by_bits(0, sorting.bits)
+        if not settled:
+            sorting.by_bits(0, sorting.bits)
         order = sorting.order
-    return order
+    return order, sorting.keys
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _new_runs(key, order, begins):
-    for at in prange(1, len(order)):
-        if key[order[at]] != key[order[at - 1]]:
+def _new_runs(ordered_key, begins):
+    for at in prange(1, len(ordered_key)):
+        if ordered_key[at] != ordered_key[at - 1]:
             begins[at] = True
 
 
-def runs(order: IndexArray, keys: Sequence[UInt64Array]) -> Int64Array:
-    """Where each run of equal keys starts in `order`, and its end: shape (runs + 1,)."""
-    begins = np.zeros(len(order), np.bool_)
-    begins[:1] = True
-    for key in keys:
-        _new_runs(key, order, begins)
-    return np.append(np.flatnonzero(begins), len(order)).astype(np.int64)
+@njit(cache=True, nogil=True, parallel=True)
+def _new_runs_of_rows(key, order, begins):
+    for at in prange(1, len(order)):
+        if key[order[at]] != key[order[at - 1]]:
+            begins[at] = True

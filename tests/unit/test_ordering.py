@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from providers.ordering import distinct, packed, sort_keys
-from providers.radix import radix_order, runs
+from providers.radix import radix_order, radix_runs
 
 ROWS = 100_003  # enough that the work is cut between threads
 
@@ -41,7 +41,8 @@ def test_order_is_stable_and_ascending(name: str, keys: list[npt.NDArray[np.uint
     some = [key[:rows].copy() for key in keys]
     order = radix_order(some)
     assert np.array_equal(order, np.lexsort(some[::-1]))
-    starts = runs(order, some)
+    again, starts = radix_runs(some)
+    assert np.array_equal(again, order)
     rising = np.any([key[order[1:]] != key[order[:-1]] for key in some], axis=0)
     wanted = [*([0] if rows else []), *(np.flatnonzero(rising) + 1).tolist(), rows]
     assert starts.tolist() == wanted

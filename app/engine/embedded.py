@@ -15,8 +15,8 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
-from weakref import WeakSet
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
@@ -65,20 +65,20 @@ class _Worker:
         # Starting a process takes milliseconds that the event loop shall not wait for.
         self.pid = await asyncio.wrap_future(await asyncio.to_thread(self._ask, anew))
 
-    async def run(self, function: TaskFunction, task: Any, time_limit: float) -> Outcome:
-        """The task's outcome. A cancelled call stops the task and the process with it."""
+    async def run(
+        self, function: TaskFunction, task: Any, time_limit: float, stop: asyncio.Future[None]
+    ) -> Outcome:
+        """The task's outcome; it is stopped, and the process with it, when ``stop`` is done first."""
         try:
             future = self._pool.schedule(call, (function, task), {}, time_limit)
         except RuntimeError:
             return _LOST
-        try:
-            await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            if future.cancel():  # type: ignore[no-untyped-call]  # else it ended at that very moment
-                raise
-        except Exception:  # noqa: S110  # read from the future below, as after a late cancel
-            pass
-        return _outcome_of(future, time_limit)
+        ended = asyncio.wrap_future(future)
+        await _first_of(ended, stop)
+        if stop.done() and future.cancel():  # type: ignore[no-untyped-call]  # else it ended just now
+            return _CANCELLED
+        await asyncio.wait([ended])
+        return _outcome_of(ended, time_limit)
 
     async def stop(self) -> None:
         """Stop the process at once."""
@@ -99,6 +99,19 @@ class _Worker:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A task that was handed over and has not ended."""
+
+    task: asyncio.Task[Outcome]
+    stop: asyncio.Future[None]
+
+    def tell_to_stop(self) -> None:
+        """Once or more."""
+        if not self.stop.done():
+            self.stop.set_result(None)
+
+
 class EmbeddedEngine:
     """An `Engine` of worker processes on this machine."""
 
@@ -108,10 +121,9 @@ class EmbeddedEngine:
         self._time_limit = time_limit
         self._free: deque[_Worker] = deque()
         self._waiting: deque[asyncio.Future[_Worker]] = deque()
-        self._running: dict[str, asyncio.Task[Outcome]] = {}
+        self._running: dict[str, _Running] = {}
         self._busy: set[_Worker] = set()
         self._background: set[asyncio.Task[None]] = set()
-        self._stopped: WeakSet[asyncio.Task[Outcome]] = WeakSet()
         self._closing = False
 
     async def start(self) -> None:
@@ -130,8 +142,9 @@ class EmbeddedEngine:
 
     def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
         """Run ``function(task)`` in a worker, the next one free, and say how it ended."""
-        running = asyncio.ensure_future(self._run(self._next_worker(), function, task))
-        self._running[task_id] = running
+        stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        running = asyncio.ensure_future(self._run(self._next_worker(), function, task, stop))
+        self._running[task_id] = _Running(running, stop)
         running.add_done_callback(lambda _: self._running.pop(task_id))
         return running
 
@@ -139,30 +152,36 @@ class EmbeddedEngine:
         """Stop the task; it then ends with a Failure of code `CANCELLED`, its worker gone."""
         running = self._running.get(task_id)
         if running is not None:
-            self._stop_task(running)
-            await asyncio.wait([running])
+            running.tell_to_stop()
+            await asyncio.wait([running.task])
 
     async def close(self) -> None:
         """Stop all workers, whatever they do."""
         self._closing = True
+        left = list(self._running.values())
+        for running in left:
+            running.tell_to_stop()
         for task in self._background:
             task.cancel()
-        for running in self._running.values():
-            self._stop_task(running)
+        await asyncio.gather(*self._background, return_exceptions=True)
         await asyncio.gather(*(worker.stop() for worker in self._workers))
-        await asyncio.gather(*self._background, *self._running.values(), return_exceptions=True)
+        await asyncio.gather(*(running.task for running in left))
 
-    async def _run(self, free: asyncio.Future[_Worker], function: TaskFunction, task: Any) -> Outcome:
-        try:
-            worker = await free
-        except asyncio.CancelledError:
-            if free.done() and not free.cancelled():  # a worker came at that very moment
-                self._give_back(free.result())
+    async def _run(
+        self,
+        free: asyncio.Future[_Worker],
+        function: TaskFunction,
+        task: Any,
+        stop: asyncio.Future[None],
+    ) -> Outcome:
+        # Told to stop by a future of its own: a task that is cancelled before its first step would
+        # never get to giving its worker back.
+        await _first_of(free, stop)
+        if not free.done():
+            free.cancel()
             return _CANCELLED
-        try:
-            outcome = await worker.run(function, task, self._time_limit)
-        except asyncio.CancelledError:
-            outcome = _CANCELLED
+        worker = free.result()
+        outcome = _CANCELLED if stop.done() else await worker.run(function, task, self._time_limit, stop)
         if isinstance(outcome, Failure) and outcome.code in _LEAVE_NO_WORKER:
             await self._replace(worker)
         else:
@@ -188,11 +207,6 @@ class EmbeddedEngine:
             self._spawn(self._bring_up(worker, anew=True))
         self._waiting.append(next_one)
         return next_one
-
-    def _stop_task(self, running: asyncio.Task[Outcome]) -> None:
-        if running not in self._stopped:  # a second time would break off what the first began
-            self._stopped.add(running)
-            running.cancel()
 
     def _give_back(self, worker: _Worker) -> None:
         self._busy.discard(worker)
@@ -238,9 +252,13 @@ class EmbeddedEngine:
         return task
 
 
-def _outcome_of(future: ProcessFuture[Outcome], time_limit: float) -> Outcome:
+async def _first_of(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _outcome_of(future: asyncio.Future[Outcome], time_limit: float) -> Outcome:
     try:
-        return future.result(timeout=0)
+        return future.result()
     except TimeoutError:
         return Failure(
             TIME_LIMIT,

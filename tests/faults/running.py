@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 25.0
+PATIENCE = 90.0
 """Seconds after which a test gives up; on a busy machine the first compile takes a good part."""
 
 

@@ -243,18 +243,23 @@ def test_progress_is_read_as_it_was_told(tmp_path: Path) -> None:
     assert read_progress(path).stage == ""
 
 
-def test_outcomes_do_not_depend_on_the_loop_being_free(engine: Engine) -> None:
-    """A cancel that comes when the task has ended already takes nothing away."""
+def test_a_task_cancelled_at_once_gives_its_worker_back(engine: Engine) -> None:
+    """Before its first step, at it, or when it has ended already: nothing is lost, no worker either."""
 
     async def race() -> list[Outcome]:
         outcomes = []
-        for turn in range(40):
+        for turn in range(24):
             running = engine.engine.run(f"turn {turn}", doings.who, None)
-            await asyncio.sleep(0)
-            if turn % 2:
+            for _ in range(turn % 4):
+                await asyncio.sleep(0)
+            if turn % 8 < 4:
                 await engine.engine.cancel(f"turn {turn}")
             outcomes.append(await running)
         return outcomes
 
-    for outcome in engine.loop.do(race()):
-        assert not isinstance(outcome, Failure) or outcome.code == "cancelled"
+    outcomes = engine.loop.do(race())
+    for turn, outcome in enumerate(outcomes):
+        if turn % 8 >= 4:
+            assert not isinstance(outcome, Failure)
+        else:
+            assert not isinstance(outcome, Failure) or outcome.code == "cancelled"

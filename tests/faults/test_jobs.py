@@ -1,5 +1,6 @@
 """Jobs whose worker or whose service is killed, starved or stopped, with real workers."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -18,8 +19,8 @@ from app.store.db import Database
 from app.store.models import Job
 from providers.digest import table_digest
 from tests.faults import doings
-from tests.faults.conftest import Running, files_below, people
-from tests.faults.running import wait_until_gone
+from tests.faults.conftest import Running, files_below, new_job, people
+from tests.faults.running import PATIENCE, wait_until_gone
 
 pytestmark = pytest.mark.faults
 
@@ -79,6 +80,19 @@ def test_cancel_stops_the_worker_and_the_job(service: Running) -> None:
     assert service.loop.do(service.jobs.cancel(job.id)).state == "cancelled"
     with pytest.raises(StateConflict, match="job is cancelled"):
         service.rows(job)
+
+
+def test_a_cancel_at_any_moment_ends_the_job_one_way(service: Running) -> None:
+    async def submit_and_cancel(turn: int) -> str:
+        job = await service.jobs.submit(new_job(people()))
+        await service.jobs.wait(job.id, 0.002 * (turn % 6))
+        with contextlib.suppress(StateConflict):
+            await service.jobs.cancel(job.id)
+        return (await service.jobs.wait(job.id, PATIENCE)).state
+
+    states = [service.loop.do(submit_and_cancel(turn)) for turn in range(12)]
+    assert set(states) <= {"cancelled", "succeeded"}
+    assert service.run(people()).state == "succeeded"
 
 
 def test_a_queued_job_is_cancelled_without_having_run(start: Start) -> None:

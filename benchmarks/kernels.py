@@ -3,7 +3,8 @@
 Two of four float64 fields move. The peers only shuffle; ours also counts what changed, reports the
 groups and keeps its randomness addressed, and is timed with all of that. Their one-liners are not
 equal in what they do, either: polars' ``shuffle(seed).over(group)`` applies one permutation to every
-group of the same size, and moves two fields of one seed together (`tests/unit/test_peers.py`).
+group of the same size, and moves two fields of one seed together; `tests/property/test_invariance.py`
+shows both.
 """
 
 from collections.abc import Iterator

@@ -146,11 +146,13 @@ class _Distances:
 
     def __init__(self, groups: Groups, control: pa.ChunkedArray | None) -> None:
         self._groups = groups
-        self._measured = None if control is None else measured(control)
+        self._unit: str | None = None
         self._by_rank: npt.NDArray[np.float64] = np.empty(0)
-        if self._measured is not None:
-            self._by_rank = np.empty(len(groups.order))
-            gather(self._measured.values, groups.order, self._by_rank)
+        numbers = None if control is None else measured(control)
+        if numbers is not None:
+            self._unit = numbers.unit
+            self._by_rank = np.empty(groups.rows)
+            gather(numbers.values, groups.order, self._by_rank)
         self._moves = np.zeros((0, 6))
 
     def add(self, name: str, pairing: Pairing) -> None:
@@ -165,8 +167,8 @@ class _Distances:
     def figures(self) -> dict[str, Any]:
         """Mean and largest over all moves; None where nothing was measured."""
         figures: dict[str, Any] = {"ranks": self._mean_and_largest(0)}
-        if self._measured is not None:
-            figures["units"] = {**self._mean_and_largest(3), "unit": self._measured.unit}
+        if self._unit is not None:
+            figures["units"] = {**self._mean_and_largest(3), "unit": self._unit}
         return figures
 
     def _mean_and_largest(self, column: int) -> dict[str, float | None]:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from providers.kernels import Groups
 from providers.params import SwapParams
 from providers.provider import Plan, Progress, Provider, SwapResult
-from providers.radix import row_index_type
 from providers.rng import Stream
 from providers.swapping import estimated_memory, plan_within, resolve_fields, swap_within
 
@@ -29,9 +28,7 @@ def check(params: DswapParams, schema: pa.Schema) -> DswapParams:
 def whole_table(rows: int) -> Groups:
     """All rows as one group, named 0; no group where there is no row."""
     starts = np.array([0, rows] if rows else [0], np.int64)
-    return Groups(
-        rows, np.arange(rows, dtype=row_index_type(rows)), starts, np.zeros(min(rows, 1), np.uint64)
-    )
+    return Groups(rows, None, starts, np.zeros(min(rows, 1), np.uint64))
 
 
 def plan(table: pa.Table, params: DswapParams) -> Plan:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import get_num_threads, njit, prange
 
-from providers.radix import IndexArray, Int64Array, UInt64Array
+from providers.radix import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.rng import LANES, Key, chacha20_blocks, stream_words
 
 ONE_BUCKET = 8192
@@ -40,8 +40,8 @@ class Groups:
 
     rows: int
     """Rows of the table, in a group or not."""
-    order: IndexArray
-    """The participating rows, group by group, in listing order."""
+    listing: IndexArray | None
+    """The participating rows, group by group; None for all rows in their own order."""
     starts: Int64Array
     """Group g is ``order[starts[g]:starts[g + 1]]``; shape (groups + 1,)."""
     identities: UInt64Array
@@ -52,10 +52,19 @@ class Groups:
         """Rows of each group; shape (groups,)."""
         return np.diff(self.starts)
 
+    @property
+    def order(self) -> IndexArray:
+        """The participating rows, group by group, in listing order; not kept where it is the rows' own."""
+        if self.listing is None:
+            return np.arange(self.rows, dtype=row_index_type(self.rows))
+        return self.listing
+
     @cached_property
     def in_row_order(self) -> bool:
         """Whether every row takes part and the listing is the rows' own order."""
-        return len(self.order) == self.rows and _is_in_row_order(self.order)
+        if self.listing is None:
+            return True
+        return len(self.listing) == self.rows and _is_in_row_order(self.listing)
 
     @cached_property
     def places(self) -> IndexArray:
@@ -333,23 +342,23 @@ def shuffle_groups(groups: Groups, key: Key, rate: float, min_group_size: int = 
     (identity, 1), and bucket k is shuffled by the stream (identity, 2 + k). Both orders are
     uniform over all m! (Rao, Sandelius). O(rows).
     """
-    count = len(groups.order)
-    shuffled: IndexArray = np.empty(count, groups.order.dtype)
+    count = int(groups.starts[-1])
+    shuffled: IndexArray = np.empty(count, row_index_type(groups.rows))
     pairs = np.zeros(len(groups.identities), np.int64)
     if len(pairs):
         _shuffle_small_groups(shuffled, groups.starts, groups.identities, key, rate, min_group_size, pairs)
-    places = groups.places
     large = np.flatnonzero((groups.sizes > ONE_BUCKET) & (pairs > 0))
-    if len(large):
-        everything = int(groups.sizes[large].sum()) == count
-        moved = np.empty_like(shuffled) if everything else np.arange(count, dtype=shuffled.dtype)
-        _shuffle_large_groups(
-            groups.starts[large], groups.sizes[large], groups.identities[large], key, moved, shuffled
-        )
-        places = moved
-        if not groups.in_row_order:
-            places = np.empty_like(groups.places)
-            _compose(groups.places, moved, places)
+    if not len(large):
+        return Pairing(groups.places, shuffled, groups.starts, pairs, odd_rule=rate == 1.0)
+    everything = int(groups.sizes[large].sum()) == count
+    moved = np.empty_like(shuffled) if everything else np.arange(count, dtype=shuffled.dtype)
+    _shuffle_large_groups(
+        groups.starts[large], groups.sizes[large], groups.identities[large], key, moved, shuffled
+    )
+    places = moved
+    if not groups.in_row_order:
+        places = np.empty_like(groups.places)
+        _compose(groups.places, moved, places)
     return Pairing(places, shuffled, groups.starts, pairs, odd_rule=rate == 1.0)
 
 

@@ -58,12 +58,15 @@ def union(parts: Iterable[IndexArray]) -> IndexArray:
 def check_suppression(params: SwapParams, schema: pa.Schema) -> None:
     """Raise ParameterError where fields or replacements do not fit the schema."""
     policy = params.suppression
+    known = set(schema.names)
+    named: set[str] = set()
     for index, name in enumerate(policy.fields):
-        if name not in schema.names:
+        if name not in known:
             message = f"unknown field '{name}'{did_you_mean(name, schema.names)}"
             raise ParameterError(message, f"{_POINTER}/fields/{index}")
-        if name in policy.fields[:index]:
+        if name in named:
             raise ParameterError(f"field '{name}' is named twice", f"{_POINTER}/fields/{index}")
+        named.add(name)
     if policy.policy != "replace":
         return
     wanted = policy.fields or params.swap_fields

@@ -4,6 +4,7 @@ A provider says which rows form a group; all else is here: who stands aside, the
 the suppression of what cannot be swapped, and the figures of the report.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,7 +18,7 @@ from providers.kernels import Groups, Pairing, shuffle_groups, sources
 from providers.measures.risk import matching_bits
 from providers.params import SwapParams
 from providers.provider import Event, Events, GroupSize, Plan, Progress, Summary, SwapResult
-from providers.radix import IndexArray, Int64Array
+from providers.radix import IndexArray, Int64Array, row_index_type
 from providers.rng import Stream
 from providers.suppression import Unswappable, add_row_events, check_suppression, suppress, union
 from providers.table import BoolArray, check_movable, null_mask, permute
@@ -42,22 +43,26 @@ def resolve_fields(params: P, schema: pa.Schema, control_fields: Sequence[str] =
     SourceError
         Two fields of the source have one name.
     """
-    for name in schema.names:
-        if schema.names.count(name) > 1:
-            raise SourceError(f"the source holds {schema.names.count(name)} fields named '{name}'")
+    known = Counter(schema.names)
+    for name, times in known.items():
+        if times > 1:
+            raise SourceError(f"the source holds {times} fields named '{name}'")
     by_index = bool(params.swap_field_indices)
     names = list(params.swap_fields)
+    by_position = list(known)
     for at, index in enumerate(params.swap_field_indices):
-        if index > len(schema.names):
-            message = f"there is no field {index}; the source has {len(schema.names)}, the first being 1"
+        if index > len(known):
+            message = f"there is no field {index}; the source has {len(known)}, the first being 1"
             raise ParameterError(message, f"/parameters/swap_field_indices/{at}")
-        names.append(schema.names[index - 1])
+        names.append(by_position[index - 1])
+    named: set[str] = set()
     for at, name in enumerate(names):
         pointer = f"/parameters/{'swap_field_indices' if by_index else 'swap_fields'}/{at}"
-        if name not in schema.names:
-            raise ParameterError(f"unknown field '{name}'{did_you_mean(name, schema.names)}", pointer)
-        if name in names[:at]:
+        if name not in known:
+            raise ParameterError(f"unknown field '{name}'{did_you_mean(name, known)}", pointer)
+        if name in named:
             raise ParameterError(f"swap field '{name}' is named twice", pointer)
+        named.add(name)
         if name in control_fields:
             raise ParameterError(f"field '{name}' is both swap and control field", pointer)
         check_movable(schema.field(name), pointer)
@@ -68,12 +73,15 @@ def resolve_fields(params: P, schema: pa.Schema, control_fields: Sequence[str] =
 
 def check_control_fields(control_fields: Sequence[str], schema: pa.Schema) -> None:
     """Raise ParameterError where a control field is unknown or named twice."""
+    known = set(schema.names)
+    named: set[str] = set()
     for at, name in enumerate(control_fields):
         pointer = control_pointer(control_fields, at)
-        if name not in schema.names:
+        if name not in known:
             raise ParameterError(f"unknown control field '{name}'{did_you_mean(name, schema.names)}", pointer)
-        if name in control_fields[:at]:
+        if name in named:
             raise ParameterError(f"control field '{name}' is named twice", pointer)
+        named.add(name)
 
 
 def control_pointer(control_fields: Sequence[str], at: int, parameter: str = "control_field") -> str:
@@ -102,7 +110,7 @@ class _Standing:
 
 
 def _standing(groups: Groups, absent: BoolArray | None, min_group_size: int) -> _Standing:
-    nobody: IndexArray = np.zeros(0, groups.order.dtype)
+    nobody: IndexArray = np.zeros(0, row_index_type(groups.rows))
     if absent is not None and absent.any():
         groups = _without(groups, absent)
         missing = np.flatnonzero(absent)
@@ -233,20 +241,23 @@ def swap_within(
     if params.suppression.policy == "fail":
         suppress(table, params, unswappable, events)
     figures = _Figures(table.num_rows)
-    swapped = table
+    columns = list(table.columns)
+    position = {name: at for at, name in enumerate(table.schema.names)}
     pairing: Pairing | None = None
     for number, (name, standing) in enumerate(standings.items()):
         progress(0.3 + 0.6 * number / len(standings), f"exchanging {name}")
-        if pairing is None or not params.locked:
+        again = params.locked and number > 0
+        if not again:
+            pairing = None  # the last one's arrays make room for the next one's
             key = stream.key("exchange" if params.locked else f"exchange/{name}")
             pairing = shuffle_groups(standing.groups, key, params.rate, params.min_group_size)
             if watch is not None:
                 watch(name, pairing)
-        column, changed = permute(table.column(name), pairing)
-        index = table.schema.get_field_index(name)
-        swapped = swapped.set_column(index, table.schema.field(index), column)
-        figures.add(name, standing, pairing, changed)
+        assert pairing is not None  # noqa: S101 - the first field made one
+        columns[position[name]], changed = permute(columns[position[name]], pairing)
+        figures.add(name, standing, pairing, changed, again)
     progress(0.9, "suppressing")
+    swapped = pa.Table.from_arrays(columns, schema=table.schema)
     swapped, suppressed = suppress(swapped, params, unswappable, events)
     if params.locked and params.nulls == "keep":
         _report_kept_beside_nulls(table, standings, events)
@@ -286,22 +297,25 @@ class _Figures:
         self.took_part_by_field: dict[str, int] = {}
         self.changed: dict[str, int] = {}
         self._took_part: BoolArray = np.zeros(rows, np.bool_)
+        self._everyone = False  # in one field at least: then the rows need no marks
         self._reasons: npt.NDArray[np.uint8] = np.zeros(rows, np.uint8)
-        self._last: Pairing | None = None
+        self._noted = False  # a reason for a row: an untouched array of zeros takes no memory
 
-    def add(self, name: str, standing: _Standing, pairing: Pairing, changed: int) -> None:
+    def add(self, name: str, standing: _Standing, pairing: Pairing, changed: int, again: bool) -> None:
         """Count one field's exchange."""
         took_part = int(pairing.took_part.sum())
         self.took_part_by_field[name] = took_part
         self.changed[name] = changed
-        if pairing is self._last:  # locked: the same rows again
+        if again:  # locked: the same rows
             return
-        self._last = pairing
-        self._reasons[standing.absent] |= _REASONS["null"]
-        self._reasons[standing.alone] |= _REASONS["alone"]
-        self._reasons[standing.too_small] |= _REASONS["group_too_small"]
+        for reason, rows in (
+            ("null", standing.absent),
+            ("alone", standing.alone),
+            ("group_too_small", standing.too_small),
+        ):
+            self._note(reason, rows)
         if took_part == self.rows:
-            self._took_part[:] = True
+            self._everyone = True
             return
         moved = sources(pairing) != np.arange(self.rows)  # who takes part gets another row's value
         self._took_part |= moved
@@ -309,21 +323,27 @@ class _Figures:
             drawn_for = np.zeros(self.rows, np.bool_)
             drawn_for[standing.groups.order] = True
             drawn_for[standing.alone] = drawn_for[standing.too_small] = False
-            self._reasons[drawn_for & ~moved] |= _REASONS["rate"]
+            self._note("rate", np.flatnonzero(drawn_for & ~moved))
+
+    def _note(self, reason: str, rows: IndexArray) -> None:
+        if len(rows):
+            self._reasons[rows] |= _REASONS[reason]
+            self._noted = True
 
     def summary(self, groups: Groups, suppressed: int) -> Summary:
         """The figures together."""
-        reasons = {name: int(np.count_nonzero(self._reasons & bit)) for name, bit in _REASONS.items()}
+        noted = self._reasons[self._reasons > 0] if self._noted else self._reasons[:0]
+        reasons = {name: int(np.count_nonzero(noted & bit)) for name, bit in _REASONS.items()}
         shares = [count / self.rows for count in self.took_part_by_field.values() if self.rows]
         return Summary(
             rows=self.rows,
             groups=len(groups.identities),
             group_size=group_size(groups.sizes),
-            took_part=int(np.count_nonzero(self._took_part)),
+            took_part=self.rows if self._everyone else int(np.count_nonzero(self._took_part)),
             took_part_by_field=self.took_part_by_field,
             changed=self.changed,
             suppressed=suppressed,
-            unswapped=int(np.count_nonzero(self._reasons)),
+            unswapped=len(noted),
             unswapped_reasons={name: count for name, count in reasons.items() if count},
             achieved_rate=sum(shares) / len(shares) if shares else 0.0,
         )

@@ -52,7 +52,7 @@ class Grouping(StrictModel):
 class Prefix(StrictModel):
     """The first characters of a code with a hierarchy: postcodes, occupations, diagnoses."""
 
-    prefix: Annotated[int, Field(ge=1)]
+    prefix: Annotated[int, Field(ge=1, le=2**31 - 1)]
     """So many characters of a text, or decimal digits of an integer (its sign is kept, and it has
     no leading zeros), make the class; a shorter value is a class by itself."""
 

@@ -19,7 +19,7 @@ from providers.errors import ParameterError
 from providers.kernels import Groups, Pairing, gather
 from providers.numeric import measured
 from providers.ordering import check_orderable, packed, sort_keys
-from providers.params import ControlFields, SwapParams
+from providers.params import MOST_ROWS, ControlFields, SwapParams
 from providers.provider import Plan, Progress, Provider, SwapResult
 from providers.radix import IndexArray, radix_order
 from providers.rng import Stream
@@ -38,7 +38,7 @@ class DdswapParams(SwapParams):
 
     control_field: ControlFields
     """The field that orders the rows; several fields: the first decides, then the second, and so on."""
-    block_size: Annotated[int, Field(ge=2)]
+    block_size: Annotated[int, Field(ge=2, le=MOST_ROWS)]
     """Rows of a block, within which values are exchanged. [2 or more]"""
 
 

@@ -26,6 +26,10 @@ OPTIM_OPERANDS = {
 """
 
 
+MOST_ROWS = 2**53 - 1
+"""A bound on parameters that count rows: what JSON numbers hold exactly, and no table has."""
+
+
 class StrictModel(BaseModel):
     """Refuses unknown names with the nearest right one; immutable once made."""
 
@@ -117,7 +121,7 @@ class SwapParams(Params):
     """Share of the rows that take part. [over 0, up to 1]"""
     suppression: Suppression = Suppression()
     """What is done with the rows that cannot be swapped: by default their swap fields become null."""
-    min_group_size: Annotated[int, Field(ge=2)] = 2
+    min_group_size: Annotated[int, Field(ge=2, le=MOST_ROWS)] = 2
     """A group with fewer rows than this is not swapped. [2 or more]"""
     nulls: Literal["swap", "keep"] = "swap"
     """`swap`: a null is a value like any other and moves; `keep`: a row whose value is null

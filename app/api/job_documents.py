@@ -8,6 +8,7 @@ import orjson
 import pyarrow as pa
 from anyio import to_thread
 from fastapi import Response
+from pydantic_core import to_json
 
 from app.api.formats import fields_of, rows_of
 from app.api.prefer import Preference
@@ -56,9 +57,17 @@ def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
     return Job.model_validate(known).document()
 
 
+def _encoded(document: dict[str, Any]) -> bytes:
+    """The document as JSON; a parameter may be an integer beyond the 64 bits that orjson can write."""
+    try:
+        return orjson.dumps(document)
+    except TypeError:
+        return to_json(document)
+
+
 def _with_rows(document: dict[str, Any], table: pa.Table) -> bytes:
     document["destination"]["rows"] = rows_of(table)
-    return orjson.dumps(document)
+    return _encoded(document)
 
 
 async def answer_with_plan(jobs: JobService, new: NewJob, source: SourceTable) -> Response:
@@ -81,7 +90,7 @@ async def answer_with_plan(jobs: JobService, new: NewJob, source: SourceTable) -
         ),
         plan=PlanDescription.model_validate(plan),
     )
-    return Response(orjson.dumps(job.document()), 200, media_type="application/json")
+    return Response(_encoded(job.document()), 200, media_type="application/json")
 
 
 async def answer(jobs: JobService, job_id: str, preference: Preference) -> Response:
@@ -96,10 +105,10 @@ async def answer(jobs: JobService, job_id: str, preference: Preference) -> Respo
         headers["Preference-Applied"] = preference.applied
     if not job.ended:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-        return Response(orjson.dumps(document), 202, headers, "application/json")
+        return Response(_encoded(document), 202, headers, "application/json")
     if job.state == "succeeded" and job.inline:
         table = await jobs.destination(job.id)
         body = await to_thread.run_sync(_with_rows, document, table)
     else:
-        body = orjson.dumps(document)
+        body = _encoded(document)
     return Response(body, 200, headers, "application/json")

@@ -229,3 +229,32 @@ def test_failing_policy_fails_the_job_with_counts(api: Api, people: Rows) -> Non
     assert (job["state"], job["outcome"]) == ("failed", "FAILURE")
     assert job["error"]["code"] == "unswappable_rows"
     assert "1 row of 1 group" in job["error"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("service", "parameters"),
+    [
+        ("DSWAP", {"min_group_size": 10**40}),
+        ("DSWAP", {"min_group_size": 2**53 - 1}),
+        ("CDSWAP", {"control_field": "city", "classifier": {"prefix": 10**40}}),
+        ("CDSWAP", {"control_field": "city", "classifier": {"prefix": 2**31 - 1}}),
+        ("DDSWAP", {"control_field": "age", "block_size": 10**40}),
+        ("DDSWAP", {"control_field": "age", "block_size": 2**53 - 1}),
+        (
+            "CDSWAP",
+            {
+                "control_field": "city",
+                "suppression": {"policy": "replace", "replacement": {"income": 10**30}},
+            },
+        ),
+    ],
+)
+def test_numbers_beyond_all_rows_are_taken_or_refused(
+    api: Api, people: Rows, service: str, parameters: dict[str, Any]
+) -> None:
+    body = {"source": {"rows": people}, "parameters": {"swap_fields": ["income"]} | parameters}
+    answer = api.client.post(f"/v1/services/{service}", json=body)
+    if answer.status_code == 200:
+        assert api.job(answer)["state"] == "succeeded"
+    else:
+        api.problem(answer, 422, "invalid_request")

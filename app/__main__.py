@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import orjson
@@ -31,6 +32,15 @@ class AnnouncingServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._announcement = asyncio.create_task(self._announce())
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """At the signal already: claim no more jobs, and let streams and waiting calls end."""
+        super().handle_exit(sig, frame)
+        app = self.config.app
+        assert isinstance(app, FastAPI)
+        jobs = getattr(app.state, "jobs", None)
+        if jobs is not None:
+            asyncio.get_running_loop().call_soon_threadsafe(jobs.begin_closing)
 
     async def _announce(self) -> None:
         app = self.config.app

@@ -6,10 +6,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import FastAPI
-from fastapi_swagger import patch_fastapi
 
 from app import __version__
-from app.api import buffers, health, jobs, problems, services
+from app.api import buffers, health, jobs, problems, services, swagger
 from app.api.formats import read_table
 from app.api.openapi import document
 from app.jobs.service import JobService
@@ -56,6 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         separate_input_output_schemas=False,
+        strict_content_type=False,  # a body without a type is read as JSON
     )
     app.state.settings = settings
     app.state.start_refused = False
@@ -63,5 +63,5 @@ def create_app(settings: Settings) -> FastAPI:
     for resource in (services, jobs, buffers, health):
         app.include_router(resource.router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]
-    patch_fastapi(app, docs_url="/docs", redirect_from_root_to_docs=True)
+    app.include_router(swagger.router)
     return app

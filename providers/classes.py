@@ -4,6 +4,7 @@ Under every classifier null is a class of its own, and so is NaN.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -113,7 +114,7 @@ def _bounds(classifier: Breaks, field: pa.Field, pointer: str) -> list[Fraction]
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
             message = f"breaks are for numbers, dates and timestamps; '{field.name}' has type {kind}"
             raise ParameterError(message, f"{pointer}/breaks")
-        elif isinstance(value, str) or not math.isfinite(value):
+        elif isinstance(value, str) or abs(value) > sys.float_info.max:
             raise ParameterError(f"a break for '{field.name}' ({kind}) must be a number", here)
         elif pa.types.is_decimal(kind):
             bound = Fraction(Decimal(str(value))) * Fraction(10) ** kind.scale

@@ -4,17 +4,22 @@ import base64
 import binascii
 import datetime
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import numpy as np
 import pyarrow as pa
 
 from providers.errors import ParameterError
 
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+_TOO_FINE = re.compile(r"[.,][0-9]{7}")  # Python would cut what is beyond the microsecond
 
 
 class _Unfit(Exception):
@@ -48,7 +53,7 @@ def literal(value: Any, field: pa.Field, role: str, pointer: str) -> pa.Scalar:
         if matches(kind):
             try:
                 return pa.scalar(convert(value, kind), type=kind)
-            except (_Unfit, pa.ArrowInvalid, OverflowError) as error:
+            except (_Unfit, pa.ArrowInvalid, ArithmeticError) as error:
                 wanted = str(error) if isinstance(error, _Unfit) else f"a value that fits {kind}"
                 message = f"{role} for '{field.name}' ({kind}) must be {wanted}"
                 raise ParameterError(message, pointer) from error
@@ -72,7 +77,12 @@ def _integer(value: Any, kind: pa.DataType) -> int:
 def _floating(value: Any, kind: pa.DataType) -> float:
     if not _is_number(value):
         raise _Unfit("a number")
-    return float(value)
+    number = float(value)
+    with np.errstate(over="ignore"):
+        narrow = np.dtype(f"f{kind.bit_width // 8}").type(number)
+    if math.isinf(narrow):
+        raise _Unfit("a number that the type can hold")
+    return number
 
 
 def _decimal(value: Any, kind: pa.DataType) -> Decimal:
@@ -123,6 +133,8 @@ def _date(value: Any, kind: pa.DataType) -> datetime.date:
 
 def _time(value: Any, kind: pa.DataType) -> datetime.time:
     try:
+        if _TOO_FINE.search(value):
+            raise ValueError
         moment = datetime.time.fromisoformat(value)
         parts_of_unit = 10**6 // min(10**6, _UNITS_PER_SECOND[kind.unit])
         if moment.tzinfo is not None or moment.microsecond % parts_of_unit:
@@ -135,9 +147,13 @@ def _time(value: Any, kind: pa.DataType) -> datetime.time:
 def _timestamp(value: Any, kind: pa.DataType) -> int:
     """Units since 1970; a moment without an offset is in the field's zone."""
     try:
+        if _TOO_FINE.search(value):
+            raise ValueError
         moment = datetime.datetime.fromisoformat(value)
     except (TypeError, ValueError) as error:
-        raise _Unfit("an ISO date, or date and time such as '2024-02-29T08:30:00'") from error
+        raise _Unfit(
+            "an ISO date, or date and time to the microsecond, such as '2024-02-29T08:30:00.000001'"
+        ) from error
     if kind.tz is None and moment.tzinfo is not None:
         raise _Unfit("an ISO date and time without an offset, as the field has no time zone")
     if moment.tzinfo is None:
@@ -155,8 +171,12 @@ def _zone(name: str | None) -> datetime.tzinfo:
         return datetime.UTC
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):  # an offset such as +02:00
+    except (ZoneInfoNotFoundError, ValueError):
+        pass  # an offset such as +02:00
+    try:
         return datetime.datetime.strptime(name, "%z").tzinfo or datetime.UTC
+    except ValueError as error:
+        raise _Unfit("a moment with an offset, as nobody knows the field's time zone") from error
 
 
 def _duration(value: Any, kind: pa.DataType) -> int:

@@ -170,8 +170,10 @@ def group_size(sizes: Int64Array) -> GroupSize:
 
 
 def plan_within(table: pa.Table, params: SwapParams, groups: Groups, memory: int) -> Plan:
-    """What `swap_within` would do."""
+    """What `swap_within` would do. Raises UnswappableError where that would."""
     unswappable = _unswappable(groups, _standings(table, params, groups))
+    if params.suppression.policy == "fail":
+        suppress(table, params, unswappable, Events())
     return Plan(
         rows=table.num_rows,
         groups=len(groups.identities),

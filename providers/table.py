@@ -259,6 +259,12 @@ def take_rows(table: pa.Table, rows: IndexArray) -> pa.Table:
 
 def check_movable(field: pa.Field, pointer: str) -> None:
     """Raise ParameterError where Arrow has no way to move values of the field's type."""
+    if pa.types.is_decimal(field.type) and field.type.scale < 0:
+        raise ParameterError(
+            f"field '{field.name}' has type {field.type}, which Arrow cannot compare; "
+            "use a scale of 0 or more",
+            pointer,
+        )
     try:
         take(pa.chunked_array([], type=field.type), pa.array([], pa.int32()))
     except pa.ArrowNotImplementedError as error:

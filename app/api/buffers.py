@@ -1,5 +1,6 @@
 """``/v1/buffers``: tables too large for JSON, uploaded once and named in a ``source``."""
 
+from email.message import Message
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
@@ -19,6 +20,13 @@ UPLOADED = (ARROW_STREAM, PARQUET, CSV)
 router = APIRouter(prefix="/v1/buffers", tags=["buffers"], route_class=JsonRoute)
 
 Accept = Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)]
+
+
+def _plain_csv(content_type: str) -> bool:
+    message = Message()
+    message["content-type"] = content_type
+    charset = str(message.get_param("charset", "utf-8")).lower()
+    return charset in ("utf-8", "utf8", "us-ascii") and message.get_param("header") != "absent"
 
 
 def _document(buffer: models.Buffer) -> Buffer:
@@ -53,6 +61,10 @@ async def create_buffer(request: Request, response: Response, jobs: Jobs) -> Buf
     media_type = essence(request.headers.get("content-type", ""))
     if media_type not in UPLOADED:
         raise UnsupportedMediaType(f"a buffer is uploaded as {', '.join(UPLOADED)}")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise UnsupportedMediaType("a buffer is uploaded without a content coding; Parquet compresses itself")
+    if not _plain_csv(request.headers["content-type"]):
+        raise UnsupportedMediaType("CSV is uploaded in UTF-8 with a header of field names")
     buffer = await jobs.create_buffer(request.stream(), media_type)
     response.headers["Location"] = f"/v1/buffers/{buffer.id}"
     return _document(buffer)

@@ -110,7 +110,7 @@ async def watch_job(
     "/{job_id}/rows",
     operation_id="getJobRows",
     summary="Get the destination buffer",
-    responses=rows_content("The destination buffer.") | problems(404, 406, 409),
+    responses=rows_content("The destination buffer.") | problems(404, 406, 409, 410),
 )
 async def get_rows(job_id: str, jobs: Jobs, accept: Accept = None) -> Response:
     """The rows in the type that `Accept` asks for.

@@ -10,6 +10,7 @@ _DESCRIPTIONS = {
     400: "The request cannot be understood.",
     404: "There is nothing of that name.",
     406: "None of the media types offered is acceptable.",
+    410: "It was there, and its time is over.",
     409: "The request does not fit the state of the thing it is about.",
     413: "The body is larger than this operation takes.",
     415: "The body is of a type this operation does not take.",

@@ -4,6 +4,7 @@ A field that may be absent is left out rather than sent as null, and its schema 
 with ``null`` in it spoils the code of several client generators.
 """
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -24,7 +25,7 @@ from pydantic_core import PydanticCustomError
 from providers.params import Params, StrictModel
 from providers.provider import Provider
 
-SEED_HEX_DIGITS = 64
+_HEX_SEED = re.compile(r"[0-9a-fA-F]{1,64}")
 SEED_INTEGER_BOUND = 2**53  # above it, JSON numbers lose digits in many readers
 
 
@@ -38,14 +39,9 @@ class Seed(BaseModel):
 
 
 def _parse_seed(value: Any) -> Any:
-    if isinstance(value, str) and 1 <= len(value) <= SEED_HEX_DIGITS and value.isascii():
-        try:
-            number = int(value, 16) if value.isalnum() else -1
-        except ValueError:
-            number = -1
-        if number >= 0:
-            return Seed(secret=number.to_bytes(32, "big"), bits=4 * len(value))
-    elif type(value) is int and 0 <= value < SEED_INTEGER_BOUND:
+    if isinstance(value, str) and _HEX_SEED.fullmatch(value):
+        return Seed(secret=int(value, 16).to_bytes(32, "big"), bits=4 * len(value))
+    if type(value) is int and 0 <= value < SEED_INTEGER_BOUND:
         return Seed(secret=value.to_bytes(32, "big"), bits=max(1, value.bit_length()))
     raise PydanticCustomError(
         "seed", "a seed is a string of 1 to 64 hex digits, or an integer from 0 to 2**53 - 1"
@@ -67,6 +63,15 @@ SeedValue = Annotated[
 ]
 
 
+def _named_types(fields: Any) -> Any:
+    """Field -> type; also of the list of names and types that every answer with rows has."""
+    if isinstance(fields, list) and all(
+        isinstance(field, dict) and field.keys() == {"name", "type"} for field in fields
+    ):
+        return {field["name"]: field["type"] for field in fields}
+    return fields
+
+
 class Source(StrictModel):
     """The table to protect: exactly one of `rows`, `columns` and `buffer`."""
 
@@ -76,7 +81,7 @@ class Source(StrictModel):
     """The table as field -> values, all of one length."""
     buffer: str | SkipJsonSchema[None] = None
     """The id of an uploaded buffer."""
-    fields: dict[str, str] | SkipJsonSchema[None] = Field(
+    fields: Annotated[dict[str, str], BeforeValidator(_named_types)] | SkipJsonSchema[None] = Field(
         default=None, examples=[{"age": "int64", "income": "decimal(12,2)"}]
     )
     """Field -> type, for fields whose type is not to be inferred: `int64`, `float64`,

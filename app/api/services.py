@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from app.api.context import Jobs, ServiceSettings
@@ -62,7 +63,7 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
     ) -> Response:
         call: RunRequest = body
         source = await read_source(call.source, jobs)
-        parameters = provider.check(call.parameters, source.schema)
+        parameters = await to_thread.run_sync(provider.check, call.parameters, source.schema)
         new = NewJob(
             service=provider.identifier,
             parameters=parameters,

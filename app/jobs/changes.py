@@ -62,6 +62,12 @@ class Changes:
         for changed in self._watched.get(job_id, ()):
             changed.tell(ended)
 
+    def tell_all(self) -> None:
+        """Wake everybody: nothing more will be told."""
+        for watchers in self._watched.values():
+            for changed in watchers:
+                changed.tell(ended=True)
+
 
 async def _set_within(event: asyncio.Event, seconds: float) -> bool:
     try:

@@ -79,6 +79,11 @@ class Dispatcher:
             await self._engine.cancel(job_id)
             await asyncio.wait([following])
 
+    def claim_no_more(self) -> None:
+        """Leave what is queued to the next start."""
+        self._stopping = True
+        self.wake()
+
     async def stop(self, grace: float) -> None:
         """Claim no more, give running jobs so many seconds, and put the rest back into the queue."""
         self._stopping = True

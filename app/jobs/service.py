@@ -53,6 +53,7 @@ class JobService:
         self._settings = settings
         self._read = read
         self._work = work
+        self._closing = False
 
     async def start(self) -> None:
         """Open the stores, take up the work that was left, and bring up the workers.
@@ -77,6 +78,12 @@ class JobService:
         await self._dispatcher.start()
         await self._engine.start()
         self._purging = asyncio.create_task(self._purge_now_and_then())
+
+    def begin_closing(self) -> None:
+        """Claim no more, and keep nobody waiting: callers are told how their jobs are now."""
+        self._closing = True
+        self._dispatcher.claim_no_more()
+        self._changes.tell_all()
 
     async def close(self) -> None:
         """Claim no more, give running jobs their grace, put the rest back, and let go of everything."""
@@ -128,7 +135,7 @@ class JobService:
                     job = await self.get(job_id)
                     if job.ended:
                         return job
-                if not await changed.ends_within(deadline - loop.time()):
+                if not await changed.ends_within(deadline - loop.time()) or self._closing:
                     return await self.get(job_id)
 
     async def updates(self, job_id: str) -> AsyncIterator[tuple[Job, Progress]]:
@@ -141,7 +148,7 @@ class JobService:
                 if (job.state, progress) != last:
                     last = (job.state, progress)
                     yield job, progress
-                if job.ended:
+                if job.ended or self._closing:
                     return
                 if await changed.within(_LOOK_SECONDS):
                     job = await self.get(job_id)
@@ -276,6 +283,7 @@ class JobService:
             if deleted:
                 jobs.audit(session, "job.delete", job.id, now())
         self._stores.delete_blobs(unnamed)
+        self._stores.database.forget()
         return deleted
 
     def _open_seed(self, job_id: str) -> str:

@@ -1,5 +1,6 @@
 """The contract around the services: problems, preferences, media types, health, the document."""
 
+import re
 from typing import Any
 
 import httpx
@@ -114,5 +115,33 @@ def test_swagger_ui_needs_no_other_host(client: httpx.Client) -> None:
     page = client.get("/docs")
     assert page.status_code == 200
     assert "cdn." not in page.text
+    assert "http://" not in page.text  # relative: whatever the Host header says
     assert client.get("/swagger/swagger-ui-bundle.js").status_code == 200
     assert client.get("/", follow_redirects=True).status_code == 200
+
+
+def test_openapi_holds_together(client: httpx.Client) -> None:
+    text = client.get("/openapi.json").text
+    document = orjson.loads(text)
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
+    assert references <= set(document["components"]["schemas"])
+    assert "itemSchema" not in text  # a word of OpenAPI 3.2
+
+
+def test_a_body_without_a_type_is_read_as_json(api: Api) -> None:
+    request = api.client.build_request("POST", "/v1/services/DSWAP", content=orjson.dumps(CALL))
+    request.headers.pop("content-type", None)
+    assert api.job(api.client.send(request))["state"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": "text/csv; header=absent"},
+        {"content-type": "text/csv; charset=iso-8859-1"},
+        {"content-type": "text/csv", "content-encoding": "gzip"},
+    ],
+)
+def test_uploads_that_would_be_misread_are_refused(api: Api, headers: dict[str, str]) -> None:
+    answer = api.client.post("/v1/buffers", content=b"a,b\r\n1,2\r\n", headers=headers)
+    api.problem(answer, 415, "unsupported_media_type")

@@ -168,6 +168,13 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("DSWAP", _body(parameters={}), "/parameters", "swap_fields"),
     ("DSWAP", _body(seed="xyz"), "/seed", "hex digits"),
     ("DSWAP", _body(seed=2**53), "/seed", "hex digits"),
+    ("DSWAP", _body(seed="0xff"), "/seed", "hex digits"),
+    (
+        "DSWAP",
+        _body(source={"rows": [{"a": "x", "b": 1}], "fields": {"a": "int65"}}),
+        "/source/fields/a",
+        "int64",
+    ),
     ("DSWAP", _body(seed=-1), "/seed", "hex digits"),
     ("DSWAP", _body(seed=True), "/seed", "hex digits"),
     ("DSWAP", _body(source={}), "/source", "exactly one"),
@@ -229,6 +236,51 @@ def test_failing_policy_fails_the_job_with_counts(api: Api, people: Rows) -> Non
     assert (job["state"], job["outcome"]) == ("failed", "FAILURE")
     assert job["error"]["code"] == "unswappable_rows"
     assert "1 row of 1 group" in job["error"]["detail"]
+
+
+def test_a_number_beyond_float64_is_no_infinity(api: Api) -> None:
+    content = b'{"source":{"rows":[{"a":1.5},{"a":1e400}]},"parameters":{"swap_fields":["a"]}}'
+    answer = api.client.post(
+        "/v1/services/DSWAP", content=content, headers={"content-type": "application/json"}
+    )
+    assert api.problem(answer, 422)["errors"][0]["pointer"] == "/source/rows/1/a"
+
+
+def test_fields_are_taken_as_an_answer_gives_them(api: Api, people: Rows) -> None:
+    job = api.run("DSWAP", people, {"swap_fields": ["age"]})
+    rows = api.client.get(f"/v1/jobs/{job['id']}/rows").json()
+    body = {"source": rows, "parameters": {"swap_fields": ["age"]}}
+    again = api.job(api.client.post("/v1/services/DSWAP", json=body))
+    assert again["source"]["digest"] == job["destination"]["digest"]
+
+
+def test_validate_only_tells_of_a_run_that_must_fail(api: Api, people: Rows) -> None:
+    body = {
+        "source": {"rows": people},
+        "parameters": {
+            "swap_fields": ["income"],
+            "control_field": "city",
+            "suppression": {"policy": "fail"},
+        },
+        "validate_only": True,
+    }
+    answer = api.client.post("/v1/services/CDSWAP", json=body)
+    api.problem(answer, 422, "unswappable_rows")
+
+
+@pytest.mark.parametrize("rows", [2, 40])
+def test_many_fields_are_checked_in_linear_time(api: Api, rows: int) -> None:
+    table = [{f"f{number}": number for number in range(4000)}] * rows
+    job = api.run("DSWAP", table, {"swap_fields": ["f0", "f3999"]}, report="none")
+    assert job["state"] == "succeeded"
+
+
+def test_breaks_finer_than_a_microsecond_are_refused(api: Api) -> None:
+    source = {"rows": [{"t": "2024-01-01T00:00:00.000000100", "x": 1}], "fields": {"t": "timestamp[ns]"}}
+    classifier = {"breaks": ["2024-01-01T00:00:00.000000500"]}
+    parameters = {"swap_fields": ["x"], "control_field": "t", "classifier": classifier}
+    error = api.refused("CDSWAP", {"source": source, "parameters": parameters})
+    assert "microsecond" in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,18 @@ def inferred_column(values: Values, place: Place) -> pa.Array:
     kinds = set(map(type, values)) - {NoneType}
     if len(kinds) == 1 and (data_type := _PLAIN_KINDS.get(next(iter(kinds)))) is not None:
         try:
-            return pa.array(values, data_type)
+            made = pa.array(values, data_type)
         except (pa.ArrowException, OverflowError, ValueError):
-            pass  # found and named below
+            made = None  # found and named below
+        if made is not None and data_type == pa.float64():
+            beyond = np.flatnonzero(np.isinf(made.to_numpy(zero_copy_only=False)))
+            if len(beyond):  # JSON has no infinity: it was a number such as 1e400
+                raise place.fault(
+                    int(beyond[0]),
+                    "the number is beyond float64; declare the field as decimal(p,s) or string in fields",
+                )
+        if made is not None:
+            return made
     return column(values, infer(values, place), place)
 
 

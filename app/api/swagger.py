@@ -1,0 +1,47 @@
+"""Swagger UI from the service's own files: it works with no internet, and behind any proxy."""
+
+from importlib import resources
+
+from fastapi import APIRouter, Response
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+router = APIRouter(include_in_schema=False)
+
+_FILES = {
+    "swagger-ui-bundle.js": "text/javascript",
+    "swagger-ui.css": "text/css",
+    "favicon-32x32.png": "image/png",
+}
+
+
+@router.get("/")
+async def root() -> RedirectResponse:
+    """To the page, until the service has one of its own."""
+    return RedirectResponse("docs")
+
+
+@router.get("/docs")
+async def page() -> HTMLResponse:
+    """The page. Its addresses are relative: no Host header decides where scripts come from."""
+    return get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title="Rowveil - Swagger UI",
+        swagger_js_url="swagger/swagger-ui-bundle.js",
+        swagger_css_url="swagger/swagger-ui.css",
+        swagger_favicon_url="swagger/favicon-32x32.png",
+        swagger_ui_parameters={"tryItOutEnabled": True, "displayRequestDuration": True},
+    )
+
+
+def _file(name: str, media_type: str) -> None:
+    content = resources.files("fastapi_swagger.resources").joinpath(name).read_bytes()
+
+    async def answer() -> Response:
+        return Response(content, media_type=media_type, headers={"Cache-Control": "max-age=86400"})
+
+    router.add_api_route(f"/swagger/{name}", answer, methods=["GET"])
+
+
+for _name, _media_type in _FILES.items():
+    _file(_name, _media_type)

@@ -19,7 +19,7 @@ REPLACEMENTS: list[tuple[str, Any, str]] = [
     ("city", 5, "replacement for 'city' (string) must be a text"),
     ("grade", 5, "replacement for 'grade' (string) must be a text"),
     ("born", "29.2.2024", "must be an ISO date such as '2024-02-29'"),
-    ("seen", "soon", "must be an ISO date, or date and time such as '2024-02-29T08:30:00'"),
+    ("seen", "soon", "must be an ISO date, or date and time to the microsecond"),
     ("paid", 1.234, "must be a number of at most 6 digits, 2 after the point"),
     ("paid", "12345.00", "must be a number of at most 6 digits, 2 after the point"),
     ("paid", "NaN", 'must be a number, or one in quotes such as "12.50"'),

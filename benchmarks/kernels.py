@@ -138,8 +138,7 @@ def cases(source: pa.Table) -> Iterator[Case]:
         "polars": _polars_peers(pl.DataFrame(columns)),
         "numpy": _numpy_peers(columns),
     }
-    if source.num_rows <= 1_000_000:  # beyond, its group operations take minutes
-        peers["pandas"] = _pandas_peers(pd.DataFrame(columns, copy=False))
+    peers["pandas"] = _pandas_peers(pd.DataFrame(columns, copy=False))
 
     def case(name: str, service: str, goal: float, key: str, **parameters: Any) -> Case:
         against = {peer: works[key] for peer, works in peers.items()}

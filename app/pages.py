@@ -1,11 +1,17 @@
 """One page a service, made from what its provider declares: `docs/services/`."""
 
 import inspect
+import json
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from providers.params import OPTIM_OPERANDS
 from providers.provider import Provider
+
+EXAMPLES = Path("docs/examples")
+"""Below the repository: one file a service, with a table's name, parameters, seed and figures."""
 
 
 def page(provider: Provider[Any]) -> str:
@@ -17,15 +23,43 @@ def page(provider: Provider[Any]) -> str:
         f"# {provider.identifier}: {provider.title}",
         f"{provider.summary} `POST /v1/services/{provider.identifier}`, revision {provider.revision}.",
         prose,
-        "## What it guarantees",
-        "\n".join(f"- {guarantee}" for guarantee in provider.guarantees),
+        *_listing("What it keeps and guarantees", provider.guarantees),
+        *_listing("What it changes", provider.changes),
+        *_listing("What it does not protect against", provider.limits),
         "## Parameters",
         _parameters(provider.params.model_json_schema()),
+        "## Cost",
+        provider.cost,
+        *_example(provider.identifier),
+        *_listing("When to choose another", provider.instead),
+        *_listing("Errata of the source", provider.errata),
         "## References",
         "\n".join(f"- {reference}" for reference in provider.references),
         "*Made from the code by `make docs`: change it there.*",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _listing(title: str, items: tuple[str, ...]) -> list[str]:
+    return [f"## {title}", "\n".join(f"- {item}" for item in items)] if items else []
+
+
+def _example(identifier: str) -> list[str]:
+    """The worked example, told from the data that `tests/data/test_worked_examples.py` runs."""
+    path = EXAMPLES / f"{identifier}.toml"
+    if not path.is_file():
+        return []
+    example = tomllib.loads(path.read_text(encoding="utf-8"))
+    call = {"parameters": example["parameters"], "seed": example["seed"]}
+    lines = ["| figure of the report | value |", "| --- | --- |"]
+    lines += [f"| `{name}` | {value} |" for name, value in example["figures"].items()]
+    return [
+        "## A worked example",
+        example["about"].strip(),
+        f"```json\n{json.dumps(call, indent=2)}\n```",
+        "\n".join(lines),
+        example["reading"].strip(),
+    ]
 
 
 def _parameters(schema: dict[str, Any]) -> str:

@@ -114,5 +114,20 @@ PROVIDER = Provider(
         "Within a class the pairs are uniformly random; some of them known, nothing is learnt of the rest.",
         "A row alone in its class is suppressed unless the caller says otherwise.",
     ),
+    changes=(
+        "Which row of its class a value stands in.",
+        "Correlations of the swap fields with fields that are not control fields, within each class.",
+        "Rows alone in their class lose the values of the swap fields, unless the caller says otherwise.",
+    ),
+    limits=(
+        "A small class hides little: of two rows each has the other's value; who knows one knows both.",
+        "The multiset of each class is published: where all of a class share a value, it is everyone's.",
+        "Fields that are not swapped stay with their row.",
+    ),
+    cost="O(n) time a field and a control field; O(d log d) for d distinct texts of a control field.",
+    instead=(
+        "DSWAP, where nothing by class is published.",
+        "DDSWAP, where the control field is a number and classes would need breaks.",
+    ),
     references=("Optim data privacy providers 11.3 and 11.7, module Data Swapping",),
 )

@@ -194,5 +194,19 @@ PROVIDER = Provider(
         "At rate 1 every row of a block receives another row's value.",
         "Within a block the pairs are uniformly random; some of them known, nothing is learnt of the rest.",
     ),
+    changes=(
+        "Which row of its block a value stands in.",
+        "Correlations with the control field a little, with other fields more; less in small blocks.",
+    ),
+    limits=(
+        "In a block of p rows an intruder who knows the order guesses a value's owner with chance 1/(p - 1).",
+        "A block of neighbours may share a value: then the exchange protects nobody.",
+        "Fields that are not swapped, the control field among them, stay with their row.",
+    ),
+    cost="O(n) time a field, after a sort of the control fields by radix, O(n) a pass.",
+    instead=(
+        "MEWS or MEDS, where several numeric fields together say who is a neighbour.",
+        "CDSWAP, where equal values, not near ones, form the group.",
+    ),
     references=("Optim data privacy providers 11.3 and 11.7, module Data Swapping",),
 )

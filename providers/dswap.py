@@ -56,6 +56,21 @@ PROVIDER = Provider(
         "The pairs are uniformly random; some of them known, nothing is learnt of the rest.",
         "Fields other than the swap fields stay as they are, unless they are named for suppression.",
     ),
+    changes=(
+        "Which row a value stands in: unlocked, also which values of the swap fields stand side by side.",
+        "Correlations of the swap fields with all others (and, unlocked, with each other) go towards zero.",
+    ),
+    limits=(
+        "An exchange of equal values changes nothing: `changed` counts the rows whose value differs.",
+        "Fields that are not swapped stay with their row: whoever finds a person by them learns which row "
+        "is hers, and what else stands there unswapped.",
+        "A value that only one person can have tells that this person is in the table.",
+    ),
+    cost="O(n) time a field; three times the swap fields' memory at the peak.",
+    instead=(
+        "CDSWAP, where a figure by town, branch or diagnosis must stay as it is.",
+        "DDSWAP, MEWS or MEDS, where correlations with numeric fields must nearly stay.",
+    ),
     references=(
         "Optim data privacy providers 11.3 and 11.7, module Data Swapping",
         "Dalenius and Reiss 1982, Data-swapping: a technique for disclosure control, "

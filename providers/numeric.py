@@ -1,4 +1,4 @@
-"""Columns as float64 numbers with a unit, for distances."""
+"""Columns as float64 numbers: with a unit, for distances, or as they are, for numeric methods."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from providers.errors import ParameterError
 from providers.literals import value_type
 from providers.table import combined, null_mask, unwrapped, words_of
 
@@ -54,3 +55,36 @@ def measured(column: pa.ChunkedArray) -> Measured | None:
     if is_time:
         return Measured(values * _SECONDS[kind.unit], "seconds")
     return Measured(values, "field")
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Whether values of the type are integers, floats or decimals, in whatever encoding."""
+    kind = value_type(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def check_numeric(field: pa.Field, method: str, pointer: str) -> None:
+    """Raise ParameterError where the field's values are not numbers."""
+    if not is_numeric(field.type):
+        raise ParameterError(
+            f"field '{field.name}' has type {field.type}; {method} computes with numbers: "
+            "integers, floats or decimals",
+            pointer,
+        )
+
+
+def float_values(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
+    """The numbers of an `is_numeric` column, each the nearest float64; NaN for null; shape (rows,)."""
+    column = unwrapped(column)
+    if pa.types.is_dictionary(column.type):
+        column = unwrapped(column.cast(value_type(column.type)))
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        column = pc.cast(column, pa.float64())
+        kind = column.type
+    array = combined(column)
+    letter = "f" if pa.types.is_floating(kind) else "u" if pa.types.is_unsigned_integer(kind) else "i"
+    values = words_of(array).view(f"{letter}{kind.bit_width // 8}").astype(np.float64)
+    if array.null_count:
+        values[null_mask(column)] = np.nan
+    return values

@@ -101,6 +101,8 @@ class SwapResult:
     events: Events
     provider: dict[str, Any] = field(default_factory=dict)
     """The provider's own figures."""
+    measures: dict[str, Any] = field(default_factory=dict)
+    """Key in `providers.measures.MEASURES` -> value, of the measures that the run itself gives."""
 
 
 class Progress(Protocol):
@@ -131,4 +133,15 @@ class Provider(Generic[P]):
     swap: Callable[[pa.Table, P, Stream, Progress], SwapResult]
     """(table, checked params, stream, progress) -> result. The table is never modified."""
     guarantees: tuple[str, ...]
+    """What stays as it is, and what an intruder cannot learn."""
+    changes: tuple[str, ...]
+    """What does not stay as it is."""
+    limits: tuple[str, ...]
+    """What it does not protect against, in plain words: it stands in every report."""
+    cost: str
+    """Time and memory in the number of rows n, fields p and the method's own parameters."""
+    instead: tuple[str, ...]
+    """When to choose which other service."""
     references: tuple[str, ...]
+    errata: tuple[str, ...] = ()
+    """Errors of the source, and what is done in their place."""

@@ -1,7 +1,8 @@
 """What the swaps share: exchange values within groups, field by field or locked, and report it.
 
-A provider says which rows form a group; all else is here: who stands aside, the exchange itself,
-the suppression of what cannot be swapped, and the figures of the report.
+A provider says which rows form a group, in one `Exchange` or in several; all else is here: who
+stands aside, the exchange itself, the suppression of what cannot be swapped, and the figures of the
+report.
 """
 
 from collections import Counter
@@ -93,6 +94,19 @@ def control_pointer(control_fields: Sequence[str], at: int, parameter: str = "co
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """Fields whose values are exchanged within the same groups."""
+
+    fields: tuple[str, ...]
+    groups: Groups
+    """All rows of the table, cut into groups."""
+    locked: bool
+    """Whether the fields of a row move together."""
+    absent: BoolArray | None = None
+    """Rows that take no part, besides those that ``nulls: keep`` leaves aside."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Standing:
     """Who can be swapped in one field, or in all of them when locked."""
 
@@ -134,29 +148,60 @@ def _without(groups: Groups, absent: BoolArray) -> Groups:
     return Groups(groups.rows, groups.order[present], starts, groups.identities[some])
 
 
-def _standings(table: pa.Table, params: SwapParams, groups: Groups) -> dict[str, _Standing]:
+def _standings(table: pa.Table, params: SwapParams, exchange: Exchange) -> dict[str, _Standing]:
     """Swap field -> who can be swapped; one object for the fields that have the same."""
-    absent: dict[str, BoolArray | None] = dict.fromkeys(params.swap_fields)
+    absent: dict[str, BoolArray | None] = dict.fromkeys(exchange.fields, exchange.absent)
     if params.nulls == "keep":
-        masks = {name: null_mask(table.column(name)) for name in params.swap_fields}
-        if params.locked:
+        masks = {name: null_mask(table.column(name)) for name in exchange.fields}
+        if exchange.absent is not None:
+            masks = {name: mask | exchange.absent for name, mask in masks.items()}
+        if exchange.locked:
             absent = dict.fromkeys(masks, np.logical_or.reduce(list(masks.values())))
         else:
             absent = {name: mask if mask.any() else None for name, mask in masks.items()}
     known: dict[int, _Standing] = {}
     for mask in absent.values():
         if id(mask) not in known:
-            known[id(mask)] = _standing(groups, mask, params.min_group_size)
+            known[id(mask)] = _standing(exchange.groups, mask, params.min_group_size)
     return {name: known[id(mask)] for name, mask in absent.items()}
 
 
-def _unswappable(groups: Groups, standings: dict[str, _Standing]) -> Unswappable:
-    by_field = {name: standing.unswappable for name, standing in standings.items()}
-    rows = union(by_field.values())
-    if not len(rows):
-        return Unswappable(by_field, 0)
-    within = np.searchsorted(groups.starts, groups.places[rows], side="right")
-    return Unswappable(by_field, len(np.unique(within)))
+class _Standings:
+    """Who can be swapped in every field of every exchange."""
+
+    def __init__(self, table: pa.Table, params: SwapParams, exchanges: Sequence[Exchange]) -> None:
+        self.of_exchange = [
+            (exchange, _standings(table, params, exchange)) for exchange in exchanges if exchange.fields
+        ]
+
+    @property
+    def by_field(self) -> dict[str, _Standing]:
+        """Swap field -> who can be swapped in it."""
+        return {name: found for _, of_field in self.of_exchange for name, found in of_field.items()}
+
+    @property
+    def unswappable(self) -> Unswappable:
+        """The rows that cannot be swapped, and how many groups hold them."""
+        by_field = {name: standing.unswappable for name, standing in self.by_field.items()}
+        groups = 0
+        for exchange, of_field in self.of_exchange:
+            rows = union(by_field[name] for name in of_field)
+            if len(rows):
+                within = np.searchsorted(exchange.groups.starts, exchange.groups.places[rows], side="right")
+                groups += len(np.unique(within))
+        return Unswappable(by_field, groups)
+
+    def matching_bits(self, params: SwapParams) -> float:
+        """log2 of the number of swaps that could have been drawn, all fields together."""
+        bits: dict[int, float] = {}
+        total = 0.0
+        for exchange, of_field in self.of_exchange:
+            for standing in list(of_field.values())[: 1 if exchange.locked else None]:
+                if id(standing) not in bits:
+                    sizes = standing.groups.sizes
+                    bits[id(standing)] = matching_bits(sizes[sizes >= params.min_group_size], params.rate)
+                total += bits[id(standing)]
+        return total
 
 
 def group_size(sizes: Int64Array) -> GroupSize:
@@ -171,7 +216,13 @@ def group_size(sizes: Int64Array) -> GroupSize:
 
 def plan_within(table: pa.Table, params: SwapParams, groups: Groups, memory: int) -> Plan:
     """What `swap_within` would do. Raises UnswappableError where that would."""
-    unswappable = _unswappable(groups, _standings(table, params, groups))
+    return plan_each(table, params, [Exchange(params.swap_fields, groups, params.locked)], memory)
+
+
+def plan_each(table: pa.Table, params: SwapParams, exchanges: Sequence[Exchange], memory: int) -> Plan:
+    """What `swap_each` would do. Raises UnswappableError where that would."""
+    unswappable = _Standings(table, params, exchanges).unswappable
+    groups = exchanges[0].groups
     if params.suppression.policy == "fail":
         suppress(table, params, unswappable, Events())
     return Plan(
@@ -212,16 +263,30 @@ def swap_within(
     progress: Progress,
     watch: Watch | None = None,
 ) -> SwapResult:
-    """Exchange the swap fields' values within the groups.
+    """Exchange the swap fields' values within the groups; see `swap_each`."""
+    exchanges = [Exchange(params.swap_fields, groups, params.locked)]
+    return swap_each(table, params, exchanges, stream, progress, watch)
+
+
+def swap_each(
+    table: pa.Table,
+    params: SwapParams,
+    exchanges: Sequence[Exchange],
+    stream: Stream,
+    progress: Progress,
+    watch: Watch | None = None,
+) -> SwapResult:
+    """Exchange the values of each exchange's fields within its groups.
 
     Parameters
     ----------
     table : pa.Table
         Left as it is.
     params : SwapParams
-        Checked: every swap field by name.
-    groups : Groups
-        All rows of the table, cut into groups.
+        Checked: every swap field by name. Rate, nulls, smallest group and suppression count for
+        every exchange; which fields move, and whether they are locked, the exchanges say.
+    exchanges : sequence of Exchange
+        One or more, of different fields; at most one is locked. The summary's groups are the first's.
     stream : Stream
         Purposes: ``exchange`` when locked, else ``exchange/`` and the field's name.
     progress : Progress
@@ -237,49 +302,43 @@ def swap_within(
     UnswappableError
         Rows cannot be swapped and the policy is ``fail``; raised before anything is exchanged.
     """
-    standings = _standings(table, params, groups)
-    unswappable = _unswappable(groups, standings)
+    standings = _Standings(table, params, exchanges)
+    unswappable = standings.unswappable
     events = Events()
     if params.suppression.policy == "fail":
         suppress(table, params, unswappable, events)
     figures = _Figures(table.num_rows)
     columns = list(table.columns)
     position = {name: at for at, name in enumerate(table.schema.names)}
-    pairing: Pairing | None = None
-    for number, (name, standing) in enumerate(standings.items()):
-        progress(0.3 + 0.6 * number / len(standings), f"exchanging {name}")
-        again = params.locked and number > 0
-        if not again:
-            pairing = None  # the last one's arrays make room for the next one's
-            key = stream.key("exchange" if params.locked else f"exchange/{name}")
-            pairing = shuffle_groups(standing.groups, key, params.rate, params.min_group_size)
-            if watch is not None:
-                watch(name, pairing)
-        assert pairing is not None  # noqa: S101 - the first field made one
-        columns[position[name]], changed = permute(columns[position[name]], pairing)
-        figures.add(name, standing, pairing, changed, again)
+    done, fields = 0, len(standings.by_field)
+    for exchange, of_field in standings.of_exchange:
+        pairing: Pairing | None = None
+        for number, (name, standing) in enumerate(of_field.items()):
+            progress(0.3 + 0.6 * done / fields, f"exchanging {name}")
+            again = exchange.locked and number > 0
+            if not again:
+                pairing = None  # the last one's arrays make room for the next one's
+                key = stream.key("exchange" if exchange.locked else f"exchange/{name}")
+                pairing = shuffle_groups(standing.groups, key, params.rate, params.min_group_size)
+                if watch is not None:
+                    watch(name, pairing)
+            assert pairing is not None  # noqa: S101 - the first field made one
+            columns[position[name]], changed = permute(columns[position[name]], pairing)
+            figures.add(name, standing, pairing, changed, again)
+            done += 1
     progress(0.9, "suppressing")
     swapped = pa.Table.from_arrays(columns, schema=table.schema)
     swapped, suppressed = suppress(swapped, params, unswappable, events)
-    if params.locked and params.nulls == "keep":
-        _report_kept_beside_nulls(table, standings, events)
+    for exchange, of_field in standings.of_exchange:
+        if exchange.locked:
+            _report_kept_beside_nulls(table, of_field, events)
     for name, changed in figures.changed.items():
         if not changed and figures.took_part_by_field[name]:
             message = "every exchange was of equal values: no row's value changed"
             events.add(Event("nothing_changed", message, field=name))
-    own_figures = {"matching_bits": _matching_bits(standings, params)}
-    return SwapResult(swapped, figures.summary(groups, suppressed), events, own_figures)
-
-
-def _matching_bits(standings: dict[str, _Standing], params: SwapParams) -> float:
-    """log2 of the number of swaps that could have been drawn, all fields together."""
-    apart = list(standings.values())[: 1 if params.locked else None]
-    bits = {}
-    for standing in apart:
-        if id(standing) not in bits:
-            sizes = standing.groups.sizes
-            bits[id(standing)] = matching_bits(sizes[sizes >= params.min_group_size], params.rate)
-    return sum(bits[id(standing)] for standing in apart)
+    own_figures = {"matching_bits": standings.matching_bits(params)}
+    summary = figures.summary(exchanges[0].groups, suppressed)
+    return SwapResult(swapped, summary, events, own_figures)
 
 
 def _report_kept_beside_nulls(table: pa.Table, standings: dict[str, _Standing], events: Events) -> None:

@@ -306,6 +306,15 @@ class Service(ResponseModel):
     summary: str
     revision: int
     guarantees: list[str]
+    changes: list[str]
+    """What does not stay as it is."""
+    limits: list[str]
+    """What it does not protect against."""
+    cost: str
+    instead: list[str]
+    """When to choose which other service."""
+    errata: list[str]
+    """Errors of its source, and what is done in their place."""
     parameters_schema: dict[str, JsonValue]
     """JSON schema of its parameters."""
     references: list[str]
@@ -344,6 +353,8 @@ class Report(ResponseModel):
     """Measure -> value, goal, range, formula and source."""
     provider: dict[str, JsonValue]
     """The service's own figures."""
+    limits: list[str]
+    """What the service does not protect against."""
 
 
 class Signature(ResponseModel):

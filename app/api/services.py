@@ -30,6 +30,11 @@ def _describe(provider: Provider[Any]) -> Service:
         summary=provider.summary,
         revision=provider.revision,
         guarantees=list(provider.guarantees),
+        changes=list(provider.changes),
+        limits=list(provider.limits),
+        cost=provider.cost,
+        instead=list(provider.instead),
+        errata=list(provider.errata),
         parameters_schema=provider.params.model_json_schema(),
         references=list(provider.references),
     )

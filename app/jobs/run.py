@@ -20,7 +20,8 @@ from app.store.tables import read_table, write_table
 from providers import PROVIDERS
 from providers.digest import table_digest
 from providers.errors import ProviderError, SourceError
-from providers.measures.risk import CHANGED_SHARE, INVERSION_BITS, changed_share, inversion_bits
+from providers.measures import MEASURES
+from providers.measures.risk import changed_share, inversion_bits
 from providers.provider import Event, Progress, SwapResult
 from providers.rng import Stream
 from providers.types import type_name
@@ -75,7 +76,7 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
             "destination": described(result.table) | {"digest": digest},
             "events": [_event(event) for event in result.events.listed],
             "event_counts": dict(result.events.counts),
-            "report": report_of(result, task.seed_bits) if task.report != "none" else None,
+            "report": report_of(task.service, result, task.seed_bits) if task.report != "none" else None,
             "libraries": library_versions(),
             "platform": platform.platform(),
         }
@@ -117,17 +118,17 @@ def described(table: pa.Table) -> dict[str, Any]:
     return {"fields": fields, "rows": table.num_rows}
 
 
-def report_of(result: SwapResult, seed_bits: int) -> dict[str, Any]:
-    """The report's JSON: the summary, the provider's own figures, and the cheap measures."""
+def report_of(service: str, result: SwapResult, seed_bits: int) -> dict[str, Any]:
+    """The report's JSON: summary, the provider's own figures, the cheap measures, and its limits."""
     summary = result.summary
-    values = {
-        CHANGED_SHARE: changed_share(summary.changed, summary.rows),
-        INVERSION_BITS: inversion_bits(result.provider["matching_bits"], seed_bits),
-    }
+    values = {"changed_share": changed_share(summary.changed, summary.rows), **result.measures}
+    if "matching_bits" in result.provider:
+        values["inversion_bits"] = inversion_bits(result.provider["matching_bits"], seed_bits)
     return {
         "summary": asdict(summary),
         "provider": result.provider,
-        "measures": {measure.key: measure.report(value) for measure, value in values.items()},
+        "measures": {key: MEASURES[key].report(value) for key, value in values.items()},
+        "limits": list(PROVIDERS[service].limits),
     }
 
 

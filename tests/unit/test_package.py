@@ -36,7 +36,9 @@ def test_providers_are_listed_in_order() -> None:
     """Each under its identifier."""
     assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP"]
     assert all(provider.identifier == identifier for identifier, provider in PROVIDERS.items())
-    assert all(provider.guarantees and provider.references for provider in PROVIDERS.values())
+    for provider in PROVIDERS.values():
+        for part in ("guarantees", "changes", "limits", "cost", "instead", "references"):
+            assert getattr(provider, part), (provider.identifier, part)
 
 
 def test_kernels_are_kept_in_a_private_folder_of_the_sources_state(tmp_path: Path) -> None:

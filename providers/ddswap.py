@@ -158,10 +158,10 @@ class _Distances:
     def add(self, name: str, pairing: Pairing) -> None:
         """Count the moves of one field, or of all of them when they are locked."""
         ranks = pairing.shuffled
-        if pairing.places is not self._groups.places:  # rows stand aside, or large blocks lie in buckets
+        if pairing.groups is not self._groups or pairing.moved is not None:  # rows stand aside, or in buckets
             ranks = self._groups.places[pairing.order]
         moves = np.zeros((-(-len(pairing.pairs) // _SPAN), 6))
-        _count_moves(ranks, pairing.starts, pairing.pairs, pairing.odd_rule, self._by_rank, moves)
+        _count_moves(ranks, pairing.groups.starts, pairing.pairs, pairing.odd_rule, self._by_rank, moves)
         self._moves = np.concatenate([self._moves, moves])
 
     def figures(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ BUCKET_BITS = 13
 _RATE_LEVEL = 0xFFFFFFFF
 _BUCKET_LEVEL = 1
 _SHUFFLE_LEVEL = 2
+_SMALL_GROUPS = 128  # rows on average, up to which a layout gains nothing
 _TOGETHER = 257  # groups of up to so many rows share lockstep lanes, sixteen groups at a time
 _SPAN = 64  # groups, in sixteens, that one thread takes at a time
 
@@ -72,37 +73,49 @@ class Groups:
         return self.order if self.in_row_order else _inverse(self.order, self.rows)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Pairing:
     """Who exchanges with whom.
 
-    The participating rows are laid out in `places` so that the rows of a group, or of a bucket of
-    a large group, lie together: an exchange then happens within the cache. In group g the first
-    ``2 * pairs[g]`` places of its shuffled places are exchanged, 1 and 2, 3 and 4, ...
+    The participating rows are laid out so that the rows of a group, or of a bucket of a large group,
+    lie together: an exchange then happens within the cache. In group g the first ``2 * pairs[g]``
+    places of its shuffled places are exchanged, 1 and 2, 3 and 4, ...
     """
 
-    places: IndexArray
-    """For each row its place in the layout, -1 where it is in no group; shape (rows,)."""
+    groups: Groups
     shuffled: IndexArray
-    """The places of each group, group by group, in a uniformly random order."""
-    starts: Int64Array
-    """Group g has ``shuffled[starts[g]:starts[g + 1]]``; shape (groups + 1,)."""
+    """The places of each group in the layout, group by group, in a uniformly random order."""
     pairs: Int64Array
     """Pairs exchanged in each group; 0 where nothing moves; shape (groups,)."""
     odd_rule: bool
     """Whether the last three rows of an odd group move in a cycle of three."""
+    moved: IndexArray | None = None
+    """The layout: for each place in listing order its place, where large groups lie in buckets; else
+    the layout is the listing."""
+
+    @cached_property
+    def places(self) -> IndexArray:
+        """For each row its place in the layout, -1 where it is in no group; shape (rows,)."""
+        if self.moved is None:
+            return self.groups.places
+        if self.groups.in_row_order:
+            return self.moved
+        places = np.empty_like(self.groups.places)
+        _compose(self.groups.places, self.moved, places)
+        return places
 
     @property
     def took_part(self) -> Int64Array:
         """Rows that take part in each group; shape (groups,)."""
-        odd = (np.diff(self.starts) % 2 == 1) & (self.pairs > 0) & self.odd_rule
+        odd = (self.groups.sizes % 2 == 1) & (self.pairs > 0) & self.odd_rule
         return np.asarray(2 * self.pairs + odd, np.int64)
 
     @property
     def order(self) -> IndexArray:
         """The participating rows, group by group, in their uniformly random order."""
-        layout = _inverse(self.places, len(self.shuffled))
-        return layout[self.shuffled]
+        if self.moved is None:
+            return self.groups.order[self.shuffled]
+        return _inverse(self.places, len(self.shuffled))[self.shuffled]
 
 
 # ------------------------------------------------------------------------------- rows and places
@@ -349,17 +362,13 @@ def shuffle_groups(groups: Groups, key: Key, rate: float, min_group_size: int = 
         _shuffle_small_groups(shuffled, groups.starts, groups.identities, key, rate, min_group_size, pairs)
     large = np.flatnonzero((groups.sizes > ONE_BUCKET) & (pairs > 0))
     if not len(large):
-        return Pairing(groups.places, shuffled, groups.starts, pairs, odd_rule=rate == 1.0)
+        return Pairing(groups, shuffled, pairs, odd_rule=rate == 1.0)
     everything = int(groups.sizes[large].sum()) == count
     moved = np.empty_like(shuffled) if everything else np.arange(count, dtype=shuffled.dtype)
     _shuffle_large_groups(
         groups.starts[large], groups.sizes[large], groups.identities[large], key, moved, shuffled
     )
-    places = moved
-    if not groups.in_row_order:
-        places = np.empty_like(groups.places)
-        _compose(groups.places, moved, places)
-    return Pairing(places, shuffled, groups.starts, pairs, odd_rule=rate == 1.0)
+    return Pairing(groups, shuffled, pairs, rate == 1.0, moved)
 
 
 # -------------------------------------------------------------------------------------- exchange
@@ -425,10 +434,36 @@ def _exchange(shuffled, starts, pairs, odd_rule, laid, chunks):
     return changed[:, 0].sum()
 
 
+@njit(cache=True, nogil=True, parallel=True)
+def _exchange_rows(values, order, shuffled, starts, pairs, odd_rule, out, chunks):
+    """Exchange from row to row, without a layout; rows of no group are not written."""
+    groups = len(pairs)
+    changed = np.zeros((chunks, 16), np.int64)  # a cache line each
+    for chunk in prange(chunks):
+        for group in range(groups * chunk // chunks, groups * (chunk + 1) // chunks):
+            start, stop = starts[group], starts[group + 1]
+            odd = odd_rule and (stop - start) % 2 == 1 and pairs[group] > 0
+            alone = start + 2 * (pairs[group] - odd)  # the first place after the pairs
+            for at in range(start, alone, 2):
+                place = np.uint64(at)  # unsigned, as in _exchange_pairs
+                first = np.uint64(order[np.uint64(shuffled[place])])
+                second = np.uint64(order[np.uint64(shuffled[place + np.uint64(1)])])
+                one, two = values[first], values[second]
+                out[first] = two
+                out[second] = one
+                changed[chunk, 0] += 2 * np.int64(one != two)
+            for at in range(alone, stop):  # who stays, or the cycle of three
+                source = alone + 2 if at == alone else at - 1
+                row, origin = order[shuffled[at]], order[shuffled[source if odd else at]]
+                out[row] = values[origin]
+                changed[chunk, 0] += np.int64(values[row] != values[origin])
+    return changed[:, 0].sum()
+
+
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def exchange(values: npt.NDArray[Any], pairing: Pairing) -> tuple[npt.NDArray[Any], int]:
+def exchange(values: npt.NDArray[Any], pairing: Pairing, last: bool = False) -> tuple[npt.NDArray[Any], int]:
     """The values after the exchange, and the number of rows whose bits changed.
 
     Parameters
@@ -436,18 +471,30 @@ def exchange(values: npt.NDArray[Any], pairing: Pairing) -> tuple[npt.NDArray[An
     values : ndarray, shape (rows,)
         Any fixed-width type of 1, 2, 4 or 8 bytes; left as it is.
     pairing : Pairing
+    last : bool
+        Nobody needs the pairing's order any more: its memory is given back as soon as may be.
 
     Notes
     -----
     Three passes: lay the values out by place, exchange within the layout, put them back. Rows go
     to few places at a time (groups or buckets), so that each pass streams through memory, where
-    a direct exchange would wait for two random reads and two random writes a pair.
+    a direct exchange would wait for two random reads and two random writes a pair. Where groups are
+    so small that a layout has as many places to go to as there are groups, the exchange is direct.
     """
     words = values.view(_WORDS[values.dtype.itemsize])
+    groups = pairing.groups
+    chunks = get_num_threads() if len(pairing.shuffled) > 65536 else 1
+    if not groups.in_row_order and len(pairing.shuffled) <= _SMALL_GROUPS * len(pairing.pairs):
+        out = np.empty_like(words) if len(groups.order) == groups.rows else words.copy()
+        changed = _exchange_rows(
+            words, groups.order, pairing.shuffled, groups.starts, pairing.pairs, pairing.odd_rule, out, chunks
+        )
+        return out.view(values.dtype), int(changed)
     laid = np.empty(len(pairing.shuffled), words.dtype)
     _lay_out(words, pairing.places, laid)
-    chunks = get_num_threads() if len(pairing.shuffled) > 65536 else 1
-    changed = _exchange(pairing.shuffled, pairing.starts, pairing.pairs, pairing.odd_rule, laid, chunks)
+    changed = _exchange(pairing.shuffled, groups.starts, pairing.pairs, pairing.odd_rule, laid, chunks)
+    if last:
+        pairing.shuffled = pairing.shuffled[:0].copy()
     out = np.empty_like(words)
     _put_back(laid, pairing.places, words, out)
     return out.view(values.dtype), int(changed)
@@ -462,5 +509,5 @@ def gather(values, rows, out):
 
 def sources(pairing: Pairing) -> IndexArray:
     """For each row the row its value comes from, itself where it stays; shape (rows,)."""
-    rows = np.arange(len(pairing.places), dtype=pairing.places.dtype)
+    rows = np.arange(pairing.groups.rows, dtype=pairing.shuffled.dtype)
     return exchange(rows, pairing)[0]

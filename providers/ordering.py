@@ -130,8 +130,23 @@ def _word_keys(array: pa.Array, valid: BoolArray) -> UInt64Array:
         smallest = counted.min() if len(counted) else np.int64(0)
         return np.subtract(signed, smallest).view(np.uint64)
     present = keys if valid.all() else keys[valid]
-    keys -= present.min(initial=_LARGEST) if len(present) else np.uint64(0)
+    if len(present):
+        _count_from(keys, np.uint64(_smallest(present)))
     return keys
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _smallest(keys):
+    smallest = np.uint64(_LARGEST)
+    for row in prange(len(keys)):
+        smallest = min(smallest, keys[row])
+    return smallest
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _count_from(keys, smallest):
+    for row in prange(len(keys)):
+        keys[row] -= smallest
 
 
 def _float_keys(words: Words) -> UInt64Array:

@@ -323,8 +323,9 @@ def swap_each(
                 if watch is not None:
                     watch(name, pairing)
             assert pairing is not None  # noqa: S101 - the first field made one
-            columns[position[name]], changed = permute(columns[position[name]], pairing)
-            figures.add(name, standing, pairing, changed, again)
+            last = not exchange.locked or number == len(of_field) - 1
+            figures.add(name, standing, pairing, again)
+            columns[position[name]], figures.changed[name] = permute(columns[position[name]], pairing, last)
             done += 1
     progress(0.9, "suppressing")
     swapped = pa.Table.from_arrays(columns, schema=table.schema)
@@ -362,11 +363,10 @@ class _Figures:
         self._reasons: npt.NDArray[np.uint8] = np.zeros(rows, np.uint8)
         self._noted = False  # a reason for a row: an untouched array of zeros takes no memory
 
-    def add(self, name: str, standing: _Standing, pairing: Pairing, changed: int, again: bool) -> None:
-        """Count one field's exchange."""
+    def add(self, name: str, standing: _Standing, pairing: Pairing, again: bool) -> None:
+        """Count who takes part in one field's exchange."""
         took_part = int(pairing.took_part.sum())
         self.took_part_by_field[name] = took_part
-        self.changed[name] = changed
         if again:  # locked: the same rows
             return
         for reason, rows in (

@@ -100,8 +100,10 @@ def words_array(words: Words, kind: pa.DataType, valid: BoolArray | None) -> pa.
 # ----------------------------------------------------------------------------------- moving values
 
 
-def permute(column: pa.ChunkedArray, pairing: Pairing) -> tuple[pa.ChunkedArray, int]:
+def permute(column: pa.ChunkedArray, pairing: Pairing, last: bool = False) -> tuple[pa.ChunkedArray, int]:
     """The column after the exchange, and the number of rows whose value differs.
+
+    ``last``: nobody needs the pairing's order any more (`providers.kernels.exchange`).
 
     Values differ when their bits do (NaN is itself, -0.0 is not 0.0); null is equal to null.
 
@@ -126,7 +128,7 @@ def permute(column: pa.ChunkedArray, pairing: Pairing) -> tuple[pa.ChunkedArray,
     array = combined(column)
     words = words_of(array)
     if array.null_count == 0:
-        moved_words, differing = exchange(words, pairing)
+        moved_words, differing = exchange(words, pairing, last)
         return pa.chunked_array([words_array(moved_words, kind, None)]), differing
     valid: BoolArray = array.is_valid().to_numpy(zero_copy_only=False)
     words = np.where(valid, words, words.dtype.type(0))

@@ -27,7 +27,7 @@ def warm() -> None:
     widths = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string())
     swapped = {str(kind): pa.array(numbers, mask=numbers == 0).cast(kind) for kind in widths}
     table = pa.table(
-        {"class": edges, "wide": np.arange(_ROWS) * (2**62 // _ROWS), "plain": numbers, **swapped}
+        {"class": edges, "wide": np.arange(_ROWS)[::-1] * (2**62 // _ROWS), "plain": numbers, **swapped}
     )
     for identifier, provider in PROVIDERS.items():
         parameters = _PARAMETERS[identifier] | {"swap_fields": table.column_names[2:]}

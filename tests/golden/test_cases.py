@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from providers.errors import ProviderError
-from providers.kernels import Pairing
+from providers.kernels import Groups, Pairing
 from providers.table import permute
 from tests.naive.agreement import assert_agree, assert_same_values, swap
 
@@ -34,8 +34,8 @@ def given_pairs(pairs: list[list[int]]) -> Pairing:
     """A pairing of given rows, counted from 1; three in the last place are a cycle."""
     rows = np.array([row for pair in pairs for row in pair], np.int32) - 1
     starts = np.array([0, len(rows)], np.int64)
-    everyone = np.arange(len(rows), dtype=np.int32)
-    return Pairing(everyone, rows, starts, np.array([len(pairs)], np.int64), odd_rule=True)
+    whole = Groups(len(rows), None, starts, np.zeros(1, np.uint64))
+    return Pairing(whole, rows, np.array([len(pairs)], np.int64), odd_rule=True)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -22,7 +22,7 @@ def many_groups(size: int, count: int) -> Groups:
 
 def outcomes(pairing: Pairing, size: int) -> Counter[tuple[int, ...]]:
     """How often each permutation of a group's rows came out."""
-    rows = len(pairing.places)
+    rows = pairing.groups.rows
     source = sources(pairing).reshape(-1, size) - np.arange(0, rows, size)[:, np.newaxis]
     return Counter(map(tuple, source.tolist()))
 

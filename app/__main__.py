@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -17,8 +18,8 @@ from pydantic import ValidationError
 
 from app.main import create_app
 from app.pages import page
-from app.settings import Settings
-from app.store.db import migrate
+from app.settings import Settings, unknown_variables
+from app.store.db import DatabaseUnusable, migrate
 from providers import PROVIDERS
 
 _LOOK_SECONDS = 0.05
@@ -119,6 +120,10 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
     given = _arguments(arguments)
+    for fault in (faults := unknown_variables(os.environ)):
+        print(fault, file=sys.stderr)
+    if faults:
+        return 2
     try:
         settings = Settings()
     except ValidationError as error:
@@ -131,7 +136,11 @@ def main(arguments: list[str] | None = None) -> int:
     if given.command == "serve":
         return serve(settings)
     if given.command == "migrate":
-        migrate(settings)
+        try:
+            migrate(settings)
+        except DatabaseUnusable as error:
+            print(error, file=sys.stderr)
+            return 1
         return 0
     return derive(settings, given.check)
 

@@ -14,6 +14,7 @@ from app.api.openapi import document
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
 from app.settings import Settings
+from app.store.db import DatabaseUnusable
 from app.store.keys import KeyUnreadable
 
 _log = logging.getLogger("rowveil")
@@ -36,7 +37,7 @@ def create_app(settings: Settings) -> FastAPI:
         job_service = JobService(settings, read_table)
         try:
             await job_service.start()
-        except (HomeInUse, KeyUnreadable) as error:
+        except (HomeInUse, KeyUnreadable, DatabaseUnusable) as error:
             app.state.start_refused = True  # the message says it all; no trace has to
             _log.error("%s", error)
             raise

@@ -1,11 +1,14 @@
 """Every setting of the service, said once: read from the environment, ``ROWVEIL_`` before the name."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from providers.errors import did_you_mean
 
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 
@@ -107,3 +110,16 @@ class Settings(BaseSettings):
         if self.default_wait_seconds > self.max_wait_seconds:
             raise ValueError("default_wait_seconds must not be over max_wait_seconds")
         return self
+
+
+_OF_TESTS = "ROWVEIL_DATA"
+
+
+def unknown_variables(environment: Iterable[str]) -> list[str]:
+    """What is wrong with each variable that looks like a setting and is none."""
+    known = [f"ROWVEIL_{name.upper()}" for name in Settings.model_fields]
+    return [
+        f"{name}: there is no such setting{did_you_mean(name, known)}"
+        for name in sorted(environment)
+        if name.startswith("ROWVEIL_") and name not in known and name != _OF_TESTS
+    ]

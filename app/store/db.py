@@ -26,15 +26,29 @@ _LOCK_SECONDS = 30
 _BEGIN = "rowveil_begin"
 
 
+class DatabaseUnusable(Exception):
+    """The database of the settings cannot be used."""
+
+
 class Database:
-    """Transactions on one database."""
+    """Transactions on one database. Raises DatabaseUnusable where its address is none."""
 
     def __init__(self, settings: Settings) -> None:
-        url = sa.make_url(settings.database_url)
-        self.engine = sa.create_engine(url, pool_pre_ping=url.get_backend_name() != "sqlite")
+        try:
+            url = sa.make_url(settings.database_url)
+            self.engine = sa.create_engine(url, pool_pre_ping=url.get_backend_name() != "sqlite")
+        except (
+            sa.exc.ArgumentError,
+            ImportError,
+            ValueError,
+        ):  # none of them is quoted: it may hold a password
+            raise DatabaseUnusable(
+                "ROWVEIL_DATABASE_URL is not the address of a database whose driver is installed; "
+                "one is like sqlite:////var/lib/rowveil/rowveil.db"
+            ) from None
         if url.get_backend_name() == "sqlite":
             if url.database:
-                Path(url.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _make_folder(Path(url.database).parent)
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
 
@@ -73,7 +87,10 @@ class Database:
 
 
 def migrate(settings: Settings, revision: str = "head") -> None:
-    """Bring the tables to a revision, by default the newest; makes the database if there is none."""
+    """Bring the tables to a revision, by default the newest; makes the database if there is none.
+
+    Raises DatabaseUnusable: it has no such address, or cannot be opened.
+    """
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every plugin it has
     database = Database(settings)
     try:
@@ -84,6 +101,9 @@ def migrate(settings: Settings, revision: str = "head") -> None:
             else:
                 command.upgrade(config, revision)
             connection.commit()
+    except sa.exc.OperationalError as error:
+        shown = database.engine.url.render_as_string(hide_password=True)
+        raise DatabaseUnusable(f"the database {shown} cannot be opened: {error.orig}") from None
     finally:
         database.close()
 
@@ -103,6 +123,14 @@ def _migrations() -> Path:
         if (folder / "env.py").is_file():
             return folder
     raise FileNotFoundError("the migrations are neither in the package nor beside it")
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"the database's folder {folder} cannot be made: {error.strerror}"
+        raise DatabaseUnusable(message) from None
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from app.__main__ import main
 from app.settings import Settings, available_cores, available_memory
 
 
@@ -60,3 +61,25 @@ def test_what_does_not_fit_is_refused(
 
 def test_every_setting_has_its_help_text() -> None:
     assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_a_misspelt_setting_is_refused_with_the_right_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROWVEIL_WORKRES", "3")
+    monkeypatch.setenv("ROWVEIL_DATA", "the tests' own")
+    assert main(["migrate"]) == 2
+    told = capsys.readouterr().err
+    assert "ROWVEIL_WORKRES: there is no such setting; did you mean 'ROWVEIL_WORKERS'?" in told
+    assert "ROWVEIL_DATA:" not in told
+
+
+@pytest.mark.parametrize("url", ["nonsense", "nosuch://db", "sqlite:////proc/none/at/all.db"])
+def test_a_database_that_cannot_be_used_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    monkeypatch.setenv("ROWVEIL_DATABASE_URL", url)
+    assert main(["migrate"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "database" in told

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from app import __version__
 from app.api import buffers, health, jobs, problems, services, swagger
 from app.api.formats import read_table
+from app.api.head import HeadIsGetWithoutContent
 from app.api.openapi import document
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
@@ -61,6 +62,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.start_refused = False
     problems.install(app)
+    app.add_middleware(HeadIsGetWithoutContent)
     for resource in (services, jobs, buffers, health):
         app.include_router(resource.router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]

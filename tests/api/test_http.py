@@ -23,6 +23,25 @@ def test_wrong_method_is_a_problem_with_allow(api: Api) -> None:
     assert "POST" in answer.headers["allow"]
 
 
+@pytest.mark.parametrize("path", ["", "/rows", "/report", "/events"])
+def test_head_is_get_without_content(api: Api, path: str) -> None:
+    """Same status and headers, no content; of a stream, too."""
+    job = api.job(api.client.post("/v1/services/DSWAP", json=CALL))
+    url = f"/v1/jobs/{job['id']}{path}"
+    head, got = api.client.head(url), api.client.get(url)
+    assert head.content == b""
+    assert head.status_code == got.status_code == 200
+    differing = {"date", "transfer-encoding"}
+    assert {name for name in got.headers if name not in differing} <= set(head.headers)
+    assert head.headers["content-type"] == got.headers["content-type"]
+
+
+def test_head_where_get_is_none(api: Api) -> None:
+    """404 where there is nothing, 405 where only POST is."""
+    assert api.client.head("/v1/jobs/nothing").status_code == 404
+    assert api.client.head("/v1/jobs/nothing/cancel").status_code == 405
+
+
 def test_broken_json_is_a_bad_request(api: Api) -> None:
     headers = {"content-type": "application/json"}
     answer = api.client.post("/v1/services/DSWAP", content=b'{"source": {', headers=headers)

@@ -1,0 +1,32 @@
+"""HEAD: what GET would answer, without the content (RFC 9110, section 9.3.2)."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+class HeadIsGetWithoutContent:
+    """Middleware that answers HEAD wherever there is a GET, so that no route has to say so."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on the status and the headers; end the answer before its first content."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        ended = False
+
+        async def send_head(message: Message) -> None:
+            nonlocal ended
+            if ended:
+                return
+            await send(message)
+            if message["type"] == "http.response.start":
+                ended = True
+                await send({"type": "http.response.body", "body": b""})
+
+        async def gone() -> Message:
+            """The caller has all it asked for: what still streams may stop."""
+            return {"type": "http.disconnect"} if ended else await receive()
+
+        await self._app({**scope, "method": "GET"}, gone, send_head)

@@ -349,7 +349,7 @@ def refresh(tree, leaf):
 # ----------------------------------------------------------------------------------------- searching
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)  # a call counts the references of the whole tree
 def _far_bound(tree, node, low, high):
     """No row left in the node is farther than this from any point of the box."""
     total = 0.0
@@ -421,7 +421,7 @@ def farthest(tree, low, high, myself):
     return best, best_row, best_place
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)  # a call counts the references of the whole tree
 def _near_bound(tree, node, point):
     """No row left in the node is nearer to the point than this."""
     total = 0.0

@@ -107,25 +107,15 @@ class Suppression(StrictModel):
         return self
 
 
-class SwapParams(Params):
-    """What DSWAP, CDSWAP and DDSWAP share."""
+class MovingParams(Params):
+    """What every service that moves the values of named fields takes."""
 
     swap_fields: tuple[str, ...] = Field(default=(), examples=[["income"]])
     """The fields whose values are exchanged between rows. [1 or more]"""
     swap_field_indices: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """The swap fields by position, the first field being 1, in place of `swap_fields`."""
-    locked: bool = False
-    """true: all swap fields of a row move together, which keeps their correlation;
-    false: each field moves on its own."""
-    rate: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the rows that take part. [over 0, up to 1]"""
     suppression: Suppression = Suppression()
     """What is done with the rows that cannot be swapped: by default their swap fields become null."""
-    min_group_size: Annotated[int, Field(ge=2, le=MOST_ROWS)] = 2
-    """A group with fewer rows than this is not swapped. [2 or more]"""
-    nulls: Literal["swap", "keep"] = "swap"
-    """`swap`: a null is a value like any other and moves; `keep`: a row whose value is null
-    takes no part for that field (when locked: for any field)."""
 
     @model_validator(mode="after")
     def _fields_are_named_once(self) -> Self:
@@ -136,6 +126,21 @@ class SwapParams(Params):
                 "'swap_field_indices', one of the two",
             )
         return self
+
+
+class SwapParams(MovingParams):
+    """What DSWAP, CDSWAP and DDSWAP share."""
+
+    locked: bool = False
+    """true: all swap fields of a row move together, which keeps their correlation;
+    false: each field moves on its own."""
+    rate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the rows that take part. [over 0, up to 1]"""
+    min_group_size: Annotated[int, Field(ge=2, le=MOST_ROWS)] = 2
+    """A group with fewer rows than this is not swapped. [2 or more]"""
+    nulls: Literal["swap", "keep"] = "swap"
+    """`swap`: a null is a value like any other and moves; `keep`: a row whose value is null
+    takes no part for that field (when locked: for any field)."""
 
 
 def _listed(value: Any) -> Any:

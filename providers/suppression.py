@@ -10,7 +10,8 @@ code                 what happened
 ``kept``             the row could not be swapped: it keeps its own value of the field
 ``dropped``          the row could not be swapped: it was left out
 ``null_kept``        locked: the row keeps its own value of the field, since another swap
-                     field of it is null and ``nulls`` is ``keep``
+                     field of it is null (or, where numbers are needed, not finite) and
+                     ``nulls`` is ``keep``
 ``nothing_changed``  rows took part, but every exchange was of equal values
 ===================  ====================================================================
 
@@ -25,7 +26,7 @@ import pyarrow as pa
 
 from providers.errors import ParameterError, UnswappableError, did_you_mean
 from providers.literals import literal
-from providers.params import SwapParams
+from providers.params import MovingParams
 from providers.provider import EVENTS_SHOWN, Event, Events
 from providers.radix import IndexArray
 from providers.table import put, take_rows
@@ -55,7 +56,7 @@ def union(parts: Iterable[IndexArray]) -> IndexArray:
     return found
 
 
-def check_suppression(params: SwapParams, schema: pa.Schema) -> None:
+def check_suppression(params: MovingParams, schema: pa.Schema) -> None:
     """Raise ParameterError where fields or replacements do not fit the schema."""
     policy = params.suppression
     known = set(schema.names)
@@ -84,7 +85,7 @@ def check_suppression(params: SwapParams, schema: pa.Schema) -> None:
 
 
 def suppress(
-    table: pa.Table, params: SwapParams, unswappable: Unswappable, events: Events
+    table: pa.Table, params: MovingParams, unswappable: Unswappable, events: Events
 ) -> tuple[pa.Table, int]:
     """Apply the policy to the swapped table; the number of rows in which something was suppressed.
 
@@ -131,7 +132,7 @@ def describe(rows: int, groups: int) -> str:
     )
 
 
-def _put(table: pa.Table, name: str, rows: IndexArray, params: SwapParams) -> pa.Table:
+def _put(table: pa.Table, name: str, rows: IndexArray, params: MovingParams) -> pa.Table:
     index = table.schema.get_field_index(name)
     field = table.schema.field(index)
     if params.suppression.policy == "suppress":
@@ -160,7 +161,7 @@ _MESSAGES = {
     "replaced": "the row cannot be swapped: its value was replaced",
     "kept": "the row cannot be swapped: it keeps its own value",
     "dropped": "the row cannot be swapped: it was left out",
-    "null_kept": "the row keeps its own value, since another of its swap fields is null",
+    "null_kept": "the row keeps its own value, since another of its swap fields takes no part",
 }
 
 

@@ -6,8 +6,8 @@ report.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -17,14 +17,14 @@ import pyarrow as pa
 from providers.errors import ParameterError, SourceError, did_you_mean
 from providers.kernels import Groups, Pairing, shuffle_groups, sources
 from providers.measures.risk import matching_bits
-from providers.params import SwapParams
+from providers.params import MovingParams, SwapParams
 from providers.provider import Event, Events, GroupSize, Plan, Progress, Summary, SwapResult
 from providers.radix import IndexArray, Int64Array, row_index_type
 from providers.rng import Stream
 from providers.suppression import Unswappable, add_row_events, check_suppression, suppress, union
 from providers.table import BoolArray, check_movable, null_mask, permute
 
-P = TypeVar("P", bound=SwapParams)
+P = TypeVar("P", bound=MovingParams)
 
 _REASONS = {"alone": 1, "group_too_small": 2, "null": 4, "rate": 8}
 """Why a swap field of a row kept its place -> the bit that says so."""
@@ -34,13 +34,28 @@ _REASONS = {"alone": 1, "group_too_small": 2, "null": 4, "rate": 8}
 
 
 def resolve_fields(params: P, schema: pa.Schema, control_fields: Sequence[str] = ()) -> P:
+    """The parameters with every swap field by name, their suppression checked, too.
+
+    Raises
+    ------
+    ParameterError
+        As `resolve_names`; or a replacement does not fit.
+    SourceError
+        As `resolve_names`.
+    """
+    resolved = resolve_names(params, schema, control_fields)
+    check_suppression(resolved, schema)
+    return resolved
+
+
+def resolve_names(params: P, schema: pa.Schema, control_fields: Sequence[str] = ()) -> P:
     """The parameters with every swap field by name.
 
     Raises
     ------
     ParameterError
         A field is unknown, out of range, named twice, both swap and control field, or of a type
-        that cannot be moved; a replacement does not fit.
+        that cannot be moved.
     SourceError
         Two fields of the source have one name.
     """
@@ -67,9 +82,7 @@ def resolve_fields(params: P, schema: pa.Schema, control_fields: Sequence[str] =
         if name in control_fields:
             raise ParameterError(f"field '{name}' is both swap and control field", pointer)
         check_movable(schema.field(name), pointer)
-    resolved = params.model_copy(update={"swap_fields": tuple(names), "swap_field_indices": ()})
-    check_suppression(resolved, schema)
-    return resolved
+    return params.model_copy(update={"swap_fields": tuple(names), "swap_field_indices": ()})
 
 
 def check_control_fields(control_fields: Sequence[str], schema: pa.Schema) -> None:
@@ -99,11 +112,12 @@ class Exchange:
 
     fields: tuple[str, ...]
     groups: Groups
-    """All rows of the table, cut into groups."""
+    """The rows of the table, cut into groups; those that take no part may be in none."""
     locked: bool
     """Whether the fields of a row move together."""
-    absent: BoolArray | None = None
-    """Rows that take no part, besides those that ``nulls: keep`` leaves aside."""
+    absent: Mapping[str, BoolArray] = field(default_factory=dict)
+    """Swap field -> the rows whose value of it takes no part, besides the nulls that ``nulls: keep``
+    leaves aside; shape (rows,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +162,21 @@ def _without(groups: Groups, absent: BoolArray) -> Groups:
     return Groups(groups.rows, groups.order[present], starts, groups.identities[some])
 
 
+def _absent(table: pa.Table, params: SwapParams, exchange: Exchange, name: str) -> BoolArray | None:
+    """The rows whose value of this field takes no part; None where every row's does."""
+    absent = exchange.absent.get(name)
+    if params.nulls == "keep":
+        nulls = null_mask(table.column(name))
+        absent = nulls if absent is None else nulls | absent
+    return absent if absent is not None and absent.any() else None
+
+
 def _standings(table: pa.Table, params: SwapParams, exchange: Exchange) -> dict[str, _Standing]:
     """Swap field -> who can be swapped; one object for the fields that have the same."""
-    absent: dict[str, BoolArray | None] = dict.fromkeys(exchange.fields, exchange.absent)
-    if params.nulls == "keep":
-        masks = {name: null_mask(table.column(name)) for name in exchange.fields}
-        if exchange.absent is not None:
-            masks = {name: mask | exchange.absent for name, mask in masks.items()}
-        if exchange.locked:
-            absent = dict.fromkeys(masks, np.logical_or.reduce(list(masks.values())))
-        else:
-            absent = {name: mask if mask.any() else None for name, mask in masks.items()}
+    absent = {name: _absent(table, params, exchange, name) for name in exchange.fields}
+    if exchange.locked:
+        masks = [mask for mask in absent.values() if mask is not None]
+        absent = dict.fromkeys(absent, np.logical_or.reduce(masks) if masks else None)
     known: dict[int, _Standing] = {}
     for mask in absent.values():
         if id(mask) not in known:
@@ -332,7 +350,7 @@ def swap_each(
     swapped, suppressed = suppress(swapped, params, unswappable, events)
     for exchange, of_field in standings.of_exchange:
         if exchange.locked:
-            _report_kept_beside_nulls(table, of_field, events)
+            _report_kept_beside_nulls(table, params, exchange, of_field, events)
     for name, changed in figures.changed.items():
         if not changed and figures.took_part_by_field[name]:
             message = "every exchange was of equal values: no row's value changed"
@@ -342,12 +360,16 @@ def swap_each(
     return SwapResult(swapped, summary, events, own_figures)
 
 
-def _report_kept_beside_nulls(table: pa.Table, standings: dict[str, _Standing], events: Events) -> None:
+def _report_kept_beside_nulls(
+    table: pa.Table, params: SwapParams, exchange: Exchange, standings: dict[str, _Standing], events: Events
+) -> None:
     kept: dict[tuple[str, str | None], IndexArray] = {}
     for name, standing in standings.items():
         if len(standing.absent):
-            nulls = null_mask(table.column(name))
-            kept["null_kept", name] = standing.absent[~nulls[standing.absent]]
+            own = _absent(table, params, exchange, name)
+            kept["null_kept", name] = (
+                standing.absent if own is None else standing.absent[~own[standing.absent]]
+            )
     add_row_events(events, kept)
 
 

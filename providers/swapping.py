@@ -23,6 +23,7 @@ from providers.radix import IndexArray, Int64Array, row_index_type
 from providers.rng import Stream
 from providers.suppression import Unswappable, add_row_events, check_suppression, suppress, union
 from providers.table import BoolArray, check_movable, null_mask, permute
+from providers.together import permute_together
 
 P = TypeVar("P", bound=MovingParams)
 
@@ -331,6 +332,7 @@ def swap_each(
     done, fields = 0, len(standings.by_field)
     for exchange, of_field in standings.of_exchange:
         pairing: Pairing | None = None
+        moved: dict[str, tuple[pa.ChunkedArray, int]] = {}
         for number, (name, standing) in enumerate(of_field.items()):
             progress(0.3 + 0.6 * done / fields, f"exchanging {name}")
             again = exchange.locked and number > 0
@@ -340,10 +342,15 @@ def swap_each(
                 pairing = shuffle_groups(standing.groups, key, params.rate, params.min_group_size)
                 if watch is not None:
                     watch(name, pairing)
+                if exchange.locked:
+                    moved = permute_together({each: columns[position[each]] for each in of_field}, pairing)
             assert pairing is not None  # noqa: S101 - the first field made one
             last = not exchange.locked or number == len(of_field) - 1
             figures.add(name, standing, pairing, again)
-            columns[position[name]], figures.changed[name] = permute(columns[position[name]], pairing, last)
+            column = columns[position[name]]
+            columns[position[name]], figures.changed[name] = (
+                moved.pop(name) if name in moved else permute(column, pairing, last)
+            )
             done += 1
     progress(0.9, "suppressing")
     swapped = pa.Table.from_arrays(columns, schema=table.schema)

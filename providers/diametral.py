@@ -1,4 +1,4 @@
-"""Bins of rows that are close to each other, two at a time, around rows that are far from each other.
+"""Bins of about equally many rows, made two at a time around rows that are far from each other.
 
 While at least 2k rows are left, two distant rows r and s are found; bin A is r and the k - 1 rows nearest
 to it without s, then bin B is s and the k - 1 nearest to it of what is left. A remainder of two rows or
@@ -172,27 +172,20 @@ def _two_bins(tree, scratch, number, place, row, size):
 
 
 @njit(cache=True, nogil=True)
-def _exact_rounds(tree, scratch, size, number, left, most_work):
+def _rounds(tree, scratch, size, number, left, most_work):
     """Rounds until the work is used up or fewer than 2 `size` rows are left; returns (bins, rows left)."""
     tree.work[0] = 0
-    while left >= 2 * size:
-        place = most_distant_row(tree, most_work)
-        if place < 0:
-            break
-        _two_bins(tree, scratch, number, place, tree.order[tree.head[place]], size)
-        number += 2
-        left -= 2 * size
-    return number, left
-
-
-@njit(cache=True, nogil=True)
-def _mdav_rounds(tree, scratch, size, number, left, most_work):
-    """The same around the row farthest from the centroid."""
-    tree.work[0] = 0
     while left >= 2 * size and tree.work[0] < most_work:
-        for field in range(len(scratch.sums)):
-            scratch.centres[0, field] = nearest_mean(scratch.sums[field], left)
-        _, row, place = farthest(tree, scratch.centres[0], scratch.centres[0], NOBODY)
+        if len(scratch.bits):
+            centroid = scratch.centres[0]
+            for field in range(len(centroid)):
+                centroid[field] = nearest_mean(scratch.sums[field], left)
+            _, row, place = farthest(tree, centroid, centroid, NOBODY)
+        else:
+            place = most_distant_row(tree, most_work)
+            if place < 0:
+                break
+            row = tree.order[tree.head[place]]
         _two_bins(tree, scratch, number, place, row, size)
         number += 2
         left -= 2 * size
@@ -274,7 +267,7 @@ def partition(values: Floats, size: int, method: str, told: Told, leaf_size: int
     Parameters
     ----------
     values : ndarray of float64, shape (fields, rows)
-        Finite; C-contiguous; up to `MOST_ROWS` rows.
+        Finite; C-contiguous; up to `boxes.MOST_ROWS` rows.
     size : int
         k, 2 or more.
     method : str
@@ -287,7 +280,6 @@ def partition(values: Floats, size: int, method: str, told: Told, leaf_size: int
     fields, rows = values.shape
     if rows < 2 * size:
         return np.zeros(rows, np.int32)
-    values = values + 0.0  # without negative zeros
     tree = _grown(values, leaf_size, lambda share: told(0.2 * share))
     bits = values.view(np.int64)
     sums = np.zeros((fields, LIMBS), np.int64)
@@ -300,11 +292,10 @@ def partition(values: Floats, size: int, method: str, told: Told, leaf_size: int
         leaves=np.empty(len(tree.child), np.int32), marked=np.zeros(len(tree.child), np.bool_),
         centres=np.empty((2, fields)), bits=bits if mdav else bits[:0], sums=sums,
     )  # fmt: skip
-    rounds = _mdav_rounds if mdav else _exact_rounds
     number, left = 0, rows
     while left >= 2 * size:
-        number, left = rounds(tree, scratch, size, number, left, _WORK)
-        told(1.0 - 0.8 * left / rows)
+        number, left = _rounds(tree, scratch, size, number, left, _WORK)
+        told(0.2 + 0.8 * (rows - left) / rows)
     bin_of = tree.bin_of
     if left == 1:
         alone = int(np.flatnonzero(bin_of < 0)[0])

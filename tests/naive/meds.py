@@ -1,5 +1,6 @@
 """MEDS in plain Python: algorithm 2 of Li and Shen 2010, every distance looked at in every round."""
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -14,9 +15,26 @@ def distance(one: Point, two: Point) -> float:
     return total
 
 
+def mean(values: Sequence[float]) -> float:
+    """The true mean, rounded once."""
+    return float(sum(map(Fraction, values)) / len(values))
+
+
+def standardised(values: Sequence[float]) -> list[float]:
+    """In population standard deviations from the mean, all scaled to below 1 first."""
+    if min(values) == max(values):
+        return [0.0] * len(values)
+    _, exponent = math.frexp(max(map(abs, values)))
+    scaled = [math.ldexp(value, -exponent) for value in values]
+    centre = mean(scaled)
+    deviations = [value - centre for value in scaled]
+    sd = math.sqrt(mean([deviation * deviation for deviation in deviations]))
+    return [deviation / sd for deviation in deviations]
+
+
 def centroid(points: Sequence[Point]) -> Point:
-    """The true mean of each field, rounded once."""
-    return [float(sum(map(Fraction, values)) / len(points)) for values in zip(*points, strict=True)]
+    """The mean of each field."""
+    return [mean(values) for values in zip(*points, strict=True)]
 
 
 def most_distant(points: Sequence[Point], left: Sequence[int]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from numba import get_num_threads, njit, prange
 
 from providers.addresses import addresses_of, float_at
 from providers.bins import FieldValues, Float64Array
-from providers.provider import Progress
+from providers.provider import Progress, no_progress
 from providers.radix import IndexArray, Int64Array, radix_runs
 
 MOST_CELLS = 2**52
@@ -365,7 +365,7 @@ def nearest_degree(
         ended = number - begin >= steps
         if ended:
             break
-    for number in range(begin - 1, max(1, begin - steps), -1):
+    for number in range(begin - 1, max(0, begin - steps), -1):
         if wanted - number**dimensions > least:
             break
         count = counter.cells(varying, number, wanted)
@@ -382,6 +382,49 @@ def _root(number: int, order: int) -> int:
     while (root + 1) ** order <= number:
         root += 1
     return root
+
+
+# --------------------------------------------------------------------------------- what may be guessed
+
+MOST_PARTITIONINGS = 64
+"""Numbers of cells whose minimal depth is found, at most."""
+FEWEST_PARTITIONINGS = 16
+"""Where the table is so large that fewer could be tried, none is."""
+MOST_VALUES = 2**22
+"""Values that are read for minimal depths, all partitionings together."""
+
+
+def minimal_depths(fields: Sequence[FieldValues], widest: float = 1.0) -> set[int] | None:
+    """Rows of the smallest bin, of each partitioning in which no row is alone.
+
+    Parameters
+    ----------
+    fields : sequence of FieldValues
+    widest : float
+        The widest cell that counts, as a share of each field's range.
+
+    Returns
+    -------
+    set of ints, 2 or more
+        None of a table of more than `MOST_VALUES` / `FEWEST_PARTITIONINGS` values.
+
+    Notes
+    -----
+    Partitionings cut every field's range into m = 1, 2, ... cells, of which as many are tried as the
+    bounds allow: more cells leave rows alone almost always. O(rows fields) for each m.
+    """
+    rows = len(fields[0].values)
+    tried = min(MOST_PARTITIONINGS, MOST_VALUES // (rows * len(fields)))
+    if tried < FEWEST_PARTITIONINGS:
+        return None
+    least = math.ceil(1.0 / widest)
+    depths = set()
+    for cells in range(least, least + tried):
+        _, starts = rows_by_cell(
+            fields, [axis_of_cells(field, field.low, cells) for field in fields], no_progress
+        )
+        depths.add(int(np.diff(starts).min()))
+    return depths - {1}
 
 
 # ------------------------------------------------------------------------------------------- spread

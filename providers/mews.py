@@ -13,6 +13,8 @@ pp. 208-215: algorithm 1.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -28,11 +30,13 @@ from providers.grid import (
     Axis,
     axis_of_cells,
     axis_of_width,
+    minimal_depths,
     nearest_degree,
     rows_by_cell,
     standard_deviation,
 )
 from providers.kernels import Groups
+from providers.measures.bin_privacy import P_PRIVACY, p_of_depths
 from providers.merging import merge_singletons
 from providers.params import MOST_ROWS, Suppression
 from providers.provider import Event, Plan, Progress, Provider, SwapResult
@@ -113,97 +117,99 @@ def check(params: MewsParams, schema: pa.Schema) -> MewsParams:
 
 def plan(table: pa.Table, params: MewsParams) -> Plan:
     """What `swap` would do."""
-    return plan_in_bins(table, params, _Grids(params).make_bins, _suppression(params))
+    return plan_in_bins(table, params, partial(make_bins, params), _suppression(params))
 
 
 def swap(table: pa.Table, params: MewsParams, stream: Stream, progress: Progress) -> SwapResult:
     """The table with the swap fields' values exchanged together within cells of a grid."""
-    make_bins = _Grids(params).make_bins
-    return swap_in_bins(table, params, make_bins, stream, progress, _suppression(params))
+
+    def measured(fields: Sequence[FieldValues], told: Progress) -> Bins:
+        bins = make_bins(params, fields, told)
+        if tuple(field.name for field in fields) != params.swap_fields:
+            return bins
+        depths = minimal_depths(fields)
+        return replace(bins, measures={P_PRIVACY.key: p_of_depths(depths)} if depths else {})
+
+    return swap_in_bins(table, params, measured, stream, progress, _suppression(params))
 
 
 def _suppression(params: MewsParams) -> Suppression:
     return Suppression(policy="keep") if params.singletons == "keep" else params.suppression
 
 
-class _Grids:
-    """Makes the bins: for the swap fields, and for each remaining field that is swapped on its own."""
+def make_bins(params: MewsParams, fields: Sequence[FieldValues], progress: Progress) -> Bins:
+    """The rows by cell, and rows alone in theirs merged where they are to be."""
+    events: list[Event] = []
+    axes = _axes(params, fields, progress, events)
+    order, starts = rows_by_cell(fields, axes, progress)
+    sizes = np.diff(starts)
+    singletons = int(np.count_nonzero(sizes == 1))
+    merged = 0
+    groups = Groups(len(order), order, starts, order[starts[:-1]].astype(np.uint64))
+    if singletons and params.singletons == "merge":
+        if singletons < len(sizes):
+            groups = merge_singletons(fields, axes, order, starts, progress)
+            merged = singletons
+        else:
+            message = "no bin holds two rows, so that none can be merged: widen the cells"
+            events.append(Event("nothing_to_merge_into", message))
+    figures = {
+        "merged": merged,
+        "cells": {field.name: axis.cells for field, axis in zip(fields, axes, strict=True)},
+        "widths": {field.name: axis.width for field, axis in zip(fields, axes, strict=True)},
+    }
+    return Bins(groups, len(sizes), singletons, figures, tuple(events))
 
-    def __init__(self, params: MewsParams) -> None:
-        self._params = params
 
-    def make_bins(self, fields: Sequence[FieldValues], progress: Progress) -> Bins:
-        """The rows by cell, and rows alone in theirs merged where they are to be."""
-        events: list[Event] = []
-        axes = self._axes(fields, progress, events)
-        order, starts = rows_by_cell(fields, axes, progress)
-        sizes = np.diff(starts)
-        singletons = int(np.count_nonzero(sizes == 1))
-        figures: dict[str, Any] = {
-            "cells": {field.name: axis.cells for field, axis in zip(fields, axes, strict=True)},
-            "widths": {field.name: axis.width for field, axis in zip(fields, axes, strict=True)},
-            "merged": 0,
-        }
-        groups = Groups(len(order), order, starts, order[starts[:-1]].astype(np.uint64))
-        if singletons and self._params.singletons == "merge":
-            if singletons < len(sizes):
-                groups = merge_singletons(fields, axes, order, starts, progress)
-                figures["merged"] = singletons
-            else:
-                message = "no bin holds two rows, so that none can be merged: widen the cells"
-                events.append(Event("nothing_to_merge_into", message))
-        return Bins(groups, len(sizes), singletons, figures, tuple(events))
-
-    def _axes(self, fields: Sequence[FieldValues], progress: Progress, events: list[Event]) -> list[Axis]:
-        params = self._params
-        origins = [self._origin(field, at) for at, field in enumerate(fields)]
-        if params.width is not None:
-            pairs = enumerate(zip(fields, origins, strict=True))
-            return [self._axis_of_width(field, origin, at) for at, (field, origin) in pairs]
-        cells = [_nth(params.bins, at) for at in range(len(fields))]
-        if params.degree is not None:
-            found = nearest_degree(fields, origins, params.degree, progress)
-            cells = [found.cells] * len(fields)
-            if found.ended:
-                message = (
-                    f"the search for a degree of {params.degree} ended before it was passed: a few values "
-                    "far from the rest stretch the range; give 'width' or 'bins', or cap such values"
-                )
-                events.append(Event("degree_search_ended", message))
-        return [
-            axis_of_cells(field, origin, int(number))
-            for field, origin, number in zip(fields, origins, cells, strict=True)
-        ]
-
-    def _origin(self, field: FieldValues, at: int) -> float:
-        given = self._params.origin
-        origin = field.low if given is None else float(_nth(given, at))
-        if not math.isfinite(field.high - origin) or not math.isfinite(field.low - origin):
-            raise SourceError(
-                f"the values of field '{field.name}' lie further apart, or from the origin, than float64 "
-                "can hold; divide them by a power of ten first"
+def _axes(
+    params: MewsParams, fields: Sequence[FieldValues], progress: Progress, events: list[Event]
+) -> list[Axis]:
+    origins = [_origin(params, field, at) for at, field in enumerate(fields)]
+    if params.width is not None:
+        pairs = enumerate(zip(fields, origins, strict=True))
+        return [_axis_of_width(params, field, origin, at) for at, (field, origin) in pairs]
+    if params.degree is None:
+        cells = [int(_nth(params.bins, at)) for at in range(len(fields))]
+    else:
+        found = nearest_degree(fields, origins, params.degree, progress)
+        cells = [found.cells] * len(fields)
+        if found.ended:
+            message = (
+                f"the search for a degree of {params.degree} ended before it was passed: a few values far "
+                "from the rest stretch the range; give 'width' or 'bins', or cap such values"
             )
-        if origin > field.low and self._params.width is None:
-            raise ParameterError(
-                f"the origin lies above the smallest value of field '{field.name}'; with 'bins' or "
-                "'degree' let cells begin at the smallest value or below it",
-                "/parameters/origin",
-            )
-        return origin
+            events.append(Event("degree_search_ended", message))
+    return [axis_of_cells(*each) for each in zip(fields, origins, cells, strict=True)]
 
-    def _axis_of_width(self, field: FieldValues, origin: float, at: int) -> Axis:
-        width = float(_nth(self._params.width, at))
-        if self._params.scale != "field" and field.low < field.high:
-            span = field.high - field.low
-            width *= span if self._params.scale == "range" else standard_deviation(field)
-        axis = axis_of_width(field, origin, width) if width > 0 else None
-        if axis is None:
-            raise ParameterError(
-                f"field '{field.name}' would be cut into more than 2^52 cells, which float64 cannot tell "
-                "apart; raise its width",
-                "/parameters/width",
-            )
-        return axis
+
+def _origin(params: MewsParams, field: FieldValues, at: int) -> float:
+    origin = field.low if params.origin is None else float(_nth(params.origin, at))
+    if not (math.isfinite(field.high - origin) and math.isfinite(field.high - field.low)):
+        raise SourceError(
+            f"the values of field '{field.name}' lie further apart, or from the origin, than float64 can "
+            "hold; divide them by a power of ten first"
+        )
+    if origin > field.low and params.width is None:
+        raise ParameterError(
+            f"the origin lies above the smallest value of field '{field.name}'; with 'bins' or 'degree' let "
+            "cells begin at the smallest value or below it",
+            "/parameters/origin",
+        )
+    return origin
+
+
+def _axis_of_width(params: MewsParams, field: FieldValues, origin: float, at: int) -> Axis:
+    width = float(_nth(params.width, at))
+    if params.scale != "field" and field.low < field.high:
+        width *= field.high - field.low if params.scale == "range" else standard_deviation(field)
+    axis = axis_of_width(field, origin, width) if width > 0 else None
+    if axis is None:
+        raise ParameterError(
+            f"field '{field.name}' would be cut into more than 2^52 cells, which float64 cannot tell apart; "
+            "raise its width",
+            "/parameters/width",
+        )
+    return axis
 
 
 def _nth(given: Any, at: int) -> Any:

@@ -43,7 +43,7 @@ def _fetch_rows(packed, rows, start, before, after, changed):
             for field in range(fields):
                 fetched[field, at] = packed[source, field]
         for field in range(fields):
-            differing = 0
+            differing = np.int64(0)
             for at in range(count):
                 word = fetched[field, at]
                 differing += np.int64(word != word_at(before[field], first + at))
@@ -87,4 +87,4 @@ def permute_together(
 
 
 def _width(kind: pa.DataType) -> int:
-    return 8 * kind.byte_width if pa.types.is_fixed_size_binary(kind) else kind.bit_width
+    return int(8 * kind.byte_width if pa.types.is_fixed_size_binary(kind) else kind.bit_width)

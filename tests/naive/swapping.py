@@ -1,4 +1,4 @@
-"""What DSWAP, CDSWAP and DDSWAP share, in plain Python on a table of lists."""
+"""What the swaps share, in plain Python on a table of lists."""
 
 import copy
 import math
@@ -56,53 +56,73 @@ def row_count(table: Table) -> int:
     return len(next(iter(table.values()), []))
 
 
+@dataclass
+class Exchange:
+    """Fields that are exchanged within the same groups."""
+
+    fields: tuple[str, ...]
+    groups: list[Group]
+    locked: bool
+    absent: dict[str, set[int]]
+    """Field -> the rows whose value takes no part."""
+
+
 def swap_within(
     table: Table, params: SwapParams, groups: list[Group], seed: bytes, service: str, revision: int
 ) -> Outcome:
     """Swap the fields within the groups, then apply the suppression policy."""
+    keep = params.nulls == "keep"
+    nulls = {
+        name: {row for row in range(row_count(table)) if keep and table[name][row] is None}
+        for name in params.swap_fields
+    }
+    exchange = Exchange(params.swap_fields, groups, params.locked, nulls)
+    return swap_each(table, params, [exchange], seed, service, revision)
+
+
+def swap_each(
+    table: Table, params: SwapParams, exchanges: list[Exchange], seed: bytes, service: str, revision: int
+) -> Outcome:
+    """Swap each exchange's fields within its groups, then apply the suppression policy."""
     rows = row_count(table)
     out = Outcome({name: list(values) for name, values in table.items()})
-    sizes = sorted(len(group.rows) for group in groups)
-    out.groups = len(groups)
+    sizes = sorted(len(group.rows) for group in exchanges[0].groups)
+    out.groups = len(sizes)
     if sizes:
         out.group_size = (sizes[0], float(median(sizes)), sizes[-1])
 
-    def run(purpose: str, absent: set[int]) -> Exchanged:
+    def run(purpose: str, groups: list[Group], absent: set[int]) -> Exchanged:
         taking_part = [Group(g.identity, [row for row in g.rows if row not in absent]) for g in groups]
         key = derive_key(seed, service, revision, purpose)
         return exchange_groups(taking_part, rows, key, params.rate, params.min_group_size)
 
-    nulls = {
-        name: {row for row in range(rows) if table[name][row] is None} if params.nulls == "keep" else set()
-        for name in params.swap_fields
-    }
-    if params.locked:
-        absent = set[int]().union(*nulls.values())
-        together = run("exchange", absent)
-        by_field = dict.fromkeys(params.swap_fields, (together, absent))
-    else:
-        by_field = {name: (run(f"exchange/{name}", nulls[name]), nulls[name]) for name in params.swap_fields}
-
     reasons: dict[str, set[int]] = {"alone": set(), "group_too_small": set(), "null": set(), "rate": set()}
     unswappable: dict[str, set[int]] = {}
     took_part: set[int] = set()
-    for name, (done, absent) in by_field.items():
-        out.sources[name] = done.source
-        out.table[name] = [table[name][row] for row in done.source]
-        out.took_part_by_field[name] = len(done.took_part)
-        out.changed[name] = sum(not same(a, b) for a, b in zip(table[name], out.table[name], strict=True))
-        if done.took_part and not out.changed[name]:
-            out.events["nothing_changed"] += 1
-        took_part |= done.took_part
-        reasons["alone"] |= done.alone
-        reasons["group_too_small"] |= done.too_small
-        reasons["null"] |= absent
-        reasons["rate"] |= done.not_drawn
-        unswappable[name] = done.alone | done.too_small
-        if params.locked:
-            for row in absent:
-                if table[name][row] is not None:
-                    out.events["null_kept"] += 1
+    for exchange in exchanges:
+        by_field: dict[str, tuple[Exchanged, set[int]]] = {}
+        if exchange.locked:
+            absent = set[int]().union(*exchange.absent.values())
+            by_field = dict.fromkeys(exchange.fields, (run("exchange", exchange.groups, absent), absent))
+        else:
+            for name in exchange.fields:
+                absent = exchange.absent[name]
+                by_field[name] = run(f"exchange/{name}", exchange.groups, absent), absent
+        for name, (done, absent) in by_field.items():
+            out.sources[name] = done.source
+            out.table[name] = [table[name][row] for row in done.source]
+            out.took_part_by_field[name] = len(done.took_part)
+            out.changed[name] = sum(not same(a, b) for a, b in zip(table[name], out.table[name], strict=True))
+            if done.took_part and not out.changed[name]:
+                out.events["nothing_changed"] += 1
+            took_part |= done.took_part
+            reasons["alone"] |= done.alone
+            reasons["group_too_small"] |= done.too_small
+            reasons["null"] |= absent
+            reasons["rate"] |= done.not_drawn
+            unswappable[name] = done.alone | done.too_small
+            if exchange.locked:
+                out.events["null_kept"] += len(absent - exchange.absent[name])
     out.took_part = len(took_part)
     out.unswapped = len(set[int]().union(*reasons.values()))
     out.unswapped_reasons = {reason: len(found) for reason, found in reasons.items() if found}

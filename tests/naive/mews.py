@@ -1,0 +1,171 @@
+"""MEWS in plain Python, algorithm 1 of Li and Shen: cut every attribute into intervals of width t."""
+
+import math
+from collections import defaultdict
+from typing import Any
+
+from providers.mews import MewsParams
+from providers.params import Suppression
+from tests.naive.bins import Bins, BinsOutcome, swap_in_bins
+from tests.naive.swapping import Table
+
+Cell = tuple[int, ...]
+Cut = tuple[float, float, int]
+"""Origin, width t (0 for a constant attribute), and the last interval m - 1."""
+
+
+def cut_in(xs: list[float], m: int, origin: float) -> Cut:
+    """m intervals from the origin to the maximum."""
+    if min(xs) == max(xs):
+        return origin, 0.0, 0
+    return origin, (max(xs) - origin) / m or 5e-324, m - 1
+
+
+def interval(x: float, cut: Cut) -> int:
+    """floor((x - lo) / t), clipped to m - 1."""
+    lo, t, last = cut
+    return 0 if t == 0 else min(math.floor((x - lo) / t), last)
+
+
+def cells(columns: list[list[float]], cuts: list[Cut]) -> dict[Cell, list[int]]:
+    """The rows of every cell that holds one."""
+    rows: dict[Cell, list[int]] = defaultdict(list)
+    for row, xs in enumerate(zip(*columns, strict=True)):
+        rows[tuple(interval(x, cut) for x, cut in zip(xs, cuts, strict=True))].append(row)
+    return dict(sorted(rows.items()))
+
+
+def m_of_degree(columns: list[list[float]], origins: list[float], d: int) -> int:
+    """m = 1, 2, ... until more than d cells hold rows, or no two different rows share one."""
+    distinct = len(set(zip(*columns, strict=True)))
+    best: tuple[int, int] | None = None
+    m = 0
+    while True:
+        m += 1
+        count = len(cells(columns, [cut_in(xs, m, lo) for xs, lo in zip(columns, origins, strict=True)]))
+        best = min(best or (abs(count - d), m), (abs(count - d), m))
+        if count >= d or count == distinct:
+            return best[1]
+
+
+def standard_deviation(xs: list[float]) -> float:
+    """Of the population, scaled to [0, 1], in pieces of 1024."""
+    lo, hi = min(xs), max(xs)
+    pieces = [xs[at : at + 1024] for at in range(0, len(xs), 1024)]
+
+    def total(centre: float, power: int) -> float:
+        sums = []
+        for piece in pieces:
+            here = 0.0
+            for x in piece:
+                term = (x - lo) / (hi - lo) - centre
+                here += term * term if power == 2 else term
+            sums.append(here)
+        return math.fsum(sums)
+
+    mean = total(0.0, 1) / len(xs)
+    return math.sqrt(total(mean, 2) / len(xs)) * (hi - lo)
+
+
+def cuts_of(params: MewsParams, columns: list[list[float]]) -> list[Cut]:
+    """Where every attribute is cut."""
+
+    def nth(given: Any, at: int) -> Any:
+        return given[at] if isinstance(given, tuple) else given
+
+    mins = [min(xs) for xs in columns]
+    origins = mins if params.origin is None else [nth(params.origin, at) for at in range(len(columns))]
+    if params.degree is not None:
+        m = m_of_degree(columns, origins, params.degree)
+        return [cut_in(xs, m, lo) for xs, lo in zip(columns, origins, strict=True)]
+    if params.bins is not None:
+        return [cut_in(xs, nth(params.bins, at), origins[at]) for at, xs in enumerate(columns)]
+    cuts = []
+    for at, xs in enumerate(columns):
+        if min(xs) == max(xs):
+            cuts.append((origins[at], 0.0, 0))
+            continue
+        t = nth(params.width, at)
+        if params.scale == "range":
+            t *= max(xs) - min(xs)
+        elif params.scale == "sd":
+            t *= standard_deviation(xs)
+        cuts.append((origins[at], t, math.ceil((max(xs) - origins[at]) / t) - 1))
+    return cuts
+
+
+def merged(rows_of: dict[Cell, list[int]], columns: list[list[float]], cuts: list[Cut]) -> list[list[int]]:
+    """Every row alone in its cell goes to the cell of two or more rows whose mean is nearest."""
+    in_widths = [[(x - lo) / t for x in xs] for xs, (lo, t, _) in zip(columns, cuts, strict=True) if t]
+    large = {cell: rows for cell, rows in rows_of.items() if len(rows) > 1}
+    means: dict[Cell, list[float]] = {}
+    for cell, rows in large.items():
+        means[cell] = []
+        for us in in_widths:
+            total = 0.0
+            for row in rows:
+                total += us[row]
+            means[cell].append(total / len(rows))
+    bins = {cell: list(rows) for cell, rows in large.items()}
+    for rows in rows_of.values():
+        if len(rows) == 1:
+            distances = []
+            for cell, mean in means.items():
+                squared = 0.0
+                for us, centre in zip(in_widths, mean, strict=True):
+                    squared += (us[rows[0]] - centre) * (us[rows[0]] - centre)
+                distances.append((squared, cell))
+            bins[min(distances)[1]].append(rows[0])
+    return list(bins.values())
+
+
+def make_bins(params: MewsParams, names: list[str], columns: list[list[float]]) -> Bins:
+    """The cells, and rows alone in theirs merged where they are to be."""
+    cuts = cuts_of(params, columns)
+    rows_of = cells(columns, cuts)
+    singletons = sum(len(rows) == 1 for rows in rows_of.values())
+    bins = list(rows_of.values())
+    events = []
+    if singletons and params.singletons == "merge":
+        if singletons < len(rows_of):
+            bins = merged(rows_of, columns, cuts)
+        else:
+            events.append("nothing_to_merge_into")
+    numbers = [[interval(x, cut) for x in (min(xs), max(xs))] for xs, cut in zip(columns, cuts, strict=True)]
+    figures = {
+        "partition_degree": len(rows_of),
+        "minimal_depth": min(map(len, bins)),
+        "singletons": singletons,
+        "merged": sum(map(len, bins)) - sum(len(rows) for rows in rows_of.values() if len(rows) > 1)
+        if len(bins) < len(rows_of)
+        else 0,
+        "cells": {
+            name: cut[2] - first + 1 if cut[1] else 1
+            for name, cut, (first, _) in zip(names, cuts, numbers, strict=True)
+        },
+        "widths": {name: cut[1] for name, cut in zip(names, cuts, strict=True)},
+    }
+    return Bins(bins, figures, events)
+
+
+def swap(table: Table, params: MewsParams, seed: bytes, revision: int) -> BinsOutcome:
+    """Exchange the attributes of S together within every cell."""
+    return swap_in_bins(
+        table,
+        params,
+        lambda names, columns: make_bins(params, names, columns),
+        seed,
+        "MEWS",
+        revision,
+        Suppression(policy="keep") if params.singletons == "keep" else params.suppression,
+    )
+
+
+def p_of(columns: list[list[float]], partitionings: int) -> float | None:
+    """P: the mean of 1/(N* - 1) over the minimal depths N* of partitionings that leave no row alone."""
+    depths = set()
+    for m in range(1, partitionings + 1):
+        rows_of = cells(columns, [cut_in(xs, m, min(xs)) for xs in columns])
+        depths.add(min(map(len, rows_of.values())))
+    depths -= {1}
+    return math.fsum(1 / (depth - 1) for depth in depths) / len(depths) if depths else None

@@ -21,43 +21,81 @@ def numbers(path: Path, fields: int) -> Matrix:
     return np.ascontiguousarray([table[name].to_numpy() for name in names])
 
 
-def squared_distances(points: Matrix, rows: npt.NDArray[np.int64]) -> Matrix:
-    """From these rows to all, the fields in order."""
-    total = np.zeros((len(rows), points.shape[1]))
-    for values in points:
-        total += (values[rows, None] - values) * (values[rows, None] - values)
+def distances_from(points: Matrix, centre: Matrix) -> Matrix:
+    """Squared distances of points to one or several centres, the fields in order."""
+    total = np.zeros(np.broadcast_shapes(points.shape, centre.shape)[1:])
+    for values, mine in zip(points, centre, strict=True):
+        total += (values - mine) * (values - mine)
     return total
 
 
 def most_distant(points: Matrix, left: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """The pair of rows left with the largest distance, the smallest pair of several."""
+    """The two rows left that are farthest from each other, the smallest pair of several."""
+    there = points[:, left]
     best, pair = -1.0, (0, 0)
-    for start in range(0, len(left), 500):
-        found = squared_distances(points[:, left], np.arange(start, min(start + 500, len(left))))
-        if found.max() > best:  # the first of equal ones: chunks and argmax go through pairs in order
+    for start in range(0, len(left), 20):  # a piece stays in the cache; the pairs before it are done
+        found = distances_from(there[:, None, start:], there[:, start : start + 20, None])
+        if found.max() > best:  # pieces, and argmax within them, go through the pairs in order
             best = float(found.max())
-            r, s = divmod(int(found.argmax()), len(left))
-            pair = int(left[start + r]), int(left[s])
+            r, s = divmod(int(found.argmax()), len(left) - start)
+            pair = int(left[start + r]), int(left[start + s])
     return pair
 
 
 def plain_bins(points: Matrix, k: int) -> npt.NDArray[np.int64]:
-    """The paper's algorithm, every distance of every round looked at."""
+    """The paper's algorithm: every distance looked at in every round."""
     bin_of = np.full(points.shape[1], -1)
     number = 0
     while np.count_nonzero(bin_of < 0) >= 2 * k:
         r, s = most_distant(points, np.flatnonzero(bin_of < 0))
         bin_of[r], bin_of[s] = number, number + 1
-        for centre, mine in ((r, number), (s, number + 1)):
+        for centre in (r, s):
             left = np.flatnonzero(bin_of < 0)
-            near = np.argsort(squared_distances(points[:, left], np.zeros(0, int)), kind="stable")
-            distances = np.zeros(len(left))
-            for values in points:
-                distances += (values[left] - values[centre]) * (values[left] - values[centre])
-            near = left[np.argsort(distances, kind="stable")[: k - 1]]
-            bin_of[near] = mine
+            distances = distances_from(points[:, left], points[:, centre, None])
+            bin_of[left[np.argsort(distances, kind="stable")[: k - 1]]] = bin_of[centre]
         number += 2
-    left = np.flatnonzero(bin_of < 0)
-    assert len(left) != 1
-    bin_of[left] = number
+    assert np.count_nonzero(bin_of < 0) != 1
+    bin_of[bin_of < 0] = number
     return bin_of
+
+
+def bins(points: Matrix, k: int, method: str = "exact") -> npt.NDArray[np.int32]:
+    """What MEDS makes."""
+    return partition(points, k, method, lambda share: None)
+
+
+@pytest.mark.parametrize(
+    ("file", "fields", "k", "pair"),
+    [
+        ("abalone.csv", 2, 41, (236, 1428)),
+        ("abalone.csv", 7, 41, (236, 1763)),
+        ("magic_gamma.csv", 2, 190, (16518, 17717)),
+        ("magic_gamma.csv", 10, 190, (12636, 17121)),
+    ],
+)
+def test_first_pair(data_dir: Path, file: str, fields: int, k: int, pair: tuple[int, int]) -> None:
+    """In raw units, the two rows that everything begins with: nearest to nobody but themselves."""
+    points = numbers(data_dir / file, fields)
+    assert most_distant(points, np.arange(points.shape[1])) == pair
+    found = bins(points, k)
+    assert tuple(found[list(pair)]) == (0, 1)
+    for number, row in enumerate(pair):  # and their bins are what is nearest to them
+        if number == 0 or found[pair[1]] == 1:
+            distances = distances_from(points, points[:, row, None])
+            distances[pair[1 - number]] = np.inf
+            if number == 1:
+                distances[found == 0] = np.inf
+            assert set(np.argsort(distances, kind="stable")[:k]) == set(np.flatnonzero(found == number))
+
+
+@pytest.mark.parametrize(("fields", "k"), [(2, 41), (7, 41), (7, 400)])
+def test_every_bin_of_abalone(data_dir: Path, fields: int, k: int) -> None:
+    """Equal to the plain algorithm in the bin of every row."""
+    points = numbers(data_dir / "abalone.csv", fields)
+    assert (bins(points, k) == plain_bins(points, k)).all()
+
+
+def test_large_bins_of_magic(data_dir: Path) -> None:
+    """The same of 19 020 rows in ten bins."""
+    points = numbers(data_dir / "magic_gamma.csv", 2)
+    assert (bins(points, 1902) == plain_bins(points, 1902)).all()

@@ -10,10 +10,16 @@ from providers import PROVIDERS
 from providers.errors import UnswappableError
 from providers.provider import SwapResult, no_progress
 from providers.rng import Stream
-from tests.naive import cdswap, ddswap, dswap, mews
+from tests.naive import cdswap, ddswap, dswap, meds, mews
 from tests.naive.swapping import Outcome, same
 
-NAIVE: dict[str, ModuleType] = {"DSWAP": dswap, "CDSWAP": cdswap, "DDSWAP": ddswap, "MEWS": mews}
+NAIVE: dict[str, ModuleType] = {
+    "DSWAP": dswap,
+    "CDSWAP": cdswap,
+    "DDSWAP": ddswap,
+    "MEWS": mews,
+    "MEDS": meds,
+}
 
 SEED = bytes(range(32))
 

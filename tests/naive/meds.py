@@ -4,6 +4,10 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from providers.meds import MedsParams
+from tests.naive.bins import Bins, BinsOutcome, swap_in_bins
+from tests.naive.swapping import Table
+
 Point = Sequence[float]
 
 
@@ -73,3 +77,30 @@ def bins(points: Sequence[Point], k: int, method: str) -> list[list[int]]:
     elif left:
         made.append(left)
     return made
+
+
+def make_bins(params: MedsParams, columns: list[list[float]]) -> Bins:
+    """The bins of these columns, and what the report says of them."""
+    n, p = len(columns[0]), len(columns)
+    k = params.k or max(2, n // (params.degree or 1))
+    method = params.method
+    if method == "auto":
+        method = "exact" if p <= 6 or n * n * p <= 1e11 else "mdav"
+    if params.standardise:
+        columns = [standardised(values) for values in columns]
+    made = bins(list(zip(*columns, strict=True)), k, method)
+    figures = {
+        "partition_degree": len(made),
+        "minimal_depth": min(map(len, made)),
+        "singletons": sum(len(rows) == 1 for rows in made),
+        "k": k,
+        "method": method,
+    }
+    return Bins(made, figures, ["one_bin"] if len(made) == 1 < n else [])
+
+
+def swap(table: Table, params: MedsParams, seed: bytes, revision: int) -> BinsOutcome:
+    """Exchange the attributes of S together within every bin."""
+    return swap_in_bins(
+        table, params, lambda names, columns: make_bins(params, columns), seed, "MEDS", revision
+    )

@@ -1,0 +1,175 @@
+"""MEDS is its twin, exactly, and keeps what it promises, over random tables of numbers."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from providers.errors import ParameterError, SourceError
+from providers.measures.bin_privacy import p_of_depths
+from providers.meds import MedsParams, depth, method_used
+from providers.provider import SwapResult
+from tests.naive.agreement import assert_agree, swap
+from tests.naive.bins import BinsOutcome
+from tests.property.bin_tables import bin_parameters, number_tables
+
+SEEDS = st.binary(min_size=32, max_size=32)
+
+
+def assert_meds_agrees(table: pa.Table, parameters: dict[str, Any], seed: bytes) -> SwapResult | None:
+    fast, naive = assert_agree("MEDS", table, parameters, seed)
+    assert isinstance(naive, BinsOutcome)
+    if fast is not None:
+        for name, value in naive.figures.items():
+            assert fast.provider[name] == value, name
+        for field, figures in naive.of_others.items():
+            assert fast.provider["others"][field] == figures, field
+    return fast
+
+
+@given(st.data(), SEEDS)
+def test_meds(data: st.DataObject, seed: bytes) -> None:
+    """MEDS is its twin in every value and figure, or says that distances leave float64."""
+    table, swap_fields, unusable = data.draw(number_tables())
+    parameters = data.draw(bin_parameters(swap_fields, unusable))
+    parameters |= data.draw(st.sampled_from([{"k": 2}, {"k": 3}, {"k": 7}, {"degree": 1}, {"degree": 4}]))
+    parameters["standardise"] = data.draw(st.booleans())
+    parameters["method"] = data.draw(st.sampled_from(["auto", "exact", "mdav"]))
+    try:
+        swap("MEDS", table, {**parameters, "suppression": {"policy": "keep"}})
+    except SourceError as error:
+        assert "squared distances" in error.message
+        assume(False)
+    assert_meds_agrees(table, parameters, seed)
+
+
+@given(st.data(), st.integers(2, 9))
+def test_every_bin_holds_k_rows(data: st.DataObject, k: int) -> None:
+    """But for the remainder; swap fields stay together, others stay where they are, nobody sits out."""
+    values = st.floats(-1e3, 1e3, allow_nan=False)
+    rows = data.draw(st.integers(2, 60))
+    x, y = (data.draw(st.lists(values, min_size=rows, max_size=rows)) for _ in "xy")
+    table = pa.table({"x": x, "y": y, "row": range(rows)})
+    result = swap("MEDS", table, {"swap_fields": ["x", "y"], "k": k})
+    after = result.table.to_pydict()
+    assert Counter(zip(after["x"], after["y"], strict=True)) == Counter(zip(x, y, strict=True))
+    assert after["row"] == list(range(rows))
+    assert result.summary.took_part == rows
+    left = rows % (2 * k)
+    sizes = result.summary.group_size
+    assert result.summary.groups == result.provider["partition_degree"] == rows // (2 * k) * 2 + (left > 1)
+    if rows >= 2 * k:
+        assert sizes.smallest == result.provider["minimal_depth"] == min(k, left if left > 1 else k)
+        assert sizes.largest == max(k + (left == 1), left)
+    else:
+        assert sizes.largest == rows
+
+
+def table_of(values: Any) -> pa.Table:
+    return pa.table({"x": values, "y": np.arange(len(values))})
+
+
+def test_k_and_degree() -> None:
+    """`degree` is rows by k, rounded down, and at least 2."""
+    for given_, k in (({"k": 5}, 5), ({"degree": 3}, 33), ({"degree": 70}, 2), ({"degree": 1000}, 2)):
+        params = MedsParams.model_validate({"swap_fields": ["x"], **given_})
+        assert depth(params, 100) == k
+
+
+def test_auto_is_exact_where_that_is_quick() -> None:
+    """Up to six fields, or while the square of the rows times the fields is small."""
+    params = MedsParams.model_validate({"swap_fields": ["x"], "k": 2})
+    assert method_used(params, 10**8, 6) == "exact"
+    assert method_used(params, 100_000, 10) == "exact"
+    assert method_used(params, 100_001, 10) == "mdav"
+    assert method_used(params.model_copy(update={"method": "exact"}), 10**6, 50) == "exact"
+
+
+def test_scale_matters_unless_standardised() -> None:
+    """Raw, the field with the large numbers decides alone; standardised, units do not matter."""
+    random = np.random.default_rng(5)
+    x, y = random.normal(size=(2, 60))
+    table = pa.table({"x": x, "y": 1000 * y, "row": range(60)})
+    scaled = pa.table({"x": 1024 * x, "y": 1000 * y, "row": range(60)})
+    parameters = {"swap_fields": ["x", "y"], "k": 6}
+    one, other = (swap("MEDS", each, parameters).table["y"] for each in (table, scaled))
+    assert one.equals(other)
+    raw = {**parameters, "standardise": False}
+    one, other = (swap("MEDS", each, raw).table["y"] for each in (table, scaled))
+    assert not one.equals(other)
+
+
+def test_one_bin_is_said() -> None:
+    """Where all rows are one bin, an event says so."""
+    result = swap("MEDS", table_of([1.0, 2.0, 3.0]), {"swap_fields": ["x"], "k": 2})
+    assert result.events.counts == {"one_bin": 1}
+    assert "fewer than two bins of 2" in result.events.listed[0].message
+
+
+def test_a_single_row_and_none() -> None:
+    """A table of one row has a bin of one, which is suppressed; an empty one has no bin."""
+    result = swap("MEDS", table_of([1.0]), {"swap_fields": ["x"], "k": 2})
+    assert result.provider["singletons"] == result.summary.suppressed == 1
+    assert result.table["x"].to_pylist() == [None]
+    empty = swap("MEDS", table_of([]).cast(pa.schema({"x": pa.float64(), "y": pa.int64()})),
+                 {"swap_fields": ["x"], "k": 2})  # fmt: skip
+    assert (empty.table.num_rows, empty.provider["partition_degree"]) == (0, 0)
+
+
+def test_privacy() -> None:
+    """P is the sum over all depths that the table could have been cut in."""
+    result = swap("MEDS", table_of(np.arange(101.0)), {"swap_fields": ["x"], "k": 7})
+    assert result.measures["p_privacy"] == p_of_depths(range(2, 51))
+
+
+@pytest.mark.parametrize("values", [[0.0, 1e200, 3e200, 4e200], [0.0, 1e-200, 2e-200, 4e-200]])
+def test_distances_beyond_float64(values: list[float]) -> None:
+    """Standardised they are fine; raw they are an error that says what to do, and names no value."""
+    swap("MEDS", table_of(values), {"swap_fields": ["x"], "k": 2})
+    with pytest.raises(SourceError, match="set 'standardise' to true") as error:
+        swap("MEDS", table_of(values), {"swap_fields": ["x"], "k": 2, "standardise": False})
+    assert "200" not in error.value.message
+
+
+def test_progress_is_told() -> None:
+    """Fractions of the whole grow to the end, and stages have names."""
+    from providers import PROVIDERS
+    from providers.rng import Stream
+
+    table = table_of(np.random.default_rng(1).normal(size=50_000))
+    provider = PROVIDERS["MEDS"]
+    params = provider.check(MedsParams.model_validate({"swap_fields": ["x"], "k": 20}), table.schema)
+    told: list[tuple[float, str]] = []
+    provider.swap(table, params, Stream(bytes(32), "MEDS", 1), lambda *each: told.append(each))
+    fractions = [fraction for fraction, _ in told]
+    assert fractions == sorted(fractions)
+    assert {"measuring fields", "making bins", "exchanging x"} <= {stage for _, stage in told}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"swap_fields": ["x"]}, "give one of 'k' and 'degree'.* given: none"),
+        ({"swap_fields": ["x"], "k": 3, "degree": 5}, "given: k, degree"),
+        ({"swap_fields": ["x"], "k": 1}, "greater than or equal to 2"),
+        ({"swap_fields": ["x"], "k": 3, "standardize": True}, "did you mean 'standardise'"),
+    ],
+)
+def test_parameters_are_explained(parameters: dict[str, Any], message: str) -> None:
+    """What is wrong is said, and what would be right."""
+    with pytest.raises(ValueError, match=message):
+        MedsParams.model_validate(parameters)
+
+
+def test_fields_are_checked() -> None:
+    """A field that is no number, and every field at once, are refused with their place."""
+    table = pa.table({"x": [1.0, 2.0], "name": ["a", "b"]})
+    with pytest.raises(ParameterError, match="MEDS computes with numbers") as error:
+        swap("MEDS", table, {"swap_fields": ["name"], "k": 2})
+    assert error.value.pointer == "/parameters/swap_fields/0"
+    with pytest.raises(ParameterError, match="leave at least one field out"):
+        swap("MEDS", table.select(["x"]), {"swap_fields": ["x"], "k": 2})

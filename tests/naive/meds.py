@@ -71,9 +71,9 @@ def bins(points: Sequence[Point], k: int, method: str) -> list[list[int]]:
         for row in (r, s):
             made.append([row, *nearest(points, left, points[row], k - 1)])
             left = [row for row in left if row not in made[-1]]
-    if len(left) == 1:
+    if len(left) == 1 and made:
         distances = [distance(points[left[0]], centroid([points[row] for row in rows])) for rows in made]
-        made[distances.index(min(distances))] += left if made else []
+        made[distances.index(min(distances))] += left
     elif left:
         made.append(left)
     return made

@@ -35,7 +35,7 @@ def assert_meds_agrees(table: pa.Table, parameters: dict[str, Any], seed: bytes)
 def test_meds(data: st.DataObject, seed: bytes) -> None:
     """MEDS is its twin in every value and figure, or says that distances leave float64."""
     table, swap_fields, unusable = data.draw(number_tables())
-    parameters = data.draw(bin_parameters(swap_fields, unusable))
+    parameters = data.draw(bin_parameters(table, swap_fields, unusable))
     parameters |= data.draw(st.sampled_from([{"k": 2}, {"k": 3}, {"k": 7}, {"degree": 1}, {"degree": 4}]))
     parameters["standardise"] = data.draw(st.booleans())
     parameters["method"] = data.draw(st.sampled_from(["auto", "exact", "mdav"]))

@@ -3,6 +3,7 @@
 import contextlib
 from typing import Any
 
+import numba
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from tests.naive import mews
 from tests.naive.agreement import assert_agree, swap
 from tests.naive.bins import BinsOutcome, number
 from tests.property.bin_tables import bin_parameters, number_tables
+from tests.property.test_invariance import backwards, data_of, forwards, rechunked
 
 SEEDS = st.binary(min_size=32, max_size=32)
 
@@ -111,7 +113,8 @@ def test_ten_fields_and_a_tiny_width() -> None:
     values = np.concatenate([base, base, base + (np.arange(10) == 9)])  # thirds that differ in the last cell
     values = np.concatenate([values, np.zeros((1, 10)), np.full((1, 10), 2.0**40)])[random.permutation(rows)]
     table = pa.table({f"x{at}": values[:, at] for at in range(10)} | {"label": [""] * rows})
-    parameters = {"swap_fields": [f"x{at}" for at in range(10)], "width": 1.0, "singletons": "keep"}
+    parameters: dict[str, Any] = {"swap_fields": [f"x{at}" for at in range(10)], "width": 1.0, "origin": -0.5}
+    parameters["singletons"] = "keep"
     fast = assert_mews_agrees(table, parameters, bytes(32))
     assert fast is not None
     assert fast.provider["partition_degree"] == len(np.unique(values, axis=0))
@@ -135,10 +138,84 @@ def test_merging_many(fields: int) -> None:
 def test_rows_of_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than one thread counts by itself: the same number of cells."""
     random = np.random.default_rng(9)
-    rows = 40_000
+    rows = 33_000
     table = pa.table({"x": random.normal(size=rows), "y": random.integers(0, 50, rows), "label": [""] * rows})
-    parameters = {"swap_fields": ["x", "y"], "degree": 300, "singletons": "keep"}
+    parameters = {"swap_fields": ["x", "y"], "degree": 60, "singletons": "keep"}
     fast = swap("MEWS", table, parameters)
     columns = [[number(value) for value in table[name].to_pylist()] for name in ("x", "y")]
-    m = mews.m_of_degree(columns, [min(xs) for xs in columns], 300)
+    m = mews.m_of_degree(columns, [min(xs) for xs in columns], 60)
     assert fast.provider["cells"] == {"x": m, "y": m}
+
+
+# ------------------------------------------------------------------------------ what must not matter
+
+
+@pytest.fixture(scope="module")
+def people() -> pa.Table:
+    random = np.random.default_rng(12)
+    rows = 70_001  # enough that kernels cut the work between threads
+    income = random.lognormal(size=rows)
+    return pa.table(
+        {
+            "age": random.integers(0, 90, rows),
+            "income": income,
+            "weight": random.normal(size=rows).astype(np.float32),
+            "rent": income * 0.3 + random.random(rows),
+            "label": (np.arange(rows) % 7).astype(str),
+        }
+    )
+
+
+GRIDS: list[dict[str, Any]] = [
+    {"bins": 25},
+    {"width": 0.4, "scale": "sd", "others": "univariate"},
+    {"degree": 700},
+]
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_threads_change_no_byte(grid: dict[str, Any], people: pa.Table) -> None:
+    """One thread and two give the same bytes and the same report."""
+    if numba.config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("one processor only")
+    results = []
+    before = numba.get_num_threads()
+    try:
+        for threads in (1, 2):
+            numba.set_num_threads(threads)
+            results.append(swap("MEWS", people, {"swap_fields": ["age", "income", "weight"], **grid}))
+    finally:
+        numba.set_num_threads(before)
+    one, two = results
+    assert data_of(one.table) == data_of(two.table)
+    assert (one.summary, one.provider) == (two.summary, two.provider)
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_chunks_and_encodings_change_nothing(grid: dict[str, Any], people: pa.Table) -> None:
+    """Chunked, sliced and dictionary-encoded columns give the values that plain ones give."""
+    people = people.slice(0, 5000)
+    parameters = {"swap_fields": ["age", "income"], **grid}
+    plain = swap("MEWS", people, parameters)
+    before = people.to_pydict()
+    cut = swap("MEWS", rechunked(people, [17, 2000, 2001]), parameters)
+    assert cut.table.equals(plain.table)
+    assert (cut.summary, cut.provider) == (plain.summary, plain.provider)
+    for encode in (forwards, backwards):
+        encoded = people
+        for at, name in enumerate(people.column_names[:3]):
+            encoded = encoded.set_column(at, name, encode(people.column(name)))
+        found = swap("MEWS", encoded, parameters)
+        assert found.table.schema == encoded.schema
+        assert found.table.cast(people.schema).equals(plain.table)
+        assert found.provider == plain.provider
+    assert people.to_pydict() == before
+
+
+def test_other_fields_change_nothing(people: pa.Table) -> None:
+    """What else the table holds, or is swapped on its own, leaves the swap fields' swap as it was."""
+    parameters = {"swap_fields": ["age", "income"], "bins": 25}
+    alone = swap("MEWS", people.select(["income", "age", "label"]), parameters).table
+    for others in ("keep", "univariate"):
+        beside = swap("MEWS", people, {**parameters, "others": others}).table
+        assert beside.select(["income", "age"]).equals(alone.select(["income", "age"]))

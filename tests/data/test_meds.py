@@ -1,13 +1,20 @@
-"""MEDS on real tables: the pairs that it begins with, whole assignments, and what it does to correlations."""
+"""MEDS on real tables: the pairs that it begins with, whole assignments, the twin, and the oracle."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 
 from providers.diametral import partition
+from providers.exact_sums import standardised
+from providers.numeric import is_numeric
 from tests.data.test_real_tables import read
+from tests.naive.agreement import assert_agree, swap
+from tests.naive.bins import BinsOutcome
+from tests.property.oracle import assert_as_expected
 
 pytestmark = pytest.mark.realdata
 
@@ -99,3 +106,52 @@ def test_large_bins_of_magic(data_dir: Path) -> None:
     """The same of 19 020 rows in ten bins."""
     points = numbers(data_dir / "magic_gamma.csv", 2)
     assert (bins(points, 1902) == plain_bins(points, 1902)).all()
+
+
+RUNS: list[tuple[str, dict[str, Any]]] = [
+    ("wholesale_customers.csv", {"swap_fields": ["Fresh", "Milk", "Grocery"], "degree": 20}),
+    ("wholesale_customers.csv", {"swap_fields": ["Frozen"], "k": 40, "others": "univariate"}),
+    ("bodyfat.csv", {"swap_fields": ["weight", "height", "chest"], "k": 5, "standardise": False}),
+    ("EIA.csv", {"swap_fields": ["TOTREVENUE", "TOTSALES", "YEAR"], "k": 100, "method": "mdav"}),
+    (
+        "pima_diabetes_na.csv",
+        {"swap_fields": ["glucose", "pressure", "triceps"], "k": 25, "method": "mdav", "nulls": "keep"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "parameters"), RUNS)
+def test_real_table(data_dir: Path, file: str, parameters: dict[str, Any]) -> None:
+    """Equal to the twin in every value and figure."""
+    table = read(data_dir / file)
+    if parameters.get("others") != "univariate":
+        table = table.select([*parameters["swap_fields"], table.column_names[0]])
+    fast, naive = assert_agree("MEDS", table, parameters)
+    assert fast is not None
+    assert isinstance(naive, BinsOutcome)
+    for name, value in naive.figures.items():
+        assert fast.provider[name] == value, name
+
+
+ORACLE: list[tuple[str, dict[str, Any]]] = [
+    ("wholesale_customers.csv", {"swap_fields": ["Fresh", "Milk", "Grocery"], "degree": 20}),
+    ("abalone.csv", {"swap_fields": ["Length", "Diameter"], "degree": 100}),
+    ("magic_gamma.csv", {"swap_fields": ["fLength", "fWidth"], "degree": 100, "method": "mdav"}),
+]
+
+
+@pytest.mark.parametrize(("file", "parameters"), ORACLE)
+def test_oracle(data_dir: Path, file: str, parameters: dict[str, Any]) -> None:
+    """Correlations move as far as is expected, over 200 seeds."""
+    table = read(data_dir / file)
+    numeric = [field.name for field in table.schema if is_numeric(field.type)]
+    fields = parameters["swap_fields"]
+    stays = [name for name in numeric if name not in fields]
+    values = [standardised(np.asarray(table[name], np.float64)) for name in fields]
+    found = bins(np.array(values), table.num_rows // parameters["degree"], parameters.get("method", "exact"))
+    groups = [np.flatnonzero(found == number) for number in range(found.max() + 1)]
+
+    def swapped(seed: bytes) -> pa.Table:
+        return swap("MEDS", table, parameters, seed).table
+
+    assert_as_expected(swapped, table, fields, stays, groups)

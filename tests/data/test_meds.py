@@ -149,7 +149,7 @@ def test_oracle(data_dir: Path, file: str, parameters: dict[str, Any]) -> None:
     stays = [name for name in numeric if name not in fields]
     values = [standardised(np.asarray(table[name], np.float64)) for name in fields]
     found = bins(np.array(values), table.num_rows // parameters["degree"], parameters.get("method", "exact"))
-    groups = [np.flatnonzero(found == number) for number in range(found.max() + 1)]
+    groups = [np.flatnonzero(found == number).tolist() for number in range(found.max() + 1)]
 
     def swapped(seed: bytes) -> pa.Table:
         return swap("MEDS", table, parameters, seed).table

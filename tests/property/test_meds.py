@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import numba
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -67,6 +68,28 @@ def test_every_bin_holds_k_rows(data: st.DataObject, k: int) -> None:
         assert sizes.largest == max(k + (left == 1), left)
     else:
         assert sizes.largest == rows
+
+
+@pytest.mark.parametrize("method", ["exact", "mdav"])
+def test_threads_chunks_and_encodings_change_no_byte(method: str) -> None:
+    """Enough rows that kernels cut the work between threads; pieces, slices and dictionaries of numbers."""
+    random = np.random.default_rng(5)
+    rows = 70_001
+    whole = pa.table({"x": random.integers(-99, 99, rows), "y": random.normal(size=rows), "z": range(rows)})
+    parameters = {"swap_fields": ["x", "y"], "k": 50, "others": "univariate", "method": method}
+    before = numba.get_num_threads()
+    results = []
+    for threads in {1, before}:
+        numba.set_num_threads(threads)
+        results.append(swap("MEDS", whole, parameters).table.to_pydict())
+    numba.set_num_threads(before)
+    padded = pa.concat_tables([whole.slice(7, 13), whole, whole.slice(0, 5)]).slice(13, rows)
+    pieces = pa.concat_tables([padded.slice(0, 1000), padded.slice(1000, 0), padded.slice(1000)])
+    encoded = whole.set_column(0, "x", whole["x"].dictionary_encode())
+    for table in (padded, pieces, encoded):
+        results.append(swap("MEDS", table, parameters).table.to_pydict())
+    assert all(result == results[0] for result in results[1:])
+    assert results[0] != whole.to_pydict()
 
 
 def table_of(values: Any) -> pa.Table:

@@ -194,7 +194,8 @@ def _make_sites(values, order, start, stop, equal, points, head, site_stop):
 
 @njit(cache=True, nogil=True)
 def grow(
-    values, order, child, parent, start, stop, live, points, head, site_stop, leaf, leaf_size, nodes, done, budget
+    values, order, child, parent, start, stop, live, points, head, site_stop, leaf,
+    leaf_size, nodes, done, budget,
 ):  # fmt: skip
     """Cut nodes `done` and on, until all are, or `budget` rows are looked at, or the arrays are full.
 
@@ -349,7 +350,7 @@ def refresh(tree, leaf):
 # ----------------------------------------------------------------------------------------- searching
 
 
-@njit(cache=True, nogil=True, forceinline=True)  # a call counts the references of the whole tree
+@njit(cache=True, nogil=True, forceinline=True)  # a call would count references to the whole tree
 def _far_bound(tree, node, low, high):
     """No row left in the node is farther than this from any point of the box."""
     total = 0.0
@@ -421,7 +422,7 @@ def farthest(tree, low, high, myself):
     return best, best_row, best_place
 
 
-@njit(cache=True, nogil=True, forceinline=True)  # a call counts the references of the whole tree
+@njit(cache=True, nogil=True, forceinline=True)  # a call would count references to the whole tree
 def _near_bound(tree, node, point):
     """No row left in the node is nearer to the point than this."""
     total = 0.0
@@ -440,7 +441,9 @@ def _select(distances, rows, places, count, wanted):
         middle = (left + right) >> 1
         # median of three, so that what is sorted already stays quick
         for one, two in ((left, middle), (middle, right), (left, middle)):
-            if distances[two] < distances[one] or (distances[two] == distances[one] and rows[two] < rows[one]):
+            if distances[two] < distances[one] or (
+                distances[two] == distances[one] and rows[two] < rows[one]
+            ):
                 _swap(distances, rows, places, one, two)
         pivot, pivot_row = distances[middle], rows[middle]
         low, high = left, right

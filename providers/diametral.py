@@ -93,9 +93,7 @@ def most_distant_row(tree, most_work):
                 tree.bound[node], tree.bound_witness[node], _ = farthest(tree, low, high, NOBODY)
         else:
             place = tree.start[node]
-            while (
-                tree.far[place] != tree.bound[node] or tree.order[tree.head[place]] != tree.bound_row[node]
-            ):
+            while tree.far[place] != tree.bound[node] or tree.order[tree.head[place]] != tree.bound_row[node]:
                 place += 1
             row, witness = tree.order[tree.head[place]], tree.witness[place]
             if witness >= 0 and tree.bin_of[witness] < 0 and witness != row:
@@ -240,7 +238,8 @@ def _grown(values: Floats, leaf_size: int, told: Told) -> Boxes:
             node_arrays = [np.concatenate([array, np.zeros_like(array)]) for array in node_arrays]
             child, parent, start, end, live = node_arrays
         nodes, done, used = grow(
-            values, order, child, parent, start, end, live, points, head, stop, leaf, leaf_size, nodes, done, _WORK
+            values, order, child, parent, start, end, live, points, head, stop, leaf,
+            leaf_size, nodes, done, _WORK,
         )  # fmt: skip
         looked_at += used
         told(min(1.0, looked_at / (rows * levels)))

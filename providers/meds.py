@@ -95,7 +95,7 @@ def make_bins(params: MedsParams, fields: Sequence[FieldValues], progress: Progr
     order = radix_order([bin_of.astype(np.uint64)])
     sizes = np.bincount(bin_of)
     starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-    events = ()
+    events: tuple[Event, ...] = ()
     if len(sizes) == 1 and rows > 1:
         message = f"{rows} rows are fewer than two bins of {size}: all are one bin; lower k, or raise degree"
         events = (Event("one_bin", message),)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from providers.diametral import partition
 from providers.exact_sums import exact_mean, standardised
 from tests.naive import meds
 
-Matrix = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.floating[Any]]
 Make = Callable[[np.random.Generator, int, int], Matrix]
 
 

@@ -221,7 +221,7 @@ class _Tables:
 
     def __init__(self, most: int, words: int, rows: int) -> None:
         self.words = words
-        self._counts = np.zeros(get_num_threads() if rows > 16 * _BLOCK else 1, np.int64)
+        self._counts = np.zeros(get_num_threads() if rows > 4 * _BLOCK else 1, np.int64)
         capacity = 1 << (2 * (most + _BLOCK)).bit_length()  # a table may take a block beyond its limit
         self._slots = np.empty((len(self._counts), capacity, words), np.uint64)
         self._stamps = np.zeros((len(self._counts), capacity), np.uint32)

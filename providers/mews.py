@@ -2,8 +2,8 @@
 
 Every swap field is cut into cells of equal width, which together make a grid; the rows of a cell are a
 bin, and within a bin the swap fields of a row are exchanged together with another row's. No value moves
-further than a width, however few or many rows a bin holds, and correlations among the swap fields stay
-exactly as they are.
+further than a width, however few or many rows a bin holds, unless a row is alone in its cell and joins
+another bin. Correlations among the swap fields stay exactly as they are.
 
 References
 ----------
@@ -232,7 +232,8 @@ PROVIDER = Provider(
         "The swap fields of a row stay together: their correlations, and all else that is between them, "
         "are exactly what they were.",
         "Every field keeps its values: only their rows change, unless something is suppressed.",
-        "The counts of the grid, a histogram of equal widths, stay as they are where nothing is merged.",
+        "Any count of the swap fields alone, such as a histogram, stays as it is; and where nothing is merged, "
+        "so does every total and mean of a remaining field by cell.",
         "Every row of a bin of two or more receives another row's values; the pairs are uniformly random, "
         "and some of them known, nothing is learnt of the rest.",
     ),

@@ -258,13 +258,15 @@ def estimated_memory(table: pa.Table, params: SwapParams, key_arrays: int = 0) -
     """Bytes that a swap needs at its peak: the source, its swapped fields, and what orders the rows.
 
     Each row has, besides the values themselves, 4 bytes (8 beyond 2**31 rows) in each of its group's
-    order, its place, the shuffled places and one scratch copy, and 8 for the values laid out by place;
-    or, earlier and gone by then, the sort keys with two copies of key and row.
+    order, its place, the shuffled places and one scratch copy, and 8 for the values laid out by place,
+    or all swapped fields side by side where they are locked; or, earlier and gone by then, the sort keys
+    with two copies of key and row.
     """
     index = 4 if table.num_rows < 2**31 else 8
     fields = [table.column(name) for name in params.swap_fields]
     moved = sum(column.nbytes for column in fields)
-    largest = max((column.nbytes for column in fields), default=0)
+    together = moved if params.locked else 0
+    largest = max(together, *(column.nbytes for column in fields))
     exchanging = table.num_rows * (5 * index + 8) + largest
     grouping = table.num_rows * (8 * key_arrays + 2 * (8 + index)) if key_arrays else 0
     return int(table.nbytes + max(moved + exchanging, grouping))

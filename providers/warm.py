@@ -12,10 +12,15 @@ from providers.rng import Stream
 
 _ROWS = ONE_BUCKET + 3  # of which all but the first and the last are a class of a large group's size
 
-_PARAMETERS: dict[str, dict[str, Any]] = {
-    "DSWAP": {},
-    "CDSWAP": {"control_field": "class"},
-    "DDSWAP": {"control_field": "wide", "block_size": 3},  # keys that are sorted by their upper bits first
+_PARAMETERS: dict[str, list[dict[str, Any]]] = {
+    "DSWAP": [{}, {"locked": True}],
+    "CDSWAP": [{"control_field": "class"}],
+    "DDSWAP": [{"control_field": "wide", "block_size": 3}],  # keys that are sorted by their upper bits first
+    "MEWS": [
+        {"swap_fields": ["plain", "wide"], "bins": [2, 3000]},  # of which some hold one row
+        {"swap_fields": ["plain", "wide"], "degree": 50, "others": "univariate"},
+        {"swap_fields": ["plain"], "width": 0.5, "scale": "sd"},
+    ],
 }
 
 
@@ -30,6 +35,9 @@ def warm() -> None:
         {"class": edges, "wide": np.arange(_ROWS)[::-1] * (2**62 // _ROWS), "plain": numbers, **swapped}
     )
     for identifier, provider in PROVIDERS.items():
-        parameters = _PARAMETERS[identifier] | {"swap_fields": table.column_names[2:]}
-        params = provider.check(provider.params.model_validate(parameters), table.schema)
-        provider.swap(table, params, Stream(bytes(32), identifier, provider.revision), no_progress)
+        for parameters in _PARAMETERS[identifier]:
+            given = {"swap_fields": table.column_names[2:]} | parameters
+            params = provider.check(provider.params.model_validate(given), table.schema)
+            stream = Stream(bytes(32), identifier, provider.revision)
+            provider.plan(table, params)
+            provider.swap(table, params, stream, no_progress)

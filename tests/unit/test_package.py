@@ -34,7 +34,7 @@ def cache_folder(**environment: str) -> Path:
 
 def test_providers_are_listed_in_order() -> None:
     """Each under its identifier."""
-    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP"]
+    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS"]
     assert all(provider.identifier == identifier for identifier, provider in PROVIDERS.items())
     for provider in PROVIDERS.values():
         for part in ("guarantees", "changes", "limits", "cost", "instead", "references"):
@@ -73,19 +73,29 @@ def test_warm_runs_every_provider() -> None:
 
 
 AFTER_WARM = """
+import numpy as np
 import pyarrow as pa
-from providers import ddswap, kernels, rng
+from providers import bins, ddswap, grid, kernels, merging, rng, together
 from providers.warm import warm
 from tests.naive.agreement import swap
-from tests.property.tables import KINDS, NESTED, array
+from tests.property.tables import KINDS, NESTED, NUMERIC, array
 
 def compiled():
     return {
         (module.__name__, name): set(kernel.signatures)
-        for module in (rng, kernels, ddswap)
+        for module in (rng, kernels, ddswap, bins, grid, merging, together)
         for name, kernel in vars(module).items()
         if hasattr(kernel, "signatures")
     }
+
+def numbers(rows, kind):
+    # nothing beyond what float64 can measure, and some null where `kind` allows one
+    values = [value for value in KINDS[kind][1] if not isinstance(value, float) or abs(value) < 1e200]
+    random = np.random.default_rng(rows)
+    return pa.table({
+        kind: array(kind, ([*values, None] * rows)[:rows]),
+        "other": random.normal(size=rows), "third": random.integers(0, 9, rows), "label": ["x"] * rows,
+    })
 
 warm()
 before = compiled()
@@ -100,6 +110,11 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
             swap("CDSWAP", table, {**shared, "control_field": control})
             swap("DDSWAP", table, {**shared, "control_field": control, "block_size": 4})
     swap("DSWAP", table, {"swap_fields": list(KINDS)})
+    swap("DSWAP", table, {"swap_fields": list(KINDS), "locked": True})
+    for name in NUMERIC:
+        for grid in ({"bins": 7}, {"degree": 30, "others": "univariate"}, {"width": 0.1, "scale": "sd"}):
+            for fields in ([name], [name, "other"], [name, "other", "third"]):
+                swap("MEWS", numbers(rows, name), {"swap_fields": fields, "nulls": "keep", **grid})
 new = {name: found - before[name] for name, found in compiled().items() if found - before[name]}
 assert not new, new
 """

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from benchmarks import http, kernels, memory
+from benchmarks import http, kernels, memory, mews
 
 RESULT = Path("var/benchmarks.md")
 
@@ -31,6 +31,7 @@ def main() -> None:
     for rows in given.rows:
         print(f"{rows:,} rows ...", flush=True)
         parts.append(kernels.measure(rows, given.rounds))
+        parts.append(mews.measure(rows, given.rounds))
     parts.append(memory.measure(max(given.rows)))
     if not given.skip_http:
         print("HTTP ...", flush=True)

@@ -9,24 +9,25 @@ References
 Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: the k-d tree with bounds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numba import njit, prange
 
-from providers.addresses import addresses_of
+from providers.addresses import addresses_of, float_at
 from providers.bins import FieldValues, Float64Array
 from providers.grid import Axis
 from providers.kernels import Groups
-from providers.provider import Progress
+from providers.provider import Progress, no_progress
 from providers.radix import IndexArray, Int64Array, radix_order
-from providers.together import pack_rows
 
 _LEAF = 8
 """Bins of a leaf of the tree, at most."""
 _AT_ONCE = 65536
 """Rows that are looked for between two words of progress."""
-_PACKED_AT_ONCE = 2**22
+_FEW = 1024
+"""Rows alone below which most bins' means are of no use, and are not found."""
 
 
 def merge_singletons(
@@ -50,11 +51,16 @@ def merge_singletons(
     bins = np.flatnonzero(sizes > 1)
     used = [number for number, axis in enumerate(axes) if axis.width > 0]
     cuts = np.array([(axes[number].origin, axes[number].width) for number in used])
-    values = [fields[number].values for number in used]
-    means = np.empty((len(bins), len(used)))
-    _means_of_bins(_packed(values), order, starts, bins, cuts, means)
-    points = (np.column_stack([column[alone] for column in values]) - cuts[:, 0]) / cuts[:, 1]
-    nearest = nearest_means(points, means, progress)
+    columns = [fields[number].values for number in used]
+    points = _in_widths(columns, alone, cuts)
+    means = partial(_means, columns, order, starts, cuts, progress)
+    if len(alone) < min(_FEW, len(bins) // 4):
+        corners = np.floor(_in_widths(columns, order[starts[bins]], cuts))
+        last = np.array([axes[number].last for number in used])
+        within = _possible(points, np.minimum(corners, last) + 0.5, lambda numbers: means(bins[numbers]))
+    else:
+        within = np.arange(len(bins))
+    nearest = within[MeanTree(means(bins[within]), progress).nearest(points, progress)]
     arriving = radix_order([nearest.astype(np.uint64), alone.astype(np.uint64)])
     arrivals = np.concatenate(([0], np.cumsum(np.bincount(nearest, minlength=len(bins))))).astype(np.int64)
     merged_starts = np.concatenate(([0], np.cumsum(sizes[bins]))).astype(np.int64) + arrivals
@@ -63,28 +69,57 @@ def merge_singletons(
     return Groups(len(order), merged, merged_starts, merged[merged_starts[:-1]].astype(np.uint64))
 
 
-def _packed(columns: Sequence[Float64Array]) -> Float64Array:
-    """The values of each row side by side, so that a row in random order is waited for once."""
-    packed = np.empty((len(columns[0]), len(columns)), np.uint64)
-    addresses = addresses_of(columns)
-    for start in range(0, len(packed), _PACKED_AT_ONCE):
-        pack_rows(addresses, start, packed[start : start + _PACKED_AT_ONCE])
-    return packed.view(np.float64)
+def _in_widths(columns: Sequence[Float64Array], rows: IndexArray, cuts: Float64Array) -> Float64Array:
+    """The values of these rows, in widths from the origin; shape (rows, fields)."""
+    return np.asarray((np.column_stack([column[rows] for column in columns]) - cuts[:, 0]) / cuts[:, 1])
+
+
+def _possible(
+    points: Float64Array, centres: Float64Array, means_of: Callable[[Int64Array], Float64Array]
+) -> Int64Array:
+    """The numbers of the bins that can be nearest to a point, and hardly more, ascending.
+
+    A mean lies in its bin's cell. So whoever is nearest has a cell that is no further away than the mean
+    of any other bin, such as that of the bin with the nearest centre.
+    """
+    tree = MeanTree(centres, no_progress)
+    guesses, of_point = np.unique(tree.nearest(points, no_progress), return_inverse=True)
+    offsets = points - means_of(guesses)[of_point]
+    reach = np.sqrt((offsets * offsets).sum(axis=1))
+    rounded = 1e-6 * (1.0 + np.abs(centres).max())  # more than sums of numbers are
+    return tree.within(points, reach + rounded, 0.5 + rounded)
+
+
+def _means(
+    columns: Sequence[Float64Array],
+    order: IndexArray,
+    starts: Int64Array,
+    cuts: Float64Array,
+    progress: Progress,
+    bins: Int64Array,
+) -> Float64Array:
+    """Means of these bins in widths, shape (bins, fields)."""
+    means = np.empty((len(bins), len(columns)))
+    for start in range(0, len(bins), _AT_ONCE):
+        progress(start / len(bins), "finding means")
+        part = slice(start, start + _AT_ONCE)
+        _means_of_bins(addresses_of(columns), order, starts, bins[part], cuts, means[part])
+    return means
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _means_of_bins(packed, order, starts, bins, cuts, means):
+def _means_of_bins(addresses, order, starts, bins, cuts, means):
     """Means in widths, summed in the order of the rows; ``means`` float64, shape (bins, fields)."""
     for at in prange(len(bins)):
         start, stop = starts[bins[at]], starts[bins[at] + 1]
         mean = means[at]
-        mean[:] = 0.0
-        for place in range(start, stop):
-            row = np.uint64(order[place])
-            for field in range(len(cuts)):
-                mean[field] += (packed[row, field] - cuts[field, 0]) / cuts[field, 1]
         for field in range(len(cuts)):
-            mean[field] /= stop - start
+            total = 0.0
+            for place in range(start, stop):
+                total += (float_at(addresses[field], np.int64(order[place])) - cuts[field, 0]) / cuts[
+                    field, 1
+                ]
+            mean[field] = total / (stop - start)
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -105,34 +140,46 @@ def _merge_rows(order, starts, bins, arriving, arrivals, merged_starts, merged):
 # ------------------------------------------------------------------------------- the nearest mean
 
 
-def nearest_means(points: Float64Array, means: Float64Array, progress: Progress) -> Int64Array:
-    """For each point the number of the nearest mean, the smallest number of equally near ones.
+class MeanTree:
+    """Means of bins, boxed by nearness.
 
     Parameters
     ----------
-    points : ndarray of float64, shape (points, fields)
     means : ndarray of float64, shape (means, fields), one or more
 
     Notes
     -----
-    Squared Euclidean distance, fields in order. The bound of a box is computed in the same order from
+    Squared Euclidean distances, fields in order. The bound of a box is computed in the same order from
     the means in it, so that it is never above a distance within, rounding included.
     """
-    numbers = np.arange(len(means))
-    depth = max(0, (len(means) - 1) // _LEAF).bit_length()
-    nodes = (1 << (depth + 1)) - 1
-    boxes = np.empty((nodes, 2, means.shape[1]))
-    smallest = np.empty(nodes, np.int64)
-    for level in range(depth + 1):
-        progress(0.5 * level / (depth + 1), "arranging bins")
-        _split_level(means, numbers, level, depth, boxes, smallest)
-    arranged = means[numbers]
-    nearest = np.empty(len(points), np.int64)
-    for start in range(0, len(points), _AT_ONCE):
-        progress(0.5 + 0.5 * start / len(points), "merging single rows")
-        part = slice(start, start + _AT_ONCE)
-        _find_nearest(points[part], arranged, numbers, depth, boxes, smallest, nearest[part])
-    return nearest
+
+    def __init__(self, means: Float64Array, progress: Progress) -> None:
+        self._numbers = np.arange(len(means))
+        self._depth = max(0, (len(means) - 1) // _LEAF).bit_length()
+        nodes = (1 << (self._depth + 1)) - 1
+        self._boxes = np.empty((nodes, 2, means.shape[1]))
+        self._smallest = np.empty(nodes, np.int64)
+        for level in range(self._depth + 1):
+            progress(level / (self._depth + 1), "arranging bins")
+            _split_level(means, self._numbers, level, self._depth, self._boxes, self._smallest)
+        self._means = means[self._numbers]
+
+    def nearest(self, points: Float64Array, progress: Progress) -> Int64Array:
+        """For each point the number of the nearest mean, the smallest number of equally near ones."""
+        nearest = np.empty(len(points), np.int64)
+        for start in range(0, len(points), _AT_ONCE):
+            progress(start / len(points), "merging single rows")
+            part = slice(start, start + _AT_ONCE)
+            tree = self._means, self._numbers, self._depth, self._boxes, self._smallest
+            _find_nearest(points[part], *tree, nearest[part])
+        return nearest
+
+    def within(self, points: Float64Array, radii: Float64Array, half: float) -> Int64Array:
+        """The numbers of the cubes, `half` as wide to each side of a mean, within a point's radius."""
+        marks = np.zeros(len(self._numbers), np.bool_)
+        tree = self._means, self._numbers, self._depth, self._boxes
+        _mark_within(points, radii * radii, half, *tree, marks)
+        return np.flatnonzero(marks)
 
 
 @njit(cache=True, nogil=True)
@@ -192,11 +239,11 @@ def _split_level(means, numbers, level, depth, boxes, smallest):
 
 
 @njit(cache=True, nogil=True)
-def _bound(point, box):
-    """No mean in the box is nearer than this, squared."""
+def _bound(point, low, high, half):
+    """Nothing in the box, made wider by `half` to each side, is nearer than this, squared."""
     total = 0.0
     for field in range(len(point)):
-        gap = max(box[0, field] - point[field], point[field] - box[1, field], 0.0)
+        gap = max(low[field] - half - point[field], point[field] - high[field] - half, 0.0)
         total += gap * gap
     return total
 
@@ -224,8 +271,8 @@ def _find_nearest(points, arranged, numbers, depth, boxes, smallest, nearest):
             if level < depth:
                 near, far = 2 * node, 2 * node + 1
                 below = (2 << level) - 1
-                near_bound = _bound(point, boxes[below + near])
-                far_bound = _bound(point, boxes[below + far])
+                near_bound = _bound(point, boxes[below + near, 0], boxes[below + near, 1], 0.0)
+                far_bound = _bound(point, boxes[below + far, 0], boxes[below + far, 1], 0.0)
                 if far_bound < near_bound:
                     near, far = far, near
                     near_bound, far_bound = far_bound, near_bound
@@ -242,3 +289,29 @@ def _find_nearest(points, arranged, numbers, depth, boxes, smallest, nearest):
                     best = distance
                     winner = numbers[at]
         nearest[number] = winner
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _mark_within(points, squared, half, arranged, numbers, depth, boxes, marks):
+    count = len(arranged)
+    for number in prange(len(points)):
+        point = points[number]
+        waiting = np.empty(64, np.int64)
+        levels = np.empty(64, np.int64)
+        waiting[0] = 0
+        levels[0] = 0
+        left = 1
+        while left > 0:
+            left -= 1
+            node, level = waiting[left], levels[left]
+            box = boxes[(1 << level) - 1 + node]
+            if _bound(point, box[0], box[1], half) > squared[number]:
+                continue
+            if level < depth:
+                waiting[left], waiting[left + 1] = 2 * node, 2 * node + 1
+                levels[left] = levels[left + 1] = level + 1
+                left += 2
+                continue
+            for at in range(count * node >> level, count * (node + 1) >> level):
+                if _bound(point, arranged[at], arranged[at], half) <= squared[number]:
+                    marks[numbers[at]] = True

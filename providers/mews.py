@@ -232,8 +232,8 @@ PROVIDER = Provider(
         "The swap fields of a row stay together: their correlations, and all else that is between them, "
         "are exactly what they were.",
         "Every field keeps its values: only their rows change, unless something is suppressed.",
-        "Any count of the swap fields alone, such as a histogram, stays as it is; and where nothing is merged, "
-        "so does every total and mean of a remaining field by cell.",
+        "Any count of the swap fields alone, such as a histogram, stays as it is; where nothing is merged, "
+        "every total and mean of a remaining field by cell does, too.",
         "Every row of a bin of two or more receives another row's values; the pairs are uniformly random, "
         "and some of them known, nothing is learnt of the rest.",
     ),

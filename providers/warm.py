@@ -18,7 +18,7 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "DDSWAP": [{"control_field": "wide", "block_size": 3}],  # keys that are sorted by their upper bits first
     "MEWS": [
         {"swap_fields": ["plain", "wide"], "bins": [2, 3000]},  # of which some hold one row
-        {"swap_fields": ["plain", "wide"], "degree": 50, "others": "univariate"},
+        {"swap_fields": ["plain", "wide"], "degree": 50, "others": "univariate", "nulls": "keep"},
         {"swap_fields": ["plain"], "width": 0.5, "scale": "sd"},
     ],
 }

@@ -63,7 +63,7 @@ def swap_in_bins(
         absent = {name: {r for r, x in enumerate(xs) if not math.isfinite(x)} for name, xs in columns.items()}
         assert params.nulls == "keep" or not any(absent.values())
         present = [row for row in range(row_count(table)) if not any(row in rows for rows in absent.values())]
-        bins = Bins([])
+        bins = Bins([], {"partition_degree": 0, "minimal_depth": 0, "singletons": 0})
         if present:
             bins = make_bins(names, [[columns[name][row] for row in present] for name in names])
         groups = [Group(min(rows), sorted(rows)) for rows in ([present[r] for r in b] for b in bins.rows)]

@@ -219,3 +219,17 @@ def test_other_fields_change_nothing(people: pa.Table) -> None:
     for others in ("keep", "univariate"):
         beside = swap("MEWS", people, {**parameters, "others": others}).table
         assert beside.select(["income", "age"]).equals(alone.select(["income", "age"]))
+
+
+@pytest.mark.parametrize("fields", [1, 2, 3])
+def test_a_few_among_many_bins(fields: int) -> None:
+    """Where hardly a row is alone, only the bins that can be nearest are looked at: the same ones win."""
+    random = np.random.default_rng(fields)
+    crowd = np.round(random.random((1200, fields)) * 12) / 12
+    far = random.normal(size=(6, fields)) * 3
+    values = np.concatenate([crowd, crowd + 1e-3 * random.random(crowd.shape), far])
+    table = pa.table({f"x{at}": values[:, at] for at in range(fields)} | {"label": [""] * len(values)})
+    parameters = {"swap_fields": table.column_names[:-1], "width": 1 / 12, "origin": -1 / 24}
+    fast = assert_mews_agrees(table, parameters, bytes(32))
+    assert fast is not None
+    assert 0 < 4 * fast.provider["merged"] < fast.provider["partition_degree"] or fields == 1

@@ -95,6 +95,7 @@ def numbers(rows, kind):
     return pa.table({
         kind: array(kind, ([*values, None] * rows)[:rows]),
         "other": random.normal(size=rows), "third": random.integers(0, 9, rows), "label": ["x"] * rows,
+        "fourth": random.random(rows),
     })
 
 warm()

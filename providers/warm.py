@@ -21,6 +21,10 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"swap_fields": ["plain", "wide"], "degree": 50, "others": "univariate", "nulls": "keep"},
         {"swap_fields": ["plain"], "width": 0.5, "scale": "sd"},
     ],
+    "MEDS": [
+        {"swap_fields": ["plain", "wide"], "k": 17},  # _ROWS is 1 over a multiple of 2 * 17
+        {"swap_fields": ["plain"], "k": 17, "method": "mdav"},
+    ],
 }
 
 

@@ -15,12 +15,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("CDSWAP", {"swap_fields": ["income"], "control_field": "city"}),
     ("DDSWAP", {"swap_fields": ["income"], "control_field": "age", "block_size": 2}),
     ("MEWS", {"swap_fields": ["income"], "bins": 2, "nulls": "keep"}),
+    ("MEDS", {"swap_fields": ["income"], "k": 2, "nulls": "keep"}),
 ]
 
 
 def test_services_are_listed_with_schema_and_guarantees(client: httpx.Client) -> None:
     services = client.get("/v1/services").raise_for_status().json()["services"]
-    assert [service["identifier"] for service in services] == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS"]
+    assert [service["identifier"] for service in services] == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS"]
     for service in services:
         assert service["guarantees"]
         assert service["references"]

@@ -34,7 +34,7 @@ def cache_folder(**environment: str) -> Path:
 
 def test_providers_are_listed_in_order() -> None:
     """Each under its identifier."""
-    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS"]
+    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS"]
     assert all(provider.identifier == identifier for identifier, provider in PROVIDERS.items())
     for provider in PROVIDERS.values():
         for part in ("guarantees", "changes", "limits", "cost", "instead", "references"):
@@ -75,7 +75,9 @@ def test_warm_runs_every_provider() -> None:
 AFTER_WARM = """
 import numpy as np
 import pyarrow as pa
-from providers import bins, ddswap, grid, kernels, merging, rng, together
+from providers import (
+    bins, boxes, ddswap, diametral, exact_sums, grid, kernels, merging, rng, together
+)
 from providers.warm import warm
 from tests.naive.agreement import swap
 from tests.property.tables import KINDS, NESTED, NUMERIC, array
@@ -83,7 +85,9 @@ from tests.property.tables import KINDS, NESTED, NUMERIC, array
 def compiled():
     return {
         (module.__name__, name): set(kernel.signatures)
-        for module in (rng, kernels, ddswap, bins, grid, merging, together)
+        for module in (
+            rng, kernels, ddswap, bins, boxes, diametral, exact_sums, grid, merging, together
+        )
         for name, kernel in vars(module).items()
         if hasattr(kernel, "signatures")
     }
@@ -116,6 +120,9 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
         for grid in ({"bins": 7}, {"degree": 30, "others": "univariate"}, {"width": 0.1, "scale": "sd"}):
             for fields in ([name], [name, "other"], [name, "other", "third"]):
                 swap("MEWS", numbers(rows, name), {"swap_fields": fields, "nulls": "keep", **grid})
+        for how in ({"k": 3}, {"degree": 5, "method": "mdav", "others": "univariate"}):
+            for fields in ([name], [name, "other", "third"]):
+                swap("MEDS", numbers(rows, name), {"swap_fields": fields, "nulls": "keep", **how})
 new = {name: found - before[name] for name, found in compiled().items() if found - before[name]}
 assert not new, new
 """

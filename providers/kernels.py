@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import get_num_threads, njit, prange
 
+from providers.draws import uniform
 from providers.radix import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.rng import LANES, Key, chacha20_blocks, stream_words
 
@@ -192,9 +193,7 @@ def _pairs_of(size, rate, minimum, key, identity, words, address, block):
     if rate == 1.0:
         return size // 2
     stream_words(key, identity, np.uint32(_RATE_LEVEL), np.uint32(0), address, block, words)
-    high = np.uint64(words[0]) << np.uint64(21)
-    uniform = np.float64(high | (np.uint64(words[1]) >> np.uint64(11))) * 2.0**-53
-    return min(np.int64(np.floor(rate * size / 2.0 + uniform)), size // 2)
+    return min(np.int64(np.floor(rate * size / 2.0 + uniform(words[0], words[1]))), size // 2)
 
 
 @njit(cache=True, nogil=True, parallel=True)

@@ -2,6 +2,7 @@
 
 import argparse
 import platform
+from collections.abc import Callable
 from pathlib import Path
 
 import numba
@@ -10,9 +11,24 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from benchmarks import http, kernels, memory, mews
+from benchmarks import http, kernels, meds, memory, mews, pabidot
 
 RESULT = Path("var/benchmarks.md")
+
+
+def _swaps(given: argparse.Namespace) -> list[str]:
+    parts = [kernels.measure(rows, given.rounds) for rows in given.rows]
+    return [*parts, memory.measure(max(given.rows))]
+
+
+SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
+    "swaps": _swaps,
+    "mews": lambda given: [mews.measure(rows, given.rounds) for rows in given.rows],
+    "meds": lambda given: [meds.measure(given.rounds)],
+    "pabidot": lambda given: [pabidot.measure(given.rounds)],
+    "http": lambda given: [http.measure(2 * given.rounds)],
+}
+"""What can be measured, in the order in which it is."""
 
 
 def main() -> None:
@@ -20,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--skip-http", action="store_true")
+    parser.add_argument("--only", nargs="*", choices=SECTIONS, default=list(SECTIONS))
     given = parser.parse_args()
     parts = [
         f"{platform.machine()}, {numba.get_num_threads()} threads, Python {platform.python_version()}, "
@@ -28,18 +44,13 @@ def main() -> None:
         f"pyarrow {pa.__version__}, numba {numba.__version__}. "
         "Medians of rounds taken in turn; a ratio is the median over rounds of ours by theirs.\n"
     ]
-    for rows in given.rows:
-        print(f"{rows:,} rows ...", flush=True)
-        parts.append(kernels.measure(rows, given.rounds))
-        parts.append(mews.measure(rows, given.rounds))
-    parts.append(memory.measure(max(given.rows)))
-    if not given.skip_http:
-        print("HTTP ...", flush=True)
-        parts.append(http.measure(2 * given.rounds))
-    text = "\n".join(parts)
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(text)
-    print(f"\n{text}\nwritten to {RESULT}")
+    for section, measure in SECTIONS.items():
+        if section in given.only:
+            print(f"{section} ...", flush=True)
+            parts += measure(given)
+            RESULT.parent.mkdir(parents=True, exist_ok=True)
+            RESULT.write_text("\n".join(parts))
+    print("\n".join(["", *parts, f"written to {RESULT}"]))
 
 
 if __name__ == "__main__":

@@ -52,10 +52,10 @@ def _is_private_folder(folder: Path) -> bool:
 
 _name_kernel_cache()
 
-from providers import cdswap, ddswap, dswap, meds, mews  # noqa: E402 - the kernels' folder is named first
+from providers import cdswap, ddswap, dswap, meds, mews, pabidot  # noqa: E402 - the kernels' folder is first
 from providers.provider import Provider  # noqa: E402
 
 PROVIDERS: Mapping[str, Provider[Any]] = MappingProxyType(
-    {module.PROVIDER.identifier: module.PROVIDER for module in (dswap, cdswap, ddswap, mews, meds)}
+    {module.PROVIDER.identifier: module.PROVIDER for module in (dswap, cdswap, ddswap, mews, meds, pabidot)}
 )
 """Service identifier -> provider."""

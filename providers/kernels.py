@@ -370,6 +370,33 @@ def shuffle_groups(groups: Groups, key: Key, rate: float, min_group_size: int = 
     return Pairing(groups, shuffled, pairs, rate == 1.0, moved)
 
 
+_ALMOST_EVERY = float(np.nextafter(1.0, 0.0))
+
+
+def shuffle_rows(rows: int, key: Key) -> Pairing:
+    """A uniformly random order of all rows: that of one group of them, of identity 0. O(rows)."""
+    groups = Groups(rows, None, np.array([0, rows], np.int64), np.zeros(1, np.uint64))
+    # Two rows have one matching, for which nothing is drawn at rate 1; but they have two orders.
+    return shuffle_groups(groups, key, 1.0 if rows != 2 else _ALMOST_EVERY)
+
+
+_FITS_CACHE = 16 << 20
+
+
+def reorder(values: npt.NDArray[Any], pairing: Pairing, order: IndexArray, scratch: npt.NDArray[Any]) -> None:
+    """Put the values of all rows in the order of the pairing, in place.
+
+    ``order`` is the pairing's; ``scratch`` is of the values' type and length. Values that fit the cache
+    are gathered at once, others in two passes that each stay within it.
+    """
+    if values.nbytes <= _FITS_CACHE:
+        gather(values, order, scratch)
+        values[:] = scratch
+    else:
+        _lay_out(values, pairing.places, scratch)
+        gather(scratch, pairing.shuffled, values)
+
+
 # -------------------------------------------------------------------------------------- exchange
 
 

@@ -12,10 +12,12 @@ from providers.rng import Stream
 
 _ROWS = ONE_BUCKET + 3  # of which all but the first and the last are a class of a large group's size
 
+_MOVED: dict[str, Any] = {"swap_fields": ["plain", "int8", "int16", "int32", "int64", "string"]}
 _PARAMETERS: dict[str, list[dict[str, Any]]] = {
-    "DSWAP": [{}, {"locked": True}],
-    "CDSWAP": [{"control_field": "class"}],
-    "DDSWAP": [{"control_field": "wide", "block_size": 3}],  # keys that are sorted by their upper bits first
+    "DSWAP": [_MOVED, _MOVED | {"locked": True}],
+    "CDSWAP": [_MOVED | {"control_field": "class"}],
+    # keys that are sorted by their upper bits first
+    "DDSWAP": [_MOVED | {"control_field": "wide", "block_size": 3}],
     "MEWS": [
         {"swap_fields": ["plain", "wide"], "bins": [2, 3000]},  # of which some hold one row
         {"swap_fields": ["plain", "wide"], "degree": 50, "others": "univariate", "nulls": "keep"},
@@ -25,6 +27,7 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"swap_fields": ["plain", "wide"], "k": 17},  # _ROWS is 1 over a multiple of 2 * 17
         {"swap_fields": ["plain"], "k": 17, "method": "mdav"},
     ],
+    "PABIDOT": [{"nulls": "drop_from_fit"}],
 }
 
 
@@ -40,8 +43,7 @@ def warm() -> None:
     )
     for identifier, provider in PROVIDERS.items():
         for parameters in _PARAMETERS[identifier]:
-            given = {"swap_fields": table.column_names[2:]} | parameters
-            params = provider.check(provider.params.model_validate(given), table.schema)
+            params = provider.check(provider.params.model_validate(parameters), table.schema)
             stream = Stream(bytes(32), identifier, provider.revision)
             provider.plan(table, params)
             provider.swap(table, params, stream, no_progress)

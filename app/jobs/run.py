@@ -122,8 +122,9 @@ def report_of(service: str, result: SwapResult, seed_bits: int) -> dict[str, Any
     """The report's JSON: summary, the provider's own figures, the cheap measures, and its limits."""
     summary = result.summary
     values = {"changed_share": changed_share(summary.changed, summary.rows), **result.measures}
-    if "matching_bits" in result.provider:
-        values["inversion_bits"] = inversion_bits(result.provider["matching_bits"], seed_bits)
+    bits = values.get("inversion_bits", result.provider.get("matching_bits"))
+    if bits is not None:
+        values["inversion_bits"] = inversion_bits(bits, seed_bits)
     return {
         "summary": asdict(summary),
         "provider": result.provider,

@@ -63,7 +63,8 @@ def inversion_bits(bits: float, seed_bits: int) -> float:
     Parameters
     ----------
     bits : float
-        `matching_bits`, summed over the fields that move on their own; once for locked fields.
+        `matching_bits`, summed over the fields that move on their own; once for locked fields. Of a
+        method that chooses one of a few transforms, log2 of their number.
     seed_bits : int
         Length of the seed: 4 for each hex digit. Whoever tries every seed needs no more.
 
@@ -91,8 +92,46 @@ INVERSION_BITS = Measure(
     concerns="risk",
     goal="high",
     range="0 to the seed's bits",
-    formula="min(bits of the seed, sum over fields and groups of log2 of the group's possible exchanges)",
+    formula="min(bits of the seed, sum over fields and groups of log2 of the group's possible exchanges); "
+    "PABIDOT: log2 of the transforms to try, 172 for each field",
     source="Rowveil",
     cost="O(groups)",
     compute=inversion_bits,
+)
+
+
+def phi(correlation: npt.NDArray[np.float64], matrix: npt.NDArray[np.float64], axis: int) -> float:
+    """The least variance, over the fields, of the difference that a reflection and rotation make.
+
+    Parameters
+    ----------
+    correlation : ndarray of float64, shape (fields, fields)
+        C, of the source.
+    matrix : ndarray of float64, shape (fields, fields)
+        M, the rotation.
+    axis : int
+        The field that is reflected first, from 0.
+
+    Notes
+    -----
+    With F = diag(1, ..., -1 at the axis, ..., 1) the least of C_ii + (M F C F M')_ii - 2 (C F M')_ii,
+    in units of the fields' variances; translation and noise are left out, as in the source.
+    """
+    signs = np.ones(len(correlation))
+    signs[axis] = -1.0
+    turned = matrix * signs
+    own = np.diag(correlation)
+    return float(np.min(own + np.diag(turned @ correlation @ turned.T) - 2 * np.diag(correlation @ turned.T)))
+
+
+PHI = Measure(
+    key="phi",
+    title="Least variance of the difference (naive guessing only)",
+    concerns="risk",
+    goal="high",
+    range="0 to 4",
+    formula="min over fields i of Var(z_i - y_i), y = M F z: before translation and noise",
+    source="Chamikara et al. 2019, doi:10.1016/j.ins.2019.05.053, Definition 3.1, with the factor of eq. 22",
+    cost="O(fields^2), of the correlations",
+    compute=phi,
 )

@@ -1,11 +1,13 @@
 """``/v1/services``: what is listed, what runs, and what is refused with which words."""
 
+import math
 from collections import Counter
 from typing import Any
 
 import httpx
 import pytest
 
+from providers import PROVIDERS
 from tests.api.calls import Api
 
 Rows = list[dict[str, Any]]
@@ -21,7 +23,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 def test_services_are_listed_with_schema_and_guarantees(client: httpx.Client) -> None:
     services = client.get("/v1/services").raise_for_status().json()["services"]
-    assert [service["identifier"] for service in services] == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS"]
+    assert [service["identifier"] for service in services] == list(PROVIDERS)
     for service in services:
         assert service["guarantees"]
         assert service["references"]
@@ -50,6 +52,20 @@ def test_run_answers_a_job_with_its_rows(
         moved = Counter(row["income"] for row in rows)
         assert moved == Counter(row["income"] for row in people)
         assert job["outcome"] == "SUCCESS"
+
+
+def test_pabidot_moves_rows_as_wholes_and_reports_phi(api: Api, people: Rows) -> None:
+    failed = api.run("PABIDOT", people, {"sigma": 0.5})
+    assert "'income' (1 null)" in failed["error"]["detail"]
+    job = api.run("PABIDOT", people, {"sigma": 0.5, "nulls": "drop_from_fit"}, seed="8f1c7a")
+    assert (job["outcome"], job["event_counts"]) == ("SUCCESS_WITH_INFO", {"unperturbed": 1})
+    assert Counter(row["city"] for row in job["destination"]["rows"]) == Counter(
+        row["city"] for row in people
+    )
+    report = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
+    assert report["measures"]["phi"]["value"] == report["provider"]["phi"] > 0
+    assert report["measures"]["inversion_bits"]["value"] == pytest.approx(math.log2(344))
+    assert "PABIDOT is neither anonymity nor differential privacy." in report["limits"]
 
 
 def test_who_cannot_be_swapped_is_suppressed_and_reported(api: Api, people: Rows) -> None:

@@ -10,7 +10,7 @@ from providers import PROVIDERS
 from providers.errors import UnswappableError
 from providers.provider import SwapResult, no_progress
 from providers.rng import Stream
-from tests.naive import cdswap, ddswap, dswap, meds, mews
+from tests.naive import cdswap, ddswap, dswap, meds, mews, pabidot
 from tests.naive.swapping import Outcome, same
 
 NAIVE: dict[str, ModuleType] = {
@@ -19,6 +19,7 @@ NAIVE: dict[str, ModuleType] = {
     "DDSWAP": ddswap,
     "MEWS": mews,
     "MEDS": meds,
+    "PABIDOT": pabidot,
 }
 
 SEED = bytes(range(32))

@@ -34,7 +34,7 @@ def cache_folder(**environment: str) -> Path:
 
 def test_providers_are_listed_in_order() -> None:
     """Each under its identifier."""
-    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS"]
+    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "PABIDOT"]
     assert all(provider.identifier == identifier for identifier, provider in PROVIDERS.items())
     for provider in PROVIDERS.values():
         for part in ("guarantees", "changes", "limits", "cost", "instead", "references"):
@@ -73,21 +73,23 @@ def test_warm_runs_every_provider() -> None:
 
 
 AFTER_WARM = """
+import importlib, pkgutil
+
 import numpy as np
 import pyarrow as pa
-from providers import (
-    bins, boxes, ddswap, diametral, exact_sums, grid, kernels, merging, rng, together
-)
+import providers
 from providers.warm import warm
 from tests.naive.agreement import swap
 from tests.property.tables import KINDS, NESTED, NUMERIC, array
 
+modules = [
+    importlib.import_module(found.name) for found in pkgutil.walk_packages(providers.__path__, "providers.")
+]
+
 def compiled():
     return {
         (module.__name__, name): set(kernel.signatures)
-        for module in (
-            rng, kernels, ddswap, bins, boxes, diametral, exact_sums, grid, merging, together
-        )
+        for module in modules
         for name, kernel in vars(module).items()
         if hasattr(kernel, "signatures")
     }
@@ -123,6 +125,11 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
         for how in ({"k": 3}, {"degree": 5, "method": "mdav", "others": "univariate"}):
             for fields in ([name], [name, "other", "third"]):
                 swap("MEDS", numbers(rows, name), {"swap_fields": fields, "nulls": "keep", **how})
+    numeric = [name for name in NUMERIC if name not in ("float64", "decimal128")]
+    swap("PABIDOT", table, {"fields": numeric, "nulls": "drop_from_fit"})
+    whole = pa.table({"a": range(rows), "b": [float(row % 7) for row in range(rows)], "t": ["x"] * rows})
+    swap("PABIDOT", whole, {"sigma": 0, "selection": "definition"})
+    swap("PABIDOT", whole, {"shuffle": False})
 new = {name: found - before[name] for name, found in compiled().items() if found - before[name]}
 assert not new, new
 """

@@ -47,3 +47,4 @@ def warm() -> None:
             stream = Stream(bytes(32), identifier, provider.revision)
             provider.plan(table, params)
             provider.swap(table, params, stream, no_progress)
+            provider.swap(table.slice(0, 100), params, stream, no_progress)  # some work without threads

@@ -119,9 +119,9 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
     swap("DSWAP", table, {"swap_fields": list(KINDS)})
     swap("DSWAP", table, {"swap_fields": list(KINDS), "locked": True})
     for name in NUMERIC:
-        for grid in ({"bins": 7}, {"degree": 30, "others": "univariate"}, {"width": 0.1, "scale": "sd"}):
+        for cut in ({"bins": 7}, {"degree": 30, "others": "univariate"}, {"width": 0.1, "scale": "sd"}):
             for fields in ([name], [name, "other"], [name, "other", "third"]):
-                swap("MEWS", numbers(rows, name), {"swap_fields": fields, "nulls": "keep", **grid})
+                swap("MEWS", numbers(rows, name), {"swap_fields": fields, "nulls": "keep", **cut})
         for how in ({"k": 3}, {"degree": 5, "method": "mdav", "others": "univariate"}):
             for fields in ([name], [name, "other", "third"]):
                 swap("MEDS", numbers(rows, name), {"swap_fields": fields, "nulls": "keep", **how})

@@ -1,4 +1,4 @@
-"""``python -m demo``: three swaps of a sample table over HTTP, a rerun, and the figures."""
+"""``python -m demo``: every service on a sample table over HTTP, a rerun, and the figures."""
 
 import shutil
 import sys
@@ -19,16 +19,28 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
     "DSWAP": {"swap_fields": ["income", "savings"], "locked": True},
     "CDSWAP": {"swap_fields": ["income", "savings"], "control_field": "town"},
     "DDSWAP": {"swap_fields": ["income"], "control_field": "age", "block_size": 10},
+    "MEWS": {"swap_fields": ["income", "savings"], "degree": 100, "nulls": "keep"},
+    "MEDS": {"swap_fields": ["income", "savings"], "k": 20, "nulls": "keep"},
+    "PABIDOT": {"fields": ["age", "hours_per_week"], "label_fields": ["town"]},
 }
 PURPOSE = {
     "DSWAP": "income and savings move together between any two people",
     "CDSWAP": "income and savings move, each on its own, only within a town",
     "DDSWAP": "income moves only between ten people of nearly the same age",
+    "MEWS": "income and savings move together between people of the same cell of a grid over both",
+    "MEDS": "income and savings move together between the twenty people nearest on both",
+    "PABIDOT": "age and hours are reflected, translated, rotated and expanded; then the rows are "
+    "shuffled,\n   so that what stands side by side here are two different people",
+}
+OWN_FIGURES = {
+    "MEWS": ("partition_degree", "minimal_depth", "singletons"),
+    "MEDS": ("partition_degree", "minimal_depth"),
+    "PABIDOT": ("phi",),
 }
 
 
 def _cell(value: Any) -> str:
-    return "-" if value is None else str(value)
+    return "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 def _print_side_by_side(
@@ -68,6 +80,9 @@ def _print_figures(job: Mapping[str, Any], report: Mapping[str, Any], seconds: f
     )
     changed = ", ".join(f"{field} in {rows} rows" for field, rows in figures["changed"].items())
     print(f"   really changed: {changed}")
+    own = [f"{name} {report['provider'][name]:.4g}" for name in OWN_FIGURES.get(job["service"], ())]
+    if own:
+        print(f"   {', '.join(own)}")
     for event in job["events"]:
         place = f"row {event['row']}" if "row" in event else "table"
         print(f"   event {event['code']}: {place}, {event.get('field', 'all fields')}: {event['message']}")
@@ -87,7 +102,8 @@ def _run(client: httpx.Client, service: str, rows: Sequence[Mapping[str, Any]]) 
     print(f"\n{service}: {PURPOSE[service]}")
     beside = [parameters["control_field"]] if "control_field" in parameters else []
     shown = job["destination"]["rows"][:SHOWN_ROWS]
-    _print_side_by_side(rows[:SHOWN_ROWS], shown, beside, parameters["swap_fields"])
+    moved = parameters.get("swap_fields") or parameters["fields"]
+    _print_side_by_side(rows[:SHOWN_ROWS], shown, beside, moved)
     _print_figures(job, report, seconds)
     return job
 

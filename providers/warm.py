@@ -1,5 +1,13 @@
-"""Loads every compiled kernel, so that a worker's first job does not wait for a compiler."""
+"""Loads every compiled kernel, so that a worker's first job does not wait for a compiler.
 
+``python -m providers.warm`` compiles them all into the user's cache, with all cores: once for each state
+of the sources.
+"""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,8 +24,15 @@ _MOVED: dict[str, Any] = {"swap_fields": ["plain", "int8", "int16", "int32", "in
 _PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "DSWAP": [_MOVED, _MOVED | {"locked": True}],
     "CDSWAP": [_MOVED | {"control_field": "class"}],
-    # keys that are sorted by their upper bits first
-    "DDSWAP": [_MOVED | {"control_field": "wide", "block_size": 3}],
+    "DDSWAP": [
+        _MOVED | {"control_field": control, "block_size": 3}
+        for control in (
+            "wide",
+            "halffloat",
+            "float",
+            "double",
+        )  # of wide keys the upper bits are sorted first
+    ],
     "MEWS": [
         {"swap_fields": ["plain", "wide"], "bins": [2, 3000]},  # of which some hold one row
         {"swap_fields": ["plain", "wide"], "degree": 50, "others": "univariate", "nulls": "keep"},
@@ -31,20 +46,40 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def warm() -> None:
-    """Run each provider once, on columns of every width that a kernel is compiled for."""
+def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:
+    """Run each provider, on columns of every width that a kernel is compiled for."""
     numbers = np.arange(_ROWS) % 100
     edges = np.zeros(_ROWS, np.int64)
     edges[[0, -1]] = 1
     widths = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string())
     swapped = {str(kind): pa.array(numbers, mask=numbers == 0).cast(kind) for kind in widths}
-    table = pa.table(
-        {"class": edges, "wide": np.arange(_ROWS)[::-1] * (2**62 // _ROWS), "plain": numbers, **swapped}
-    )
-    for identifier, provider in PROVIDERS.items():
+    floats = {str(kind): pa.array(numbers).cast(kind) for kind in (pa.float16(), pa.float32(), pa.float64())}
+    wide = np.arange(_ROWS)[::-1] * (2**62 // _ROWS)
+    table = pa.table({"class": edges, "wide": wide, "plain": numbers, **swapped, **floats})
+    for identifier in services:
+        provider = PROVIDERS[identifier]
         for parameters in _PARAMETERS[identifier]:
             params = provider.check(provider.params.model_validate(parameters), table.schema)
             stream = Stream(bytes(32), identifier, provider.revision)
             provider.plan(table, params)
             provider.swap(table, params, stream, no_progress)
             provider.swap(table.slice(0, 100), params, stream, no_progress)  # some work without threads
+
+
+def _timed(service: str) -> tuple[str, float]:
+    started = time.perf_counter()
+    warm([service])
+    return service, time.perf_counter() - started
+
+
+def main() -> None:
+    """Compile what is not in the cache; says which service's kernels are there."""
+    first, *rest = PROVIDERS  # the first one's kernels are everybody's
+    print(f"  {first}: {_timed(first)[1]:.0f} s", flush=True)
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+        for service, seconds in pool.imap_unordered(_timed, rest):
+            print(f"  {service}: {seconds:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,7 @@ mdav: r is the row farthest from the centroid of what is left, s the row farthes
 References
 ----------
 Li and Shen 2010, Multivariate equi-width data swapping for private data publication, PAKDD, LNAI 6118,
-208-215, doi:10.1007/978-3-642-13657-3_24: algorithm 2.
+208-215: algorithm 2.
 Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982: maximum distance to average vector (MDAV).
 """
 
@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from providers.box_search import farthest, nearest
 from providers.boxes import (
     LEAF,
     NOBODY,
@@ -35,16 +36,14 @@ from providers.boxes import (
     Ints,
     bound_leaf,
     bound_parent,
-    farthest,
     grow,
-    nearest,
     refresh,
     settle,
     take,
 )
 from providers.exact_sums import LIMBS, add_exactly, nearest_mean
 
-_WORK = 20_000_000
+_WORK = 8_000_000
 """Boxes, sites and rows looked at in one call of a kernel, some tenths of a second."""
 
 

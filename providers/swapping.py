@@ -23,7 +23,6 @@ from providers.radix import IndexArray, Int64Array, row_index_type
 from providers.rng import Stream
 from providers.suppression import Unswappable, add_row_events, check_suppression, suppress, union
 from providers.table import BoolArray, check_movable, null_mask, permute
-from providers.together import permute_together
 
 P = TypeVar("P", bound=MovingParams)
 
@@ -258,15 +257,13 @@ def estimated_memory(table: pa.Table, params: SwapParams, key_arrays: int = 0) -
     """Bytes that a swap needs at its peak: the source, its swapped fields, and what orders the rows.
 
     Each row has, besides the values themselves, 4 bytes (8 beyond 2**31 rows) in each of its group's
-    order, its place, the shuffled places and one scratch copy, and 8 for the values laid out by place,
-    or all swapped fields side by side where they are locked; or, earlier and gone by then, the sort keys
-    with two copies of key and row.
+    order, its place, the shuffled places and one scratch copy, and 8 for the values laid out by place;
+    or, earlier and gone by then, the sort keys with two copies of key and row.
     """
     index = 4 if table.num_rows < 2**31 else 8
     fields = [table.column(name) for name in params.swap_fields]
     moved = sum(column.nbytes for column in fields)
-    together = moved if params.locked else 0
-    largest = max(together, *(column.nbytes for column in fields))
+    largest = max((column.nbytes for column in fields), default=0)
     exchanging = table.num_rows * (5 * index + 8) + largest
     grouping = table.num_rows * (8 * key_arrays + 2 * (8 + index)) if key_arrays else 0
     return int(table.nbytes + max(moved + exchanging, grouping))
@@ -334,7 +331,6 @@ def swap_each(
     done, fields = 0, len(standings.by_field)
     for exchange, of_field in standings.of_exchange:
         pairing: Pairing | None = None
-        moved: dict[str, tuple[pa.ChunkedArray, int]] = {}
         for number, (name, standing) in enumerate(of_field.items()):
             progress(0.3 + 0.6 * done / fields, f"exchanging {name}")
             again = exchange.locked and number > 0
@@ -344,15 +340,10 @@ def swap_each(
                 pairing = shuffle_groups(standing.groups, key, params.rate, params.min_group_size)
                 if watch is not None:
                     watch(name, pairing)
-                if exchange.locked:
-                    moved = permute_together({each: columns[position[each]] for each in of_field}, pairing)
             assert pairing is not None  # noqa: S101 - the first field made one
             last = not exchange.locked or number == len(of_field) - 1
             figures.add(name, standing, pairing, again)
-            column = columns[position[name]]
-            columns[position[name]], figures.changed[name] = (
-                moved.pop(name) if name in moved else permute(column, pairing, last)
-            )
+            columns[position[name]], figures.changed[name] = permute(columns[position[name]], pairing, last)
             done += 1
     progress(0.9, "suppressing")
     swapped = pa.Table.from_arrays(columns, schema=table.schema)

@@ -12,12 +12,8 @@ from providers import PROVIDERS, grid
 from providers.bins import FieldValues
 from providers.errors import ParameterError, SourceError, UnswappableError
 from providers.grid import Degree, minimal_depths, nearest_degree, standard_deviation
-from providers.kernels import Groups, shuffle_groups
 from providers.mews import MewsParams
 from providers.provider import no_progress
-from providers.rng import Stream
-from providers.table import permute
-from providers.together import permute_together
 from tests.naive.agreement import assert_agree, swap
 
 TABLE = pa.table({"x": [0.0, 1.0, 9.0, 10.0], "y": [1, 2, 3, 4], "label": list("abcd")})
@@ -212,27 +208,3 @@ def test_minimal_depths_are_left_out_of_large_tables() -> None:
     (field,) = values_of([0.0, 0.0, 1.0, 1.0, 1.0])
     assert minimal_depths([field]) == {2, 5}
     assert minimal_depths([field], widest=0.5) == {2}
-
-
-def test_fields_that_move_together_move_as_each_alone() -> None:
-    """Packed side by side or one after the other: the same values, and the same count of changes."""
-    random = np.random.default_rng(6)
-    rows = 5000
-    columns = {
-        "float": pa.chunked_array([random.integers(0, 3, rows).astype(float)]),
-        "int": pa.chunked_array([pa.array(random.integers(-5, 5, 100)), pa.array(np.arange(rows - 100))]),
-        "moment": pa.chunked_array([pa.array(random.integers(0, 9, rows), pa.timestamp("us", "UTC"))]),
-        "small": pa.chunked_array([pa.array(random.integers(0, 9, rows), pa.int32())]),
-        "null": pa.chunked_array([pa.array([None, *range(rows - 1)])]),
-    }
-    order = random.permutation(rows)[:-7].astype(np.int32)  # seven rows stand aside
-    groups = Groups(rows, order, np.array([0, 900, 901, len(order)]), np.arange(3, dtype=np.uint64))
-    pairing = shuffle_groups(groups, Stream(bytes(32), "MEWS", 1).key("exchange"), 1.0)
-    moved = permute_together(columns, pairing)
-    assert set(moved) == {"float", "int", "moment"}
-    for name, (column, changed) in moved.items():
-        alone, changed_alone = permute(columns[name], pairing)
-        assert column.equals(alone)
-        assert column.type == alone.type
-        assert changed == changed_alone
-    assert permute_together({"int": columns["int"], "small": columns["small"]}, pairing) == {}

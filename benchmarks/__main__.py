@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from benchmarks import http, kernels, meds, memory, mews, pabidot
+from benchmarks import http, kernels, meds, memory, mews, pabidot, rwn
 
 RESULT = Path("var/benchmarks.md")
 
@@ -25,6 +25,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "swaps": _swaps,
     "mews": lambda given: [mews.measure(rows, given.rounds) for rows in given.rows],
     "meds": lambda given: [meds.measure(given.rounds)],
+    "rwn": lambda given: [rwn.measure(given.rounds)],
     "pabidot": lambda given: [pabidot.measure(given.rounds)],
     "http": lambda given: [http.measure(2 * given.rounds)],
 }

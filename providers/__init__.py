@@ -52,10 +52,13 @@ def _is_private_folder(folder: Path) -> bool:
 
 _name_kernel_cache()
 
-from providers import cdswap, ddswap, dswap, meds, mews, pabidot  # noqa: E402 - the kernels' folder is first
+from providers import cdswap, ddswap, dswap, meds, mews, pabidot, rwn  # noqa: E402 - their folder first
 from providers.provider import Provider  # noqa: E402
 
 PROVIDERS: Mapping[str, Provider[Any]] = MappingProxyType(
-    {module.PROVIDER.identifier: module.PROVIDER for module in (dswap, cdswap, ddswap, mews, meds, pabidot)}
+    {
+        module.PROVIDER.identifier: module.PROVIDER
+        for module in (dswap, cdswap, ddswap, mews, meds, rwn, pabidot)
+    }
 )
 """Service identifier -> provider."""

@@ -25,17 +25,30 @@ class Measured:
 
 
 def measured(column: pa.ChunkedArray) -> Measured | None:
-    """The column as numbers whose differences are distances; None where it is not a number or a time.
+    """The column as numbers whose differences are distances; None where it is not a number or a time."""
+    numbers = counted(column)
+    if numbers is None:
+        return None
+    kind = _plain_type(column)
+    if pa.types.is_date(kind):
+        return Measured(numbers / (1 if kind == pa.date32() else 86_400_000), "days")
+    if _is_time(kind):
+        return Measured(numbers * _SECONDS[kind.unit], "seconds")
+    return Measured(numbers, "field")
 
-    Counting from the smallest value keeps nanoseconds and large integers apart in float64.
+
+def counted(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
+    """The column as numbers, dates and times in the units in which they are stored; NaN for null.
+
+    None where it is not a number or a time. Counting from the smallest value keeps nanoseconds and
+    large integers apart in float64.
     """
+    kind = _plain_type(column)
     column = unwrapped(column)
     if pa.types.is_dictionary(column.type):
-        column = unwrapped(column.cast(value_type(column.type)))
-    kind = column.type
-    is_time = pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind)
+        column = unwrapped(column.cast(kind))
     missing = null_mask(column)
-    if pa.types.is_integer(kind) or pa.types.is_date(kind) or is_time:
+    if pa.types.is_integer(kind) or pa.types.is_date(kind) or _is_time(kind):
         words = words_of(combined(column))
         width = words.dtype.itemsize
         numbers = words.view(f"{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{width}")
@@ -46,15 +59,22 @@ def measured(column: pa.ChunkedArray) -> Measured | None:
         words = words_of(combined(column))
         values = words.view(f"f{words.dtype.itemsize}").astype(np.float64)
     elif pa.types.is_decimal(kind):
-        values = combined(pc.cast(column, pa.float64())).to_numpy(zero_copy_only=False).astype(np.float64)
+        values = np.array(combined(pc.cast(column, pa.float64())).to_numpy(zero_copy_only=False), np.float64)
     else:
         return None
     values[missing] = np.nan
-    if pa.types.is_date(kind):
-        return Measured(values / (1 if kind == pa.date32() else 86_400_000), "days")
-    if is_time:
-        return Measured(values * _SECONDS[kind.unit], "seconds")
-    return Measured(values, "field")
+    return np.asarray(values)
+
+
+def _plain_type(column: pa.ChunkedArray) -> pa.DataType:
+    kind = column.type
+    while isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return value_type(kind)
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind))
 
 
 def is_numeric(kind: pa.DataType) -> bool:

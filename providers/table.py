@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from providers.equality import equality_codes
 from providers.errors import ParameterError, SourceError
-from providers.kernels import Pairing, exchange, sources
+from providers.kernels import Pairing, exchange, gather, sources
 from providers.radix import IndexArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -22,6 +22,8 @@ Words = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.uint32] 
 
 TAKEN_AT_ONCE = 2**31 - 1
 """Bytes of text that one chunk of 32-bit offsets can hold."""
+
+_FEW = 2**17  # rows that are gathered sooner than threads are started
 
 _WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -164,8 +166,7 @@ def _permute_dictionary(column: pa.ChunkedArray, pairing: Pairing) -> tuple[pa.C
     kind = column.type
     array = combined(_one_dictionary(column))
     indices, changed = permute(pa.chunked_array([array.indices]), pairing)
-    codes = equality_codes(array.dictionary)
-    if len(np.unique(codes)) < len(codes) or array.dictionary.null_count:  # two entries, one value
+    if _names_values_twice(array.dictionary):
         changed = int(np.count_nonzero(equality_codes(array)[sources(pairing)] != equality_codes(array)))
     moved = pa.DictionaryArray.from_arrays(combined(indices), array.dictionary, ordered=kind.ordered)
     return pa.chunked_array([moved], type=kind), changed
@@ -203,6 +204,57 @@ def _permute_by_take(column: pa.ChunkedArray, pairing: Pairing) -> tuple[pa.Chun
     if column.null_count:
         differs = pc.or_(differs, pc.xor(column.is_null(), moved.is_null()))
     return moved, int(pc.sum(differs).as_py() or 0)
+
+
+def gathered(column: pa.ChunkedArray, rows: IndexArray) -> tuple[pa.ChunkedArray, BoolArray]:
+    """The column with the values of these rows, one for each of its own, and which rows' values differ.
+
+    A row may give its value to any number of others. What differs is as for `permute`, and so are the
+    errors. O(rows).
+    """
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_run_end_encoded(kind):
+        moved, changed = gathered(unwrapped(column), rows)
+        return _encoded_as(moved, kind), changed
+    if pa.types.is_dictionary(kind):
+        array = combined(_one_dictionary(column))
+        indices, changed = gathered(pa.chunked_array([array.indices]), rows)
+        if _names_values_twice(array.dictionary):
+            changed = _differ(equality_codes(array), rows)
+        entries = pa.DictionaryArray.from_arrays(combined(indices), array.dictionary, ordered=kind.ordered)
+        return pa.chunked_array([entries], type=kind), changed
+    if not is_words(kind):
+        moved = take(column, pa.array(rows))
+        return moved, _differ(equality_codes(combined(column)), rows)
+    array = combined(column)
+    words = words_of(array)
+    if array.null_count == 0:
+        moved_words = _gathered_words(words, rows)
+        return pa.chunked_array([words_array(moved_words, kind, None)]), moved_words != words
+    valid: BoolArray = array.is_valid().to_numpy(zero_copy_only=False)
+    words = np.where(valid, words, words.dtype.type(0))
+    moved_words = _gathered_words(_read_only(words), rows)
+    moved_valid = _gathered_words(_read_only(valid.view(np.uint8)), rows).view(np.bool_)
+    changed = (moved_words != words) | (moved_valid != valid)
+    return pa.chunked_array([words_array(moved_words, kind, moved_valid)]), changed
+
+
+def _gathered_words(words: Words, rows: IndexArray) -> npt.NDArray[Any]:
+    if len(rows) < _FEW:
+        return words[rows]
+    moved = np.empty(len(rows), words.dtype)
+    gather(words, rows, moved)
+    return moved
+
+
+def _differ(codes: npt.NDArray[np.int64], rows: IndexArray) -> BoolArray:
+    return np.asarray(codes[rows] != codes)
+
+
+def _names_values_twice(dictionary: pa.Array) -> bool:
+    """Whether two entries are one value, or one is null: then indices do not tell values apart."""
+    codes = equality_codes(dictionary)
+    return len(np.unique(codes)) < len(codes) or bool(dictionary.null_count)
 
 
 # -------------------------------------------------------------------------------- taking and putting

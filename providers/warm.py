@@ -26,12 +26,7 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "CDSWAP": [_MOVED | {"control_field": "class"}],
     "DDSWAP": [
         _MOVED | {"control_field": control, "block_size": 3}
-        for control in (
-            "wide",
-            "halffloat",
-            "float",
-            "double",
-        )  # of wide keys the upper bits are sorted first
+        for control in ("wide", "halffloat", "float", "double")  # wide: sorted by the upper bits first
     ],
     "MEWS": [
         {"swap_fields": ["plain", "wide"], "bins": [2, 3000]},  # of which some hold one row
@@ -42,6 +37,7 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"swap_fields": ["plain", "wide"], "k": 17},  # _ROWS is 1 over a multiple of 2 * 17
         {"swap_fields": ["plain"], "k": 17, "method": "mdav"},
     ],
+    "RWN": [{"q": 0.5, "perturb_fields": _MOVED["swap_fields"]}],
     "PABIDOT": [{"nulls": "drop_from_fit"}],
 }
 

@@ -18,6 +18,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("DDSWAP", {"swap_fields": ["income"], "control_field": "age", "block_size": 2}),
     ("MEWS", {"swap_fields": ["income"], "bins": 2, "nulls": "keep"}),
     ("MEDS", {"swap_fields": ["income"], "k": 2, "nulls": "keep"}),
+    ("RWN", {"k": 2}),
 ]
 
 
@@ -47,6 +48,9 @@ def test_run_answers_a_job_with_its_rows(
     assert job["row_count"] == 6
     assert [field["name"] for field in job["source"]["fields"]] == ["age", "income", "city"]
     rows = job["destination"]["rows"]
+    if service == "RWN":  # where every field moves, and values may occur oftener than before
+        assert all(row["age"] in [person["age"] for person in people] for row in rows)
+        return
     assert [row["age"] for row in rows] == [row["age"] for row in people]
     if service != "CDSWAP":  # there, the one alone in her town is suppressed
         moved = Counter(row["income"] for row in rows)

@@ -33,6 +33,7 @@ class Outcome:
     unswappable: int = 0
     events: Counter[str] = field(default_factory=Counter)
     sources: dict[str, list[int]] = field(default_factory=dict)
+    provider: dict[str, float] = field(default_factory=dict)
 
 
 def same(one: Any, two: Any) -> bool:

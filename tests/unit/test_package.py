@@ -34,7 +34,7 @@ def cache_folder(**environment: str) -> Path:
 
 def test_providers_are_listed_in_order() -> None:
     """Each under its identifier."""
-    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "PABIDOT"]
+    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "RWN", "PABIDOT"]
     assert all(provider.identifier == identifier for identifier, provider in PROVIDERS.items())
     for provider in PROVIDERS.values():
         for part in ("guarantees", "changes", "limits", "cost", "instead", "references"):
@@ -73,7 +73,7 @@ def test_warm_runs_every_provider() -> None:
 
 
 AFTER_WARM = """
-import importlib, pkgutil
+import importlib, math, pkgutil
 
 import numpy as np
 import pyarrow as pa
@@ -130,6 +130,12 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
     whole = pa.table({"a": range(rows), "b": [float(row % 7) for row in range(rows)], "t": ["x"] * rows})
     swap("PABIDOT", whole, {"sigma": 0, "selection": "definition"})
     swap("PABIDOT", whole, {"shuffle": False})
+    finite = {name: [x for x in pool if x not in (math.inf, -math.inf)] for name, pool in pools.items()}
+    table = pa.table({name: array(name, (values * 2)[:rows]) for name, values in finite.items()})
+    near = [name for name in KINDS if name not in NESTED]
+    for changes in ({"epsilon": 0.5, "q": 0.5}, {"k": 80, "neighbours": "sample", "sample_size": rows // 2}):
+        swap("RWN", table, {"distance_fields": near, **changes})
+        swap("RWN", table, {"distance_fields": ["int64"], "perturb_fields": ["string"], **changes})
 new = {name: found - before[name] for name, found in compiled().items() if found - before[name]}
 assert not new, new
 """

@@ -1,0 +1,124 @@
+"""RWN in process, beside three libraries' trees doing the same search for donors.
+
+Every field is replaced, k = 10. The peers scale, search, draw one of the neighbours found for each
+field, and gather; ours also tells ties, excludes a row from its own neighbours by its number, counts
+what changed, and keeps its draws addressed. scipy and pykdtree are asked for k + 1 neighbours less the
+first, which among equal rows need not be the row itself: `tests/property/test_rwn.py` has the case.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+from pykdtree.kdtree import KDTree
+from scipy.spatial import cKDTree
+from sklearn.neighbors import NearestNeighbors
+
+from benchmarks.harness import Work, in_turn, table
+from providers import PROVIDERS
+from providers.provider import no_progress
+from providers.rng import Stream
+
+K = 10
+GOAL = 0.5
+"""Of the time of the fastest peer."""
+SIZES = ((100_000, 6), (1_000_000, 4))
+
+Matrix = npt.NDArray[np.float64]
+
+
+def points_table(rows: int, fields: int) -> pa.Table:
+    """Numbers like a census': some correlated, some skewed, some whole."""
+    generator = np.random.default_rng(rows)
+    age = generator.integers(18, 70, rows) + generator.random(rows)
+    columns = {
+        "age": age,
+        "wage": np.maximum(0, generator.normal(1500 * age, 30_000)),
+        "weeks": np.minimum(52, generator.poisson(45, rows)) + generator.random(rows),
+        "hours": generator.normal(40, 8, rows),
+        "wealth": generator.lognormal(10, 1, rows),
+        "height": generator.normal(170, 10, rows),
+    }
+    return pa.table(dict(list(columns.items())[:fields]))
+
+
+def census() -> pa.Table | None:
+    """svcensus, its categories as numbers so that the peers can read them; None where it is not at hand."""
+    path = Path(os.environ.get("ROWVEIL_DATA", "../shared/data")) / "svcensus.csv"
+    if not path.is_file():
+        return None
+    source = pyarrow.csv.read_csv(path)
+    for at, name in enumerate(source.column_names):
+        if name in ("educ", "gender"):
+            codes = source[name].combine_chunks().dictionary_encode().indices
+            source = source.set_column(at, name, codes.cast(pa.int64()))
+    return source
+
+
+def _matrix(source: pa.Table) -> Matrix:
+    return np.column_stack([column.to_numpy().astype(np.float64) for column in source.columns])
+
+
+def _peers(source: pa.Table) -> dict[str, Work]:
+    values = _matrix(source)
+    rows, fields = values.shape
+    generator = np.random.default_rng(1)
+
+    def scaled() -> Matrix:
+        low = values.min(axis=0)
+        points: Matrix = (values - low) / (values.max(axis=0) - low)
+        return points
+
+    def moved(neighbours: npt.NDArray[Any]) -> object:
+        everyone = np.arange(rows)
+        return [values[neighbours[everyone, generator.integers(0, K, rows)], at] for at in range(fields)]
+
+    def scipy() -> object:
+        points = scaled()
+        return moved(cKDTree(points).query(points, k=K + 1, workers=-1)[1][:, 1:])
+
+    def scikit_learn() -> object:
+        search = NearestNeighbors(n_neighbors=K, algorithm="kd_tree", n_jobs=-1).fit(scaled())
+        return moved(search.kneighbors(return_distance=False))
+
+    def pykdtree() -> object:
+        points = scaled()
+        return moved(KDTree(points, leafsize=16).query(points, k=K + 1)[1][:, 1:])
+
+    return {"scipy": scipy, "scikit-learn": scikit_learn, "pykdtree": pykdtree}
+
+
+def swap_work(source: pa.Table, **parameters: Any) -> Work:
+    """The provider's whole work on the table, as in a job."""
+    provider = PROVIDERS["RWN"]
+    params = provider.check(provider.params.model_validate({"k": K, **parameters}), source.schema)
+    stream = Stream(bytes(31) + b"\x07", "RWN", provider.revision)
+    return lambda: provider.swap(source, params, stream, no_progress)
+
+
+def measure(rounds: int = 5) -> str:
+    """The comparison at each size, as Markdown."""
+    sources = {f"{rows:,} x {fields}": points_table(rows, fields) for rows, fields in SIZES}
+    people = census()
+    if people is not None:
+        sources = {f"svcensus, {people.num_rows:,} x {people.num_columns}": people} | sources
+    lines = []
+    for name, source in sources.items():
+        timings = in_turn({"rowveil": swap_work(source), **_peers(source)}, rounds)
+        mine = timings.pop("rowveil")
+        line = [name, f"{mine.median:.3f}"]
+        for timing in timings.values():
+            line += [f"{timing.median:.3f}", f"{mine.ratio_to(timing):.2f}"]
+        worst = max(mine.ratio_to(timing) for timing in timings.values())
+        line += [f"{GOAL:g}", "met" if worst <= GOAL else "MISSED"]
+        lines.append(line)
+        print(f"  RWN {name}: {mine.median:.3f} s, {worst:.2f} of the fastest peer", flush=True)
+    header = ["RWN, k = 10", "rowveil s", "scipy s", "ratio", "scikit-learn s", "ratio", "pykdtree s"]
+    values = _matrix(sources[next(reversed(sources))])
+    floor = in_turn({"copy": lambda: values.copy()}, rounds)["copy"].median
+    note = f"Copying the largest table's values, which no method can undercut, takes {floor:.3f} s."
+    return f"### RWN\n\n{table([*header, 'ratio', 'goal', ''], lines)}\n\n{note}\n"

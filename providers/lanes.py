@@ -1,0 +1,181 @@
+"""Sixteen squared distances at once, in vector registers.
+
+The distance between two points is one expression, here and wherever it is computed: the squared
+differences of the numbers, added in the order of the fields, and then
+``(weight * mismatches + 2 * flags)``, with the mismatching nominal codes and missing flags counted.
+Every operation rounds on its own: nothing is fused or reordered. A bound by a box is the same
+expression on the nearest point of the box: rounding keeps its order, so that no bound exceeds what
+it bounds.
+
+Written in LLVM's vector types, as `providers.rng` is and for the same reason. The lane that a mask's
+lowest bit stands for is lane 0.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LANES = 16
+
+_DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
+_INTEGERS = ir.VectorType(ir.IntType(32), LANES)
+_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
+
+
+def _splat(builder: Any, value: Any, kind: Any) -> Any:
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(_INT32, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
+
+
+def _constant(kind: Any, value: float) -> Any:
+    return ir.Constant(kind, [value] * LANES)
+
+
+def _load(builder: Any, data: Any, offset: Any, kind: Any) -> Any:
+    start = builder.bitcast(builder.gep(data, [offset]), kind.as_pointer())
+    return builder.load(start, align=8 if kind is _DOUBLES else 4)
+
+
+def _penalty(builder: Any, mismatches: Any, flags: Any, weight: Any) -> Any:
+    """``weight * mismatches + 2 * flags``, by lane."""
+    nominal = builder.fmul(_splat(builder, weight, _DOUBLES), builder.uitofp(mismatches, _DOUBLES))
+    missing = builder.fmul(_constant(_DOUBLES, 2.0), builder.uitofp(flags, _DOUBLES))
+    return builder.fadd(nominal, missing)
+
+
+def _mask(builder: Any, lanes: Any) -> Any:
+    return builder.zext(builder.bitcast(lanes, ir.IntType(LANES)), _INT64)
+
+
+@intrinsic
+def near_points(typingctx: Any, numbers: Any, codes: Any, leaf: Any, other_numbers: Any,
+                other_codes: Any, other_leaf: Any, lane: Any, flags_from: Any, weight: Any, bound: Any,
+                out: Any) -> Any:  # fmt: skip
+    """Which points of a leaf are at most `bound` from the point in a lane of another, as a mask.
+
+    ``numbers`` float64 and ``codes`` int32, shape (leaves, fields, 16); codes from ``flags_from`` on
+    are missing flags. ``out`` (float64, shape (16,)) gets the squared distances.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def array(at: int) -> Any:
+            return context.make_array(signature.args[at])(context, builder, arguments[at])
+
+        points, point_codes, others, other_code_blocks = array(0), array(1), array(3), array(4)
+        leaf_value, other_value, lane_value, flags_value, weight_value, bound_value = (
+            arguments[at] for at in (2, 5, 6, 7, 8, 9)
+        )
+        sixteen = ir.Constant(_INT64, LANES)
+        fields = cgutils.unpack_tuple(builder, points.shape)[1]
+        code_fields = cgutils.unpack_tuple(builder, point_codes.shape)[1]
+        total = cgutils.alloca_once_value(builder, _constant(_DOUBLES, 0.0))
+        start = builder.mul(builder.mul(leaf_value, fields), sixteen)
+        other = builder.add(builder.mul(builder.mul(other_value, fields), sixteen), lane_value)
+        with cgutils.for_range(builder, fields) as loop:
+            step = builder.mul(loop.index, sixteen)
+            query = builder.load(builder.gep(others.data, [builder.add(other, step)]))
+            point = _load(builder, points.data, builder.add(start, step), _DOUBLES)
+            apart = builder.fsub(_splat(builder, query, _DOUBLES), point)
+            builder.store(builder.fadd(builder.load(total), builder.fmul(apart, apart)), total)
+        zero = ir.Constant(_INT64, 0)
+        with builder.if_then(builder.icmp_signed(">", code_fields, zero)):
+            start = builder.mul(builder.mul(leaf_value, code_fields), sixteen)
+            other = builder.add(builder.mul(builder.mul(other_value, code_fields), sixteen), lane_value)
+            counts = []
+            for first, last in ((zero, flags_value), (flags_value, code_fields)):
+                count = cgutils.alloca_once_value(builder, _constant(_INTEGERS, 0))
+                with cgutils.for_range_slice(builder, first, last, ir.Constant(_INT64, 1)) as (index, _):
+                    step = builder.mul(index, sixteen)
+                    query = builder.load(builder.gep(other_code_blocks.data, [builder.add(other, step)]))
+                    point = _load(builder, point_codes.data, builder.add(start, step), _INTEGERS)
+                    differs = builder.icmp_signed("!=", _splat(builder, query, _INTEGERS), point)
+                    counted = builder.add(builder.load(count), builder.zext(differs, _INTEGERS))
+                    builder.store(counted, count)
+                counts.append(builder.load(count))
+            penalty = _penalty(builder, counts[0], counts[1], weight_value)
+            builder.store(builder.fadd(builder.load(total), penalty), total)
+        distances = builder.load(total)
+        target = builder.bitcast(array(10).data, _DOUBLES.as_pointer())
+        builder.store(distances, target, align=8)
+        near = builder.fcmp_ordered("<=", distances, _splat(builder, bound_value, _DOUBLES))
+        return _mask(builder, near)
+
+    signature = types.int64(
+        numbers, codes, types.int64, other_numbers, other_codes, types.int64, types.int64, types.int64,
+        types.float64, types.float64, out,
+    )  # fmt: skip
+    return signature, codegen
+
+
+@intrinsic
+def in_reach(typingctx: Any, numbers: Any, codes: Any, leaf: Any, boxes: Any, code_boxes: Any, node: Any,
+             flags_from: Any, weight: Any, bounds: Any) -> Any:  # fmt: skip
+    """Which points of a leaf are at most their bound from a node's box, as a mask.
+
+    ``bounds`` (float64, shape (16,)) holds each lane's own.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def array(at: int) -> Any:
+            return context.make_array(signature.args[at])(context, builder, arguments[at])
+
+        points, point_codes, box, code_box = array(0), array(1), array(3), array(4)
+        leaf_value, node_value, flags_value, weight_value = (arguments[at] for at in (2, 5, 6, 7))
+        sixteen, two = ir.Constant(_INT64, LANES), ir.Constant(_INT64, 2)
+        zero = ir.Constant(_INT64, 0)
+        fields = cgutils.unpack_tuple(builder, points.shape)[1]
+        code_fields = cgutils.unpack_tuple(builder, point_codes.shape)[1]
+        nothing = _constant(_DOUBLES, 0.0)
+        total = cgutils.alloca_once_value(builder, nothing)
+
+        def ends(data: Any, count: Any, index: Any, kind: Any) -> tuple[Any, Any]:
+            low = builder.add(builder.mul(builder.mul(node_value, two), count), index)
+            high = builder.add(low, count)
+            return tuple(_splat(builder, builder.load(builder.gep(data, [at])), kind) for at in (low, high))
+
+        start = builder.mul(builder.mul(leaf_value, fields), sixteen)
+        with cgutils.for_range(builder, fields) as loop:
+            offset = builder.add(start, builder.mul(loop.index, sixteen))
+            point = _load(builder, points.data, offset, _DOUBLES)
+            low, high = ends(box.data, fields, loop.index, _DOUBLES)
+            below, above = builder.fsub(low, point), builder.fsub(point, high)
+            gap = builder.select(builder.fcmp_ordered(">", below, above), below, above)
+            gap = builder.select(builder.fcmp_ordered(">", gap, nothing), gap, nothing)
+            builder.store(builder.fadd(builder.load(total), builder.fmul(gap, gap)), total)
+        with builder.if_then(builder.icmp_signed(">", code_fields, zero)):
+            start = builder.mul(builder.mul(leaf_value, code_fields), sixteen)
+            counts = []
+            for first, last in ((zero, flags_value), (flags_value, code_fields)):
+                count = cgutils.alloca_once_value(builder, _constant(_INTEGERS, 0))
+                with cgutils.for_range_slice(builder, first, last, ir.Constant(_INT64, 1)) as (index, _):
+                    offset = builder.add(start, builder.mul(index, sixteen))
+                    point = _load(builder, point_codes.data, offset, _INTEGERS)
+                    low, high = ends(code_box.data, code_fields, index, _INTEGERS)
+                    below = builder.icmp_signed("<", point, low)
+                    outside = builder.or_(below, builder.icmp_signed(">", point, high))
+                    counted = builder.add(builder.load(count), builder.zext(outside, _INTEGERS))
+                    builder.store(counted, count)
+                counts.append(builder.load(count))
+            penalty = _penalty(builder, counts[0], counts[1], weight_value)
+            builder.store(builder.fadd(builder.load(total), penalty), total)
+        bounds_value = _load(builder, array(8).data, zero, _DOUBLES)
+        return _mask(builder, builder.fcmp_ordered("<=", builder.load(total), bounds_value))
+
+    signature = types.int64(
+        numbers, codes, types.int64, boxes, code_boxes, types.int64, types.int64, types.float64, bounds
+    )
+    return signature, codegen
+
+
+@intrinsic
+def lowest_lane(typingctx: Any, mask: Any) -> Any:
+    """The lane of a mask's lowest bit; the mask is not 0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), codegen

@@ -1,0 +1,194 @@
+"""RWN and its twin agree exactly, and RWN keeps what it promises, over random tables and parameters."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from providers import donors
+from providers.rwn import RwnParams
+from tests.naive import rwn
+from tests.naive.agreement import assert_agree, swap
+from tests.property.tables import KINDS, NESTED, array
+
+SEEDS = st.binary(min_size=32, max_size=32)
+NAMES = ["age", "net income", "", "🦊", "a/b~c"]
+
+Column = tuple[str, list[Any]]
+
+
+def finite(value: Any) -> bool:
+    return not (isinstance(value, float) and math.isinf(value))
+
+
+@st.composite
+def values(draw: st.DrawFn, rows: int) -> pa.Array:
+    """A column: of any kind, on a lattice, of huge or tiny numbers, with outliers, or all equal."""
+    shape = draw(st.sampled_from(["kind", "lattice", "huge", "tiny", "outlier", "equal", "float"]))
+    if shape == "kind":
+        kind = draw(st.sampled_from(sorted(set(KINDS) - set(NESTED))))
+        pool = st.sampled_from([*filter(finite, KINDS[kind][1]), None])
+        return array(kind, draw(st.lists(pool, min_size=rows, max_size=rows)))
+    pools: dict[str, st.SearchStrategy[Any]] = {
+        "lattice": st.integers(0, 3),
+        "huge": st.sampled_from([-1.7e308, 1.7e308, 0.0, 1e300]),
+        "tiny": st.sampled_from([0.0, 5e-324, 1e-310, -1e-310]),
+        "outlier": st.sampled_from([0.0, 0.1, 0.2, 0.3, 1e6]),
+        "equal": st.just(7),
+        "float": st.one_of(st.floats(-1, 1), st.none()),
+    }
+    return pa.array(draw(st.lists(pools[shape], min_size=rows, max_size=rows)))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[pa.Table, dict[str, Any]]:
+    """A table and parameters that fit it."""
+    rows = draw(st.one_of(st.sampled_from([0, 2, 3]), st.integers(2, 12), st.integers(13, 70)))
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
+    table = pa.table({name: draw(values(rows)) for name in names})
+    parameters: dict[str, Any] = {
+        "k": draw(st.sampled_from([1, 2, 3, 5, 10, 69, 70, 1000])),
+        "epsilon": draw(st.sampled_from([0.0, 0.0, 0.1, 1 / 3, 1.0, 2.0, 100.0])),
+        "q": draw(st.sampled_from([1.0, 1.0, 0.5, 0.01])),
+        "ties": draw(st.sampled_from(["include", "index"])),
+        "categorical_weight": draw(st.sampled_from([1.0, 1.0, 0.05, 3.0, 0.0])),
+        "categorical_fields": draw(st.lists(st.sampled_from(names), unique=True)),
+    }
+    mode = draw(st.sampled_from(["exact", "exact", "sample", "partition"]))
+    if mode == "sample":
+        parameters |= {"neighbours": mode, "sample_size": draw(st.integers(2, rows + 3))}
+    if mode == "partition":
+        parameters |= {"neighbours": mode, "parts": draw(st.integers(1, max(1, rows // 2)))}
+    if draw(st.booleans()):
+        nested = draw(st.sampled_from(NESTED))
+        pool = st.sampled_from([*KINDS[nested][1], None])
+        column = array(nested, draw(st.lists(pool, min_size=rows, max_size=rows)))
+        parameters["distance_fields"] = draw(st.permutations(names))
+        table = table.append_column("nested", column)
+    return table, parameters
+
+
+def agree(table: pa.Table, parameters: dict[str, Any], seed: bytes) -> None:
+    """Assert that fast and naive agree in the provider's own figures, too."""
+    fast, naive = assert_agree("RWN", table, parameters, seed)
+    assert fast is not None
+    assert fast.provider["unchanged_rows"] == naive.provider["unchanged_rows"]
+    assert fast.provider["neighbourhood_size"]["mean"] == pytest.approx(
+        naive.provider["neighbourhood_size"], rel=1e-12
+    )
+    assert fast.provider["matching_bits"] == pytest.approx(naive.provider["matching_bits"], rel=1e-9)
+
+
+@given(cases(), SEEDS)
+def test_agreement(case: tuple[pa.Table, dict[str, Any]], seed: bytes) -> None:
+    """RWN is its twin."""
+    agree(*case, seed)
+
+
+@given(cases(), SEEDS, st.sampled_from([0, 1, 3, 8]), st.sampled_from([1, 2, 3, 8]))
+def test_agreement_where_neighbourhoods_are_not_listed(
+    case: tuple[pa.Table, dict[str, Any]], seed: bytes, listed: int, cover: int
+) -> None:
+    """Drawing from a cover is the twin's, too: the sizes from which it is done are made small."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (donors, rwn):
+            patch.setattr(module, "LISTED", listed)
+            patch.setattr(module, "COVER", cover)
+        agree(*case, seed)
+
+
+def test_agreement_on_more_rows_than_are_listed() -> None:
+    """Neighbourhoods of over a thousand rows: equal ones, and what is within epsilon of the rest."""
+    random = np.random.default_rng(2)
+    rows = 1090
+    x = np.where(np.arange(rows) < 1060, 0.0, random.random(rows))
+    table = pa.table({"x": x, "c": np.where(np.arange(rows) % 500 == 0, "a", "b")})
+    agree(table, {"epsilon": 0.3, "categorical_weight": 0.1}, bytes(32))
+
+
+def test_agreement_with_many_nearest_rows() -> None:
+    """A heap keeps the nearest where they are many."""
+    random = np.random.default_rng(3)
+    table = pa.table({"x": random.random(300), "y": random.integers(0, 20, 300)})
+    for k in (63, 64, 65, 200):
+        for ties in ("include", "index"):
+            agree(table, {"k": k, "ties": ties}, bytes(32))
+
+
+@settings(max_examples=30)
+@given(cases(), SEEDS)
+def test_every_donor_is_a_neighbour(case: tuple[pa.Table, dict[str, Any]], seed: bytes) -> None:
+    """No row gets its own value from itself: it comes from its neighbourhood, by the twin's measure."""
+    table, parameters = case
+    if not table.num_rows:
+        return
+    tagged = table.append_column("row", pa.array(range(table.num_rows)))
+    fields = parameters.get("distance_fields") or table.column_names
+    parameters = {**parameters, "distance_fields": fields, "perturb_fields": ["row"], "q": 1.0}
+    result = swap("RWN", tagged, parameters, seed)
+    params = RwnParams.model_validate(parameters)
+    points = rwn.space(table.to_pydict(), params)
+    given_by = result.table["row"].to_pylist()
+    for rows, candidates in rwn.parts(table.num_rows, params, seed, 1):
+        for i in rows:
+            assert given_by[i] in rwn.neighbourhood(rwn.distances(points, i, candidates), params)
+            assert given_by[i] != i
+
+
+def donors_of(table: pa.Table, times: int, **parameters: Any) -> np.ndarray[Any, Any]:
+    """How often each row gave to each, shape (rows, rows): fields that say the row draw on their own."""
+    rows = table.num_rows
+    counts = np.zeros((rows, rows))
+    tags = [f"row {time}" for time in range(times)]
+    tagged = table
+    for tag in tags:
+        tagged = tagged.append_column(tag, pa.array(range(rows)))
+    shared = {"distance_fields": table.column_names, "perturb_fields": tags, **parameters}
+    moved = swap("RWN", tagged, shared).table
+    for tag in tags:
+        counts[np.arange(rows), moved[tag].to_numpy()] += 1
+    return counts
+
+
+@pytest.mark.parametrize("listed", [1024, 4])
+def test_donors_are_uniform(listed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chi-square over who gives to a row, listed or drawn from a cover."""
+    monkeypatch.setattr(donors, "LISTED", listed)
+    monkeypatch.setattr(donors, "COVER", 2)
+    table = pa.table({"x": np.arange(40.0), "y": np.arange(40.0) % 7})
+    counts = donors_of(table, 600, k=9)
+    for row in (0, 13, 39):
+        among = counts[row][counts[row] > 0]
+        assert 9 <= len(among) <= 12  # ties
+        chi_square = ((among - 600 / len(among)) ** 2 / (600 / len(among))).sum()
+        assert chi_square < 31.3  # the 0.1 % point of 11 degrees of freedom
+
+
+def test_identical_rows_never_give_to_themselves() -> None:
+    """Among rows that are all the same every other is a neighbour, and the row itself is none."""
+    counts = donors_of(pa.table({"x": [1.5] * 50, "c": ["a"] * 50}), 40, k=5)
+    assert counts.diagonal().sum() == 0
+    assert (counts.sum(axis=0) > 0).all()
+
+
+def test_ties_by_index_are_the_first_rows() -> None:
+    """Exactly k neighbours, those of the smallest row numbers among the equally near."""
+    counts = donors_of(pa.table({"x": [0] * 20}), 60, k=3, ties="index")
+    assert set(np.flatnonzero(counts[10])) == {0, 1, 2}
+    assert set(np.flatnonzero(counts[1])) == {0, 2, 3}
+
+
+def test_probability_of_replacement() -> None:
+    """About q of the cells are drawn, each on its own."""
+    random = np.random.default_rng(4)
+    table = pa.table({name: random.random(5000) for name in "ab"})
+    result = swap("RWN", table, {"q": 0.3})
+    for name in "ab":
+        assert result.summary.took_part_by_field[name] == result.summary.changed[name]
+        assert result.summary.changed[name] == pytest.approx(1500, abs=3.5 * math.sqrt(5000 * 0.3 * 0.7))
+    assert result.provider["unchanged_share"] == pytest.approx(0.49, abs=0.03)
+    assert result.events.counts == {"rows_unchanged": 1}

@@ -21,14 +21,22 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
     "DDSWAP": {"swap_fields": ["income"], "control_field": "age", "block_size": 10},
     "MEWS": {"swap_fields": ["income", "savings"], "degree": 100, "nulls": "keep"},
     "MEDS": {"swap_fields": ["income", "savings"], "k": 20, "nulls": "keep"},
+    "RWN": {
+        "perturb_fields": ["income", "savings"],
+        "distance_fields": ["age", "education", "hours_per_week"],
+    },
     "PABIDOT": {"fields": ["age", "hours_per_week"], "label_fields": ["town"]},
 }
+MOVED = ("swap_fields", "perturb_fields", "fields")
+"""What the services call the fields whose values change."""
+
 PURPOSE = {
     "DSWAP": "income and savings move together between any two people",
     "CDSWAP": "income and savings move, each on its own, only within a town",
     "DDSWAP": "income moves only between ten people of nearly the same age",
     "MEWS": "income and savings move together between people of the same cell of a grid over both",
     "MEDS": "income and savings move together between the twenty people nearest on both",
+    "RWN": "income and savings come from one of the five people nearest in age, education and hours",
     "PABIDOT": "age and hours are reflected, translated, rotated and expanded; then the rows are "
     "shuffled,\n   so that what stands side by side here are two different people",
 }
@@ -102,7 +110,7 @@ def _run(client: httpx.Client, service: str, rows: Sequence[Mapping[str, Any]]) 
     print(f"\n{service}: {PURPOSE[service]}")
     beside = [parameters["control_field"]] if "control_field" in parameters else []
     shown = job["destination"]["rows"][:SHOWN_ROWS]
-    moved = parameters.get("swap_fields") or parameters["fields"]
+    moved = next(parameters[name] for name in MOVED if name in parameters)
     _print_side_by_side(rows[:SHOWN_ROWS], shown, beside, moved)
     _print_figures(job, report, seconds)
     return job

@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from benchmarks import http, kernels, meds, memory, mews, pabidot, rwn
+from benchmarks import http, kernels, locality, meds, memory, mews, pabidot, rwn
 
 RESULT = Path("var/benchmarks.md")
 
@@ -27,6 +27,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "meds": lambda given: [meds.measure(given.rounds)],
     "rwn": lambda given: [rwn.measure(given.rounds)],
     "pabidot": lambda given: [pabidot.measure(given.rounds)],
+    "locality": lambda given: [locality.measure(given.rounds)],
     "http": lambda given: [http.measure(2 * given.rounds)],
 }
 """What can be measured, in the order in which it is."""

@@ -52,13 +52,22 @@ def _is_private_folder(folder: Path) -> bool:
 
 _name_kernel_cache()
 
-from providers import cdswap, ddswap, dswap, meds, mews, pabidot, rwn  # noqa: E402 - their folder first
+from providers import (  # noqa: E402 - the kernels' folder is named first
+    cdswap,
+    ddswap,
+    dswap,
+    locality,
+    meds,
+    mews,
+    pabidot,
+    rwn,
+)
 from providers.provider import Provider  # noqa: E402
 
 PROVIDERS: Mapping[str, Provider[Any]] = MappingProxyType(
     {
         module.PROVIDER.identifier: module.PROVIDER
-        for module in (dswap, cdswap, ddswap, mews, meds, rwn, pabidot)
+        for module in (dswap, cdswap, ddswap, mews, meds, rwn, pabidot, locality)
     }
 )
 """Service identifier -> provider."""

@@ -39,7 +39,9 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
     ],
     "RWN": [{"q": 0.5, "perturb_fields": _MOVED["swap_fields"]}],
     "PABIDOT": [{"nulls": "drop_from_fit"}],
+    "LOCALITY": [{"fields": ["plain"], "segment_size": 1000, "iterations": 1, "decimals": 0}],
 }
+"""What each service is run with."""
 
 
 def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:

@@ -10,6 +10,7 @@ from providers.measures.measure import Measure
 from providers.measures.regression import IL3, OUTLIER_EXPOSURE, R_SQUARED
 from providers.measures.relations import DELTA_RHO, IL2, TOTAL_CORRELATION
 from providers.measures.risk import CHANGED_SHARE, INVERSION_BITS, PHI
+from providers.measures.utility import DISTORTION, RELATIONS_KEPT
 
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
@@ -29,6 +30,8 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
             IL3,
             R_SQUARED,
             TOTAL_CORRELATION,
+            DISTORTION,
+            RELATIONS_KEPT,
         )
     }
 )

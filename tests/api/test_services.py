@@ -72,6 +72,18 @@ def test_pabidot_moves_rows_as_wholes_and_reports_phi(api: Api, people: Rows) ->
     assert "PABIDOT is neither anonymity nor differential privacy." in report["limits"]
 
 
+def test_locality_redraws_within_a_domain(api: Api, people: Rows) -> None:
+    job = api.run("LOCALITY", people, {"fields": ["age"], "domain": {"age": [0, 120]}}, seed="8f1c7a")
+    ages = [row["age"] for row in job["destination"]["rows"]]
+    assert all(0 <= age <= 120 for age in ages)
+    assert ages != [row["age"] for row in people]
+    report = api.client.get(f"/v1/jobs/{job['id']}/report").json()
+    assert report["provider"]["violations"] == 0
+    assert 0 < report["measures"]["relations_kept"]["value"] <= 1
+    refused = {"source": {"rows": people}, "parameters": {"fields": ["age"], "domain": {"age": [0]}}}
+    assert api.refused("LOCALITY", refused)["pointer"].startswith("/parameters/domain/age")
+
+
 def test_who_cannot_be_swapped_is_suppressed_and_reported(api: Api, people: Rows) -> None:
     job = api.run("CDSWAP", people, {"swap_fields": ["income"], "control_field": "city"})
     assert job["outcome"] == "SUCCESS_WITH_INFO"

@@ -10,7 +10,7 @@ from providers import PROVIDERS
 from providers.errors import UnswappableError
 from providers.provider import SwapResult, no_progress
 from providers.rng import Stream
-from tests.naive import cdswap, ddswap, dswap, meds, mews, pabidot, rwn
+from tests.naive import cdswap, ddswap, dswap, locality, meds, mews, pabidot, rwn
 from tests.naive.swapping import Outcome, same
 
 NAIVE: dict[str, ModuleType] = {
@@ -21,6 +21,7 @@ NAIVE: dict[str, ModuleType] = {
     "MEDS": meds,
     "RWN": rwn,
     "PABIDOT": pabidot,
+    "LOCALITY": locality,
 }
 
 SEED = bytes(range(32))

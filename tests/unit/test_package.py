@@ -34,7 +34,7 @@ def cache_folder(**environment: str) -> Path:
 
 def test_providers_are_listed_in_order() -> None:
     """Each under its identifier."""
-    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "RWN", "PABIDOT"]
+    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "RWN", "PABIDOT", "LOCALITY"]
     assert all(provider.identifier == identifier for identifier, provider in PROVIDERS.items())
     for provider in PROVIDERS.values():
         for part in ("guarantees", "changes", "limits", "cost", "instead", "references"):
@@ -136,6 +136,19 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
     for changes in ({"epsilon": 0.5, "q": 0.5}, {"k": 80, "neighbours": "sample", "sample_size": rows // 2}):
         swap("RWN", table, {"distance_fields": near, **changes})
         swap("RWN", table, {"distance_fields": ["int64"], "perturb_fields": ["string"], **changes})
+few = [name for name in KINDS if name in ("int8", "int64", "uint64", "date32", "decimal32", "decimal64")]
+floats = pa.table({"f": array("float64", [0.5, None, 2.0, 3.5, 3.5, 9.0, 10.0] * 9), "i": range(63)})
+for law in ("rounded", "hit_and_run", "paper"):
+    for change in (
+        {"bounds": "column", "sigma": 1, "start": "data"},
+        {"bounds": "keep", "decimals": 1},
+        {"ties": "equal", "margin": 0.5, "iterations": {"total": 9}},
+        {"ties": "one_sided", "duplicates": "spread", "decimals": 0},
+    ):
+        parameters = {"walk": law, **change}
+        swap("LOCALITY", floats, {"fields": ["f", "i"], **parameters})
+        if "decimals" not in change:  # some are wider than float64 tells apart
+            swap("LOCALITY", table.slice(0, 40), {"fields": few, **parameters})
 new = {name: found - before[name] for name, found in compiled().items() if found - before[name]}
 assert not new, new
 """

@@ -267,8 +267,8 @@ def write_row(rows, at, i, j, k, sense):
 @njit(cache=True, nogil=True)
 def holds(x, i, j, k, sense):
     """Whether x_i + x_k - 2 x_j has the sense, exactly: no tolerance."""
-    is_sense = sense_of(x[i], x[j], x[k])
-    return is_sense in (EQUAL, sense)
+    difference = sense_of(x[i], x[j], x[k])
+    return difference in (np.int64(EQUAL), np.int64(sense))
 
 
 @within

@@ -36,7 +36,7 @@ from providers.params import MOST_ROWS, Params
 from providers.provider import Event, Events, GroupSize, Plan, Progress, Provider, Summary, SwapResult
 from providers.rng import Stream
 from providers.space import Points, check_kinds, encode, kind_of
-from providers.table import BoolArray, check_movable, gathered
+from providers.table import BoolArray, check_movable, gathered, null_mask
 
 Int32Array = npt.NDArray[np.int32]
 
@@ -352,6 +352,8 @@ def _is_nominal(name: str, params: RwnParams, schema: pa.Schema) -> bool:
 
 def _varies(column: pa.ChunkedArray) -> bool:
     """Whether the column holds two values that differ, null being one."""
+    if null_mask(column).all():
+        return False
     codes, values = distinct(column)
     return len(values) > 1 or (len(values) == 1 and bool((codes == 1).any()))
 

@@ -94,7 +94,7 @@ def test_a_providers_refusal_is_the_jobs_error(service: Running) -> None:
 
 def test_the_report_is_there_when_it_was_asked_for(service: Running) -> None:
     report = service.loop.do(service.jobs.report(service.run(people()).id))
-    assert set(report) == {"summary", "provider", "measures"}
+    assert set(report) == {"summary", "provider", "measures", "limits"}
     assert report["summary"]["rows"] == 1000
     assert report["measures"]["changed_share"]["value"]["income"] == pytest.approx(1.0)
     with pytest.raises(NotFound, match="report 'none'"):

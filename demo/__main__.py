@@ -13,6 +13,7 @@ from demo.people import LONELY_TOWN, SEED, TYPES, people
 from demo.service import running_service
 
 HOME = Path("var/demo")
+SHOWN_EVENTS = 3
 SHOWN_ROWS = 9  # the inhabitant of the lonely town is row 7
 
 RUNS: Mapping[str, Mapping[str, Any]] = {
@@ -26,6 +27,7 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
         "distance_fields": ["age", "education", "hours_per_week"],
     },
     "PABIDOT": {"fields": ["age", "hours_per_week"], "label_fields": ["town"]},
+    "LOCALITY": {"fields": ["age"], "domain": {"age": [18, 95]}, "decimals": 0},
 }
 MOVED = ("swap_fields", "perturb_fields", "fields")
 """What the services call the fields whose values change."""
@@ -39,11 +41,13 @@ PURPOSE = {
     "RWN": "income and savings come from one of the five people nearest in age, education and hours",
     "PABIDOT": "age and hours are reflected, translated, rotated and expanded; then the rows are "
     "shuffled,\n   so that what stands side by side here are two different people",
+    "LOCALITY": "ages are redrawn at random in segments of twenty, a tenth of their relations being kept",
 }
 OWN_FIGURES = {
     "MEWS": ("partition_degree", "minimal_depth", "singletons"),
     "MEDS": ("partition_degree", "minimal_depth"),
     "PABIDOT": ("phi",),
+    "LOCALITY": ("relations_kept", "violations", "distortion"),
 }
 
 
@@ -91,9 +95,12 @@ def _print_figures(job: Mapping[str, Any], report: Mapping[str, Any], seconds: f
     own = [f"{name} {report['provider'][name]:.4g}" for name in OWN_FIGURES.get(job["service"], ())]
     if own:
         print(f"   {', '.join(own)}")
-    for event in job["events"]:
+    for event in job["events"][:SHOWN_EVENTS]:
         place = f"row {event['row']}" if "row" in event else "table"
         print(f"   event {event['code']}: {place}, {event.get('field', 'all fields')}: {event['message']}")
+    counts = job.get("event_counts", {})
+    if sum(counts.values()) > SHOWN_EVENTS:
+        print(f"   events in all: {', '.join(f'{code} {count}' for code, count in counts.items())}")
 
 
 def _run(client: httpx.Client, service: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

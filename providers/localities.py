@@ -284,10 +284,11 @@ def rows_hold(x, rows, written):
 
 
 @njit(cache=True, nogil=True)
-def judge(exact, units, values, ties, sigma, first, last, key, identity, x):
+def judge(exact, units, values, ties, found, wanted, first, last, key, identity, x):
     """How many relations the destination keeps, of all that were found and of those that were chosen.
 
-    Drawn and looked at once more, one by one, without the pruning: it checks that, too.
+    Drawn and looked at once more, one by one, without the pruning: it checks that, too. How many were
+    `found` and `wanted` `choose_relations` has said.
 
     Returns
     -------
@@ -295,8 +296,7 @@ def judge(exact, units, values, ties, sigma, first, last, key, identity, x):
         Relations found that hold in x; relations chosen, or neighbours' orders, that do not.
     """
     n = len(values)
-    left = count_relations(exact, units, values, ties)
-    missing = wanted_relations(left, sigma)
+    left, missing = found, wanted
     draws = opened(key, identity, CHOICE_LEVEL, 0)
     holding = broken = 0
     for at in range(len(x) - 1):

@@ -115,24 +115,47 @@ def _along(gradient, hessian, basis):
     return along, squared
 
 
+_PANEL = 4
+"""Pivots whose rows are subtracted together; `_subtract_panel` names each of them."""
+
+
 @njit(cache=True, nogil=True)
 def factorise(matrix):
     """Cholesky in place, matrix = U' U with U in the upper half; False where a pivot is not positive.
 
-    Row by row, each taken from the rows below it: the inner loop is elementwise.
+    Row by row, each taken from the rows below it, four at a time: what an entry loses it loses pivot by
+    pivot in their order, and the inner loop is elementwise.
     """
     n = len(matrix)
-    for pivot in range(n):
-        if not matrix[pivot, pivot] > 0.0:
-            return False
-        root = np.sqrt(matrix[pivot, pivot])
-        for column in range(pivot, n):
-            matrix[pivot, column] /= root
-        for row in range(pivot + 1, n):
-            factor = matrix[pivot, row]
-            for column in range(row, n):
-                matrix[row, column] -= factor * matrix[pivot, column]
+    for start in range(0, n, _PANEL):
+        stop = min(start + _PANEL, n)
+        for pivot in range(start, stop):
+            for before in range(start, pivot):
+                factor = matrix[before, pivot]
+                for column in range(pivot, n):
+                    matrix[pivot, column] -= factor * matrix[before, column]
+            if not matrix[pivot, pivot] > 0.0:
+                return False
+            root = np.sqrt(matrix[pivot, pivot])
+            for column in range(pivot, n):
+                matrix[pivot, column] /= root
+        if stop < n:
+            _subtract_panel(matrix, start)
     return True
+
+
+@within
+def _subtract_panel(matrix, start):
+    """Take four finished rows from all rows below them."""
+    one, two, three, four = matrix[start], matrix[start + 1], matrix[start + 2], matrix[start + 3]
+    for row in range(start + _PANEL, len(matrix)):
+        by_one, by_two, by_three, by_four = one[row], two[row], three[row], four[row]
+        mine = matrix[row]
+        for column in range(row, len(matrix)):
+            left = mine[column] - by_one * one[column]
+            left -= by_two * two[column]
+            left -= by_three * three[column]
+            mine[column] = left - by_four * four[column]
 
 
 @within

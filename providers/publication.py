@@ -194,7 +194,7 @@ def _round(segments, t, bounds, grid, collapsed, first_value, span, x):
 
 
 @njit(cache=True, nogil=True)
-def publish(start, stop, segments, ties, sigma, bounds, whole, spread, grid, marks, judged):
+def publish(start, stop, segments, ties, bounds, whole, spread, grid, marks, judged):
     """Publish these segments, and judge what it keeps of its relations.
 
     Parameters
@@ -207,11 +207,11 @@ def publish(start, stop, segments, ties, sigma, bounds, whole, spread, grid, mar
         Written: relations found that hold, and chosen ones that do not.
     """
     for t in range(start, stop):
-        _publish_and_judge(segments, t, ties, sigma, bounds, whole, spread, grid, marks, judged)
+        _publish_and_judge(segments, t, ties, bounds, whole, spread, grid, marks, judged)
 
 
 @within
-def _publish_and_judge(segments, t, ties, sigma, bounds, whole, spread, grid, marks, judged):
+def _publish_and_judge(segments, t, ties, bounds, whole, spread, grid, marks, judged):
     here = slice(segments.starts[t], segments.starts[t + 1])
     first, last = segments.first[here], segments.last[here]
     key, identity = segments.keys[t], segments.identities[t]
@@ -224,7 +224,7 @@ def _publish_and_judge(segments, t, ties, sigma, bounds, whole, spread, grid, ma
             marks[t] = 0
     judged[t, 0], judged[t, 1] = judge(
         segments.exact[t], segments.units[here], segments.values[here],
-        ties, sigma, first, last, key, identity, x,
+        ties, segments.counts[t, 2], segments.counts[t, 3], first, last, key, identity, x,
     )  # fmt: skip
     if spread:
         draws = opened(key, identity, COPIES_LEVEL, 0)

@@ -160,7 +160,7 @@ def _redraw_parts(
     marks, judged = np.zeros(count, np.int64), np.zeros((count, 2), np.int64)
     grid = grid_of(parts, law.iterations)
     _in_threads(
-        pool, publish, count, segments, law.ties, law.sigma, law.bounds, law.whole, law.spread,
+        pool, publish, count, segments, law.ties, law.bounds, law.whole, law.spread,
         grid, marks, judged,
     )  # fmt: skip
     at = 0

@@ -1,14 +1,11 @@
 """The algorithms: every service that can be run, in the order in which they are listed.
 
-Importing this package compiles nothing. It names the folder of numba's compiled kernels before
-numba is imported: one for each state of the sources, because numba's cache looks at the file of a
-kernel only, not at the kernels and intrinsics of other files that went into it.
+Importing this package compiles nothing. It names the folder of numba's compiled kernels, and how they
+are told apart (`providers.kernel_cache`), before numba is imported.
 """
 
 import atexit
 import contextlib
-import hashlib
-import importlib.metadata
 import os
 import shutil
 import stat
@@ -25,20 +22,22 @@ def _name_kernel_cache() -> None:
 
     Private, since numba runs what it finds there; a temporary one where the user has no home.
     """
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        return
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    state = hashlib.blake2b(importlib.metadata.version("numba").encode(), digest_size=16)
-    for source in sources:
-        state.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never raises
-    folder = Path(base) / "rowveil" / f"numba-{state.hexdigest()}"
-    if not _is_private_folder(folder):
-        folder = Path(tempfile.mkdtemp(prefix="rowveil-numba-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)
-    if "numba" in sys.modules:  # it has read the environment already
-        sys.modules["numba"].config.CACHE_DIR = str(folder)
+    settings = {"CACHE_LOCATOR_CLASSES": _LOCATORS}
+    if not os.environ.get("NUMBA_CACHE_DIR"):
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never raises
+        folder = Path(base) / "rowveil" / "kernels"
+        if not _is_private_folder(folder):
+            folder = Path(tempfile.mkdtemp(prefix="rowveil-kernels-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        settings["CACHE_DIR"] = str(folder)
+    for name, value in settings.items():
+        os.environ[f"NUMBA_{name}"] = value
+        if "numba" in sys.modules:  # it has read the environment already
+            setattr(sys.modules["numba"].config, name, value)
+
+
+_LOCATORS = "providers.kernel_cache.SourceState,UserProvidedCacheLocator"
+"""Kernels of other packages lie below the same folder, as numba itself has it."""
 
 
 def _is_private_folder(folder: Path) -> bool:

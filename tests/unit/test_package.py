@@ -41,11 +41,10 @@ def test_providers_are_listed_in_order() -> None:
             assert getattr(provider, part), (provider.identifier, part)
 
 
-def test_kernels_are_kept_in_a_private_folder_of_the_sources_state(tmp_path: Path) -> None:
-    """The folder is named by the sources, and only its owner can write to it."""
+def test_kernels_are_kept_in_a_private_folder(tmp_path: Path) -> None:
+    """Only its owner can write to it."""
     folder = cache_folder(XDG_CACHE_HOME=str(tmp_path))
-    assert folder.parent == tmp_path / "rowveil"
-    assert folder.name.startswith("numba-")
+    assert folder == tmp_path / "rowveil" / "kernels"
     assert folder.stat().st_mode & 0o077 == 0
     assert cache_folder(XDG_CACHE_HOME=str(tmp_path)) == folder
 
@@ -60,7 +59,7 @@ def test_a_folder_that_cannot_be_trusted_is_not_used(tmp_path: Path) -> None:
     folder = cache_folder(XDG_CACHE_HOME=str(tmp_path))
     folder.chmod(0o777)
     replaced = cache_folder(XDG_CACHE_HOME=str(tmp_path), TMPDIR=str(tmp_path))
-    assert replaced.name.startswith("rowveil-numba-")
+    assert replaced.name.startswith("rowveil-kernels-")
     assert not replaced.exists()  # it went with the process that made it
     (tmp_path / "file").touch()
     assert cache_folder(XDG_CACHE_HOME=str(tmp_path / "file"), TMPDIR=str(tmp_path)).parent == tmp_path

@@ -18,7 +18,7 @@ from providers.errors import ParameterError, SourceError
 from providers.kernels import Groups
 from providers.numeric import check_numeric, float_values, is_numeric
 from providers.params import MovingParams, Suppression, SwapParams
-from providers.provider import Event, Plan, Progress, SwapResult, no_progress
+from providers.provider import Event, Plan, Progress, SwapResult, no_progress, part_of
 from providers.radix import IndexArray, row_index_type
 from providers.rng import Stream
 from providers.suppression import check_suppression
@@ -223,7 +223,7 @@ def _bin_all(table: pa.Table, params: BinParams, make_bins: MakeBins, progress: 
     exchanges: list[Exchange] = []
     made: list[Bins] = []
     for at, names in enumerate([params.swap_fields, *((name,) for name in others)]):
-        told = _part(progress, at / (1 + len(others)), (at + 1) / (1 + len(others)))
+        told = part_of(progress, at / (1 + len(others)), (at + 1) / (1 + len(others)))
         told(0.0, "reading numbers")
         numbers = _read(table, names, params.nulls)
         bins = _no_bins() if not len(numbers.fields[0].values) else make_bins(numbers.fields, told)
@@ -244,15 +244,6 @@ def _of_table(groups: Groups, present: npt.NDArray[np.int64] | None, rows: int) 
     numbers: IndexArray = present.astype(row_index_type(rows))
     identities = present[groups.identities.astype(np.int64)].astype(np.uint64)
     return Groups(rows, numbers[groups.order], groups.starts, identities)
-
-
-def _part(progress: Progress, start: float, end: float) -> Progress:
-    """Progress of a part, told as the whole's."""
-
-    def told(fraction: float, stage: str) -> None:
-        progress(start + (end - start) * fraction, stage)
-
-    return told
 
 
 def plan_in_bins(
@@ -305,7 +296,7 @@ def swap_in_bins(
         field, in `others`.
     """
     swap = _as_swap(params, table.schema, suppression or params.suppression)
-    binned = _bin_all(table, params, make_bins, _part(progress, 0.0, binning_share))
+    binned = _bin_all(table, params, make_bins, part_of(progress, 0.0, binning_share))
     scale = (1.0 - binning_share) / (1.0 - _EXCHANGING)
 
     def exchanging(fraction: float, stage: str) -> None:

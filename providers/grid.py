@@ -354,9 +354,11 @@ def nearest_degree(
     begin = _root(wanted, dimensions)
     number = begin
     ended = False
+    most = 0
     while least:
         count = counter.cells(varying, number, wanted + least - 1)
-        progress(min(1.0, count / wanted), "searching the degree")
+        most = max(most, count)
+        progress(min(1.0, most / wanted), "searching the degree")
         if abs(count - wanted) < least:
             least, nearest = abs(count - wanted), number
         if count >= wanted:

@@ -25,7 +25,7 @@ from providers.literals import literal
 from providers.localities import BOTH_SIDED, FREE, ONE_SIDED
 from providers.numeric import is_numeric
 from providers.params import Params, StrictModel
-from providers.provider import Plan, Progress, Provider, SwapResult
+from providers.provider import Plan, Progress, Provider, SwapResult, part_of
 from providers.publication import COLUMN, KEEP, SEGMENT
 from providers.redrawing import RATES_BYTES, Law, redraw
 from providers.redrawn import report
@@ -222,10 +222,7 @@ def swap(table: pa.Table, params: LocalityParams, stream: Stream, progress: Prog
             set_grid(of, params.decimals, whole is not None)
         fields.append(of)
 
-    def told(fraction: float, stage: str) -> None:
-        progress(0.05 + 0.9 * fraction, stage)
-
-    redrawn = redraw(fields, _law(params), told)
+    redrawn = redraw(fields, _law(params), part_of(progress, 0.05, 0.95))
     progress(0.95, "reporting")
     own_range = set(params.fields) - set(params.domain) if params.bounds == "column" else set()
     return report(table, redrawn, starts, own_range)

@@ -39,7 +39,7 @@ from providers.kernels import Groups
 from providers.measures.bin_privacy import P_PRIVACY, p_of_depths
 from providers.merging import merge_singletons
 from providers.params import MOST_ROWS, Suppression
-from providers.provider import Event, Plan, Progress, Provider, SwapResult
+from providers.provider import Event, Plan, Progress, Provider, SwapResult, part_of
 from providers.rng import Stream
 
 Width = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -140,7 +140,9 @@ def _suppression(params: MewsParams) -> Suppression:
 def make_bins(params: MewsParams, fields: Sequence[FieldValues], progress: Progress) -> Bins:
     """The rows by cell, and rows alone in theirs merged where they are to be."""
     events: list[Event] = []
-    axes = _axes(params, fields, progress, events)
+    searched = 0.0 if params.degree is None else 0.5
+    axes = _axes(params, fields, part_of(progress, 0.0, searched), events)
+    progress = part_of(progress, searched, 1.0)
     order, starts = rows_by_cell(fields, axes, progress)
     sizes = np.diff(starts)
     singletons = int(np.count_nonzero(sizes == 1))

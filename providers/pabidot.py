@@ -34,6 +34,7 @@ from providers.provider import (
     Summary,
     SwapResult,
     no_progress,
+    part_of,
 )
 from providers.rng import Stream
 from providers.rotation import ANGLES, choose, perturb
@@ -183,7 +184,7 @@ def _fit(table: pa.Table, params: PabidotParams, progress: Progress) -> _Fit:
             f"values that cannot be rotated in {_listed(at_fault)}: each would spoil its whole row; fill "
             "them or leave the rows out, or let them pass unperturbed by nulls: 'drop_from_fit'"
         )
-    found = moments(values, absent if at_fault else None, _within(progress, 0.2, 0.4))
+    found = moments(values, absent if at_fault else None, part_of(progress, 0.2, 0.4))
     if found.rows < 2:
         aside = ", others having nulls" if at_fault else ""
         raise SourceError(f"PABIDOT needs two rows or more; there are {found.rows}{aside}")
@@ -206,13 +207,6 @@ _LEAST_VARIANCE = 1e-280  # below it, products of deviations would lose their di
 
 def _listed(names: list[str]) -> str:
     return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-
-
-def _within(progress: Progress, start: float, end: float) -> Progress:
-    def told(fraction: float, stage: str) -> None:
-        progress(start + (end - start) * fraction, stage)
-
-    return told
 
 
 # ------------------------------------------------------------------------------------- plan and swap
@@ -242,11 +236,11 @@ def _others(table: pa.Table, params: PabidotParams) -> list[str]:
 def swap(table: pa.Table, params: PabidotParams, stream: Stream, progress: Progress) -> SwapResult:
     """The table with its numeric fields perturbed together and its rows shuffled."""
     fit = _fit(table, params, progress)
-    chosen = choose(fit.correlation, params.selection, _within(progress, 0.4, 0.5))
+    chosen = choose(fit.correlation, params.selection, part_of(progress, 0.4, 0.5))
     names = [params.fields[at] for at in fit.varying]
     changed, outside = perturb(
         fit.values, fit.absent, fit.moments, fit.varying, names, chosen, params.sigma, stream,
-        _within(progress, 0.5, 0.8),
+        part_of(progress, 0.5, 0.8),
     )  # fmt: skip
     events = Events()
     for at in sorted(set(range(len(params.fields))) - set(fit.varying)):
@@ -256,7 +250,7 @@ def swap(table: pa.Table, params: PabidotParams, stream: Stream, progress: Progr
         message = "a null, NaN or infinity: the row passes through unperturbed"
         events.add_rows("unperturbed", message, np.flatnonzero(fit.absent))
     result = SwapResult(
-        _destination(table, params, fit, stream, _within(progress, 0.8, 1.0)),
+        _destination(table, params, fit, stream, part_of(progress, 0.8, 1.0)),
         _summary(table, params, fit, dict(zip(names, changed.tolist(), strict=True))),
         events,
     )

@@ -116,6 +116,15 @@ def no_progress(fraction: float, stage: str) -> None:
     """Progress that nobody looks at."""
 
 
+def part_of(progress: Progress, start: float, end: float) -> Progress:
+    """The progress of a part of the whole: its own fractions 0 to 1 are told as `start` to `end`."""
+
+    def told(fraction: float, stage: str) -> None:
+        progress(start + (end - start) * min(1.0, max(0.0, fraction)), stage)
+
+    return told
+
+
 @dataclass(frozen=True, slots=True)
 class Provider(Generic[P]):
     """One service: what it is called, what it takes, what it does and what it promises."""

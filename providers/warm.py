@@ -4,14 +4,18 @@
 of the sources.
 """
 
+import fcntl
 import multiprocessing
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numba.core import config
 
 from providers import PROVIDERS
 from providers.kernels import ONE_BUCKET
@@ -56,12 +60,23 @@ def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:
     table = pa.table({"class": edges, "wide": wide, "plain": numbers, **swapped, **floats})
     for identifier in services:
         provider = PROVIDERS[identifier]
-        for parameters in _PARAMETERS[identifier]:
-            params = provider.check(provider.params.model_validate(parameters), table.schema)
-            stream = Stream(bytes(32), identifier, provider.revision)
-            provider.plan(table, params)
-            provider.swap(table, params, stream, no_progress)
-            provider.swap(table.slice(0, 100), params, stream, no_progress)  # some work without threads
+        with _one_at_a_time(identifier):
+            for parameters in _PARAMETERS[identifier]:
+                params = provider.check(provider.params.model_validate(parameters), table.schema)
+                stream = Stream(bytes(32), identifier, provider.revision)
+                provider.plan(table, params)
+                provider.swap(table, params, stream, no_progress)
+                provider.swap(table.slice(0, 100), params, stream, no_progress)  # some work without threads
+
+
+@contextmanager
+def _one_at_a_time(service: str) -> Iterator[None]:
+    """Of workers that start together one compiles a service's kernels; the others wait, and load them."""
+    folder = Path(config.CACHE_DIR)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{service}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _timed(service: str) -> tuple[str, float]:

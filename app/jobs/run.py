@@ -22,7 +22,7 @@ from providers.digest import table_digest
 from providers.errors import ProviderError, SourceError
 from providers.measures import MEASURES
 from providers.measures.risk import changed_share, inversion_bits
-from providers.provider import Event, Progress, SwapResult
+from providers.provider import Event, SwapResult, part_of
 from providers.rng import Stream
 from providers.types import type_name
 
@@ -65,7 +65,7 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
         params = provider.params.model_validate(task.parameters)
         stream = Stream(task.seed, task.service, task.revision)
         source = read_table(task.source)
-        result = provider.swap(source, params, stream, _within(progress, _LOADED, _SWAPPED))
+        result = provider.swap(source, params, stream, part_of(progress, _LOADED, _SWAPPED))
         progress(_SWAPPED, "digesting")
         digest = table_digest(result.table)
         progress(0.95, "writing")
@@ -138,13 +138,6 @@ def library_versions() -> dict[str, str]:
     """What the result was computed with."""
     versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     return {"rowveil": __version__, "python": platform.python_version(), **versions}
-
-
-def _within(progress: ProgressFile, start: float, end: float) -> Progress:
-    def told(fraction: float, stage: str) -> None:
-        progress(start + (end - start) * min(1.0, max(0.0, fraction)), stage)
-
-    return told
 
 
 def _event(event: Event) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from numba import njit, prange
 
 from providers.donors import TIE, in_slices
 from providers.kdtree import LEAF, grow
-from providers.neighbours import distance, gather, nearest
+from providers.nearest import nearest, width
+from providers.neighbours import distance, gather
 from providers.provider import Progress, no_progress
 from providers.space import Points
 
@@ -36,8 +37,8 @@ class Closest:
 def _closest(tree, queries, places, first_leaf, last_leaf, distances, ties, own):
     count = len(queries.rows)
     for chunk in prange((last_leaf - first_leaf + _SPAN - 1) // _SPAN):
-        found = np.empty((LEAF, 1))
-        rows = np.empty((LEAF, 1), np.int32)
+        found = np.empty((LEAF, width(1)))
+        rows = np.empty((LEAF, width(1)), np.int32)
         have = np.zeros(LEAF, np.int64)
         bounds = np.empty(LEAF)
         out = np.empty(LEAF)
@@ -45,7 +46,7 @@ def _closest(tree, queries, places, first_leaf, last_leaf, distances, ties, own)
         gaps = np.empty(80)
         low = first_leaf + chunk * _SPAN
         for leaf in range(low, min(low + _SPAN, last_leaf)):
-            nearest(tree, queries, leaf, False, found, rows, have, bounds, out, stack, gaps)
+            nearest(tree, queries, leaf, False, 1, found, rows, have, bounds, out, stack, gaps)
             start = (count * leaf) >> queries.depth
             for lane in range(((count * (leaf + 1)) >> queries.depth) - start):
                 row = queries.rows[start + lane]

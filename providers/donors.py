@@ -30,7 +30,8 @@ import numpy.typing as npt
 from numba import njit, prange
 
 from providers.kdtree import LEAF, Tree, grow
-from providers.neighbours import cover, distance, gather, nearest, span
+from providers.nearest import nearest, width
+from providers.neighbours import cover, distance, gather, span
 from providers.provider import Progress
 from providers.rng import LANES, Key, stream_words
 from providers.space import Points
@@ -115,25 +116,25 @@ def keep_own(key, q, donors, kept):
 
 
 @njit(cache=True, nogil=True)
-def _next_word(key, row, used, words, address, block):
+def _next_word(keys, field, row, used, words, address, block):
     """The next word of the stream (row, 2), of which ``used[0]`` are used."""
     at = used[0] % 256
     if at == 0:
         first_block = np.uint32(used[0] // 16)
-        stream_words(key, np.uint64(row), np.uint32(_MORE_LEVEL), first_block, address, block, words)
+        stream_words(keys[field], np.uint64(row), np.uint32(_MORE_LEVEL), first_block, address, block, words)
     used[0] += 1
     return np.uint64(words[at])
 
 
 @njit(cache=True, nogil=True)
-def _bounded(word, bound, key, row, used, words, address, block):
+def _bounded(word, bound, keys, field, row, used, words, address, block):
     """A uniform integer below `bound` from a word, and from the next ones where it is rejected."""
     product = np.uint64(word) * np.uint64(bound)
     low = product & np.uint64(0xFFFFFFFF)
     if low < np.uint64(bound):
         threshold = np.uint64(0x100000000) % np.uint64(bound)
         while low < threshold:
-            product = _next_word(key, row, used, words, address, block) * np.uint64(bound)
+            product = _next_word(keys, field, row, used, words, address, block) * np.uint64(bound)
             low = product & np.uint64(0xFFFFFFFF)
     return np.int64(product >> np.uint64(32))
 
@@ -198,18 +199,19 @@ def _neighbourhood(tree, queries, leaf, lane, row, member, candidates, rule, dis
                 found[have] = candidates[at]
                 have += 1
         return others, True, np.inf, _NO_ROW
-    kth, beyond = distances[rule.k - 1], distances[rule.k]
+    kth, beyond = distances[lane, rule.k - 1], distances[lane, rule.k]
     squared = rule.epsilon * rule.epsilon
     reach = max(squared, kth) * TIE
     if not rule.include:
         reach = squared * TIE if rule.epsilon > 0.0 else -1.0
     if beyond > reach:
         if rule.k <= rule.listed:
-            found[: rule.k] = rows[: rule.k]
+            for at in range(rule.k):
+                found[at] = rows[lane, at]
             return rule.k, True, reach, _NO_ROW
         if rule.include:
             return rule.k, False, reach, _NO_ROW
-        return rule.k, False, kth, rows[rule.k - 1]
+        return rule.k, False, kth, rows[lane, rule.k - 1]
     have = gather(tree, queries, leaf, lane, row, reach, found[: rule.listed + 1], out, stack)
     if have <= rule.listed:
         return have, True, reach, _NO_ROW
@@ -220,12 +222,13 @@ def _neighbourhood(tree, queries, leaf, lane, row, member, candidates, rule, dis
 
 
 @njit(cache=True, nogil=True)
-def _accepted(tree, queries, leaf, lane, row, reach, last, nodes, ends, have, key, words, address, block):
+def _accepted(tree, queries, leaf, lane, row, reach, last, nodes, ends, have, keys, field,
+              words, address, block):  # fmt: skip
     """A uniform row of a large neighbourhood: positions of its cover are drawn until one belongs to it."""
     used = np.zeros(1, np.int64)
     while True:
-        word = _next_word(key, row, used, words, address, block)
-        place = _bounded(word, ends[have - 1], key, row, used, words, address, block)
+        word = _next_word(keys, field, row, used, words, address, block)
+        place = _bounded(word, ends[have - 1], keys, field, row, used, words, address, block)
         at = np.searchsorted(ends[:have], place, side="right")
         _, stop = span(tree, nodes[at])
         position = stop - (ends[at] - place)
@@ -243,13 +246,15 @@ def _draw(tree, queries, candidates, everyone, rule, keys, first_leaf, last_leaf
 
     `candidates` are the tree's rows in ascending order; with `everyone` every query is among them.
     """
-    count = len(queries.rows)
+    query_rows = queries.rows
+    count = len(query_rows)
     most = len(candidates)
-    room = min(rule.k + 1, most)
+    wanted = min(rule.k + 1, most)
     is_searched = most > rule.k if not everyone else most - 1 > rule.k
+    room = width(wanted) if is_searched else 1
     for chunk in prange((last_leaf - first_leaf + _SPAN - 1) // _SPAN):
-        distances = np.empty((LEAF, room if is_searched else 1))
-        rows = np.empty((LEAF, room if is_searched else 1), np.int32)
+        distances = np.empty((LEAF, room))
+        rows = np.empty((LEAF, room), np.int32)
         have = np.zeros(LEAF, np.int64)
         bounds = np.empty(LEAF)
         out = np.empty(LEAF)
@@ -266,17 +271,19 @@ def _draw(tree, queries, candidates, everyone, rule, keys, first_leaf, last_leaf
         low = first_leaf + chunk * _SPAN
         for leaf in range(low, min(low + _SPAN, last_leaf)):
             if is_searched:
-                nearest(tree, queries, leaf, True, distances, rows, have, bounds, out, stack, gaps)
+                nearest(
+                    tree, queries, leaf, True, wanted, distances, rows, have, bounds, out, stack, gaps
+                )  # fmt: skip
             start = (count * leaf) >> queries.depth
             for lane in range(((count * (leaf + 1)) >> queries.depth) - start):
-                row = queries.rows[start + lane]
+                row = query_rows[start + lane]
                 member = everyone
                 if not everyone:
                     at = np.searchsorted(candidates, row)
                     member = at < most and candidates[at] == row
                 size, is_listed, reach, last = _neighbourhood(
                     tree, queries, leaf, lane, row, np.int64(member), candidates, rule,
-                    distances[lane], rows[lane], found, out, stack,
+                    distances, rows, found, out, stack,
                 )  # fmt: skip
                 sizes[row] = size
                 if is_listed:
@@ -285,8 +292,8 @@ def _draw(tree, queries, candidates, everyone, rule, keys, first_leaf, last_leaf
                     for field in range(len(keys)):
                         used[0] = 0
                         word = donors[field, row]
-                        wanted = _bounded(word, size, keys[field], row, used, words, address, block)
-                        donors[field, row] = _nth(found, size, wanted)
+                        place = _bounded(word, size, keys, field, row, used, words, address, block)
+                        donors[field, row] = _nth(found, size, place)
                     continue
                 covering = cover(tree, queries, leaf, lane, reach, nodes, spare)
                 total = 0
@@ -297,7 +304,7 @@ def _draw(tree, queries, candidates, everyone, rule, keys, first_leaf, last_leaf
                 for field in range(len(keys)):
                     donors[field, row] = _accepted(
                         tree, queries, leaf, lane, row, reach, last, nodes, ends, covering,
-                        keys[field], words, address, block,
+                        keys, field, words, address, block,
                     )  # fmt: skip
 
 

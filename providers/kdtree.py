@@ -191,15 +191,16 @@ def _tied(start, stop, middle, keys, order, numbers, codes):
 
 
 @njit(cache=True, nogil=True)
-def _next_widest(box, code_box, extents, dimension, width):
+def _next_widest(boxes, code_boxes, node, extents, dimension, width):
     """The next dimension in the order from the widest on, the first of equals first; -1 after the last."""
+    numbers = boxes.shape[2]
     next_dimension, next_width = -1, 0.0
-    for at in range(box.shape[1] + code_box.shape[1]):
-        if at < box.shape[1]:
-            wide = box[1, at] - box[0, at]
+    for at in range(numbers + code_boxes.shape[2]):
+        if at < numbers:
+            wide = boxes[node, 1, at] - boxes[node, 0, at]
         else:
-            code = at - box.shape[1]
-            wide = extents[code] if code_box[1, code] > code_box[0, code] else 0.0
+            code = at - numbers
+            wide = extents[code] if code_boxes[node, 1, code] > code_boxes[node, 0, code] else 0.0
         if wide > next_width and (wide < width or (wide == width and at > dimension)):
             next_dimension, next_width = at, wide
     return next_dimension, next_width
@@ -238,24 +239,21 @@ def _cut(level, index, numbers, codes, order, keys, extents, boxes, code_boxes, 
     start = (count * index) >> level
     stop = (count * (index + 1)) >> level
     node = (1 << level) - 1 + index
-    box = boxes[node]
-    code_box = code_boxes[node]
     inherited = level > 0 and uniform[((node + 1) >> 1) - 1]
     last = start + 1 if inherited else stop  # one point of a uniform node is like the others
     for dimension in range(numbers.shape[1]):
-        box[0, dimension] = box[1, dimension] = numbers[start, dimension]
+        low = high = numbers[start, dimension]
+        for at in range(start + 1, last):
+            low = min(low, numbers[at, dimension])
+            high = max(high, numbers[at, dimension])
+        boxes[node, 0, dimension], boxes[node, 1, dimension] = low, high
     for dimension in range(codes.shape[1]):
-        code_box[0, dimension] = code_box[1, dimension] = codes[start, dimension]
-    for at in range(start + 1, last):
-        for dimension in range(numbers.shape[1]):
-            value = numbers[at, dimension]
-            box[0, dimension] = min(box[0, dimension], value)
-            box[1, dimension] = max(box[1, dimension], value)
-        for dimension in range(codes.shape[1]):
-            code = codes[at, dimension]
-            code_box[0, dimension] = min(code_box[0, dimension], code)
-            code_box[1, dimension] = max(code_box[1, dimension], code)
-    widest, width = _next_widest(box, code_box, extents, -1, np.inf)
+        least = most = codes[start, dimension]
+        for at in range(start + 1, last):
+            least = min(least, codes[at, dimension])
+            most = max(most, codes[at, dimension])
+        code_boxes[node, 0, dimension], code_boxes[node, 1, dimension] = least, most
+    widest, width = _next_widest(boxes, code_boxes, node, extents, -1, np.inf)
     if widest < 0:
         uniform[node] = True
         if not inherited:
@@ -274,7 +272,7 @@ def _cut(level, index, numbers, codes, order, keys, extents, boxes, code_boxes, 
                 keys[at] = codes[at, widest - numbers.shape[1]]
         _part(start, stop, middle, keys, order, numbers, codes)
         start, stop = _tied(start, stop, middle, keys, order, numbers, codes)
-        widest, width = _next_widest(box, code_box, extents, widest, width)
+        widest, width = _next_widest(boxes, code_boxes, node, extents, widest, width)
 
 
 @njit(cache=True, nogil=True)

@@ -172,6 +172,56 @@ def in_reach(typingctx: Any, numbers: Any, codes: Any, leaf: Any, boxes: Any, co
 
 
 @intrinsic
+def insert(typingctx: Any, distances: Any, rows: Any, lane: Any, distance: Any, row: Any) -> Any:
+    """Put a row into a lane's list, which is sorted by (distance, row); the last one falls out.
+
+    ``distances`` float64 and ``rows`` int32, shape (lanes, a multiple of 16).
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def array(at: int) -> Any:
+            return context.make_array(signature.args[at])(context, builder, arguments[at])
+
+        keys, places = array(0), array(1)
+        zero, one, sixteen = (ir.Constant(_INT64, value) for value in (0, 1, LANES))
+        length = cgutils.unpack_tuple(builder, keys.shape)[1]
+        start = builder.mul(arguments[2], length)
+        key, place = _splat(builder, arguments[3], _DOUBLES), _splat(builder, arguments[4], _INTEGERS)
+        one_up = ir.Constant(ir.VectorType(_INT32, LANES), [LANES, *range(LANES - 1)])
+
+        def is_after(some_keys: Any, some_places: Any) -> Any:
+            equal = builder.fcmp_ordered("==", some_keys, key)
+            later = builder.and_(equal, builder.icmp_signed(">", some_places, place))
+            return builder.or_(builder.fcmp_ordered(">", some_keys, key), later)
+
+        with cgutils.for_range(builder, builder.sdiv(length, sixteen)) as loop:  # from the last vector on
+            back = builder.mul(builder.add(loop.index, one), sixteen)
+            at = builder.add(start, builder.sub(length, back))
+            old_keys = _load(builder, keys.data, at, _DOUBLES)
+            old_places = _load(builder, places.data, at, _INTEGERS)
+            # What comes up into lane 0: the last of the vector before, or what is put in.
+            is_first = builder.icmp_signed("==", builder.sub(length, back), zero)
+            before = builder.select(is_first, at, builder.sub(at, one))
+            key_below = builder.select(is_first, arguments[3], builder.load(builder.gep(keys.data, [before])))
+            place_below = builder.load(builder.gep(places.data, [before]))
+            place_below = builder.select(is_first, arguments[4], place_below)
+            up_keys = builder.shuffle_vector(old_keys, _splat(builder, key_below, _DOUBLES), one_up)
+            up_places = builder.shuffle_vector(old_places, _splat(builder, place_below, _INTEGERS), one_up)
+            moves, comes_up = is_after(old_keys, old_places), is_after(up_keys, up_places)
+            new_keys = builder.select(moves, builder.select(comes_up, up_keys, key), old_keys)
+            new_places = builder.select(moves, builder.select(comes_up, up_places, place), old_places)
+            for array, new, kind, align in (
+                (keys, new_keys, _DOUBLES, 8),
+                (places, new_places, _INTEGERS, 4),
+            ):
+                target = builder.bitcast(builder.gep(array.data, [at]), kind.as_pointer())
+                builder.store(new, target, align=align)
+        return context.get_dummy_value()
+
+    return types.void(distances, rows, types.int64, types.float64, types.int32), codegen
+
+
+@intrinsic
 def lowest_lane(typingctx: Any, mask: Any) -> Any:
     """The lane of a mask's lowest bit; the mask is not 0."""
 

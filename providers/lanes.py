@@ -210,12 +210,10 @@ def insert(typingctx: Any, distances: Any, rows: Any, lane: Any, distance: Any, 
             moves, comes_up = is_after(old_keys, old_places), is_after(up_keys, up_places)
             new_keys = builder.select(moves, builder.select(comes_up, up_keys, key), old_keys)
             new_places = builder.select(moves, builder.select(comes_up, up_places, place), old_places)
-            for array, new, kind, align in (
-                (keys, new_keys, _DOUBLES, 8),
-                (places, new_places, _INTEGERS, 4),
-            ):
-                target = builder.bitcast(builder.gep(array.data, [at]), kind.as_pointer())
-                builder.store(new, target, align=align)
+            target = builder.bitcast(builder.gep(keys.data, [at]), _DOUBLES.as_pointer())
+            builder.store(new_keys, target, align=8)
+            target = builder.bitcast(builder.gep(places.data, [at]), _INTEGERS.as_pointer())
+            builder.store(new_places, target, align=4)
         return context.get_dummy_value()
 
     return types.void(distances, rows, types.int64, types.float64, types.int32), codegen

@@ -31,12 +31,11 @@ from providers import donors as draws
 from providers.donors import Donors, Rule, draw_donors, keep_own
 from providers.errors import ParameterError, SourceError, did_you_mean
 from providers.kernels import Groups, shuffle_groups
-from providers.ordering import distinct
 from providers.params import MOST_ROWS, Params
 from providers.provider import Event, Events, GroupSize, Plan, Progress, Provider, Summary, SwapResult
 from providers.rng import Stream
-from providers.space import Points, check_kinds, encode, kind_of
-from providers.table import BoolArray, check_movable, gathered, null_mask
+from providers.space import Points, category_codes, check_kinds, encode, kind_of
+from providers.table import BoolArray, check_movable, gathered
 
 Int32Array = npt.NDArray[np.int32]
 
@@ -351,11 +350,9 @@ def _is_nominal(name: str, params: RwnParams, schema: pa.Schema) -> bool:
 
 
 def _varies(column: pa.ChunkedArray) -> bool:
-    """Whether the column holds two values that differ, null being one."""
-    if null_mask(column).all():
-        return False
-    codes, values = distinct(column)
-    return len(values) > 1 or (len(values) == 1 and bool((codes == 1).any()))
+    """Whether the column holds two values that differ, null being one; an unused entry is none."""
+    codes = category_codes(column)
+    return bool((codes != codes[0]).any())
 
 
 PROVIDER = Provider(

@@ -116,7 +116,7 @@ def encode(
     for name in fields:
         column = table.column(name)
         if name in categorical or (name not in ordinal and kind_of(column.type) == "nominal"):
-            codes = _codes(column)
+            codes = category_codes(column)
             if categorical_weight > 0 and _varies(codes):
                 nominals.append(codes)
             continue
@@ -159,7 +159,7 @@ def _is_time(kind: pa.DataType) -> bool:
 # ------------------------------------------------------------------------------------ field by field
 
 
-def _codes(column: pa.ChunkedArray) -> Int32Array:
+def category_codes(column: pa.ChunkedArray) -> Int32Array:
     """The place of each value among the distinct ones in their order; null after the last."""
     codes, values = distinct(column)
     places = np.append(ranks(values).astype(np.int32), np.int32(len(values)))

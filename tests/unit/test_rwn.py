@@ -179,6 +179,14 @@ def test_categories_that_do_not_change_are_told_of() -> None:
     assert free.summary.changed["c"] > 100
 
 
+def test_a_category_of_one_value_is_not_said_to_be_kept() -> None:
+    """An entry that no row uses makes no second category."""
+    column = pa.DictionaryArray.from_arrays(pa.array([1] * 20), ["unused", "used"])
+    result = swap("RWN", pa.table({"x": np.arange(20), "c": column}), {"categorical_fields": ["c"]})
+    assert result.events.counts["nothing_changed"] == 1
+    assert "category_kept" not in result.events.counts
+
+
 def test_unswapped_rows_were_not_drawn() -> None:
     table = pa.table({"x": np.arange(1000), "y": np.arange(1000)})
     summary = swap("RWN", table, {"q": 0.5}).summary

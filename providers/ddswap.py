@@ -15,13 +15,14 @@ import pyarrow as pa
 from numba import njit, prange
 from pydantic import Field
 
+from providers.buckets import Layout, ordered_with_layout
 from providers.errors import ParameterError
-from providers.kernels import Groups, Pairing, gather
+from providers.kernels import Groups, Pairing, near_listing
 from providers.numeric import measured
 from providers.ordering import check_orderable, packed, sort_keys
 from providers.params import MOST_ROWS, ControlFields, SwapParams
 from providers.provider import Plan, Progress, Provider, SwapResult
-from providers.radix import IndexArray, radix_order
+from providers.radix import IndexArray, row_index_type
 from providers.rng import Stream
 from providers.swapping import (
     check_control_fields,
@@ -57,13 +58,13 @@ def check(params: DdswapParams, schema: pa.Schema) -> DdswapParams:
     return resolved
 
 
-def ranked(table: pa.Table, control_fields: tuple[str, ...]) -> IndexArray:
-    """The rows by their control fields, ascending, ties by row number, nulls last."""
+def ranked(table: pa.Table, control_fields: tuple[str, ...]) -> tuple[IndexArray, Layout | None]:
+    """The rows by their control fields, ascending, ties by row number, nulls last; and a layout near it."""
     keys = [key for name in control_fields for key in sort_keys(table.column(name), name)]
-    return radix_order(packed(keys))
+    return ordered_with_layout(packed(keys))
 
 
-def blocks(order: IndexArray, block_size: int) -> Groups:
+def blocks(order: IndexArray, block_size: int, layout: Layout | None = None) -> Groups:
     """Blocks of rows in this order, numbered from 0.
 
     A remainder of one row joins the block before it; any other remainder is a block of its own.
@@ -72,12 +73,13 @@ def blocks(order: IndexArray, block_size: int) -> Groups:
     starts = np.append(np.arange(0, rows, block_size, dtype=np.int64), rows)
     if rows > 1 and rows % block_size == 1:
         starts = np.delete(starts, -2)
-    return Groups(rows, order, starts, np.arange(len(starts) - 1, dtype=np.uint64))
+    return Groups(rows, order, starts, np.arange(len(starts) - 1, dtype=np.uint64), layout)
 
 
 def plan(table: pa.Table, params: DdswapParams) -> Plan:
     """What `swap` would do."""
-    groups = blocks(ranked(table, params.control_field), params.block_size)
+    order, layout = ranked(table, params.control_field)
+    groups = blocks(order, params.block_size, layout)
     memory = estimated_memory(table, params, key_arrays=len(params.control_field))
     return plan_within(table, params, groups, memory)
 
@@ -85,7 +87,8 @@ def plan(table: pa.Table, params: DdswapParams) -> Plan:
 def swap(table: pa.Table, params: DdswapParams, stream: Stream, progress: Progress) -> SwapResult:
     """The table with the swap fields' values exchanged between rows of one block."""
     progress(0.0, "ordering")
-    groups = blocks(ranked(table, params.control_field), params.block_size)
+    order, layout = ranked(table, params.control_field)
+    groups = blocks(order, params.block_size, layout)
     one_field = len(params.control_field) == 1
     distances = _Distances(groups, table.column(params.control_field[0]) if one_field else None)
     result = swap_within(table, params, groups, stream, progress, watch=distances.add)
@@ -99,41 +102,48 @@ _SPAN = 256
 
 
 @njit(cache=True, nogil=True)
-def _count_move(source, target, values, moves):
-    """Count one value that travels from rank `source` to rank `target`."""
+def _with_moves(seen, source, target, times, values, places):
+    """The figures of `_count_moves` with some moves more, all from rank `source` to rank `target`."""
+    moves, ranks, most_ranks, measured_moves, units, most_units = seen
     distance = abs(np.float64(source) - np.float64(target))
-    moves[0] += 1
-    moves[1] += distance
-    moves[2] = max(moves[2], distance)
+    for _ in range(times):
+        moves += 1
+        ranks += distance
+    most_ranks = max(most_ranks, distance)
     if len(values):
-        distance = abs(values[source] - values[target])
+        origin, goal = places[np.uint64(source)], places[np.uint64(target)]
+        distance = abs(values[np.uint64(origin)] - values[np.uint64(goal)])
         if np.isfinite(distance):
-            moves[3] += 1
-            moves[4] += distance
-            moves[5] = max(moves[5], distance)
+            for _ in range(times):
+                measured_moves += 1
+                units += distance
+            most_units = max(most_units, distance)
+    return moves, ranks, most_ranks, measured_moves, units, most_units
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _count_moves(ranks, starts, pairs, odd_rule, values, moves):
+def _count_moves(ranks, starts, pairs, odd_rule, values, places, moves):
     """For each span of groups: moves, their sum and largest in ranks, and the same in units.
 
-    `ranks` holds the ranks of each group's rows in their random order; `values` the control field
-    by rank, or nothing; `moves` is float64, shape (spans, 6), and 0.
+    `ranks` holds the ranks of each group's rows in their random order; `values` the control field, that
+    of each rank at its place in `places`, or nothing; `moves` is float64, shape (spans, 6).
     """
     groups = len(pairs)
     for span in prange(len(moves)):
-        mine = moves[span]
+        seen = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         for group in range(span * _SPAN, min(groups, (span + 1) * _SPAN)):
-            start = starts[group]
-            odd = odd_rule and (starts[group + 1] - start) % 2 == 1 and pairs[group] > 0
+            start, stop = starts[group], starts[group + 1]
+            odd = odd_rule and (stop - start) % 2 == 1 and pairs[group] > 0
             for at in range(start, start + 2 * (pairs[group] - odd), 2):
-                _count_move(ranks[at], ranks[at + 1], values, mine)
-                _count_move(ranks[at + 1], ranks[at], values, mine)
+                place = np.uint64(at)  # unsigned: no test for an index from the end
+                seen = _with_moves(seen, ranks[place], ranks[place + np.uint64(1)], 2, values, places)
             if odd:  # the cycle of three: the last goes to the first, and so on round
-                at = starts[group + 1] - 3
-                _count_move(ranks[at + 2], ranks[at], values, mine)
-                _count_move(ranks[at], ranks[at + 1], values, mine)
-                _count_move(ranks[at + 1], ranks[at + 2], values, mine)
+                first, second, third = ranks[stop - 3], ranks[stop - 2], ranks[stop - 1]
+                seen = _with_moves(seen, third, first, 1, values, places)
+                seen = _with_moves(seen, first, second, 1, values, places)
+                seen = _with_moves(seen, second, third, 1, values, places)
+        for figure in range(6):
+            moves[span, figure] = seen[figure]
 
 
 class _Distances:
@@ -147,12 +157,12 @@ class _Distances:
     def __init__(self, groups: Groups, control: pa.ChunkedArray | None) -> None:
         self._groups = groups
         self._unit: str | None = None
-        self._by_rank: npt.NDArray[np.float64] = np.empty(0)
+        self._values: npt.NDArray[np.float64] = np.empty(0)
+        self._places: IndexArray = np.empty(0, row_index_type(groups.rows))
         numbers = None if control is None else measured(control)
         if numbers is not None:
             self._unit = numbers.unit
-            self._by_rank = np.empty(groups.rows)
-            gather(numbers.values, groups.order, self._by_rank)
+            self._values, self._places = near_listing(numbers.values, groups)
         self._moves = np.zeros((0, 6))
 
     def add(self, name: str, pairing: Pairing) -> None:
@@ -160,8 +170,9 @@ class _Distances:
         ranks = pairing.shuffled
         if pairing.groups is not self._groups or pairing.moved is not None:  # rows stand aside, or in buckets
             ranks = self._groups.places[pairing.order]
-        moves = np.zeros((-(-len(pairing.pairs) // _SPAN), 6))
-        _count_moves(ranks, pairing.groups.starts, pairing.pairs, pairing.odd_rule, self._by_rank, moves)
+        moves = np.empty((-(-len(pairing.pairs) // _SPAN), 6))
+        rules = (pairing.groups.starts, pairing.pairs, pairing.odd_rule)
+        _count_moves(ranks, *rules, self._values, self._places, moves)
         self._moves = np.concatenate([self._moves, moves])
 
     def figures(self) -> dict[str, Any]:

@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import get_num_threads, njit, prange
 
+from providers.buckets import Layout
 from providers.draws import uniform
+from providers.prefetch import prefetch_for_writing
 from providers.radix import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.rng import LANES, Key, chacha20_blocks, stream_words
 
@@ -34,6 +36,7 @@ _SHUFFLE_LEVEL = 2
 _SMALL_GROUPS = 128  # rows on average, up to which a layout gains nothing
 _TOGETHER = 257  # groups of up to so many rows share lockstep lanes, sixteen groups at a time
 _SPAN = 64  # groups, in sixteens, that one thread takes at a time
+_LINE = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Groups:
     """Group g is ``order[starts[g]:starts[g + 1]]``; shape (groups + 1,)."""
     identities: UInt64Array
     """What names each group in the address of its draws; shape (groups,)."""
+    layout: Layout | None = None
+    """Where values are moved, if not where they stand: for all rows, in the listing's order."""
 
     @property
     def sizes(self) -> Int64Array:
@@ -402,9 +407,12 @@ def reorder(values: npt.NDArray[Any], pairing: Pairing, order: IndexArray, scrat
 
 @njit(cache=True, nogil=True, parallel=True)
 def _lay_out(values, places, laid):
+    ahead = _LINE // values.itemsize
     for row in prange(len(values)):
         if places[row] >= 0:
-            laid[places[row]] = values[row]
+            place = np.uint64(places[row])
+            prefetch_for_writing(laid, place + np.uint64(ahead))
+            laid[place] = values[row]
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -428,9 +436,8 @@ def _exchange_pairs(shuffled, start, pairs, laid):
 
 
 @njit(cache=True, nogil=True)
-def _exchange_three(shuffled, start, laid):
+def _exchange_three(first, second, third, laid):
     """The odd rule: (m-2, m), then (m-1, m), counted from 1; returns the rows whose bits changed."""
-    first, second, third = shuffled[start], shuffled[start + 1], shuffled[start + 2]
     one, two, three = laid[first], laid[second], laid[third]
     laid[first] = three
     laid[second] = one
@@ -455,7 +462,8 @@ def _exchange(shuffled, starts, pairs, odd_rule, laid, chunks):
             end = min(alone, (min(high, stop) - start + 1) // 2)
             changed[chunk, 0] += _exchange_pairs(shuffled, start + 2 * begin, end - begin, laid)
             if odd and low <= stop - 1 < high:
-                changed[chunk, 0] += _exchange_three(shuffled, start + 2 * alone, laid)
+                first, second, third = shuffled[stop - 3], shuffled[stop - 2], shuffled[stop - 1]
+                changed[chunk, 0] += _exchange_three(first, second, third, laid)
             group += 1
     return changed[:, 0].sum()
 
@@ -486,6 +494,31 @@ def _exchange_rows(values, order, shuffled, starts, pairs, odd_rule, out, chunks
     return changed[:, 0].sum()
 
 
+@njit(cache=True, nogil=True, parallel=True)
+def _exchange_near(laid, of_rank, shuffled, starts, pairs, odd_rule, chunks):
+    """Exchange in place, each row's value at the place of its rank."""
+    groups = len(pairs)
+    changed = np.zeros((chunks, 16), np.int64)  # a cache line each
+    for chunk in prange(chunks):
+        for group in range(groups * chunk // chunks, groups * (chunk + 1) // chunks):
+            start, stop = starts[group], starts[group + 1]
+            odd = odd_rule and (stop - start) % 2 == 1 and pairs[group] > 0
+            differing = np.int64(0)
+            for at in range(start, start + 2 * (pairs[group] - odd), 2):
+                place = np.uint64(at)  # unsigned, as in _exchange_pairs
+                first = np.uint64(of_rank[np.uint64(shuffled[place])])
+                second = np.uint64(of_rank[np.uint64(shuffled[place + np.uint64(1)])])
+                one, two = laid[first], laid[second]
+                laid[first] = two
+                laid[second] = one
+                differing += np.int64(one != two)
+            changed[chunk, 0] += 2 * differing
+            if odd:
+                last_two = of_rank[shuffled[stop - 2]], of_rank[shuffled[stop - 1]]
+                changed[chunk, 0] += _exchange_three(of_rank[shuffled[stop - 3]], *last_two, laid)
+    return changed[:, 0].sum()
+
+
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -505,24 +538,34 @@ def exchange(values: npt.NDArray[Any], pairing: Pairing, last: bool = False) -> 
     Three passes: lay the values out by place, exchange within the layout, put them back. Rows go
     to few places at a time (groups or buckets), so that each pass streams through memory, where
     a direct exchange would wait for two random reads and two random writes a pair. Where groups are
-    so small that a layout has as many places to go to as there are groups, the exchange is direct.
+    so small that a layout has as many places to go to as there are groups, the exchange is direct,
+    unless the groups bring a layout of many groups together.
     """
     words = values.view(_WORDS[values.dtype.itemsize])
     groups = pairing.groups
     chunks = get_num_threads() if len(pairing.shuffled) > 65536 else 1
-    if not groups.in_row_order and len(pairing.shuffled) <= _SMALL_GROUPS * len(pairing.pairs):
+    layout = groups.layout if pairing.moved is None else None
+    small = len(pairing.shuffled) <= _SMALL_GROUPS * len(pairing.pairs)
+    if layout is None and small and not groups.in_row_order:
         out = np.empty_like(words) if len(groups.order) == groups.rows else words.copy()
         changed = _exchange_rows(
             words, groups.order, pairing.shuffled, groups.starts, pairing.pairs, pairing.odd_rule, out, chunks
         )
         return out.view(values.dtype), int(changed)
-    laid = np.empty(len(pairing.shuffled), words.dtype)
-    _lay_out(words, pairing.places, laid)
-    changed = _exchange(pairing.shuffled, groups.starts, pairing.pairs, pairing.odd_rule, laid, chunks)
+    rules = (pairing.shuffled, groups.starts, pairing.pairs, pairing.odd_rule)
+    if layout is None:
+        places, laid = pairing.places, np.empty(len(pairing.shuffled), words.dtype)
+        _lay_out(words, places, laid)
+        changed = _exchange(*rules, laid, chunks)
+    else:
+        places, laid = layout.places, layout.scratch(words.dtype)
+        _lay_out(words, places, laid)
+        changed = _exchange_near(laid, layout.of_rank, *rules, chunks)
+    del rules
     if last:
         pairing.shuffled = pairing.shuffled[:0].copy()
     out = np.empty_like(words)
-    _put_back(laid, pairing.places, words, out)
+    _put_back(laid, places, words, out)
     return out.view(values.dtype), int(changed)
 
 
@@ -531,6 +574,15 @@ def gather(values, rows, out):
     """Fill `out` with the values of these rows, with all threads."""
     for at in prange(len(rows)):
         out[at] = values[rows[at]]
+
+
+def near_listing(values: npt.NDArray[Any], groups: Groups) -> tuple[npt.NDArray[Any], IndexArray]:
+    """The values of all rows, a group's near each other; and where that of each participating row is."""
+    if groups.layout is None:
+        return values, groups.order
+    laid = np.empty_like(values)
+    _lay_out(values, groups.layout.places, laid)
+    return laid, groups.layout.of_rank
 
 
 def sources(pairing: Pairing) -> IndexArray:

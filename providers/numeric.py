@@ -57,12 +57,13 @@ def counted(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
         values = (numbers - smallest).view(f"u{width}").astype(np.float64)
     elif pa.types.is_floating(kind):
         words = words_of(combined(column))
-        values = words.view(f"f{words.dtype.itemsize}").astype(np.float64)
+        values = words.view(f"f{words.dtype.itemsize}").astype(np.float64, copy=bool(missing.any()))
     elif pa.types.is_decimal(kind):
         values = np.array(combined(pc.cast(column, pa.float64())).to_numpy(zero_copy_only=False), np.float64)
     else:
         return None
-    values[missing] = np.nan
+    if missing.any():
+        values[missing] = np.nan
     return np.asarray(values)
 
 

@@ -206,6 +206,8 @@ def _wide_decimal_keys(array: pa.Array, valid: BoolArray) -> list[UInt64Array]:
 
 def packed(keys: Sequence[UInt64Array]) -> list[UInt64Array]:
     """The same order by as few key arrays as their bits fit in: fewer passes, fewer comparisons."""
+    if len(keys) == 1:
+        return list(keys)
     together: list[UInt64Array] = []
     used = 0
     for key in reversed(keys):

@@ -42,6 +42,13 @@ def _extremes(keys, lows, highs):
         highs[chunk] = high
 
 
+def extremes(keys: UInt64Array, chunks: int) -> tuple[np.uint64, np.uint64]:
+    """The smallest and the largest key; there is at least one for each chunk."""
+    lows, highs = np.empty(chunks, np.uint64), np.empty(chunks, np.uint64)
+    _extremes(keys, lows, highs)
+    return lows.min(), highs.max()
+
+
 @njit(cache=True, nogil=True, parallel=True)
 def _take_keys(keys, low, order, taken):
     for at in prange(len(order)):
@@ -114,11 +121,9 @@ class _Sorting:
     """One key being sorted: the keys move along with the rows, from one pair of arrays to another."""
 
     def __init__(self, keys: UInt64Array, order: IndexArray, chunks: int) -> None:
-        lows, highs = np.empty(chunks, np.uint64), np.empty(chunks, np.uint64)
-        _extremes(keys, lows, highs)
-        low = lows.min()
+        low, high = extremes(keys, chunks)
         self.chunks = chunks
-        self.bits = int(highs.max() - low).bit_length()
+        self.bits = int(high - low).bit_length()
         self.order = order
         self._word = np.uint32 if self.bits <= 32 else np.uint64
         self.keys = np.empty(len(order), self._word)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from providers.kernels import Groups, exchange, shuffle_groups, sources
+from providers.radix import radix_order
 from providers.rng import Stream
 from tests.naive.agreement import swap
 from tests.property.tables import swap_parameters, tables
@@ -78,6 +79,21 @@ def test_threads_change_no_byte(
     assert data_of(one.table) == data_of(two.table)
     assert one.summary == two.summary
     assert one.provider == two.provider
+
+
+@pytest.mark.parametrize("block_size", [2, 3, 10, 101, 9001])
+@pytest.mark.parametrize("more", [{}, {"locked": True}, {"rate": 0.3}, {"nulls": "keep"}], ids=str)
+def test_a_layout_changes_nothing(
+    block_size: int, more: dict[str, Any], table: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values moved near each other for the exchange end where a direct exchange takes them."""
+    parameters = {"swap_fields": ["v", "b", "t"], "control_field": "x", "block_size": block_size, **more}
+    laid_out = swap("DDSWAP", table, parameters)
+    monkeypatch.setattr("providers.ddswap.ordered_with_layout", lambda keys: (radix_order(keys), None))
+    direct = swap("DDSWAP", table, parameters)
+    assert data_of(laid_out.table) == data_of(direct.table)
+    assert laid_out.summary == direct.summary
+    assert laid_out.provider == direct.provider
 
 
 def test_any_thread_may_swap(table: pa.Table) -> None:

@@ -5,6 +5,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from providers.buckets import ordered_with_layout
 from providers.ordering import distinct, packed, sort_keys
 from providers.radix import radix_order, radix_runs
 
@@ -47,6 +48,45 @@ def test_order_is_stable_and_ascending(name: str, keys: list[npt.NDArray[np.uint
     wanted = [*([0] if rows else []), *(np.flatnonzero(rising) + 1).tolist(), rows]
     assert starts.tolist() == wanted
     assert np.array_equal(radix_order(packed(some)), order)
+
+
+def _one_key() -> dict[str, npt.NDArray[np.uint64]]:
+    random = np.random.default_rng(4)
+    rows = 2 * ROWS
+    any_word = random.integers(0, 2**64, rows, np.uint64)
+    rare = (np.arange(rows) % 1000 == 0).astype(np.uint64)
+    return {name: keys[0] for name, keys in _keys().items() if len(keys) == 1} | {
+        "one value but for a few": rare * any_word,
+        "one long bucket": rare * any_word + any_word % np.uint64(5000),
+        "one long bucket of two values": rare * any_word + any_word % np.uint64(2),
+        "many inversions among long ties": any_word & ~np.uint64(0x1FFFFFFFF) | any_word % np.uint64(999),
+        "buckets of long ties": (any_word % np.uint64(64) << np.uint64(58)) + any_word % np.uint64(2**20),
+    }
+
+
+@pytest.mark.parametrize(("name", "key"), _one_key().items(), ids=str)
+@pytest.mark.parametrize("rows", [1, 8192, 8193, None])
+def test_order_by_buckets_is_that_of_a_stable_sort(
+    name: str, key: npt.NDArray[np.uint64], rows: int | None
+) -> None:
+    """The order that the layout comes with is the stable one, and its places are those of the rows."""
+    key = key[:rows]
+    order, layout = ordered_with_layout([key])
+    assert np.array_equal(order, np.argsort(key, kind="stable"))
+    assert (layout is None) == (len(key) <= 8192)
+    if layout is not None:
+        assert np.array_equal(layout.places[order], layout.of_rank)
+        assert np.array_equal(np.sort(layout.places), np.arange(len(key)))
+
+
+def test_rows_near_each_other_in_the_order_are_near_in_the_layout() -> None:
+    """Most ranks lie within a bucket's length of their places, wherever the rows stand."""
+    key = np.random.default_rng(5).normal(size=10 * ROWS).view(np.uint64) >> np.uint64(1)
+    order, layout = ordered_with_layout([key])
+    assert layout is not None
+    away = np.abs(layout.of_rank - np.arange(len(key)))
+    assert np.abs(order - np.arange(len(key))).mean() > 100_000
+    assert away.max() < 20_000
 
 
 def test_packed_keys_use_all_bits() -> None:

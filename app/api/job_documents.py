@@ -10,7 +10,7 @@ from anyio import to_thread
 from fastapi import Response
 from pydantic_core import to_json
 
-from app.api.formats import fields_of, rows_of
+from app.api.formats import fields_of, rows_json
 from app.api.prefer import Preference
 from app.api.schemas import (
     FieldDescription,
@@ -62,11 +62,11 @@ def _encoded(document: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(document)
     except TypeError:
-        return to_json(document)
+        return orjson.dumps(document | {"parameters": orjson.Fragment(to_json(document["parameters"]))})
 
 
 def _with_rows(document: dict[str, Any], table: pa.Table) -> bytes:
-    document["destination"]["rows"] = rows_of(table)
+    document["destination"]["rows"] = orjson.Fragment(rows_json(table))
     return _encoded(document)
 
 

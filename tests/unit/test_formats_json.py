@@ -13,7 +13,7 @@ from app.api.formats import (
     JSON,
     FormatError,
     read_table,
-    rows_of,
+    rows_json,
     table_from_columns,
     table_from_rows,
     write_chunks,
@@ -288,7 +288,7 @@ def test_json_is_written_as_the_contract_says() -> None:
             "map": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int8())),
         }
     )
-    assert orjson.loads(body(JSON, table))["rows"] == rows_of(table) == [
+    assert orjson.loads(body(JSON, table))["rows"] == orjson.loads(rows_json(table)) == [
         {
             "n": 2**63 - 1,
             "x": "NaN",
@@ -322,3 +322,19 @@ def test_json_comes_in_pieces_of_rows() -> None:
     assert len(pieces) == 5
     assert orjson.loads(b"".join(pieces))["rows"][-1] == {"a": 19_999}
     assert body(JSON, table.slice(0, 0)) == b'{"fields":[{"name":"a","type":"int64"}],"rows":[]}'
+
+
+def test_text_is_escaped_where_json_needs_it() -> None:
+    plain = ["", "Zürich \U0001f600", None, "a/b\x7f"]
+    for escaped in ('"', "\\", "\n", "\x00", "\x1f", 'say "no", twice'):
+        rows = [{"a,b": value, '"': 1} for value in [*plain, escaped]]
+        written = rows_json(table_from_rows(rows))
+        assert written == orjson.dumps(rows)
+
+
+def test_numbers_are_written_as_python_writes_them() -> None:
+    floats = [1.0, -0.0, 1e22, 1e-7, 0.1, 5e-324, 1.7976931348623157e308, 123456789.0]
+    rows = [{"x": value, "n": at, "b": at % 2 == 0} for at, value in enumerate(floats)]
+    assert rows_json(table_from_rows(rows)) == orjson.dumps(rows)
+    narrow = pa.table({"x": pa.array([0.1, None, float("inf")], pa.float32())})
+    assert rows_json(narrow) == b'[{"x":0.10000000149011612},{"x":null},{"x":"Infinity"}]'

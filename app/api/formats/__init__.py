@@ -14,7 +14,7 @@ from app.api.formats.arrow import arrow_chunks, parquet_chunks, read_arrow, read
 from app.api.formats.csv_format import csv_chunks, read_csv
 from app.api.formats.errors import FormatError
 from app.api.formats.json_input import Fields, load_json, read_json, table_from_columns, table_from_rows
-from app.api.formats.json_output import fields_of, json_chunks, rows_of
+from app.api.formats.json_output import fields_of, json_chunks, rows_json
 from app.api.formats.media_types import ARROW_STREAM, CSV, JSON, MEDIA_TYPES, PARQUET, essence, negotiate
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "load_json",
     "negotiate",
     "read_table",
-    "rows_of",
+    "rows_json",
     "table_from_columns",
     "table_from_rows",
     "write_chunks",

@@ -17,8 +17,8 @@ RESULT = Path("var/benchmarks.md")
 
 
 def _swaps(given: argparse.Namespace) -> list[str]:
-    parts = [kernels.measure(rows, given.rounds) for rows in given.rows]
-    return [*parts, memory.measure(max(given.rows))]
+    parts = [kernels.measure(rows, given.rounds, given.cases) for rows in given.rows]
+    return [*parts, memory.measure(max(given.rows), given.cases)]
 
 
 SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
@@ -28,7 +28,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "rwn": lambda given: [rwn.measure(given.rounds)],
     "pabidot": lambda given: [pabidot.measure(given.rounds)],
     "locality": lambda given: [locality.measure(given.rounds)],
-    "http": lambda given: [http.measure(2 * given.rounds)],
+    "http": lambda given: [http.measure(2 * given.rounds), http.measure_small(4)],
 }
 """What can be measured, in the order in which it is."""
 
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--cases", nargs="*", default=[""], help="swaps whose names hold one of these words")
     given = parser.parse_args()
     parts = [
         f"{platform.machine()}, {numba.get_num_threads()} threads, Python {platform.python_version()}, "

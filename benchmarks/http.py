@@ -1,7 +1,11 @@
-"""The whole way over HTTP beside the kernel alone, for 100 000 rows as JSON and as Arrow."""
+"""The whole way over HTTP: 100 000 rows beside the kernel alone, and many small calls at once."""
 
 import json
+import statistics
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,10 @@ from demo.service import running_service
 
 ROWS = 100_000
 GOAL = 3.0
+SMALL_ROWS = 1000
+SMALL_CALLS = 400
+SMALL_GOAL = 300.0
+AS_JSON = {"content-type": "application/json"}
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -32,13 +40,12 @@ def measure(rounds: int) -> str:
     parameters: dict[str, Any] = {"swap_fields": list(SWAPPED)}
     body = orjson.dumps({"source": {"rows": source.to_pylist()}, "parameters": parameters, "seed": "07"})
     arrow = _arrow_bytes(source)
-    as_json = {"content-type": "application/json"}
 
     with tempfile.TemporaryDirectory() as home, running_service(Path(home)) as address:
         client = httpx.Client(base_url=address, timeout=120)
 
         def over_json() -> object:
-            return client.post("/v1/services/DSWAP", content=body, headers=as_json).raise_for_status()
+            return client.post("/v1/services/DSWAP", content=body, headers=AS_JSON).raise_for_status()
 
         def over_arrow() -> object:
             upload = client.post("/v1/buffers", content=arrow, headers={"content-type": ARROW})
@@ -70,4 +77,43 @@ def measure(rounds: int) -> str:
         table([f"HTTP, {ROWS:,} x 4", "s", "JSON call / this"], lines)
         + f"\n\nGoal: a JSON call at most {GOAL:g} times parsing and writing its JSON: "
         + f"{ratio:.2f} with orjson, {verdict}.\n"
+    )
+
+
+def measure_small(clients: int) -> str:
+    """Small calls by several clients at once, as Markdown: how many a second, and how long each."""
+    rows = people_table(SMALL_ROWS).select(["a", "b", "c", "d"]).to_pylist()
+    body = orjson.dumps(
+        {"source": {"rows": rows}, "parameters": {"swap_fields": list(SWAPPED)}, "seed": "07"}
+    )
+
+    with tempfile.TemporaryDirectory() as home, running_service(Path(home)) as address:
+
+        def calls(count: int) -> list[float]:
+            taken = []
+            with httpx.Client(base_url=address, timeout=120) as client:
+                for _ in range(count):
+                    started = time.perf_counter()
+                    client.post("/v1/services/DSWAP", content=body, headers=AS_JSON).raise_for_status()
+                    taken.append(time.perf_counter() - started)
+            return taken
+
+        with ThreadPoolExecutor(clients) as pool:
+            list(pool.map(calls, [10] * clients))  # every worker has met its first job
+            started = time.perf_counter()
+            taken = list(chain.from_iterable(pool.map(calls, [SMALL_CALLS // clients] * clients)))
+            elapsed = time.perf_counter() - started
+    rate = len(taken) / elapsed
+    figures = [
+        str(clients),
+        f"{rate:.0f}",
+        f"{1000 * statistics.median(taken):.1f}",
+        f"{1000 * max(taken):.1f}",
+    ]
+    return (
+        table(
+            [f"HTTP, {SMALL_ROWS:,} x 4, clients at once", "calls a second", "median ms", "longest ms"],
+            [figures],
+        )
+        + f"\n\nGoal: {SMALL_GOAL:g} calls a second: {'met' if rate >= SMALL_GOAL else 'MISSED'}.\n"
     )

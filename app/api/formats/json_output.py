@@ -9,7 +9,7 @@ A column becomes an array of JSON texts, the rows are joined from these by Arrow
 type becomes a Python object on the way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from typing import Any
 
@@ -20,26 +20,28 @@ import pyarrow.compute as pc
 
 from app.api.formats.errors import FormatError
 from app.api.formats.text import to_text
+from app.store.batches import pieces
 from providers.encodings import list_children, list_lengths, plain, struct_children, validity
 from providers.types import canonical_type, is_list, type_name
 
 BATCH_ROWS = 8192
+_BATCH_BYTES = 1 << 20  # which take many times as much as Python's values
 
 _TEXT = pa.large_string()
 _ESCAPED = r'["\\\x00-\x1f]'  # RFC 8259, section 7
 _COMMA = ord(",")
 
 
-def json_chunks(table: pa.Table, batch_rows: int = BATCH_ROWS) -> Iterator[bytes]:
-    """The JSON document in pieces of `batch_rows` rows; raises FormatError before the first piece."""
-    refuse_intervals(table.schema)
-    return _chunks(table, batch_rows)
+def json_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """The JSON document in pieces of some rows; raises FormatError before the first piece."""
+    refuse_intervals(schema)
+    return _chunks(schema, batches)
 
 
 def rows_json(table: pa.Table) -> bytes:
     """The rows as a JSON array, for an answer that carries them inline."""
     refuse_intervals(table.schema)
-    return b"[" + b",".join(_pieces(table, BATCH_ROWS)) + b"]"
+    return b"[" + b",".join(_rows(table.schema, table.to_batches())) + b"]"
 
 
 def fields_of(schema: pa.Schema) -> list[dict[str, str]]:
@@ -59,28 +61,29 @@ def _has_interval(data_type: pa.DataType) -> bool:
     return pa.types.is_interval(data_type) or any(map(_has_interval, inside))
 
 
-def _chunks(table: pa.Table, batch_rows: int) -> Iterator[bytes]:
-    yield b'{"fields":' + orjson.dumps(fields_of(table.schema)) + b',"rows":['
+def _chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    yield b'{"fields":' + orjson.dumps(fields_of(schema)) + b',"rows":['
     comma = b""
-    for piece in _pieces(table, batch_rows):
-        yield comma + piece
+    for rows in _rows(schema, batches):
+        yield comma + rows
         comma = b","
     yield b"]}"
 
 
-def _pieces(table: pa.Table, batch_rows: int) -> Iterator[bytes]:
-    """Rows as JSON objects with commas between them, so many at a time."""
-    names = [orjson.dumps(name).decode() for name in table.schema.names]
+def _rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Rows as JSON objects with commas between them, some at a time."""
+    names = [orjson.dumps(name).decode() for name in schema.names]
     heads = [pa.scalar(f"{'{' if at == 0 else ','}{name}:", _TEXT) for at, name in enumerate(names)]
     end, nothing = pa.scalar("},", _TEXT), pa.scalar("", _TEXT)
-    for batch in table.to_batches(max_chunksize=batch_rows):
-        if not heads:
-            yield b",".join([b"{}"] * batch.num_rows)
-        elif batch.num_rows:
-            texts = map(_texts, batch.columns)
-            members = chain.from_iterable(zip(heads, texts, strict=True))
-            rows = pc.binary_join_element_wise(*members, end, nothing)
-            yield memoryview(rows.buffers()[2])[:-1].tobytes()  # it holds nothing but these rows
+    for batch in batches:
+        for piece in pieces(batch, _BATCH_BYTES, BATCH_ROWS):
+            if not heads:
+                yield b",".join([b"{}"] * piece.num_rows)
+            elif piece.num_rows:
+                texts = map(_texts, piece.columns)
+                members = chain.from_iterable(zip(heads, texts, strict=True))
+                rows = pc.binary_join_element_wise(*members, end, nothing)
+                yield memoryview(rows.buffers()[2])[:-1].tobytes()  # it holds nothing but these rows
 
 
 # ------------------------------------------------------------------------------ columns of JSON texts

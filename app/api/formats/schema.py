@@ -8,38 +8,56 @@ import pyarrow as pa
 from app.api.formats.errors import FormatError
 from providers.types import canonical_type, type_name
 
+MOST_FIELDS = 100_000
+MOST_SCHEMA_BYTES = 1 << 26
+DEEPEST = 32
+"""Levels of nesting that every format and every name of a type can hold."""
+
 
 def checked_names(names: Sequence[str]) -> list[str]:
-    """The names; raises FormatError if one is empty or given twice."""
+    """The names; raises FormatError if they are too many, or one is empty or given twice."""
+    if len(names) > MOST_FIELDS:
+        raise FormatError(f"the table has {len(names)} fields; a table has at most {MOST_FIELDS}")
     for position, name in enumerate(names):
         if not name:
             raise FormatError(f"field {position + 1} has an empty name; give it one")
     for name, times in Counter(names).items():
         if times > 1:
-            raise FormatError(f"field '{name}' is there {times} times; a field's name must be its own")
+            raise FormatError(f"field '{name[:100]}' is there {times} times; a field's name must be its own")
     return list(names)
 
 
 def check_schema(schema: pa.Schema) -> None:
     """Raise FormatError unless names are unique and all types are known, at every depth."""
+    if len(schema) > MOST_FIELDS:
+        raise FormatError(f"the table has {len(schema)} fields; a table has at most {MOST_FIELDS}")
+    if schema.remove_metadata().serialize().size > MOST_SCHEMA_BYTES:
+        raise FormatError(
+            f"names, types and metadata of the fields take more than {MOST_SCHEMA_BYTES >> 20} MiB; shorten them"
+        )
     try:
         checked_names(schema.names)
     except UnicodeDecodeError:
         raise FormatError("a field's name is not UTF-8") from None
     for field in schema:
         try:
-            type_name(field.type)
+            canonical = canonical_type(field.type)
+            type_name(canonical)
         except UnicodeDecodeError:
             what = "the name of a member or of a time zone is not UTF-8"
             raise FormatError(f"field '{field.name}': {what}") from None
         except ValueError as error:
             raise FormatError(f"field '{field.name}': {error}") from None
-        _check_members(canonical_type(field.type), field.name)
+        if pa.types.is_nested(canonical):
+            _check_members(canonical, field.name, 1)
 
 
-def _check_members(data_type: pa.DataType, field: str) -> None:
+def _check_members(data_type: pa.DataType, field: str, depth: int) -> None:
+    if depth > DEEPEST:
+        raise FormatError(f"field '{field}' is nested more than {DEEPEST} levels deep; flatten it")
     members = [data_type.field(number) for number in range(data_type.num_fields)]
     if pa.types.is_struct(data_type) and len({member.name for member in members}) < len(members):
         raise FormatError(f"field '{field}' has two members of one name; a member's name must be its own")
     for member in members:
-        _check_members(member.type, field)
+        if pa.types.is_nested(member.type):
+            _check_members(member.type, field, depth + 1)

@@ -89,6 +89,14 @@ class UnsupportedMediaType(AppError):
     title = "Unsupported media type"
 
 
+class UnsupportedCoding(UnsupportedMediaType):
+    """The body comes in a content coding that this operation does not decode."""
+
+    def headers(self) -> dict[str, str]:
+        """Which it does (RFC 9110, section 15.5.16)."""
+        return {"Accept-Encoding": "gzip, identity"}
+
+
 class InvalidRequest(AppError):
     """The request is well formed, but something in it is not right."""
 
@@ -107,6 +115,14 @@ class Unavailable(AppError):
     def headers(self) -> dict[str, str]:
         """When to try again."""
         return {"Retry-After": "5"}
+
+
+class StorageFull(AppError):
+    """There is no room for what was sent."""
+
+    status = 507
+    code = "storage_full"
+    title = "Insufficient storage"
 
 
 class StateConflict(Conflict):

@@ -71,8 +71,10 @@ class Settings(BaseSettings):
     """Whether callers must say who they are: `off`."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20
     """The largest JSON request body."""
-    max_buffer_bytes: Annotated[int, Field(ge=1024)] = 4 * 2**30
-    """The largest uploaded buffer, as it comes over the wire."""
+    max_buffer_bytes: Annotated[int, Field(ge=1024)] = 16 * 2**30
+    """The largest uploaded buffer, as it comes over the wire, a content coding undone."""
+    max_table_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**30
+    """The largest table that an upload may decode to, as it is stored."""
     max_wait_seconds: Annotated[float, Field(ge=0)] = 60.0
     """The longest that one request waits for a job, or for a free worker."""
     default_wait_seconds: Annotated[float, Field(ge=0)] = 10.0

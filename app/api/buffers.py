@@ -1,32 +1,32 @@
 """``/v1/buffers``: tables too large for JSON, uploaded once and named in a ``source``."""
 
-from email.message import Message
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
-from pydantic.json_schema import SkipJsonSchema
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 
-from app.api.context import Jobs
-from app.api.formats import ARROW_STREAM, CSV, PARQUET, essence
+from app.api.codings import decoded
+from app.api.context import Jobs, ServiceSettings
+from app.api.formats import ARROW_STREAM, essence
+from app.api.forms import FileForm
 from app.api.requests import JsonRoute
 from app.api.responses import problems, rows_content
 from app.api.schemas import Buffer
-from app.api.tables import table_response
-from app.errors import UnsupportedMediaType
+from app.api.tables import WantedRows, table_response
+from app.api.uploads import CsvOptions, type_of_file, uploaded_type
+from app.errors import TooLarge, UnsupportedMediaType
+from app.jobs.buffers import Upload
+from app.jobs.service import JobService
+from app.settings import Settings
 from app.store import models
 
-UPLOADED = (ARROW_STREAM, PARQUET, CSV)
+FORM = "multipart/form-data"
+_REFUSALS = (400, 413, 415, 422, 503, 507)
+_BINARY = {"type": "string", "format": "binary"}
 
 router = APIRouter(prefix="/v1/buffers", tags=["buffers"], route_class=JsonRoute)
-
-Accept = Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)]
-
-
-def _plain_csv(content_type: str) -> bool:
-    message = Message()
-    message["content-type"] = content_type
-    charset = str(message.get_param("charset", "utf-8")).lower()
-    return charset in ("utf-8", "utf8", "us-ascii") and message.get_param("header") != "absent"
 
 
 def _document(buffer: models.Buffer) -> Buffer:
@@ -40,34 +40,114 @@ def _document(buffer: models.Buffer) -> Buffer:
     )
 
 
+def _form_schema() -> dict[str, Any]:
+    """The form's fields: the file, and what the query says of a raw body."""
+    schema = CsvOptions.model_json_schema()
+    fields = {
+        name: {**said, "description": said["description"]} for name, said in schema["properties"].items()
+    }
+    described = (
+        "The table: CSV, Parquet or an Arrow stream, by the part's `Content-Type` or the name's suffix."
+    )
+    return {
+        "type": "object",
+        "required": ["file"],
+        "properties": {"file": {**_BINARY, "description": described}, **fields},
+    }
+
+
 @router.post(
     "",
     operation_id="createBuffer",
     summary="Upload a table",
     status_code=201,
-    responses=problems(413, 415, 422, 503),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}}},
-        }
-    },
+    responses=problems(*_REFUSALS),
+    openapi_extra={"requestBody": {"required": True, "content": {ARROW_STREAM: {"schema": _BINARY}}}},
 )
-async def create_buffer(request: Request, response: Response, jobs: Jobs) -> Buffer:
+async def create_buffer(
+    request: Request,
+    response: Response,
+    jobs: Jobs,
+    settings: ServiceSettings,
+    options: Annotated[CsvOptions, Query()],
+) -> Buffer:
     """The raw body is the table: an Arrow stream, or by its `Content-Type` Parquet or CSV with a header.
 
-    It is stored sealed while it arrives, then read by a worker; it goes at its expiry.
+    It is stored sealed while it arrives, then read by a worker; it goes at its expiry. `fields` in
+    the answer says which types a CSV's fields were found to have. A form is taken here too, as
+    `POST /v1/buffers/form` describes it. The body may come with `Content-Encoding: gzip`.
     """
-    media_type = essence(request.headers.get("content-type", ""))
-    if media_type not in UPLOADED:
-        raise UnsupportedMediaType(f"a buffer is uploaded as {', '.join(UPLOADED)}")
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise UnsupportedMediaType("a buffer is uploaded without a content coding; Parquet compresses itself")
-    if not _plain_csv(request.headers["content-type"]):
-        raise UnsupportedMediaType("CSV is uploaded in UTF-8 with a header of field names")
-    buffer = await jobs.create_buffer(request.stream(), media_type)
+    content_type = request.headers.get("content-type", "")
+    if essence(content_type) == FORM:
+        return await _from_form(request, response, jobs, settings, options)
+    uploaded_type(content_type)
+    said = options.described(content_type)
+    _refuse_declared_length(request, settings)
+    body = decoded(request.headers.get("content-encoding"), request.stream())
+    buffer = await jobs.create_buffer(body, lambda: said, partial(_gone, request))
     response.headers["Location"] = f"/v1/buffers/{buffer.id}"
     return _document(buffer)
+
+
+@router.post(
+    "/form",
+    operation_id="createBufferFromForm",
+    summary="Upload a table by a form",
+    status_code=201,
+    responses=problems(*_REFUSALS),
+    openapi_extra={"requestBody": {"required": True, "content": {FORM: {"schema": _form_schema()}}}},
+)
+async def create_buffer_from_form(
+    request: Request, response: Response, jobs: Jobs, settings: ServiceSettings
+) -> Buffer:
+    """The same from a form, as browsers send it: a `file`, and fields that say how a CSV is written."""
+    content_type = request.headers.get("content-type", "")
+    if essence(content_type) != FORM:
+        raise UnsupportedMediaType(f"this operation takes {FORM}; POST /v1/buffers takes a table as it is")
+    return await _from_form(request, response, jobs, settings, CsvOptions())
+
+
+async def _from_form(
+    request: Request, response: Response, jobs: JobService, settings: Settings, options: CsvOptions
+) -> Buffer:
+    form = FileForm(request.headers["content-type"], list(CsvOptions.model_fields))
+    _refuse_declared_length(request, settings)
+    body = decoded(request.headers.get("content-encoding"), request.stream())
+
+    def described() -> Upload:
+        return _options_of(form, options).described(type_of_file(form.file_type, form.file_name))
+
+    buffer = await jobs.create_buffer(form.chunks(body), described, partial(_gone, request))
+    response.headers["Location"] = f"/v1/buffers/{buffer.id}"
+    return _document(buffer)
+
+
+def _options_of(form: FileForm, options: CsvOptions) -> CsvOptions:
+    """What the form's fields say, beside what the query said. Raises RequestValidationError."""
+    said: dict[str, Any] = options.model_dump(exclude_unset=True)
+    for name, values in form.values.items():
+        said[name] = values if name == "null_tokens" or len(values) > 1 else values[0]
+    try:
+        return CsvOptions.model_validate(said)
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("form", *fault["loc"])} for fault in error.errors()]
+        raise RequestValidationError(faults) from None
+
+
+def _refuse_declared_length(request: Request, settings: Settings) -> None:
+    """Raise TooLarge where the body says itself that it is, before any of it is read."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > settings.max_buffer_bytes:
+        raise TooLarge(
+            f"a buffer holds at most {settings.max_buffer_bytes} bytes (ROWVEIL_MAX_BUFFER_BYTES); "
+            "upload the table in parts"
+        )
+
+
+async def _gone(request: Request) -> None:
+    """Return when the caller has gone. To be asked once the body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 @router.get("/{buffer_id}", operation_id="getBuffer", summary="Get one buffer", responses=problems(404))
@@ -82,11 +162,10 @@ async def get_buffer(buffer_id: str, jobs: Jobs) -> Buffer:
     summary="Get a buffer's rows",
     responses=rows_content("The rows.") | problems(404, 406),
 )
-async def get_buffer_rows(buffer_id: str, jobs: Jobs, accept: Accept = None) -> Response:
+async def get_buffer_rows(buffer_id: str, jobs: Jobs, wanted: WantedRows) -> Response:
     """The rows as `Accept` asks."""
     buffer = await jobs.get_buffer(buffer_id)
-    table = await jobs.buffer_table(buffer_id)
-    return await table_response(table, buffer.digest, accept)
+    return await table_response(partial(jobs.open_buffer, buffer), buffer.digest, wanted)
 
 
 @router.delete(

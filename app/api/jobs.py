@@ -1,9 +1,10 @@
 """``/v1/jobs``: what became of a run, and what it gave."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic.json_schema import SkipJsonSchema
 
@@ -22,7 +23,7 @@ from app.api.schemas import (
     SignedManifest,
 )
 from app.api.sources import read_source
-from app.api.tables import table_response
+from app.api.tables import WantedRows, table_response
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
 
@@ -32,9 +33,6 @@ _NOTHING = RerunRequest()
 async def _known_job(job_id: str, jobs: Jobs) -> None:
     """Raises NotFound, which a stream that has begun could not tell any more."""
     await jobs.get(job_id)
-
-
-Accept = Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)]
 
 
 @router.get("", operation_id="listJobs", summary="List jobs, newest first", responses=problems(422))
@@ -112,15 +110,14 @@ async def watch_job(
     summary="Get the destination buffer",
     responses=rows_content("The destination buffer.") | problems(404, 406, 409, 410),
 )
-async def get_rows(job_id: str, jobs: Jobs, accept: Accept = None) -> Response:
+async def get_rows(job_id: str, jobs: Jobs, wanted: WantedRows) -> Response:
     """The rows in the type that `Accept` asks for.
 
     Offered are application/json, text/csv, application/vnd.apache.arrow.stream and
     application/vnd.apache.parquet.
     """
-    table = await jobs.destination(job_id)
-    job = await jobs.get(job_id)
-    return await table_response(table, job.destination_digest or "", accept)
+    job = await jobs.with_destination(job_id)
+    return await table_response(partial(jobs.open_destination, job), job.destination_digest or "", wanted)
 
 
 @router.get(

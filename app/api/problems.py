@@ -15,6 +15,7 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -145,12 +146,13 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 def _allowed_methods(request: Request) -> set[str]:
     """Every method of the path: the framework names those of one route only."""
-    return {
+    methods = {
         method
-        for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
         for route in request.app.routes
         if route.matches(dict(request.scope) | {"method": method})[0] is Match.FULL
     }
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 def install(app: FastAPI) -> None:
@@ -182,6 +184,8 @@ class UnexpectedErrors:
 
         try:
             await self.app(scope, receive, watched_send)
+        except ClientDisconnect:
+            return None  # nobody is there to be answered
         except Exception as error:
             _log.error("%s %s failed: %s", scope["method"], scope["path"], describe(error))
             if started:

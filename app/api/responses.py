@@ -16,6 +16,7 @@ _DESCRIPTIONS = {
     415: "The body is of a type this operation does not take.",
     422: "Something in the request is not right; `errors` says what and where.",
     500: "The service failed.",
+    507: "The service has no room for it.",
     503: "The service cannot do it just now.",
 }
 
@@ -38,7 +39,16 @@ def rows_content(description: str) -> dict[int | str, dict[str, Any]]:
         JSON: {"schema": {"$ref": "#/components/schemas/Rows"}},
         ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
     }
-    return {200: {"description": description, "content": content}}
+    return {
+        200: {
+            "description": description,
+            "content": content,
+            "headers": {
+                "ETag": {"schema": {"type": "string"}, "description": "Names these rows in this type."}
+            },
+        },
+        304: {"description": "The caller has the rows already, as `If-None-Match` says."},
+    }
 
 
 def accepted() -> dict[int | str, dict[str, Any]]:

@@ -1,33 +1,82 @@
-"""A table as a response, in the media type that the caller asks for."""
+"""A table as a response, in the media type that the caller asks for, streamed in bounded memory."""
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Annotated
 
 import pyarrow as pa
 from anyio import to_thread
-from fastapi import Response
+from fastapi import Depends, Header, Response
 from fastapi.responses import StreamingResponse
+from pydantic.json_schema import SkipJsonSchema
 
-from app.api.formats import MEDIA_TYPES, FormatError, negotiate, write_chunks
+from app import __version__
+from app.api.conditional import none_match
+from app.api.formats import MEDIA_TYPES, FormatError, negotiate, stream_chunks
 from app.errors import NotAcceptable
+from app.store.tables import TableReader
 
 _CHARSET = {"text/csv": "text/csv; charset=utf-8; header=present"}
 
 
-async def table_response(table: pa.Table, digest: str, accept: str | None) -> Response:
-    """The table in the offered type that `accept` wants most.
+class Wanted:
+    """What a request says of the representation that it wants."""
 
-    The entity tag is the table's digest with the type: the bytes of a destination never change.
+    def __init__(self, accept: str | None, if_none_match: str | None) -> None:
+        self.accept = accept
+        self.if_none_match = if_none_match
+
+
+def _wanted(
+    accept: Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)] = None,
+    if_none_match: Annotated[
+        str | SkipJsonSchema[None],
+        Header(description="Entity tags that the caller has: 304 where one of them is the rows' own."),
+    ] = None,
+) -> Wanted:
+    return Wanted(accept, if_none_match)
+
+
+WantedRows = Annotated[Wanted, Depends(_wanted)]
+
+
+async def table_response(
+    open_rows: Callable[[], Awaitable[TableReader]], digest: str, wanted: Wanted
+) -> Response:
+    """The table in the offered type that the caller wants most; 304 where the caller has it.
+
+    What the caller wants is judged before anything is read. The entity tag is of the table's
+    digest, the type, and the versions that decide on the bytes of a file.
 
     Raises
     ------
     NotAcceptable
         None of the types is wanted, or the one that is cannot carry a field's type.
     """
-    media_type = negotiate(accept, MEDIA_TYPES)
+    media_type = negotiate(wanted.accept, MEDIA_TYPES)
     if media_type is None:
         raise NotAcceptable(f"a table is to be had as {', '.join(MEDIA_TYPES)}")
+    made_by = f"{digest} {media_type} {__version__} {pa.__version__}"
+    headers = {"ETag": f'"{hashlib.sha256(made_by.encode()).hexdigest()[:32]}"', "Vary": "Accept"}
+    if not none_match(wanted.if_none_match, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    rows = await open_rows()
     try:
-        chunks = await to_thread.run_sync(write_chunks, media_type, table)
-    except FormatError as error:
-        raise NotAcceptable(error.message) from None
-    tag = f'"{digest.removeprefix("sha256:")[:32]}-{media_type.rsplit(".", 1)[-1].rsplit("/", 1)[-1]}"'
-    headers = {"ETag": tag, "Vary": "Accept"}
-    return StreamingResponse(chunks, headers=headers, media_type=_CHARSET.get(media_type, media_type))
+        chunks = await to_thread.run_sync(stream_chunks, media_type, rows.schema, rows)
+    except BaseException as error:
+        rows.close()
+        if isinstance(error, FormatError):
+            raise NotAcceptable(error.message) from None
+        raise
+    return StreamingResponse(
+        _sent(chunks, rows), headers=headers, media_type=_CHARSET.get(media_type, media_type)
+    )
+
+
+async def _sent(chunks: Iterator[bytes], rows: TableReader) -> AsyncIterator[bytes]:
+    """The chunks, made one after the other in a thread, for as long as somebody takes them."""
+    try:
+        while (chunk := await to_thread.run_sync(next, chunks, None)) is not None:
+            yield chunk
+    finally:
+        rows.close()

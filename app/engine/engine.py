@@ -9,6 +9,8 @@ CANCELLED = "cancelled"
 WORKER_DIED = "worker_died"
 TIME_LIMIT = "time_limit"
 MEMORY_LIMIT = "memory_limit"
+TOO_LARGE = "content_too_large"
+STORAGE_FULL = "storage_full"
 INTERNAL_ERROR = "internal_error"
 ATTEMPTS_EXHAUSTED = "attempts_exhausted"
 

@@ -2,52 +2,80 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import ParamSpec, TypeVar
-
-import pyarrow as pa
+from typing import Any, ParamSpec, TypeVar
 
 from app.engine.engine import Engine, Failure
-from app.errors import NotFound, TooLarge
+from app.errors import NotFound, StorageFull, TooLarge, Unavailable
 from app.jobs.failures import error_of
 from app.jobs.identity import new_id
-from app.jobs.run import run_ingest
+from app.jobs.ingest import NO_ROOM, run_ingest
 from app.jobs.stores import Stores, now
-from app.jobs.tasks import IngestTask, ReadTable
+from app.jobs.tasks import IngestTask, OpenTable
 from app.settings import Settings
 from app.store import buffers, jobs
 from app.store.blobs import CHUNK, BlobAccess, SealedWriter
 from app.store.models import Buffer
-from app.store.tables import read_table
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+_ALWAYS_ALLOWED = 2**30
+_MOST_SWELLING = 200
+"""A table of over a gibibyte may take at most so many times the bytes that it came as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What an upload is said to be."""
+
+    media_type: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What else the reader of that type is to be told."""
 
 
 class Buffers:
     """The life of buffers."""
 
     def __init__(
-        self, settings: Settings, stores: Stores, engine: Engine, threads: Executor, read: ReadTable
+        self, settings: Settings, stores: Stores, engine: Engine, threads: Executor, open_table: OpenTable
     ) -> None:
         self._settings = settings
         self._stores = stores
         self._engine = engine
         self._threads = threads
-        self._read = read
+        self._open_table = open_table
 
-    async def create(self, chunks: AsyncIterator[bytes], media_type: str) -> Buffer:
+    async def create(
+        self,
+        chunks: AsyncIterator[bytes],
+        described: Callable[[], Upload],
+        gone: Callable[[], Awaitable[None]] | None = None,
+    ) -> Buffer:
         """The buffer that the upload makes.
 
-        Raises TooLarge, SourceError (it is not a table of that type), MemoryLimit, TimeLimit.
+        Parameters
+        ----------
+        chunks : the bytes of the table's file
+        described : what they are, asked when all have come
+        gone : returns when nobody waits for the buffer any more
+
+        Raises
+        ------
+        TooLarge, SourceError (it is not a table of that type), MemoryLimit, TimeLimit, StorageFull
         """
         upload, table = self._stores.blobs.allocate(), self._stores.blobs.allocate()
         made = False
         try:
-            await self._store(chunks, upload)
-            buffer = await self._ingest(IngestTask(upload, media_type, table, self._read))
+            size = await self._store(chunks, upload)
+            said = described()
+            most = min(self._settings.max_table_bytes, max(_ALWAYS_ALLOWED, _MOST_SWELLING * size))
+            task = IngestTask(upload, self._open_table, said.media_type, said.options, table, most)
+            buffer = await self._ingest(task, gone)
             made = True
         finally:
             await self._in_thread(self._stores.delete_blobs, [upload.id] if made else [upload.id, table.id])
@@ -57,17 +85,12 @@ class Buffers:
         """The buffer. Raises NotFound, also when its time is over."""
         return await self._in_thread(self._find, buffer_id)
 
-    async def table(self, buffer_id: str) -> pa.Table:
-        """Its rows. Raises NotFound."""
-        buffer = await self.get(buffer_id)
-        access = await self._in_thread(self._stores.blobs.access, buffer.blob)
-        return await self._in_thread(read_table, access)
-
     async def delete(self, buffer_id: str) -> None:
         """Remove it. A job that was made from it keeps what it needs. Raises NotFound."""
         await self._in_thread(self._delete, buffer_id)
 
-    async def _store(self, chunks: AsyncIterator[bytes], upload: BlobAccess) -> None:
+    async def _store(self, chunks: AsyncIterator[bytes], upload: BlobAccess) -> int:
+        """Write the upload, and say how many bytes it is."""
         writer = await self._in_thread(SealedWriter, upload)
         try:
             gathered = io.BytesIO()
@@ -83,17 +106,31 @@ class Buffers:
                     gathered = io.BytesIO()
             await self._in_thread(writer.write, gathered.getvalue())
             await self._in_thread(writer.close)
+        except OSError as error:
+            writer.discard()
+            if error.errno not in NO_ROOM:
+                raise
+            raise StorageFull("the storage is full; delete buffers and jobs, or try again later") from None
         except BaseException:
             writer.discard()
             raise
+        return writer.plain_bytes
 
-    async def _ingest(self, task: IngestTask) -> Buffer:
+    async def _ingest(self, task: IngestTask, gone: Callable[[], Awaitable[None]] | None) -> Buffer:
         running = self._engine.run(task.upload.id, run_ingest, task)
+        left = asyncio.ensure_future(gone()) if gone is not None else None
         try:
-            outcome = await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await self._engine.cancel(task.upload.id)
-            raise
+            await asyncio.wait(
+                [running] if left is None else [running, left], return_when=asyncio.FIRST_COMPLETED
+            )
+            if not running.done():
+                raise Unavailable("the caller has gone, and the upload with it")
+        finally:
+            if left is not None:
+                left.cancel()
+            if not running.done():
+                await self._engine.cancel(task.upload.id)
+        outcome = running.result()
         if isinstance(outcome, Failure):
             raise error_of(outcome)
         created = now()
@@ -131,5 +168,14 @@ class Buffers:
         self._stores.delete_blobs(unnamed)
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the function returns; a caller that is cancelled meanwhile still waits for its end.
+
+        Else a file might be closed under a thread that writes to it.
+        """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+        running = loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            raise

@@ -2,13 +2,24 @@
 
 from typing import Any
 
-from app.engine.engine import ATTEMPTS_EXHAUSTED, CANCELLED, MEMORY_LIMIT, TIME_LIMIT, WORKER_DIED, Failure
+from app.engine.engine import (
+    ATTEMPTS_EXHAUSTED,
+    CANCELLED,
+    MEMORY_LIMIT,
+    STORAGE_FULL,
+    TIME_LIMIT,
+    TOO_LARGE,
+    WORKER_DIED,
+    Failure,
+)
 from app.errors import (
     AppError,
     AttemptsExhausted,
     InvalidRequest,
     MemoryLimit,
+    StorageFull,
     TimeLimit,
+    TooLarge,
     Unavailable,
     WorkerDied,
 )
@@ -16,6 +27,8 @@ from providers.errors import ParameterError, ProviderError, SourceError, Unswapp
 
 _OURS: dict[str, type[AppError]] = {
     MEMORY_LIMIT: MemoryLimit,
+    TOO_LARGE: TooLarge,
+    STORAGE_FULL: StorageFull,
     TIME_LIMIT: TimeLimit,
     WORKER_DIED: WorkerDied,
     CANCELLED: Unavailable,

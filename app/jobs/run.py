@@ -1,12 +1,11 @@
 """What a worker does with a task. It reads and writes blobs, and needs no database."""
 
 import importlib.metadata
-import io
 import platform
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache, wraps
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -14,12 +13,11 @@ import pyarrow as pa
 from app import __version__
 from app.engine.engine import Failure, Outcome
 from app.engine.progress import ProgressFile
-from app.jobs.tasks import IngestTask, PlanTask, SwapTask
-from app.store.blobs import SealedReader
+from app.jobs.tasks import PlanTask, SwapTask
 from app.store.tables import read_table, write_table
 from providers import PROVIDERS
 from providers.digest import table_digest
-from providers.errors import ProviderError, SourceError
+from providers.errors import ProviderError
 from providers.measures import MEASURES
 from providers.measures.risk import changed_share, inversion_bits
 from providers.provider import Event, SwapResult, part_of
@@ -32,15 +30,9 @@ _LIBRARIES = ("numpy", "numba", "pyarrow")
 _LOADED, _SWAPPED = 0.05, 0.85  # of the whole, at a guess: reading, swapping, writing
 
 
-@runtime_checkable
-class _Told(Protocol):
-    """An error whose message is meant for the caller, such as a format's."""
+def tells_the_callers_errors(function: Callable[[T], dict[str, Any]]) -> Callable[[T], Outcome]:
+    """The function, with an error that its caller must be told as a Failure."""
 
-    message: str
-    pointer: str
-
-
-def _tells_the_callers_errors(function: Callable[[T], dict[str, Any]]) -> Callable[[T], Outcome]:
     @wraps(function)
     def told(task: T) -> Outcome:
         try:
@@ -51,7 +43,7 @@ def _tells_the_callers_errors(function: Callable[[T], dict[str, Any]]) -> Callab
     return told
 
 
-@_tells_the_callers_errors
+@tells_the_callers_errors
 def run_swap(task: SwapTask) -> dict[str, Any]:
     """Swap, write the destination, and say what the job's row will hold."""
     with ProgressFile(task.progress_path) as progress:
@@ -83,7 +75,7 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
     )
 
 
-@_tells_the_callers_errors
+@tells_the_callers_errors
 def run_plan(task: PlanTask) -> dict[str, Any]:
     """What the run would do."""
     provider = PROVIDERS[task.service]
@@ -95,27 +87,14 @@ def run_plan(task: PlanTask) -> dict[str, Any]:
     return _plain(asdict(provider.plan(table, params)))
 
 
-@_tells_the_callers_errors
-def run_ingest(task: IngestTask) -> dict[str, Any]:
-    """Read the upload, write it as a table of ours, and say what it is."""
-    try:
-        with io.BufferedReader(SealedReader(task.upload)) as upload:
-            table = task.read_table(task.media_type, upload)
-    except ValueError as error:
-        if isinstance(error.__context__, MemoryError):  # Arrow's is an ArrowException as well
-            raise error.__context__ from None
-        if isinstance(error, _Told):
-            raise SourceError(error.message, error.pointer) from None
-        raise
-    table = table.replace_schema_metadata(None)  # pandas keeps row labels there
-    write_table(task.table, table, batch_rows=None)
-    return described(table) | {"digest": table_digest(table), "byte_size": table.nbytes}
-
-
 def described(table: pa.Table) -> dict[str, Any]:
     """The fields and the number of rows of a table."""
-    fields = [{"name": field.name, "type": type_name(field.type)} for field in table.schema]
-    return {"fields": fields, "rows": table.num_rows}
+    return {"fields": described_fields(table.schema), "rows": table.num_rows}
+
+
+def described_fields(schema: pa.Schema) -> list[dict[str, str]]:
+    """Name and type of each field."""
+    return [{"name": field.name, "type": type_name(field.type)} for field in schema]
 
 
 def report_of(service: str, result: SwapResult, seed_bits: int) -> dict[str, Any]:

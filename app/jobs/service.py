@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
@@ -15,7 +15,7 @@ from app.engine.progress import read_progress
 from app.engine.worker import WorkerSetup
 from app.errors import Gone, NotFound, StateConflict
 from app.jobs.accept import Acceptance, NewJob
-from app.jobs.buffers import Buffers
+from app.jobs.buffers import Buffers, Upload
 from app.jobs.changes import Changes
 from app.jobs.dispatch import Dispatcher
 from app.jobs.identity import job_of_token, new_id, token_of_job
@@ -23,11 +23,12 @@ from app.jobs.plans import Plans
 from app.jobs.run import run_swap
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores, now, seed_context
-from app.jobs.tasks import ReadTable
+from app.jobs.tasks import OpenTable
 from app.settings import Settings
 from app.store import buffers, jobs
+from app.store.blobs import BlobMissing
 from app.store.models import Buffer, Job
-from app.store.tables import read_table
+from app.store.tables import TableReader, read_table
 from providers.params import Params
 
 __all__ = ["JobService", "NewJob"]
@@ -45,13 +46,13 @@ _THREADS = 8
 class JobService:
     """Everything that can be done with jobs. Made anywhere; used within one event loop."""
 
-    def __init__(self, settings: Settings, read: ReadTable, work: TaskFunction = run_swap) -> None:
-        """``read``: how an upload is read, a function of a module, called in a worker.
+    def __init__(self, settings: Settings, open_table: OpenTable, work: TaskFunction = run_swap) -> None:
+        """``open_table``: how an upload is read; called in a worker.
 
         ``work``: what a worker does with a job; another one is for tests that must hold a job up.
         """
         self._settings = settings
-        self._read = read
+        self._open_table = open_table
         self._work = work
         self._closing = False
 
@@ -67,12 +68,12 @@ class JobService:
         setup = WorkerSetup(
             settings.worker_threads,
             settings.worker_memory_bytes,
-            preload=("app.jobs.run", self._read.__module__),
+            preload=("app.jobs.ingest", self._open_table.__module__),
             warm="providers.warm:warm",
         )
         self._engine = EmbeddedEngine(settings.workers, setup, settings.job_time_limit)
         self._acceptance = Acceptance(self._stores)
-        self._buffers = Buffers(settings, self._stores, self._engine, self._threads, self._read)
+        self._buffers = Buffers(settings, self._stores, self._engine, self._threads, self._open_table)
         self._plans = Plans(settings, self._stores, self._engine, self._threads)
         self._dispatcher = Dispatcher(self._stores, self._engine, self._changes, self._threads, self._work)
         await self._dispatcher.start()
@@ -209,13 +210,21 @@ class JobService:
         assert job.manifest is not None  # written with the success
         return job.manifest
 
-    async def destination(self, job_id: str) -> pa.Table:
-        """The destination buffer. Raises NotFound, StateConflict, Gone (its time is over)."""
+    async def with_destination(self, job_id: str) -> Job:
+        """The job, whose destination buffer is there. Raises NotFound, StateConflict, Gone."""
         job = await self._succeeded(job_id)
         if job.destination_blob is None:
             raise Gone("the destination buffer was kept for its time, which is over; rerun the job")
-        access = await self._in_thread(self._stores.blobs.access, job.destination_blob)
-        return await self._in_thread(read_table, access)
+        return job
+
+    async def destination(self, job_id: str) -> pa.Table:
+        """The destination buffer, whole. Raises NotFound, StateConflict, Gone (its time is over)."""
+        job = await self.with_destination(job_id)
+        return await self._in_thread(lambda: read_table(self._stores.blobs.access(str(job.destination_blob))))
+
+    async def open_destination(self, job: Job) -> TableReader:
+        """The destination buffer of a job that has one, to be read in bounded memory and closed."""
+        return await self._in_thread(self._open, str(job.destination_blob))
 
     async def seed(self, job_id: str) -> str:
         """The seed in hex: a secret, whose reading is audited. Raises NotFound."""
@@ -230,17 +239,25 @@ class JobService:
 
     # ---------------------------------------------------------------------------------------- buffers
 
-    async def create_buffer(self, chunks: AsyncIterator[bytes], media_type: str) -> Buffer:
-        """See `Buffers.create`."""
-        return await self._buffers.create(chunks, media_type)
+    async def create_buffer(
+        self,
+        chunks: AsyncIterator[bytes],
+        described: str | Callable[[], Upload],
+        gone: Callable[[], Awaitable[None]] | None = None,
+    ) -> Buffer:
+        """See `Buffers.create`; a media type stands for an upload of that type without options."""
+        if isinstance(described, str):
+            media_type = described
+            return await self._buffers.create(chunks, lambda: Upload(media_type), gone)
+        return await self._buffers.create(chunks, described, gone)
 
     async def get_buffer(self, buffer_id: str) -> Buffer:
         """See `Buffers.get`."""
         return await self._buffers.get(buffer_id)
 
-    async def buffer_table(self, buffer_id: str) -> pa.Table:
-        """See `Buffers.table`."""
-        return await self._buffers.table(buffer_id)
+    async def open_buffer(self, buffer: Buffer) -> TableReader:
+        """The buffer's rows, to be read in bounded memory and closed."""
+        return await self._in_thread(self._open, buffer.blob)
 
     async def delete_buffer(self, buffer_id: str) -> None:
         """See `Buffers.delete`."""
@@ -251,6 +268,12 @@ class JobService:
         await self._in_thread(self._purge)
 
     # ---------------------------------------------------------------------- one transaction each, blocking
+
+    def _open(self, blob: str) -> TableReader:
+        try:
+            return TableReader(self._stores.blobs.access(blob))
+        except BlobMissing:  # deleted, or expired, this moment
+            raise NotFound("the rows have gone this moment") from None
 
     def _find(self, job_id: str, *deferred: str) -> Job:
         with self._stores.database.read() as session:

@@ -3,16 +3,20 @@
 A task holds all that its worker needs and nothing more: of the keys only those of its own blobs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
 from app.store.blobs import BlobAccess
 
-ReadTable = Callable[[str, BinaryIO], pa.Table]
-"""(media type, bytes) -> table; a function of a module, so that a worker can look it up."""
+OpenTable = Callable[..., tuple[pa.Schema, Iterator[pa.RecordBatch]]]
+"""(media type, binary file, options by name) -> schema, rows batch by batch.
+
+A function of a module, so that a worker can look it up. It raises a ValueError with a ``message``
+and a ``pointer`` that are meant for the caller, at once or when the batch at fault is reached.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class IngestTask:
     """Turn an upload into a table of ours."""
 
     upload: BlobAccess
+    open_table: OpenTable
     media_type: str
+    options: Mapping[str, Any] = field(repr=False)
+    """What else `open_table` is to be told."""
     table: BlobAccess
-    read_table: ReadTable
+    max_bytes: int
+    """The most that the table may take."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api.formats import read_table
+from app.api.formats import open_table
 from app.engine.engine import Progress, TaskFunction
 from app.jobs.service import JobService, NewJob
 from app.settings import Settings
@@ -24,7 +24,7 @@ class Running:
     def __init__(self, settings: Settings, work: TaskFunction = doings.swap_as_told) -> None:
         self.settings = settings
         self.loop = Loop()
-        self.jobs = JobService(settings, read_table, work)
+        self.jobs = JobService(settings, open_table, work)
         try:
             self.loop.do(self.jobs.start())
         except BaseException:

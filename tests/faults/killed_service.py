@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from app.api.formats import read_table
+from app.api.formats import open_table
 from app.jobs.service import JobService
 from tests.faults import doings
 from tests.faults.conftest import new_job, people, settings_of
@@ -12,7 +12,7 @@ from tests.faults.conftest import new_job, people, settings_of
 
 async def main(home: Path) -> None:
     """Print ``<running job> <queued job> <worker>`` and wait to be killed."""
-    jobs = JobService(settings_of(home, workers=1), read_table, doings.swap_as_told)
+    jobs = JobService(settings_of(home, workers=1), open_table, doings.swap_as_told)
     await jobs.start()
     accepted = [await jobs.submit(new_job(people(), seed=doings.HELD)) for _ in range(2)]
     async for _, progress in jobs.updates(accepted[0].id):

@@ -282,7 +282,9 @@ def test_a_plan_of_what_cannot_be_read_tells_why(service: Running) -> None:
 def test_an_upload_becomes_a_buffer_and_a_job_reads_it(service: Running) -> None:
     buffer = upload(service)
     assert (buffer.row_count, [field["name"] for field in buffer.fields]) == (500, ["income", "city"])
-    table = service.loop.do(service.jobs.buffer_table(buffer.id))
+    reader = service.loop.do(service.jobs.open_buffer(buffer))
+    table = pa.Table.from_batches(reader, reader.schema)
+    reader.close()
     assert buffer.digest == table_digest(table)
     assert buffer.expires_at - buffer.created_at == timedelta(seconds=service.settings.buffer_ttl)
     job = service.run(buffer.id, seed=SEED)

@@ -86,9 +86,7 @@ def read_table(
     return pa.Table.from_batches(batches, schema)
 
 
-def stream_chunks(
-    media_type: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-) -> Iterator[bytes]:
+def stream_chunks(media_type: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     """The table in pieces; raises FormatError at once if the media type cannot carry it."""
     match essence(media_type):
         case "application/json":

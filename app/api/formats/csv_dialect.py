@@ -96,7 +96,8 @@ class Recoded:
                 text = self._decoder.decode(raw, final=self._ended).encode()
             except UnicodeError:
                 raise FormatError(
-                    f"the CSV is not in {self._encoding}; state the encoding it was saved in, or save it as UTF-8"
+                    f"the CSV is not in {self._encoding}; state the encoding that it was saved in, "
+                    "or save it as UTF-8"
                 ) from None
             gathered.append(text)
             size += len(text)

@@ -61,7 +61,9 @@ class FieldType:
             return
         self._any = True
         if len(cells) <= _FEW:
-            self._see_few([cell for cell in cells.to_pylist() if cell is not None and cell not in self._nulls])
+            self._see_few(
+                [cell for cell in cells.to_pylist() if cell is not None and cell not in self._nulls]
+            )
             return
         filled = without(cells, self._nulls).drop_null()
         if not len(filled):
@@ -120,10 +122,8 @@ class FieldType:
 
 def without(cells: pa.Array, nulls: frozenset[str]) -> pa.Array:
     """The cells, null where one is of `nulls` though it was quoted."""
-    if nulls == {""}:
-        quoted = pc.equal(cells, "")
-    else:
-        quoted = pc.is_in(cells, pa.array(sorted(nulls), cells.type))
+    alone = nulls == {""}
+    quoted = pc.equal(cells, "") if alone else pc.is_in(cells, pa.array(sorted(nulls), cells.type))
     if pc.any(quoted).as_py():
         return pc.if_else(quoted, pa.scalar(None, cells.type), cells)
     return cells

@@ -37,7 +37,9 @@ _LONGEST_ROW = 2**31 - 1
 _LONGEST_HEADER = 1 << 24
 
 
-def open_csv(data: bytes | BinaryIO, fields: Fields | None = None, dialect: CsvDialect | None = None) -> Batches:
+def open_csv(
+    data: bytes | BinaryIO, fields: Fields | None = None, dialect: CsvDialect | None = None
+) -> Batches:
     """The table of a CSV text; raises FormatError where it is not right."""
     declared = declared_types(fields)
     text = _Text(data, dialect or CsvDialect())
@@ -63,7 +65,9 @@ class _Text:
     def _header(self) -> tuple[list[str], bool]:
         """The names, and whether anything follows them."""
         text = io.TextIOWrapper(
-            io.BufferedReader(Raw(self.dialect.text(Bounded(self._file)))), "utf-8-sig", newline=""
+            io.BufferedReader(Raw(self.dialect.text(Bounded(self._file)))),  # type: ignore[type-var]
+            "utf-8-sig",
+            newline="",
         )
         try:
             names = next(csv.reader(_first_lines(text), delimiter=self.dialect.delimiter, strict=True), [])
@@ -72,7 +76,7 @@ class _Text:
             raise FormatError("the CSV is not UTF-8; save it as UTF-8, or state its encoding") from None
         except csv.Error:
             raise FormatError(
-                "the CSV's header is not right: one line of field names, with the stated delimiter between them"
+                "the CSV's header is not right: one line of field names, with the delimiter between them"
             ) from None
         if not names:
             raise FormatError("the CSV lacks its header; the first line names the fields")
@@ -80,7 +84,7 @@ class _Text:
         return checked_names(names), has_rows
 
     def refuse_open_quote(self) -> None:
-        """Raise FormatError where a quoted cell has no end, which Arrow would take to be the end of the text."""
+        """Raise FormatError where a quoted cell has no end: Arrow takes the end of the text for it."""
         text = self.dialect.text(Bounded(self._file))
         if sum(block.count(b'"') for block in iter(lambda: text.read(1 << 20), b"")) % 2:
             raise FormatError('a quoted cell is not closed; write a quote inside a cell as ""')
@@ -144,7 +148,9 @@ def _first_lines(text: io.TextIOWrapper) -> Iterator[str]:
     while line := text.readline(left):
         left -= len(line)
         if left <= 0:
-            raise FormatError(f"the CSV's header is longer than {_LONGEST_HEADER} characters; shorten its names")
+            raise FormatError(
+                f"the CSV's header is longer than {_LONGEST_HEADER} characters; shorten its names"
+            )
         yield line
 
 

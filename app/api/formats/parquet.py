@@ -58,7 +58,7 @@ def open_parquet(data: bytes | BinaryIO) -> Batches:
 
 def _rows_at_once(metadata: pq.FileMetaData) -> int:
     """Rows of a batch that takes little memory, as far as the file says how large its rows are."""
-    rows = min(_BATCH_ROWS, _BATCH_CELLS // max(1, metadata.num_columns))
+    rows: int = min(_BATCH_ROWS, _BATCH_CELLS // max(1, metadata.num_columns))
     for number in range(min(metadata.num_row_groups, 64)):
         group = metadata.row_group(number)
         if group.num_rows > 0 and group.total_byte_size > 0:

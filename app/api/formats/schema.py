@@ -33,7 +33,8 @@ def check_schema(schema: pa.Schema) -> None:
         raise FormatError(f"the table has {len(schema)} fields; a table has at most {MOST_FIELDS}")
     if schema.remove_metadata().serialize().size > MOST_SCHEMA_BYTES:
         raise FormatError(
-            f"names, types and metadata of the fields take more than {MOST_SCHEMA_BYTES >> 20} MiB; shorten them"
+            f"names, types and metadata of the fields take more than {MOST_SCHEMA_BYTES >> 20} MiB; "
+            "shorten them"
         )
     try:
         checked_names(schema.names)

@@ -1,0 +1,133 @@
+"""What an upload says it is: its media type, and how its CSV is written."""
+
+import json
+from email.message import Message
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
+
+from app.api.formats import ARROW_STREAM, CSV, PARQUET, CsvDialect, essence
+from app.api.formats.csv_dialect import ENCODINGS, Encoding, known_encoding
+from app.errors import InvalidRequest, UnsupportedMediaType
+from app.jobs.buffers import Upload
+from providers.params import StrictModel
+
+UPLOADED = (ARROW_STREAM, PARQUET, CSV)
+_SUFFIXES = {
+    ".csv": CSV, ".tsv": CSV, ".txt": CSV,
+    ".arrow": ARROW_STREAM, ".arrows": ARROW_STREAM, ".ipc": ARROW_STREAM,
+    ".parquet": PARQUET, ".pq": PARQUET,
+}  # fmt: skip
+_DELIMITERS = "a delimiter is one ASCII character, no letter, digit, quote or line end; or the word 'tab'"
+
+
+def _types(value: Any) -> Any:
+    try:
+        types = json.loads(value) if isinstance(value, str) else None
+    except (ValueError, RecursionError):
+        types = None
+    if type(types) is not dict or not all(type(name) is str for name in types.values()):
+        raise PydanticCustomError(
+            "fields", 'write a JSON object, field -> type, such as {"age": "int64", "born": "date"}'
+        )
+    return value
+
+
+def _delimiter(value: Any) -> Any:
+    value = "\t" if value == "tab" else value
+    if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value.isalnum():
+        raise PydanticCustomError("delimiter", _DELIMITERS)
+    if value in '"\r\n\0':
+        raise PydanticCustomError("delimiter", _DELIMITERS)
+    return value
+
+
+def _encoding(value: Any) -> Any:
+    return (known_encoding(value) or value) if isinstance(value, str) else value
+
+
+class CsvOptions(StrictModel):
+    """How a CSV is written. With Arrow and Parquet, which say all this themselves, it is refused."""
+
+    fields: (
+        Annotated[
+            str,
+            BeforeValidator(_types),
+            WithJsonSchema(
+                {
+                    "type": "string",
+                    "contentMediaType": "application/json",
+                    "contentSchema": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "examples": ['{"age": "int64", "born": "date", "income": "decimal(12,2)"}'],
+                }
+            ),
+        ]
+        | SkipJsonSchema[None]
+    ) = None
+    """CSV: the types of some fields, as a JSON object, field -> type, in the words of a buffer's `fields`.
+    The other fields' types are inferred from all their cells."""
+    null_tokens: list[Annotated[str, Field(max_length=100)]] = Field(default=[], max_length=100)
+    """CSV: cells that are null where they are not quoted, such as `NA`; the empty cell is null always."""
+    delimiter: Annotated[
+        str, BeforeValidator(_delimiter), WithJsonSchema({"type": "string", "default": ","})
+    ] = ","
+    """CSV: the character between cells; the word `tab` stands for the tabulator."""
+    encoding: Annotated[Encoding, BeforeValidator(_encoding)] | SkipJsonSchema[None] = None
+    """CSV: the character encoding. Default: the `charset` of the `Content-Type`, else `utf-8`."""
+
+    def described(self, content_type: str) -> Upload:
+        """The upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""
+        media_type = essence(content_type)
+        if media_type != CSV:
+            for name in sorted(self.model_fields_set):
+                raise InvalidRequest(f"'{name}' says how a CSV is written; leave it out with {media_type}")
+            return Upload(media_type)
+        dialect = CsvDialect(self.delimiter, tuple(self.null_tokens), self._charset(content_type))
+        return Upload(
+            media_type, {"fields": json.loads(self.fields) if self.fields else None, "csv": dialect}
+        )
+
+    def _charset(self, content_type: str) -> str:
+        message = Message()
+        message["content-type"] = content_type
+        if message.get_param("header") == "absent":
+            raise UnsupportedMediaType("CSV is uploaded with a header: a first line of field names")
+        charset = message.get_param("charset")
+        if charset is None:
+            return self.encoding or "utf-8"
+        known = known_encoding(str(charset))
+        if known is None:
+            raise UnsupportedMediaType(f"a CSV's charset is one of {', '.join(ENCODINGS)}")
+        if self.encoding not in (None, known):
+            raise InvalidRequest(
+                "'encoding' and the charset of the Content-Type differ; state one of the two"
+            )
+        return known
+
+
+def uploaded_type(content_type: str) -> str:
+    """The content type, where a buffer can be uploaded in it. Raises UnsupportedMediaType."""
+    if essence(content_type) not in UPLOADED:
+        raise UnsupportedMediaType(
+            f"a buffer is uploaded as {', '.join(UPLOADED)}, or as such a file in multipart/form-data"
+        )
+    return content_type
+
+
+def type_of_file(content_type: str, name: str) -> str:
+    """The content type of a form's file; that of its name's suffix where a browser knows no better.
+
+    Raises UnsupportedMediaType.
+    """
+    if essence(content_type) in UPLOADED:
+        return content_type
+    by_suffix = _SUFFIXES.get(PurePosixPath(name.lower()).suffix)
+    if by_suffix is None:
+        raise UnsupportedMediaType(
+            f"the file's Content-Type must be one of {', '.join(UPLOADED)}, or its name end in one of "
+            f"{', '.join(_SUFFIXES)}"
+        )
+    return by_suffix

@@ -1,0 +1,104 @@
+"""What a worker does with an upload: checks it, and writes it as a table of ours, batch by batch."""
+
+import errno
+import io
+from collections.abc import Iterator
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from app.engine.engine import STORAGE_FULL, TOO_LARGE, Failure, Outcome
+from app.jobs.run import described_fields, tells_the_callers_errors
+from app.jobs.tasks import IngestTask
+from app.store.batches import evened
+from app.store.blobs import SealedReader
+from app.store.tables import TableWriter
+from providers.digest import TableDigest
+from providers.errors import SourceError
+
+MOST_ROW_BYTES = 1 << 26
+"""A row, with the dictionaries that it refers to, is held whole by whoever reads the table."""
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class _TooLarge(Exception):
+    """The table takes more than it may."""
+
+
+@runtime_checkable
+class _Told(Protocol):
+    """An error whose message is meant for the caller, such as a format's."""
+
+    message: str
+    pointer: str
+
+
+def run_ingest(task: IngestTask) -> Outcome:
+    """Read the upload, write it as a table of ours, and say what it is."""
+    try:
+        return _ingest(task)
+    except _TooLarge:
+        return Failure(
+            TOO_LARGE,
+            f"the table takes more than {task.max_bytes} bytes when it is decoded, which is the most for "
+            "an upload of its size (ROWVEIL_MAX_TABLE_BYTES; docs/buffers.md); upload it in parts, or less "
+            "compressed",
+        )
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        return Failure(STORAGE_FULL, "the storage is full; delete buffers and jobs, or try again later")
+
+
+@tells_the_callers_errors
+def _ingest(task: IngestTask) -> dict[str, Any]:
+    try:
+        with io.BufferedReader(SealedReader(task.upload)) as upload:
+            schema, batches = task.open_table(task.media_type, upload, **task.options)
+            return _written(task, schema.remove_metadata(), batches)  # pandas keeps row labels there
+    except MemoryError:  # Arrow's is a ValueError as well
+        raise
+    except ValueError as error:
+        if isinstance(error, _Told):
+            raise SourceError(error.message, error.pointer) from None
+        raise
+
+
+def _written(task: IngestTask, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
+    digest = TableDigest(schema)
+    with TableWriter(task.table, schema) as writer:
+        for batch in evened(_limited(batches, task.max_bytes)):
+            _refuse_large_rows(batch, digest.rows)
+            digest.update(batch)
+            writer.write(batch)
+            # a row counts a byte at least: nulls take no room
+            if max(writer.plain_bytes, digest.rows) > task.max_bytes:
+                raise _TooLarge
+        size = writer.plain_bytes
+    return {
+        "fields": described_fields(schema),
+        "rows": digest.rows,
+        "digest": digest.finish(),
+        "byte_size": size,
+    }
+
+
+def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """The batches; one that promises more rows than there may be bytes is not even begun."""
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        if rows > most:
+            raise _TooLarge
+        yield batch
+
+
+def _refuse_large_rows(batch: pa.RecordBatch, before: int) -> None:
+    """Raise SourceError where a row is too large; `evened` leaves a large batch only for such a row."""
+    if batch.nbytes <= MOST_ROW_BYTES:
+        return
+    raise SourceError(
+        f"a row after row {before} (counting from 0) takes more than {MOST_ROW_BYTES >> 20} MiB by itself, "
+        "or with the dictionaries of its fields; split the cell, or send the values without a dictionary"
+    )

@@ -20,6 +20,13 @@ def running_service(home: Path, **settings: str) -> Iterator[str]:
 
     `settings` are environment variables without their ``ROWVEIL_``, in small letters.
     """
+    with service_process(home, **settings) as (address, _):
+        yield address
+
+
+@contextmanager
+def service_process(home: Path, **settings: str) -> Iterator[tuple[str, int]]:
+    """The same; yields its address and its process id."""
     environment = os.environ | {"ROWVEIL_HOME": str(home), "ROWVEIL_PORT": "0"}
     environment |= {f"ROWVEIL_{name.upper()}": value for name, value in settings.items()}
     process = subprocess.Popen(
@@ -31,7 +38,7 @@ def running_service(home: Path, **settings: str) -> Iterator[str]:
         address = re.search(r"http://\S+", ready)
         if address is None:
             raise StartError(f"the service did not start: {ready.strip() or 'see above'}")
-        yield address[0].rstrip("/")
+        yield address[0].rstrip("/"), process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         try:

@@ -5,12 +5,14 @@ import io
 from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.engine.engine import STORAGE_FULL, TOO_LARGE, Failure, Outcome
 from app.jobs.run import described_fields, tells_the_callers_errors
 from app.jobs.tasks import IngestTask
-from app.store.batches import evened
+from app.store.batches import evened, pieces
 from app.store.blobs import SealedReader
 from app.store.tables import TableWriter
 from providers.digest import TableDigest
@@ -18,6 +20,8 @@ from providers.errors import SourceError
 
 MOST_ROW_BYTES = 1 << 26
 """A row, with the dictionaries that it refers to, is held whole by whoever reads the table."""
+
+_MOST_WRITTEN_OUT = 1 << 26
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -67,14 +71,18 @@ def _ingest(task: IngestTask) -> dict[str, Any]:
 
 def _written(task: IngestTask, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
     digest = TableDigest(schema)
+    said = 0
     with TableWriter(task.table, schema) as writer:
         for batch in evened(_limited(batches, task.max_bytes)):
             _refuse_large_rows(batch, digest.rows)
-            digest.update(batch)
-            writer.write(batch)
+            referred, widest = _referred(batch)
+            said += referred
             # a row counts a byte at least: nulls take no room
-            if max(writer.plain_bytes, digest.rows) > task.max_bytes:
+            if max(said, writer.plain_bytes + batch.num_rows) > task.max_bytes:
                 raise _TooLarge
+            for part in pieces(batch, most_rows=max(1, _MOST_WRITTEN_OUT // max(1, widest))):
+                digest.update(part)
+            writer.write(batch)
         size = writer.plain_bytes
     return {
         "fields": described_fields(schema),
@@ -92,6 +100,32 @@ def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Record
         if rows > most:
             raise _TooLarge
         yield batch
+
+
+def _referred(batch: pa.RecordBatch) -> tuple[int, int]:
+    """Bytes of the values that dictionaries stand for, all together, and of the largest of them.
+
+    Whoever reads values writes them out, so that a few bytes of indices may be as much as they like.
+    """
+    total = widest = 0
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            sizes = _value_bytes(column.dictionary)
+            total += pc.sum(sizes.take(column.indices)).as_py() or 0
+            widest = max(widest, pc.max(sizes).as_py() or 0)
+    return total, widest
+
+
+def _value_bytes(values: pa.Array) -> pa.Array:
+    """The bytes of each value; where that is not one figure, those of all together."""
+    kind, data_type = pa.types, values.type
+    if kind.is_string(data_type) or kind.is_binary(data_type):
+        return pc.binary_length(values).cast(pa.int64())
+    if kind.is_large_string(data_type) or kind.is_large_binary(data_type):
+        return pc.binary_length(values)
+    fixed = kind.is_primitive(data_type) or kind.is_fixed_size_binary(data_type)
+    each = data_type.bit_width // 8 if fixed else values.nbytes
+    return pa.array(np.full(len(values), each, np.int64))
 
 
 def _refuse_large_rows(batch: pa.RecordBatch, before: int) -> None:

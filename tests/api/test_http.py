@@ -157,8 +157,8 @@ def test_a_body_without_a_type_is_read_as_json(api: Api) -> None:
     "headers",
     [
         {"content-type": "text/csv; header=absent"},
-        {"content-type": "text/csv; charset=iso-8859-1"},
-        {"content-type": "text/csv", "content-encoding": "gzip"},
+        {"content-type": "text/csv; charset=utf-7"},
+        {"content-type": "text/csv", "content-encoding": "zstd"},
     ],
 )
 def test_uploads_that_would_be_misread_are_refused(api: Api, headers: dict[str, str]) -> None:

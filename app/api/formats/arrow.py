@@ -8,6 +8,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from app.api.formats.errors import FormatError
@@ -21,6 +22,7 @@ BROKEN = (pa.ArrowException, OSError, ValueError, OverflowError, RecursionError)
 """What Arrow raises on data that is not what it says it is."""
 
 _BATCH_ROWS = 1 << 16
+_MOST_VIEWED = 1 << 30
 _NOT_WHOLE = "the body is not a whole Arrow stream"
 
 
@@ -98,11 +100,40 @@ def _sound(batches: Iterator[pa.RecordBatch], not_whole: str) -> Iterator[pa.Rec
             raise FormatError(not_whole) from None
         if batch is None:
             return
+        _refuse_endless_views(batch)
         try:
             batch.validate(full=True)
         except pa.ArrowInvalid:
             raise _damaged(batch) from None
         yield batch
+
+
+def _refuse_endless_views(batch: pa.RecordBatch) -> None:
+    """Raise FormatError where views show the same bytes over and over: to check them is to read them all."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not can_take(field.type) and _viewed_bytes(column) > _MOST_VIEWED:
+            what = f"its views refer to more than {_MOST_VIEWED >> 20} MiB in one batch; send smaller batches"
+            raise FormatError(f"field '{field.name}': {what}")
+
+
+def _viewed_bytes(array: pa.Array) -> int:
+    """Bytes that views refer to at every depth, as far as the views say."""
+    kind, data_type = pa.types, array.type
+    if kind.is_string_view(data_type) or kind.is_binary_view(data_type):
+        views = array.buffers()[1]
+        lengths = np.frombuffer(views, "<i4", views.size // 16 * 4)[::4] if views is not None else np.zeros(0)
+        return int(lengths.clip(0).sum(dtype=np.int64))
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _viewed_bytes(array.storage)
+    if kind.is_dictionary(data_type):
+        return _viewed_bytes(array.dictionary)
+    if kind.is_struct(data_type):
+        return sum(_viewed_bytes(array.field(number)) for number in range(data_type.num_fields))
+    if kind.is_map(data_type):
+        return _viewed_bytes(array.keys) + _viewed_bytes(array.items)
+    if kind.is_nested(data_type):  # lists of every layout, and runs
+        return _viewed_bytes(array.values)
+    return 0
 
 
 def _damaged(batch: pa.RecordBatch) -> FormatError:

@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from benchmarks import http, kernels, locality, meds, memory, mews, pabidot, rwn
+from benchmarks import buffers, http, kernels, locality, meds, memory, mews, pabidot, rwn
 
 RESULT = Path("var/benchmarks.md")
 
@@ -29,6 +29,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "pabidot": lambda given: [pabidot.measure(given.rounds)],
     "locality": lambda given: [locality.measure(given.rounds)],
     "http": lambda given: [http.measure(2 * given.rounds), http.measure_small(4)],
+    "buffers": lambda given: [buffers.measure(int(given.gigabytes * 10**9))],
 }
 """What can be measured, in the order in which it is."""
 
@@ -38,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--gigabytes", type=float, default=5.0, help="of the buffers that go up and down")
     parser.add_argument("--only", nargs="*", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--cases", nargs="*", default=[""], help="swaps whose names hold one of these words")
     given = parser.parse_args()

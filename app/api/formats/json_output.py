@@ -77,9 +77,11 @@ def _rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[byte
     end, nothing = pa.scalar("},", _TEXT), pa.scalar("", _TEXT)
     for batch in batches:
         for piece in pieces(batch, _BATCH_BYTES, BATCH_ROWS):
+            if not piece.num_rows:
+                continue
             if not heads:
                 yield b",".join([b"{}"] * piece.num_rows)
-            elif piece.num_rows:
+            else:
                 texts = map(_texts, piece.columns)
                 members = chain.from_iterable(zip(heads, texts, strict=True))
                 rows = pc.binary_join_element_wise(*members, end, nothing)

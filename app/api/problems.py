@@ -92,7 +92,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "not JSON")
         problem = BadRequest(f"the body is not valid JSON: {reason}").problem()
-    elif request.method in ("POST", "PUT", "PATCH") and not _is_json(request):
+    elif first["loc"][0] == "body" and not _is_json(request):
         problem = UnsupportedMediaType("this operation takes application/json").problem()
     else:
         problem = _invalid_request(_error_items(error))

@@ -46,27 +46,29 @@ def _delimiter(value: Any) -> Any:
 
 
 def _encoding(value: Any) -> Any:
-    return (known_encoding(value) or value) if isinstance(value, str) else value
+    known = known_encoding(value) if isinstance(value, str) else None
+    if known is None:
+        raise PydanticCustomError(
+            "encoding", "an encoding is one of {names}", {"names": ", ".join(ENCODINGS)}
+        )
+    return known
 
 
 class CsvOptions(StrictModel):
     """How a CSV is written. With Arrow and Parquet, which say all this themselves, it is refused."""
 
-    fields: (
-        Annotated[
-            str,
-            BeforeValidator(_types),
-            WithJsonSchema(
-                {
-                    "type": "string",
-                    "contentMediaType": "application/json",
-                    "contentSchema": {"type": "object", "additionalProperties": {"type": "string"}},
-                    "examples": ['{"age": "int64", "born": "date", "income": "decimal(12,2)"}'],
-                }
-            ),
-        ]
-        | SkipJsonSchema[None]
-    ) = None
+    fields: Annotated[
+        str | SkipJsonSchema[None],
+        BeforeValidator(_types),
+        WithJsonSchema(
+            {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {"type": "object", "additionalProperties": {"type": "string"}},
+                "examples": ['{"age": "int64", "born": "date", "income": "decimal(12,2)"}'],
+            }
+        ),
+    ] = None
     """CSV: the types of some fields, as a JSON object, field -> type, in the words of a buffer's `fields`.
     The other fields' types are inferred from all their cells."""
     null_tokens: list[Annotated[str, Field(max_length=100)]] = Field(default=[], max_length=100)
@@ -75,7 +77,7 @@ class CsvOptions(StrictModel):
         str, BeforeValidator(_delimiter), WithJsonSchema({"type": "string", "default": ","})
     ] = ","
     """CSV: the character between cells; the word `tab` stands for the tabulator."""
-    encoding: Annotated[Encoding, BeforeValidator(_encoding)] | SkipJsonSchema[None] = None
+    encoding: Annotated[Encoding | SkipJsonSchema[None], BeforeValidator(_encoding)] = None
     """CSV: the character encoding. Default: the `charset` of the `Content-Type`, else `utf-8`."""
 
     def described(self, content_type: str) -> Upload:

@@ -1,6 +1,8 @@
 """``/v1/buffers``: upload in each type, use in a call, get back, delete."""
 
+import gzip
 import io
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -72,3 +74,187 @@ def test_broken_upload_is_a_problem(api: Api, table: pa.Table, media_type: str) 
 def test_other_types_are_refused(client: httpx.Client, api: Api) -> None:
     answer = client.post("/v1/buffers", content=b"x", headers={"content-type": "application/zip"})
     assert PARQUET in api.problem(answer, 415)["detail"]
+
+
+# ------------------------------------------------------------------------------------------- forms
+
+
+def _form(
+    client: httpx.Client, file: tuple[str, bytes, str], path: str = "/form", **values: Any
+) -> httpx.Response:
+    return client.post(f"/v1/buffers{path}", files={"file": file}, data=values)
+
+
+@pytest.mark.parametrize("path", ["/form", ""])
+@pytest.mark.parametrize("media_type", [ARROW, PARQUET, "text/csv"])
+def test_a_form_makes_the_same_buffer(api: Api, table: pa.Table, media_type: str, path: str) -> None:
+    answer = _form(api.client, ("table", _encoded(table, media_type), media_type), path)
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["digest"] == table_digest(table)
+    assert answer.headers["location"] == f"/v1/buffers/{answer.json()['id']}"
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type"),
+    [("People.CSV", "text/csv"), ("people.parquet", PARQUET), ("people.arrows", ARROW)],
+)
+def test_a_file_whose_type_the_browser_does_not_know_goes_by_its_suffix(
+    api: Api, table: pa.Table, name: str, media_type: str
+) -> None:
+    answer = _form(api.client, (name, _encoded(table, media_type), "application/octet-stream"))
+    assert answer.json()["digest"] == table_digest(table)
+
+
+def test_a_form_says_how_its_csv_is_written(api: Api) -> None:
+    content = "name;née\nZoë;NA\n".encode("windows-1252")
+    said: dict[str, Any] = {
+        "delimiter": ";",
+        "encoding": "Windows-1252",
+        "fields": '{"née": "date"}',
+        "null_tokens": ["NA", "-"],
+    }
+    buffer = _form(api.client, ("a.csv", content, "text/csv"), **said).json()
+    assert buffer["fields"] == [{"name": "name", "type": "string"}, {"name": "née", "type": "date"}]
+    rows = api.client.get(f"/v1/buffers/{buffer['id']}/rows").json()["rows"]
+    assert rows == [{"name": "Zoë", "née": None}]
+
+
+def test_an_empty_field_of_a_form_is_as_none(api: Api) -> None:
+    empty: dict[str, Any] = {"delimiter": "", "encoding": "", "fields": "", "null_tokens": ""}
+    assert (
+        _form(api.client, ("a.parquet", _encoded(pa.table({"a": [1]}), PARQUET), ""), **empty).status_code
+        == 201
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "status", "words"),
+    [
+        (("a.csv", b"a\n1\n", "text/csv"), {"delimeter": ";"}, 422, "did you mean 'delimiter'?"),
+        (("a.csv", b"a\n1\n", "text/csv"), {"delimiter": "::"}, 422, "one ASCII character"),
+        (("a.csv", b"a\n1\n", "text/csv"), {"delimiter": [";", ","]}, 422, "delimiter"),
+        (("a.zip", b"a\n1\n", "application/zip"), {}, 415, ".parquet"),
+        (("a.arrow", b"a\n1\n", ""), {"delimiter": ";"}, 422, "leave it out"),
+    ],
+)
+def test_a_form_that_is_not_right_is_told_what_would_be(
+    api: Api, file: tuple[str, bytes, str], values: dict[str, Any], status: int, words: str
+) -> None:
+    assert words in api.problem(_form(api.client, file, **values), status)["detail"]
+
+
+def test_a_form_needs_its_file_and_the_operation_a_form(api: Api) -> None:
+    answer = api.client.post("/v1/buffers/form", files={"fields": (None, b"{}")})
+    assert "'file'" in api.problem(answer, 422)["detail"]
+    answer = api.client.post("/v1/buffers/form", content=b"a\n1\n", headers={"content-type": "text/csv"})
+    assert "multipart/form-data" in api.problem(answer, 415)["detail"]
+
+
+# --------------------------------------------------------------------------------------------- CSV
+
+
+def _csv(client: httpx.Client, content: bytes, content_type: str = "text/csv", **said: Any) -> httpx.Response:
+    return client.post("/v1/buffers", content=content, params=said, headers={"content-type": content_type})
+
+
+def test_a_csv_shows_the_types_that_it_was_found_to_have(api: Api) -> None:
+    content = b"n,x,yes,when,no\n1,0.5,true,2024-02-29,\n,NaN,false,2024-03-01,\n"
+    fields = {field["name"]: field["type"] for field in _csv(api.client, content).json()["fields"]}
+    assert fields == {"n": "int64", "x": "float64", "yes": "bool", "when": "string", "no": "null"}
+
+
+def test_a_csv_is_read_as_its_writer_wrote_it(api: Api) -> None:
+    content = "id\tname\tborn\n007\tŁódź\tn/a\n".encode("iso-8859-2")
+    said = {"delimiter": "tab", "null_tokens": "n/a", "fields": '{"born": "timestamp[ms, UTC]"}'}
+    answer = _csv(api.client, content, "text/csv; charset=ISO-8859-2", **said)
+    assert answer.status_code == 201, answer.text
+    rows = api.client.get(f"/v1/buffers/{answer.json()['id']}/rows").json()
+    assert rows["rows"] == [{"id": "007", "name": "Łódź", "born": None}]
+    assert rows["fields"][2]["type"] == "timestamp[ms, UTC]"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "said", "words"),
+    [
+        ("text/csv", {"fields": '["int64"]'}, "fields: write a JSON object"),
+        ("text/csv", {"fields": '{"a": "integer"}'}, "did you mean 'int64'?"),
+        ("text/csv", {"fields": '{"b": "int64"}'}, "unknown field 'b'"),
+        ("text/csv", {"fields": '{"a": "int8"}'}, "field 'a', row 1 (counting from 0)"),
+        ("text/csv", {"fields": '{"a": "list<int8>"}'}, "CSV cannot carry this type"),
+        ("text/csv", {"delimiter": "x"}, "a delimiter is one ASCII character"),
+        ("text/csv", {"encoding": "ebcdic"}, "utf-16"),
+        ("text/csv", {"encodings": "utf-8"}, "did you mean 'encoding'?"),
+        ("text/csv; charset=utf-8", {"encoding": "utf-16"}, "differ"),
+        (ARROW, {"null_tokens": "NA"}, "'null_tokens' says how a CSV is written"),
+    ],
+)
+def test_what_is_wrong_with_the_options_of_a_csv_is_told(
+    api: Api, content_type: str, said: dict[str, str], words: str
+) -> None:
+    answer = _csv(api.client, b"a\n1\n777\n", content_type, **said)
+    assert words in api.problem(answer, 422)["detail"]
+    assert "777" not in answer.text
+
+
+def test_gzip_is_undone_on_the_way(api: Api, table: pa.Table) -> None:
+    for content in (_encoded(table, "text/csv"), _encoded(table, PARQUET)):
+        zipped = gzip.compress(content[:500]) + gzip.compress(content[500:])  # two members
+        headers = {
+            "content-type": PARQUET if content[:4] == b"PAR1" else "text/csv",
+            "content-encoding": "gzip",
+        }
+        answer = api.client.post("/v1/buffers", content=zipped, headers=headers)
+        assert answer.json()["digest"] == table_digest(table), answer.text
+
+
+# ------------------------------------------------------------------------------------ rows and their tag
+
+
+@pytest.fixture(scope="module")
+def rows_path(api: Api, table: pa.Table) -> str:
+    answer = api.client.post("/v1/buffers", content=_encoded(table, ARROW), headers={"content-type": ARROW})
+    return f"/v1/buffers/{answer.json()['id']}/rows"
+
+
+@pytest.mark.parametrize("media_type", [ARROW, PARQUET, "text/csv", "application/json"])
+def test_a_caller_who_has_the_rows_is_told_so(client: httpx.Client, rows_path: str, media_type: str) -> None:
+    first = client.get(rows_path, headers={"accept": media_type})
+    tag = first.headers["etag"]
+    for known in (tag, f'"other", W/{tag}', "*"):
+        for method in ("GET", "HEAD"):
+            again = client.request(method, rows_path, headers={"accept": media_type, "if-none-match": known})
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+            assert again.headers["vary"] == "Accept"
+    for other in ('"other"', tag.strip('"'), ""):
+        assert (
+            client.get(rows_path, headers={"accept": media_type, "if-none-match": other}).status_code == 200
+        )
+
+
+def test_the_tag_is_of_the_type_and_the_rows(client: httpx.Client, rows_path: str) -> None:
+    types = [ARROW, PARQUET, "text/csv", "application/json"]
+    tags = [client.head(rows_path, headers={"accept": media_type}).headers["etag"] for media_type in types]
+    assert len(set(tags)) == 4
+    assert tags[3] == client.head(rows_path).headers["etag"]
+
+
+def test_what_is_not_acceptable_is_refused_whatever_the_tag(api: Api, rows_path: str) -> None:
+    answer = api.client.get(rows_path, headers={"accept": "image/png", "if-none-match": "*"})
+    api.problem(answer, 406, "not_acceptable")
+
+
+def test_rows_in_a_type_that_cannot_carry_them_are_not_acceptable(api: Api) -> None:
+    nested = _encoded(pa.table({"a": [[1, 2]]}), ARROW)
+    buffer = api.client.post("/v1/buffers", content=nested, headers={"content-type": ARROW}).json()
+    path = f"/v1/buffers/{buffer['id']}/rows"
+    answer = api.client.get(path, headers={"accept": "text/csv"})
+    assert "field 'a' holds nested values" in api.problem(answer, 406, "not_acceptable")["detail"]
+    assert api.client.get(path).json()["rows"] == [{"a": [1, 2]}]
+
+
+def test_allow_lists_head_where_there_is_a_get(api: Api, rows_path: str) -> None:
+    answer = api.client.post(rows_path)
+    api.problem(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == "GET, HEAD"
+    assert api.client.patch("/v1/buffers").headers["allow"] == "POST"
+    assert api.client.patch(rows_path.removesuffix("/rows")).headers["allow"] == "DELETE, GET, HEAD"

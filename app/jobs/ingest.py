@@ -77,12 +77,14 @@ def _written(task: IngestTask, schema: pa.Schema, batches: Iterator[pa.RecordBat
             _refuse_large_rows(batch, digest.rows)
             referred, widest = _referred(batch)
             said += referred
-            # a row counts a byte at least: nulls take no room
-            if max(said, writer.plain_bytes + batch.num_rows) > task.max_bytes:
+            if said > task.max_bytes:
                 raise _TooLarge
             for part in pieces(batch, most_rows=max(1, _MOST_WRITTEN_OUT // max(1, widest))):
                 digest.update(part)
             writer.write(batch)
+            # a row counts a byte at least: nulls take no room
+            if max(writer.plain_bytes, digest.rows) > task.max_bytes:
+                raise _TooLarge
         size = writer.plain_bytes
     return {
         "fields": described_fields(schema),

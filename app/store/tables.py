@@ -82,8 +82,9 @@ class TableWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._writer.close()
-            self._sink.close()
-        else:
-            self._sink.discard()
+        try:
+            if kind is None:
+                self._writer.close()
+                self._sink.close()
+        finally:
+            self._sink.discard()  # nothing, once it is closed

@@ -107,7 +107,7 @@ async def answer(jobs: JobService, job_id: str, preference: Preference) -> Respo
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
         return Response(_encoded(document), 202, headers, "application/json")
     if job.state == "succeeded" and job.inline:
-        table = await jobs.destination(job.id)
+        table = await jobs.destination_of(job)
         body = await to_thread.run_sync(_with_rows, document, table)
     else:
         body = _encoded(document)

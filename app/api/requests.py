@@ -21,14 +21,16 @@ class JsonRequest(Request):
         if not hasattr(self, "_body"):
             limit = self.app.state.settings.max_body_bytes
             declared = self.headers.get("content-length", "")
-            received = bytearray()
+            chunks: list[bytes] = []
+            received = 0
             if declared.isdecimal() and int(declared) > limit:
                 raise HTTPException(413)
             async for chunk in self.stream():
-                received += chunk
-                if len(received) > limit:
+                chunks.append(chunk)
+                received += len(chunk)
+                if received > limit:
                     raise HTTPException(413)
-            self._body = bytes(received)
+            self._body = b"".join(chunks)
         return self._body
 
     async def json(self) -> Any:

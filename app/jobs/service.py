@@ -213,14 +213,17 @@ class JobService:
     async def with_destination(self, job_id: str) -> Job:
         """The job, whose destination buffer is there. Raises NotFound, StateConflict, Gone."""
         job = await self._succeeded(job_id)
-        if job.destination_blob is None:
-            raise Gone("the destination buffer was kept for its time, which is over; rerun the job")
+        _kept(job)
         return job
 
     async def destination(self, job_id: str) -> pa.Table:
         """The destination buffer, whole. Raises NotFound, StateConflict, Gone (its time is over)."""
-        job = await self.with_destination(job_id)
-        return await self._in_thread(lambda: read_table(self._stores.blobs.access(str(job.destination_blob))))
+        return await self.destination_of(await self._succeeded(job_id))
+
+    async def destination_of(self, job: Job) -> pa.Table:
+        """The destination buffer, whole, of a job that has succeeded. Raises Gone (its time is over)."""
+        blob = _kept(job)
+        return await self._in_thread(lambda: read_table(self._stores.blobs.access(blob)))
 
     async def open_destination(self, job: Job) -> TableReader:
         """The destination buffer of a job that has one, to be read in bounded memory and closed."""
@@ -365,3 +368,9 @@ class JobService:
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+
+def _kept(job: Job) -> str:
+    if job.destination_blob is None:
+        raise Gone("the destination buffer was kept for its time, which is over; rerun the job")
+    return job.destination_blob

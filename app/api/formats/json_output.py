@@ -41,7 +41,8 @@ def json_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterato
 def rows_json(table: pa.Table) -> bytes:
     """The rows as a JSON array, for an answer that carries them inline."""
     refuse_intervals(table.schema)
-    return b"[" + b",".join(_rows(table.schema, table.to_batches())) + b"]"
+    parts = [part for rows in _rows(table.schema, table.to_batches()) for part in (b",", rows)]
+    return b"".join([b"[", *parts[1:], b"]"])  # megabytes, copied once
 
 
 def fields_of(schema: pa.Schema) -> list[dict[str, str]]:

@@ -82,6 +82,7 @@ def _written(task: IngestTask, schema: pa.Schema, batches: Iterator[pa.RecordBat
             for part in pieces(batch, most_rows=max(1, _MOST_WRITTEN_OUT // max(1, widest))):
                 digest.update(part)
             writer.write(batch)
+            pa.default_memory_pool().release_unused()  # the C library keeps what was freed
             # a row counts a byte at least: nulls take no room
             if max(writer.plain_bytes, digest.rows) > task.max_bytes:
                 raise _TooLarge

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
@@ -351,18 +352,27 @@ def test_an_upload_over_the_limit_is_refused_while_it_arrives(start: Callable[..
     assert not files_below(one.settings.home / "blobs")
 
 
-def test_an_upload_that_swells_beyond_memory_is_stopped(start: Callable[..., Running]) -> None:
-    one = start(worker_memory_bytes=64 * 2**20)
-    zeros = pa.table({"zeros": pa.array([0] * 4_000_000, pa.int64())})
+def _zeros(rows: int, times: int) -> bytes:
+    """An Arrow stream of compressed zeros, in so many batches of so many rows."""
     sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"zeros": np.zeros(rows, np.int64)})
     options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, zeros.schema, options=options) as writer:
-        for _ in range(20):
-            writer.write_table(zeros)
-    stream = sink.getvalue().to_pybytes()
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        for _ in range(times):
+            writer.write_batch(batch)
+    stream: bytes = sink.getvalue().to_pybytes()
     assert len(stream) < 2**20
+    return stream
+
+
+def test_an_upload_larger_than_memory_is_read_and_a_batch_that_is_larger_is_stopped(
+    start: Callable[..., Running],
+) -> None:
+    one = start(worker_memory_bytes=192 * 2**20)
+    arrow = "application/vnd.apache.arrow.stream"
+    assert upload(one, _zeros(10**6, 30), arrow).row_count == 30 * 10**6
     with pytest.raises(MemoryLimit):
-        upload(one, stream, "application/vnd.apache.arrow.stream")
+        upload(one, _zeros(40 * 10**6, 1), arrow)
     assert upload(one).row_count == 500
 
 

@@ -62,7 +62,8 @@ def open_arrow(data: bytes | BinaryIO) -> Batches:
         raise FormatError("this is an Arrow file; send the Arrow stream format")
     source.seek(0)
     try:
-        reader = pa.ipc.open_stream(source)
+        # each thread that decompresses would keep memory of its own
+        reader = pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(use_threads=False))
         schema = reader.schema
     except MemoryError:
         raise

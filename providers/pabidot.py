@@ -36,6 +36,7 @@ from providers.provider import (
     no_progress,
     part_of,
 )
+from providers.radix import IndexArray
 from providers.rng import Stream
 from providers.rotation import ANGLES, choose, perturb
 from providers.table import BoolArray, check_movable, combined, null_mask, take, words_array, words_of
@@ -249,10 +250,12 @@ def swap(table: pa.Table, params: PabidotParams, stream: Stream, progress: Progr
     if fit.absent is not None:
         message = "a null, NaN or infinity: the row passes through unperturbed"
         events.add_rows("unperturbed", message, np.flatnonzero(fit.absent))
+    destination, order = _destination(table, params, fit, stream, part_of(progress, 0.8, 1.0))
     result = SwapResult(
-        _destination(table, params, fit, stream, part_of(progress, 0.8, 1.0)),
+        destination,
         _summary(table, params, fit, dict(zip(names, changed.tolist(), strict=True))),
         events,
+        origin=order,
     )
     transforms = len(ANGLES) * len(names)
     result.provider["phi"] = chosen.phi
@@ -267,8 +270,8 @@ def swap(table: pa.Table, params: PabidotParams, stream: Stream, progress: Progr
 
 def _destination(
     table: pa.Table, params: PabidotParams, fit: _Fit, stream: Stream, progress: Progress
-) -> pa.Table:
-    """The perturbed fields and all others, their rows shuffled together."""
+) -> tuple[pa.Table, IndexArray | None]:
+    """The perturbed fields and all others, their rows shuffled together; and where each came from."""
     rows = table.num_rows
     pairing, order = None, None
     if params.shuffle:
@@ -294,7 +297,7 @@ def _destination(
             column = table.column(field.name)
             columns.append(column if order is None else take(column, pa.array(order)))
             fields.append(field)
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields, table.schema.metadata))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, table.schema.metadata)), order
 
 
 def _summary(table: pa.Table, params: PabidotParams, fit: _Fit, changed: dict[str, int]) -> Summary:

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from providers.params import Params
+from providers.radix import IndexArray
 from providers.rng import Stream
 
 P = TypeVar("P", bound=Params)
@@ -103,6 +104,9 @@ class SwapResult:
     """The provider's own figures."""
     measures: dict[str, Any] = field(default_factory=dict)
     """Key in `providers.measures.MEASURES` -> value, of the measures that the run itself gives."""
+    origin: IndexArray | None = field(default=None, repr=False)
+    """The source's row of each row of the destination; None where it is the row of the same number.
+    A secret: it undoes a shuffle. For the measures only, in the worker; never written or told."""
 
 
 class Progress(Protocol):

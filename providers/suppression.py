@@ -102,7 +102,8 @@ def suppress(
         raise UnswappableError(describe(len(rows), unswappable.groups))
     if policy == "drop":
         add_row_events(events, {("dropped", None): rows})
-        remaining = np.delete(np.arange(table.num_rows), rows)
+        remaining = remaining_rows(params, unswappable, table.num_rows)
+        assert remaining is not None  # noqa: S101 - some are dropped
         return take_rows(table, remaining), len(rows)
     if policy == "keep":
         add_row_events(events, {("kept", name): found for name, found in unswappable.by_field.items()})
@@ -121,6 +122,13 @@ def suppress(
             events_of["kept", name] = found
     add_row_events(events, events_of)
     return table, len(union(targets.values()))
+
+
+def remaining_rows(params: MovingParams, unswappable: Unswappable, rows: int) -> IndexArray | None:
+    """The source's row of each row that `suppress` leaves; None where it leaves all of them."""
+    if params.suppression.policy != "drop" or not len(unswappable.rows):
+        return None
+    return np.delete(np.arange(rows, dtype=np.int64), unswappable.rows)
 
 
 def describe(rows: int, groups: int) -> str:

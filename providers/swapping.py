@@ -21,7 +21,14 @@ from providers.params import MovingParams, SwapParams
 from providers.provider import Event, Events, GroupSize, Plan, Progress, Summary, SwapResult
 from providers.radix import IndexArray, Int64Array, row_index_type
 from providers.rng import Stream
-from providers.suppression import Unswappable, add_row_events, check_suppression, suppress, union
+from providers.suppression import (
+    Unswappable,
+    add_row_events,
+    check_suppression,
+    remaining_rows,
+    suppress,
+    union,
+)
 from providers.table import BoolArray, check_movable, null_mask, permute
 
 P = TypeVar("P", bound=MovingParams)
@@ -357,7 +364,8 @@ def swap_each(
             events.add(Event("nothing_changed", message, field=name))
     own_figures = {"matching_bits": standings.matching_bits(params)}
     summary = figures.summary(exchanges[0].groups, suppressed)
-    return SwapResult(swapped, summary, events, own_figures)
+    origin = remaining_rows(params, unswappable, table.num_rows)
+    return SwapResult(swapped, summary, events, own_figures, origin=origin)
 
 
 def _report_kept_beside_nulls(

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from providers.measures.assessment import MeasureOptions
 from providers.params import Params, StrictModel
 from providers.provider import Provider
 
@@ -103,7 +104,7 @@ class Source(StrictModel):
         return self
 
 
-ReportLevel = Literal["none", "summary"]
+ReportLevel = Literal["none", "summary", "full"]
 
 
 class RunRequest(StrictModel):
@@ -119,9 +120,21 @@ class RunRequest(StrictModel):
     validate_only: bool = False
     """true: check everything and say what the run would do; run nothing, store nothing."""
     report: ReportLevel = "summary"
-    """How much the report measures."""
+    """How much the report measures: `summary` the cheap figures of the run itself; `full` every measure
+    of risk and utility that applies, and the data of the pictures."""
+    measures: MeasureOptions = MeasureOptions()
+    """What the report `full` measures, and how."""
     retain_source: bool = False
     """true: keep the source, sealed, as long as the job, so that a rerun needs no source."""
+
+    @model_validator(mode="after")
+    def _measures_are_used(self) -> Self:
+        if "measures" in self.model_fields_set and self.report != "full":
+            raise PydanticCustomError(
+                "measures_unused",
+                "'measures' says what the report 'full' holds; add \"report\": \"full\", or leave it out",
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -350,11 +363,16 @@ class Report(ResponseModel):
     summary: dict[str, JsonValue]
     """The figures every service has: rows, groups, took_part, changed, suppressed, unswapped..."""
     measures: dict[str, JsonValue]
-    """Measure -> value, goal, range, formula and source."""
+    """Measure -> value, goal, range, formula and source; in the report `full` also the `fields` that
+    were measured, and the `sample` of rows where it was not all of them."""
     provider: dict[str, JsonValue]
     """The service's own figures."""
     limits: list[str]
     """What the service does not protect against."""
+    left_out: dict[str, str] = {}
+    """Of the report `full`: measure -> why it does not apply here; field -> why it is not measured."""
+    pictures: dict[str, JsonValue] = {}
+    """Of the report `full`: the counts and matrices to draw, without a cell count that would disclose."""
 
 
 class Signature(ResponseModel):

@@ -18,6 +18,7 @@ from app.errors import NotFound
 from app.jobs.service import NewJob
 from providers import PROVIDERS
 from providers.errors import did_you_mean
+from providers.measures.assessment import check_options
 from providers.provider import Provider
 
 router = APIRouter(prefix="/v1/services", tags=["services"], route_class=JsonRoute)
@@ -69,6 +70,7 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
         call: RunRequest = body
         source = await read_source(call.source, jobs)
         parameters = await to_thread.run_sync(provider.check, call.parameters, source.schema)
+        check_options(call.measures, source.schema, source.schema)
         new = NewJob(
             service=provider.identifier,
             parameters=parameters,
@@ -76,6 +78,9 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
             seed_bits=call.seed.bits if call.seed else None,
             source=source.table_or_buffer,
             report=call.report,
+            options={"measures": call.measures.model_dump(mode="json", exclude_unset=True)}
+            if call.report == "full"
+            else {},
             retain_source=call.retain_source,
             inline=source.inline,
             idempotency_key=idempotency_key,

@@ -6,7 +6,7 @@ nothing but the row is needed to run it, whatever becomes of the service.
 
 import secrets
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -36,7 +36,9 @@ class NewJob:
     """32 bytes; drawn from the operating system where there is none."""
     seed_bits: int | None = None
     """The bits that the caller gave the seed; 256 where there is no saying."""
-    report: Literal["none", "summary"] = "summary"
+    report: Literal["none", "summary", "full"] = "summary"
+    options: dict[str, Any] = field(default_factory=dict)
+    """What is asked for besides, such as ``{"measures": {...}}``, as plain JSON."""
     retain_source: bool = False
     inline: bool = False
     idempotency_key: str | None = None
@@ -67,6 +69,7 @@ class Acceptance:
             service=new.service,
             revision=PROVIDERS[new.service].revision,
             parameters=new.parameters.model_dump(mode="json", by_alias=True),
+            options=new.options or None,
             report_level=new.report,
             retain_source=new.retain_source,
             inline=new.inline,
@@ -104,6 +107,7 @@ class Acceptance:
             service=first.service,
             revision=first.revision,
             parameters=first.parameters,
+            options=first.options,
             report_level=first.report_level,
             retain_source=first.retain_source,
             inline=first.inline if source is None else not isinstance(source, str),

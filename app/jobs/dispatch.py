@@ -162,6 +162,7 @@ class Dispatcher:
             source=stores.blobs.access(job.source_blob),
             destination=stores.blobs.allocate(),
             report=job.report_level,
+            measures=(job.options or {}).get("measures", {}),
             progress_path=str(progress_path),
         )
 

@@ -32,6 +32,8 @@ class SwapTask:
     source: BlobAccess
     destination: BlobAccess
     report: str
+    measures: dict[str, Any]
+    """Options of the measures, for the report `full`."""
     progress_path: str
 
 

@@ -85,6 +85,8 @@ class Job(Base):
     outcome: Mapped[str | None] = mapped_column(String(20))
     parameters: Mapped[dict[str, Any]]
     """As checked, every name resolved; the seed is not among them."""
+    options: Mapped[dict[str, Any] | None]
+    """What is asked of the job besides its parameters, such as ``{"measures": {...}}``."""
 
     sealed_seed: Mapped[bytes] = mapped_column(deferred=True)
     seed_fingerprint: Mapped[str] = mapped_column(String(16))

@@ -1,0 +1,61 @@
+"""``report: "full"``: measured by the worker, and options that do not fit refused with where and why."""
+
+from typing import Any
+
+import pytest
+
+from providers.measures import MEASURES
+from tests.api.calls import Api
+
+Rows = list[dict[str, Any]]
+SWAP = {"swap_fields": ["income"]}
+
+
+def test_full_report_holds_what_applies_and_says_why_the_rest_does_not(api: Api, people: Rows) -> None:
+    job = api.run("DSWAP", people, SWAP, report="full", measures={"key_fields": ["city"]})
+    report = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
+    assert set(report["measures"]) | set(report["left_out"]) >= set(MEASURES)
+    assert not set(report["measures"]) & set(report["left_out"])
+    assert report["measures"]["changed_share"]["value"]["city"] == 0
+    assert report["measures"]["pscr"]["fields"] == ["age", "income", "city"]
+    assert report["left_out"]["phi"] == "DSWAP does not give it"
+    assert report["pictures"]["threshold"] == 5
+
+
+def test_a_rerun_measures_the_same(api: Api, people: Rows) -> None:
+    job = api.run("RWN", people, {"k": 2}, report="full", retain_source=True, measures={"sample": 4})
+    again = api.client.post(f"/v1/jobs/{job['id']}/rerun", json={}).raise_for_status().json()
+    one, two = (
+        api.client.get(f"/v1/jobs/{which['id']}/report").raise_for_status().json() for which in (job, again)
+    )
+    assert one == two
+    assert one["measures"]["pscr"]["sample"] == 4
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"key_fields": ["ctiy"]}, "/measures/key_fields/0", "did you mean 'city'?"),
+    ({"fields": ["age", "age"]}, "/measures/fields/1", "named twice"),
+    ({"target": "agee"}, "/measures/target", "did you mean 'age'?"),
+    ({"fields": ["city"], "target": "age"}, "/measures/target", "must be one of 'fields'"),
+    ({"only": ["prscr"]}, "/measures/only/0", "did you mean 'pscr'?"),
+    ({"sample": 1}, "/measures/sample", "2"),
+    ({"key_fields": ["age"], "rounding": {"age": 0}}, "/measures/rounding/age", "greater than 0"),
+    ({"rounding": {"age": 5}}, "/measures/rounding/age", "no key field"),
+    ({"key_fields": ["city"], "rounding": {"city": 5}}, "/measures/rounding/city", "only numbers"),
+    ({"keyfields": ["age"]}, "/measures", "did you mean 'key_fields'?"),
+]
+
+
+@pytest.mark.parametrize(("measures", "pointer", "words"), REFUSED)
+def test_options_that_do_not_fit_are_refused(
+    api: Api, people: Rows, measures: dict[str, Any], pointer: str, words: str
+) -> None:
+    body = {"source": {"rows": people}, "parameters": SWAP, "report": "full", "measures": measures}
+    error = api.refused("DSWAP", body)
+    assert error["pointer"] == pointer
+    assert words in error["message"]
+
+
+def test_options_without_the_full_report_are_refused(api: Api, people: Rows) -> None:
+    body = {"source": {"rows": people}, "parameters": SWAP, "measures": {"sample": 100}}
+    assert '"report": "full"' in api.refused("DSWAP", body)["message"]

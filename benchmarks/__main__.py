@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from benchmarks import buffers, http, kernels, locality, meds, memory, mews, pabidot, rwn
+from benchmarks import buffers, http, kernels, locality, measures, meds, memory, mews, pabidot, rwn
 
 RESULT = Path("var/benchmarks.md")
 
@@ -30,6 +30,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "locality": lambda given: [locality.measure(given.rounds)],
     "http": lambda given: [http.measure(2 * given.rounds), http.measure_small(4)],
     "buffers": lambda given: [buffers.measure(int(given.gigabytes * 10**9))],
+    "measures": lambda given: [measures.measure(given.rounds)],
 }
 """What can be measured, in the order in which it is."""
 

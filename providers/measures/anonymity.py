@@ -66,6 +66,31 @@ def anonymity(
     }
 
 
+def unique_combinations(
+    source: pa.Table,
+    destination: pa.Table,
+    key_fields: Sequence[str],
+    steps: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """`unique_share` of both tables."""
+    return {
+        "before": unique_share(source, key_fields, steps),
+        "after": unique_share(destination, key_fields, steps),
+    }
+
+
+UNIQUE_COMBINATIONS = Measure(
+    key="unique_combinations",
+    title="Unique combinations",
+    concerns="risk",
+    goal="low",
+    range="0 to 1",
+    formula="#{rows that no other row equals in the key fields} / n, before and after",
+    source="Perry, Matloff and Tendick 2024, 9.1.2",
+    cost="O(n log n)",
+    compute=unique_combinations,
+)
+
 MEAN_K = Measure(
     key="mean_k",
     title="Mean k-anonymity",

@@ -10,8 +10,9 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from providers.measures import MEASURES, options
-from providers.measures.case import Case, Finding, NotApplicable, Released
+from providers.measures.case import Case, Finding, Released
 from providers.measures.findings import FINDERS
+from providers.measures.measure import NotApplicable
 from providers.measures.options import MeasureOptions
 from providers.measures.pictures import pictures_of
 from providers.provider import Progress, no_progress

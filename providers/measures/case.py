@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from providers.closest import Closest, closest
 from providers.measures.columns import Column, Float64Array, Int32Array, Side, column_of
 from providers.measures.kinds import why_not
+from providers.measures.measure import NotApplicable
 from providers.measures.options import MeasureOptions
 from providers.measures.sampling import sample_rows
 from providers.params import Params
@@ -21,10 +23,6 @@ from providers.space import Points, encode
 
 BLOCK = 1 << 15
 """Rows of a block in which matrices are made: part of the result, since it cuts sums."""
-
-
-class NotApplicable(Exception):
-    """A measure has nothing to say of these tables; the message says why, in plain words."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,10 @@ class Case:
         self.options = options
         self.stream = stream
         self.progress: Progress = no_progress
+        self.explained: object = None
+        """The regressions of `providers.measures.explained`, once made, or why there are none."""
+        self.correlations: tuple[Float64Array, Float64Array] | None = None
+        """Of the fields of numbers in both tables, once made."""
         self.columns: dict[str, Column] = {}
         self.left_out: dict[str, str] = {}
         """Field -> why it is not measured."""
@@ -210,6 +212,11 @@ class Case:
         if not np.isfinite(both.numbers).all():
             raise NotApplicable("numbers are too far from the source's range for a distance")
         return both.slice(0, count), both.slice(count, 2 * count)
+
+    @cached_property
+    def closest(self) -> Closest:
+        """For each row of the source's sample what is closest in the destination's, by all fields."""
+        return closest(*self.points(list(self.columns)), self.progress)
 
     # ------------------------------------------------------------------------------------- in blocks
 

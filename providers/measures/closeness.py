@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from providers.closest import closest
+from providers.closest import Closest, closest
 from providers.measures.measure import Measure
 from providers.space import Points, encode
 
@@ -30,20 +30,29 @@ def paired_points(
 
 
 def pscr(source: Points, destination: Points) -> float:
+    """`pscr_of` what is closest to each point of the source in the destination."""
+    return pscr_of(closest(source, destination))
+
+
+def pscr_of(found: Closest) -> float:
     """Chance that an intruder who takes the closest row of the destination takes a row's own.
 
     Parameters
     ----------
-    source, destination : Points
-        Row i of the one became row i of the other; at least one row.
+    found : Closest
+        Row i of the source became row i of the destination; at least one row.
     """
-    found = closest(source, destination)
     return float(np.mean(found.own / found.ties))
 
 
 def dcr(source: Points, destination: Points) -> dict[str, float]:
+    """`dcr_of` what is closest to each point of the source in the destination."""
+    return dcr_of(closest(source, destination))
+
+
+def dcr_of(found: Closest) -> dict[str, float]:
     """Distance to the closest record: mean, fifth percentile, and share of distances that are 0."""
-    distances = closest(source, destination).distances
+    distances = found.distances
     return {
         "mean": float(distances.mean()),
         "p05": float(np.percentile(distances, 5)),
@@ -60,20 +69,58 @@ def raw_dcr(source: Float64Array, destination: Float64Array) -> float:
     return float(closest(one, two).distances.mean())
 
 
-def interval_sd(source: Float64Array, destination: Float64Array, k: float = 1.0) -> dict[str, Any]:
+def record_linkage(source: Points, destination: Points) -> dict[str, float]:
+    """Share of rows that an intruder links to their own, and what linking at random would give.
+
+    The intruder knows some fields of a person, the points' own, and takes the closest row released;
+    where several are as close, any of them.
+    """
+    return {"rate": pscr(source, destination), "chance": 1.0 / len(source.numbers)}
+
+
+class IntervalDisclosure:
     """Share of rows whose every value is near the one released, and that share field by field.
+
+    Fields are given one after the other. A value that is missing in the source has nothing to disclose
+    and is not counted; one that was there and is missing in the release is not near.
 
     Parameters
     ----------
-    source, destination : ndarray, shape (n, fields)
-        Numbers.
+    rows : int
     k : float
-        Half the width of an interval, in standard deviations of the destination's field: 1 in the
-        RWN paper, .05 in sdcMicro.
+        Half the width of an interval, in standard deviations of the destination's field.
     """
-    widths = k * destination.std(axis=0, ddof=1)
-    near = np.abs(source - destination) <= widths
-    return {"share": float(near.all(axis=1).mean()), "by_field": near.mean(axis=0).tolist()}
+
+    def __init__(self, rows: int, k: float) -> None:
+        self.k = k
+        self.by_field: list[float] = []
+        self._near = np.ones(rows, np.bool_)
+        self._known = np.zeros(rows, np.bool_)
+
+    def add(self, source: Float64Array, destination: Float64Array) -> None:
+        """Count one field; its numbers, NaN where missing, shape (rows,)."""
+        known, released = ~np.isnan(source), destination[~np.isnan(destination)]
+        width = self.k * released.std(ddof=1) if len(released) > 1 else 0.0
+        near = np.abs(source - destination) <= width
+        self.by_field.append(float(near[known].mean()) if known.any() else 0.0)
+        self._near &= near | ~known
+        self._known |= known
+
+    @property
+    def share(self) -> float:
+        """Of the rows that have a value."""
+        return float(self._near[self._known].mean()) if self._known.any() else 0.0
+
+
+def interval_sd(source: Float64Array, destination: Float64Array, k: float = 1.0) -> dict[str, Any]:
+    """`IntervalDisclosure` of numbers; shape (n, fields).
+
+    ``k`` is 1 in the RWN paper, .05 in sdcMicro.
+    """
+    disclosure = IntervalDisclosure(len(source), k)
+    for before, after in zip(source.T, destination.T, strict=True):
+        disclosure.add(before, after)
+    return {"share": disclosure.share, "by_field": disclosure.by_field}
 
 
 PSCR = Measure(
@@ -84,7 +131,8 @@ PSCR = Measure(
     range="0 to 1",
     formula="mean over i of [d(x_i, y_i) = m_i] / t_i, m_i the least distance to any y_j, attained t_i times",
     source="Perry, Matloff and Tendick 2024, 9.1.4",
-    cost="O(n log n) in few fields, towards O(n^2) in many",
+    cost="O(n log n) in few fields, towards O(n^2) in many: on the sample, among whose rows the closest is "
+    "sought; so PSCR and DCR are larger than they would be among all rows",
     compute=pscr,
 )
 
@@ -96,7 +144,8 @@ DCR = Measure(
     range="0 or more",
     formula="m_i, the least distance of x_i to any y_j: mean, 5th percentile, share of m_i = 0",
     source="Perry, Matloff and Tendick 2024, 9.1.5 and 9.4",
-    cost="O(n log n) in few fields, towards O(n^2) in many",
+    cost="O(n log n) in few fields, towards O(n^2) in many: on the sample, among whose rows the closest is "
+    "sought; so PSCR and DCR are larger than they would be among all rows",
     compute=dcr,
 )
 
@@ -106,8 +155,21 @@ INTERVAL_SD = Measure(
     concerns="risk",
     goal="low",
     range="0 to 1",
-    formula="share of rows i with |x_if - y_if| <= k sd(y_f) for every field f",
+    formula="share of rows i with |x_if - y_if| <= k sd(y_f) for every field f, and field by field; k = 1, "
+    "and narrow: k = .05",
     source="Perry, Matloff and Tendick 2024, 9.4; sdcMicro, dRisk (Mateo-Sanz, Sebe and Domingo-Ferrer 2004)",
     cost="O(n)",
     compute=interval_sd,
+)
+
+RECORD_LINKAGE = Measure(
+    key="record_linkage",
+    title="Record linkage",
+    concerns="risk",
+    goal="low",
+    range="0 to 1",
+    formula="PSCR on the known fields alone: mean over i of [d(x_i, y_i) = m_i] / t_i; chance: 1 / n",
+    source="Perry, Matloff and Tendick 2024, 9.1.3",
+    cost="O(n log n) in few fields, towards O(n^2) in many: on the sample",
+    compute=record_linkage,
 )

@@ -1,5 +1,6 @@
 """One field of both tables in the forms that measures take: numbers, and codes of equal values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -53,9 +54,35 @@ class Column:
         """Codes are below this number."""
         return int(max((self.codes(side).max(initial=-1) for side in self.tables), default=-1)) + 1
 
-    def forget(self) -> None:
-        """Let the codes go; they are made again when asked for."""
-        self._codes.clear()
+    @property
+    def is_whole(self) -> bool:
+        """Whether the numbers are whole, in both tables."""
+        return all(_is_whole(table.type) for table in self.tables.values())
+
+    def missing(self, side: Side) -> npt.NDArray[np.int64]:
+        """The rows that are null."""
+        return np.flatnonzero(null_mask(self.tables[side]))
+
+    def labels(self, codes: Sequence[int]) -> list[str]:
+        """The values of these codes, each of which the source has, as text."""
+        if not codes:
+            return []
+        first = np.zeros(self.levels, np.int64)
+        own = self.codes("source")
+        first[own[::-1]] = np.arange(len(own) - 1, -1, -1)
+        values = self.tables["source"].take(pa.array(first[list(codes)]))
+        return [value.hex() if isinstance(value, bytes) else str(value) for value in values.to_pylist()]
+
+    def as_text(self, numbers: Sequence[float]) -> list[str] | None:
+        """Dates and timestamps of these numbers as text; None where the field has no such."""
+        kind = self.tables["source"].type
+        if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+            return None
+        unit = "D" if pa.types.is_date(kind) else kind.unit
+        bound = 2.0**62
+        whole = [int(min(bound, max(-bound, number))) for number in numbers]
+        text: list[str] = np.array(whole, np.int64).astype(f"datetime64[{unit}]").astype(str).tolist()
+        return text
 
     def _make_codes(self) -> None:
         source, destination = self.tables["source"], self.tables["destination"]

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 
+class NotApplicable(Exception):
+    """A measure has nothing to say of these tables; the message says why, in plain words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One figure that a release is defended with."""

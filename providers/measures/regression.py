@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from providers.measures.measure import Measure
+from providers.measures.blocks import Blocks, spread
+from providers.measures.measure import Measure, NotApplicable
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -18,35 +19,73 @@ class Regression:
     coefficients: Float64Array
     r_squared: float
     cooks_distances: Float64Array
-    """How far all fitted values move when a row is left out; shape (n,)."""
+    """How far all fitted values move when a row is left out; NaN where that is undefined, the row fitting
+    itself alone; shape (n,)."""
 
 
 def regression(target: Float64Array, fields: Float64Array) -> Regression:
+    """`regress` of numbers in memory; shapes (n,) and (n, fields)."""
+    return regress(lambda: [np.column_stack([target, fields])], fields.shape[1])
+
+
+def regress(blocks: Blocks, fields: int) -> Regression:
     """The target on the fields, each standardised within the table (ddof 1).
 
     Parameters
     ----------
-    target : ndarray, shape (n,)
-    fields : ndarray, shape (n, p)
-        None of them constant, nor a combination of others; n over p.
+    blocks : callable
+        Gives matrices, block by block, whose first column is the target; nothing is missing.
+    fields : int
+        Columns after it. Of coefficients that fields which depend on each other, or are constant, leave
+        open, those of the least norm are taken.
+
+    Raises
+    ------
+    NotApplicable
+        The target is constant, or the rows are too few.
 
     Notes
     -----
-    By QR: O(n p^2). Cook's distance of row i is e_i^2 h_i / (p s^2 (1 - h_i)^2), e the residuals,
-    h the diagonal of the hat matrix, s^2 = sum e^2 / (n - p) (Cook 1977, doi:10.2307/1268249).
+    By the QR decompositions of the blocks, one after the other, and a singular value decomposition of
+    what is left: O(n p^2). Cook's distance of row i is e_i^2 h_i / (p s^2 (1 - h_i)^2), e the residuals,
+    h the diagonal of the hat matrix, p its rank, s^2 = sum e^2 / (n - p) (Cook 1977, doi:10.2307/1268249).
     """
-    y = (target - target.mean()) / target.std(ddof=1)
-    x = (fields - fields.mean(axis=0)) / fields.std(axis=0, ddof=1)
-    q, r = np.linalg.qr(x)
-    coefficients = np.linalg.solve(r, q.T @ y)
-    residuals = y - x @ coefficients
-    leverages = (q * q).sum(axis=1)
-    rows, p = x.shape
-    variance = float(residuals @ residuals) / (rows - p)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a row of leverage 1 fits itself alone
-        distances = residuals**2 / (p * variance) * leverages / (1 - leverages) ** 2
-    r_squared = 1 - float(residuals @ residuals) / float(y @ y)
-    return Regression(coefficients, r_squared, np.nan_to_num(distances, nan=np.inf))
+    of = spread(blocks, fields + 1)
+    rows = int(of.count[0])
+    scale = np.where(of.deviation > 0, of.deviation, 1.0)
+    if rows < 2 or of.deviation[0] == 0:
+        raise NotApplicable("the target is constant, or missing")
+    triangle = np.zeros((0, fields + 1))
+    for block in blocks():
+        standard = (block - of.mean) / scale
+        standard[:, of.deviation == 0] = 0.0  # what rounding leaves of a constant
+        last = np.roll(standard, -1, axis=1)  # the target after the fields
+        triangle = np.asarray(np.linalg.qr(np.concatenate([triangle, last]), mode="r"))
+    left, sizes, right = np.linalg.svd(triangle[:, :fields], full_matrices=False)
+    rank = int(np.count_nonzero(sizes > sizes.max(initial=0.0) * _DEPENDENT))
+    if rows <= rank:
+        raise NotApplicable(f"{rank} fields, levels of categories counted, need more than {rank} rows")
+    whitening = right[:rank].T / sizes[:rank]
+    coefficients = whitening @ (left[:, :rank].T @ triangle[:, fields])
+    residuals, leverages = np.empty(rows), np.empty(rows)
+    start = 0
+    for block in blocks():
+        standard = (block - of.mean) / scale
+        standard[:, of.deviation == 0] = 0.0
+        stop = start + len(block)
+        residuals[start:stop] = standard[:, 0] - standard[:, 1:] @ coefficients
+        leverages[start:stop] = ((standard[:, 1:] @ whitening) ** 2).sum(axis=1)
+        start = stop
+    squares = float(residuals @ residuals)
+    variance = squares / (rows - rank)
+    with np.errstate(all="ignore"):
+        distances = residuals**2 / (max(rank, 1) * variance) * leverages / (1 - leverages) ** 2
+    distances[leverages > 1 - _ALONE] = np.nan
+    return Regression(coefficients, 1 - squares / (rows - 1), distances)
+
+
+_DEPENDENT = 1e-10  # relative to the largest singular value
+_ALONE = 1e-9
 
 
 def il3(source: Regression, destination: Regression) -> float:
@@ -60,12 +99,20 @@ def r_squared(source: Regression, destination: Regression) -> dict[str, float]:
 
 
 def outlier_exposure(source: Regression, destination: Regression) -> dict[str, Any]:
-    """The largest Cook's distance in both tables, and whether the same row has it."""
+    """The largest Cook's distance in both tables, and whether the row of the same number has it.
+
+    Raises
+    ------
+    NotApplicable
+        A table has none, its target being explained exactly.
+    """
     before, after = source.cooks_distances, destination.cooks_distances
+    if np.isnan(before).all() or np.isnan(after).all():
+        raise NotApplicable("the target is explained exactly, or every row fits itself alone")
     return {
-        "before": float(before.max()),
-        "after": float(after.max()),
-        "same_row": int(before.argmax()) == int(after.argmax()),
+        "before": float(np.nanmax(before)),
+        "after": float(np.nanmax(after)),
+        "same_row": int(np.nanargmax(before)) == int(np.nanargmax(after)),
     }
 
 

@@ -1,0 +1,101 @@
+"""What measuring costs: the summary beside the swap itself, and the full report measure by measure.
+
+The table is 1 000 000 x 10 of mixed types, swapped by DSWAP in one field, which is the cheapest thing
+that there is to measure: of any other service the summary is a smaller share.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from app.jobs.run import report_of
+from benchmarks.harness import in_turn, table
+from providers import PROVIDERS
+from providers.measures.assessment import MeasureOptions, Released, assess
+from providers.provider import no_progress
+from providers.rng import Stream
+
+ROWS = 1_000_000
+SUMMARY_GOAL = 0.1
+"""Of the swap's own time."""
+FULL_GOAL = 120.0
+"""Seconds."""
+OPTIONS = MeasureOptions(
+    key_fields=("age", "sex", "city"), rounding={"age": 5}, target="income", categorical_fields=("branch",)
+)
+
+
+def mixed_table(rows: int) -> pa.Table:
+    """Ten fields of people: numbers, whole numbers, codes, text, a date, a truth, some missing."""
+    generator = np.random.default_rng(rows)
+    age = generator.integers(15, 95, rows)
+    income = np.round(generator.lognormal(10 + age / 100, 0.6), 2)
+    days = pa.array(generator.integers(0, 20_000, rows).astype(np.int32)).cast(pa.date32())
+    names = np.array([f"town {number}" for number in range(300)])
+    return pa.table(
+        {
+            "age": age,
+            "income": income,
+            "hours": pa.array(generator.normal(38, 8, rows), mask=generator.random(rows) < 0.05),
+            "height": generator.normal(170, 10, rows),
+            "wealth": income * generator.lognormal(1, 1, rows),
+            "branch": generator.integers(1, 90, rows),
+            "city": names[generator.zipf(1.3, rows) % 300],
+            "sex": np.array(["female", "male"])[generator.integers(0, 2, rows)],
+            "employed": generator.random(rows) < 0.6,
+            "since": days,
+        }
+    )
+
+
+def measure(rounds: int = 5) -> str:
+    """Both comparisons, as Markdown."""
+    source = mixed_table(ROWS)
+    provider = PROVIDERS["DSWAP"]
+    params = provider.check(provider.params.model_validate({"swap_fields": ["income"]}), source.schema)
+    stream = Stream(bytes(31) + b"\x07", "DSWAP", provider.revision)
+    result = provider.swap(source, params, stream, no_progress)
+    timings = in_turn(
+        {
+            "swap": lambda: provider.swap(source, params, stream, no_progress),
+            "summary": lambda: report_of("DSWAP", result, 128),
+        },
+        rounds,
+    )
+    ratio = timings["summary"].ratio_to(timings["swap"])
+    told: list[tuple[float, str]] = []
+
+    def watch(fraction: float, stage: str) -> None:
+        told.append((time.perf_counter(), stage))
+
+    def perturb(training: pa.Table, of: Stream) -> pa.Table:
+        return provider.swap(training, provider.check(params, training.schema), of, no_progress).table
+
+    given: dict[str, Any] = {"service": "DSWAP", "parameters": params, "perturb": perturb}
+    released = Released(source, result.table, **given)
+    assess(released, OPTIONS, Stream(bytes(32), "measures", 1))  # kernels and libraries are loaded
+    assessment = assess(released, OPTIONS, Stream(bytes(32), "measures", 1), watch)
+    seconds = told[-1][0] - told[0][0]
+    spent: dict[str, float] = {}
+    current = ""
+    for (start, stage), (end, _) in zip(told, [*told[1:], told[-1]], strict=True):
+        key = stage.removeprefix("measuring ")
+        current = key if key in assessment.measures or stage == "drawing" else current
+        spent[current] = spent.get(current, 0.0) + end - start
+    lines = [
+        [key, f"{spent.get(key, 0.0):.2f}", str(assessment.measures.get(key, {}).get("sample", "all"))]
+        for key in [*assessment.measures, "drawing"]
+    ]
+    longest = max(end - start for (start, _), (end, _) in zip(told, told[1:], strict=False))
+    verdict = "met" if ratio <= SUMMARY_GOAL else "MISSED"
+    print(f"  summary: {ratio:.5f} of a swap, {verdict}; full: {seconds:.1f} s", flush=True)
+    return (
+        f"### Measures\n\n{ROWS:,} x 10, mixed types, DSWAP of one field. The summary takes "
+        f"{timings['summary'].median * 1e6:.0f} us, {ratio:.5f} of the swap's own "
+        f"{timings['swap'].median:.3f} s (goal {SUMMARY_GOAL:g}: {verdict}). The full report takes "
+        f"{seconds:.1f} s (goal {FULL_GOAL:g} s: {'met' if seconds <= FULL_GOAL else 'MISSED'}), "
+        f"the longest stretch without progress {longest:.1f} s.\n\n"
+        f"{table(['measure', 'seconds', 'rows'], lines)}\n"
+    )

@@ -5,6 +5,7 @@ that there is to measure: of any other service the summary is a smaller share.
 """
 
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def measure(rounds: int = 5) -> str:
         [key, f"{spent.get(key, 0.0):.2f}", str(assessment.measures.get(key, {}).get("sample", "all"))]
         for key in [*assessment.measures, "drawing"]
     ]
-    longest = max(end - start for (start, _), (end, _) in zip(told, told[1:], strict=False))
+    longest = max(end - start for (start, _), (end, _) in pairwise(told))
     verdict = "met" if ratio <= SUMMARY_GOAL else "MISSED"
     print(f"  summary: {ratio:.5f} of a swap, {verdict}; full: {seconds:.1f} s", flush=True)
     return (

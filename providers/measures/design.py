@@ -46,17 +46,9 @@ class Design:
 
     def blocks(self, side: Side) -> Iterator[Float64Array]:
         """The target, the numbers, the categories' levels; rows with a missing number are left out."""
-        for _, block in self._blocks(side):
-            yield block
-
-    def rows(self, side: Side) -> npt.NDArray[np.int64]:
-        """The rows that are not left out."""
-        kept = [rows for rows, _ in self._blocks(side)]
-        return np.concatenate(kept) if kept else np.zeros(0, np.int64)
-
-    def _blocks(self, side: Side) -> Iterator[tuple[npt.NDArray[np.int64], Float64Array]]:
-        start = 0
-        for numbers in self.case.blocks(side, self.numeric):
+        rows = max(1, self.case.rows[side])
+        for start, numbers in self._numbers(side):
+            self.case.progress(start / rows, "explaining the target")
             kept = np.flatnonzero(~np.isnan(numbers).any(axis=1))
             block = np.zeros((len(kept), self.columns + 1))
             block[:, : len(self.numeric)] = numbers[kept]
@@ -67,5 +59,17 @@ class Design:
                 shown = np.flatnonzero(places >= 0)
                 block[shown, at + places[shown]] = 1.0
                 at += category.columns
-            yield kept + start, block
+            yield block
+
+    def rows(self, side: Side) -> npt.NDArray[np.int64]:
+        """The rows that are not left out."""
+        kept = [
+            start + np.flatnonzero(~np.isnan(numbers).any(axis=1)) for start, numbers in self._numbers(side)
+        ]
+        return np.concatenate(kept) if kept else np.zeros(0, np.int64)
+
+    def _numbers(self, side: Side) -> Iterator[tuple[int, Float64Array]]:
+        start = 0
+        for numbers in self.case.blocks(side, self.numeric):
+            yield start, numbers
             start += BLOCK

@@ -116,9 +116,7 @@ def round_edges(
     if not lows:
         return [], [False, False]
     low, high = min(lows) + offset, max(highs) + offset
-    least = 4 * max(
-        abs(math.nextafter(end, math.inf) - end) for end in (low, high)
-    )  # what float64 tells apart
+    least = 1e-9 * max(abs(low), abs(high))  # finer edges would not be round
     step = _nice(max((high - low) / _MOST_BINS, least, 1.0 if whole else 0.0))
     if not math.isfinite(step):
         return [], [False, False]

@@ -140,12 +140,18 @@ def binned(values: Float64Array, bins: int) -> npt.NDArray[np.int64]:
     if not there.any():
         return numbers
     low, high = values[there].min(), values[there].max()
-    if low == high:
-        numbers[there] = 0
-    else:
-        places = np.floor((values[there] - low) / ((high - low) / bins))
-        numbers[there] = np.minimum(places, bins - 1)
+    numbers[there] = equal_widths(values[there], float(low), float(high), bins)
     return numbers
+
+
+def equal_widths(values: Float64Array, low: float, high: float, bins: int) -> npt.NDArray[np.int64]:
+    """Which of so many bins of equal width, from `low` to `high`, each value between them lies in."""
+    if low == high:
+        return np.zeros(len(values), np.int64)
+    if math.isinf(high - low):  # the range of two huge numbers: halved, it is one
+        values, low, high = values / 2, low / 2, high / 2
+    width = (high - low) / bins or high - low  # what is too small to be divided
+    return np.asarray(np.minimum(np.floor((values - low) / width), bins - 1), np.int64)
 
 
 _COUNTED = 1 << 24  # codes below it are told apart by counting, not by sorting

@@ -1,10 +1,12 @@
 """Utility measures: what a release keeps of the source."""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from providers.measures.measure import Measure
-from providers.measures.relations import bins_of, entropy_of
+from providers.measures.relations import bins_of, entropy_of, equal_widths
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -81,15 +83,9 @@ def entropy_increase(source: Float64Array, destination: Float64Array) -> float |
     one, two = source[~np.isnan(source)], destination[~np.isnan(destination)]
     if not len(one) or not len(two):
         return None
-    low, high = min(one.min(), two.min()), max(one.max(), two.max())
-    if low == high:
-        return 0.0
-    bins = bins_of(len(one))
-    found = []
-    for side in (one, two):
-        places = np.minimum(np.floor((side - low) / ((high - low) / bins)), bins - 1)
-        found.append(entropy_of(places.astype(np.int64)) / float(np.log(2)))
-    return found[1] - found[0]
+    low, high = float(min(one.min(), two.min())), float(max(one.max(), two.max()))
+    before, after = (entropy_of(equal_widths(side, low, high, bins_of(len(one)))) for side in (one, two))
+    return (after - before) / math.log(2)
 
 
 ENTROPY_INCREASE = Measure(

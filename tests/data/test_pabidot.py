@@ -1,7 +1,5 @@
 """PABIDOT on real tables: the paper's figures, and the attack that its report warns of."""
 
-import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,9 +13,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC
 
+from providers import PROVIDERS
+from providers.measures.assessment import MeasureOptions, Released, assess
+from providers.measures.enumeration import GRID, enumerate_transforms
 from providers.measures.risk import phi
 from providers.pabidot import PabidotParams, _fit, check
 from providers.provider import no_progress
+from providers.rng import Stream
 from providers.rotation import ANGLES, Choice, choose, rotations
 from tests.data.test_real_tables import read
 from tests.naive import pabidot
@@ -157,43 +159,6 @@ def test_values_leave_their_range(data_dir: Path) -> None:
 # ------------------------------------------------------------------------------------- the attack
 
 
-@dataclass(frozen=True)
-class Found:
-    """What the intruder believes."""
-
-    theta: int
-    axis: int
-    values: Matrix
-    """z-scores, row by row."""
-
-
-GRID = (np.arange(200) + 0.5) / 200
-
-
-def attack(released: Matrix, quantiles: Matrix, sigma: float) -> Found:
-    """Try all 172 n transforms, and take the one whose fields look most like the known marginals.
-
-    `released`: the published table in z-scores of the known means and deviations of the source;
-    `quantiles`: the known marginals, of z-scores. The noise is taken off on average, the rotation
-    undone, and the translation by centring; the order of the rows does not matter.
-    """
-    quiet = np.sign(released) * np.maximum(np.abs(released) - sigma * math.sqrt(2 / math.pi), 0)
-    least, best = math.inf, None
-    for theta, M in zip(ANGLES, rotations(released.shape[1]), strict=True):
-        Z = quiet @ M  # M^T y, for each row
-        Z = (Z - Z.mean(axis=0)) / Z.std(axis=0, ddof=1)
-        found = np.quantile(Z, GRID, axis=0)
-        upright = ((found - quantiles) ** 2).sum(axis=0)
-        mirrored = ((found[::-1] + quantiles) ** 2).sum(axis=0)
-        distance = upright.sum() - upright + mirrored  # one field is mirrored
-        axis = int(distance.argmin())
-        if distance[axis] < least:
-            least, best = distance[axis], Found(theta, axis, Z)
-    assert best is not None
-    best.values[:, best.axis] *= -1
-    return best
-
-
 def recovered(
     table: pa.Table, label: str, sigma: float, selection: Selection, seed: int
 ) -> tuple[bool, float]:
@@ -206,7 +171,7 @@ def recovered(
     Y = np.column_stack([column.to_numpy() for column in released.columns])
     Y = (Y - values.mean(axis=0)) / values.std(axis=0, ddof=1)
     shuffled = np.random.default_rng(seed).permutation(len(Y))
-    found = attack(Y[shuffled], np.quantile(Z, GRID, axis=0), sigma)
+    found = enumerate_transforms(Y[shuffled], np.quantile(Z, GRID, axis=0), sigma)
     truth = chosen(table, label, selection)
     r_squared = 1 - ((found.values - Z[shuffled]) ** 2).sum() / (Z**2).sum()
     return (found.theta, found.axis) == (truth.theta, truth.axis), float(r_squared)
@@ -238,3 +203,20 @@ def test_more_noise_hides_less_than_one_would_think(
     exact, r_squared = recovered(table, "quality", sigma, "paper", 1)
     assert exact
     assert low < r_squared < high
+
+
+@pytest.mark.parametrize(("sigma", "low", "high"), [(0.3, 0.95, 0.99), (2.0, 0.3, 0.5)])
+def test_a_report_carries_the_attack_on_this_very_table(
+    data_dir: Path, sigma: float, low: float, high: float
+) -> None:
+    """The same figures through the assessment, of shuffled rows and their origins."""
+    table = read(data_dir / "wine_quality_white.csv")
+    provider = PROVIDERS["PABIDOT"]
+    given = {"label_fields": ["quality"], "sigma": sigma}
+    params = provider.check(provider.params.model_validate(given), table.schema)
+    result = provider.swap(table, params, Stream(bytes(32), "PABIDOT", 1), no_progress)
+    released = Released(table, result.table, result.origin, service="PABIDOT", parameters=params)
+    found = assess(released, MeasureOptions(only=("enumeration_attack",)), Stream(bytes(32), "measures", 1))
+    measure = found.measures["enumeration_attack"]
+    assert measure["fields"] == list(params.fields)
+    assert low < measure["value"] < high

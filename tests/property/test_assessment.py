@@ -1,0 +1,158 @@
+"""The full report of any tables whatever: it never fails, is plain JSON, and shows no small count."""
+
+import json
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from providers.measures import MEASURES
+from providers.measures.assessment import Assessment, MeasureOptions, Released, assess, check_options
+from providers.measures.pictures import round_edges, shown
+from providers.provider import no_progress
+from providers.rng import Stream
+from tests.property.arrow_tables import tables
+
+STREAM = Stream(bytes(32), "measures", 1)
+LARGE = 2**63 - 1
+
+
+def full(source: pa.Table, destination: pa.Table, aligned: bool = True, **options: Any) -> Assessment:
+    chosen = MeasureOptions.model_validate(options)
+    check_options(chosen, source.schema, destination.schema)
+    released = Released(source, destination, aligned=aligned, perturb=lambda table, stream: table)
+    found = assess(released, chosen, STREAM)
+    assert set(found.measures) | set(found.left_out) >= set(MEASURES)
+    json.dumps([found.measures, found.left_out, found.pictures], allow_nan=False)
+    return found
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_any_table_is_measured(data: st.DataObject) -> None:
+    """Of no, one or a few rows, every Arrow type, all null, NaN, infinite: against itself turned round."""
+    source = data.draw(tables(min_fields=1))
+    turned = source.take(pa.array(np.arange(source.num_rows)[::-1])) if _can_take(source) else source
+    target = data.draw(st.sampled_from(source.column_names))
+    options: dict[str, Any] = {"key_fields": [target]}
+    measured = full(source, turned, **options)
+    if f"fields.{target}" not in measured.left_out:
+        options["target"] = target
+    full(source, turned, aligned=data.draw(st.booleans()), sample=3, **options)
+
+
+def _can_take(table: pa.Table) -> bool:
+    try:
+        table.take(pa.array(np.zeros(table.num_rows, np.int64)))
+    except pa.ArrowException:
+        return False
+    return True
+
+
+ODD: dict[str, list[Any]] = {
+    "constant": [7] * 24,
+    "null": [None] * 24,
+    "huge": [LARGE - at for at in range(24)],
+    "far": [-1e308, 1e308] * 12,
+    "nan": [math.nan, 1.0, math.inf] * 8,
+    "close": [1.0 + at * 2.0**-52 for at in range(24)],
+    "text": [f"{at % 3}" for at in range(24)],
+    "list": [[at] for at in range(24)],
+    "struct": [{"a": at} for at in range(24)],
+    "truth": [at % 2 == 0 for at in range(24)],
+}
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 24])
+@pytest.mark.parametrize("target", ["constant", "huge", "far", "nan", "close", "text", "truth"])
+def test_odd_fields_are_measured(rows: int, target: str) -> None:
+    """Constants, nulls, huge and close numbers, NaN, text, lists and structs, few rows or none."""
+    types = {"null": pa.float64()}
+    whole = pa.table({name: pa.array(values, types.get(name)) for name, values in ODD.items()})
+    source = whole.slice(0, rows)
+    turned = source.take(pa.array(np.arange(rows)[::-1]))
+    found = full(source, turned, target=target, key_fields=["text", "list"], known_fields=["huge", "text"])
+    assert found.left_out["fields.list"].startswith("it has type list")
+    lost = pa.table([pa.nulls(rows, column.type) for column in source.columns], source.column_names)
+    full(source, lost, target=target, key_fields=["text"])
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.integers(1, 9))
+@settings(max_examples=300)
+def test_no_small_count_is_shown_nor_follows_from_the_sum(counts: list[int], threshold: int) -> None:
+    """What is not shown is none, or several cells that are no fewer than the threshold; or every cell."""
+    told = shown(counts, threshold)
+    assert all(count is None or count == 0 or count >= threshold for count in told)
+    assert all(one is None or one == other for one, other in zip(told, counts, strict=True))
+    hidden = [count for one, count in zip(told, counts, strict=True) if one is None]
+    if not any(0 < count < threshold for count in counts):
+        assert not hidden
+    elif len(hidden) < len(counts):
+        assert len(hidden) > 1
+        assert sum(hidden) >= threshold
+
+
+@given(
+    st.lists(st.integers(-30, 30) | st.none(), min_size=1, max_size=60),
+    st.lists(st.sampled_from("aaaaabbbcd") | st.none(), min_size=60, max_size=60),
+    st.integers(2, 7),
+    st.randoms(use_true_random=False),
+)
+def test_small_counts_are_in_no_picture(
+    numbers: list[int | None], letters: list[str | None], threshold: int, random: Any
+) -> None:
+    """Of numbers, categories and what is missing, in neither table; no number that few have is an edge's
+    neighbour alone."""
+    source = pa.table(
+        {"n": pa.array(numbers, pa.int64()), "c": pa.array(letters[: len(numbers)], pa.string())}
+    )
+    order = list(range(source.num_rows))
+    random.shuffle(order)
+    destination = source.set_column(0, "n", source["n"].take(pa.array(order)))
+    found = full(source, destination, only=[], threshold=threshold).pictures
+    for picture in found["fields"]:
+        for side, table in (("source", source), ("destination", destination)):
+            cells = [*picture[side], picture["missing"][side]]
+            assert all(count is None or count == 0 or count >= threshold for count in cells)
+            if None not in cells and (picture["kind"] == "category" or picture["edges"]):
+                assert sum(cells) == table.num_rows
+        for label in picture.get("labels", [])[:-1]:
+            for table in (source, destination):
+                assert table["c"].to_pylist().count(label) >= threshold
+
+
+@given(st.lists(st.floats(-1e12, 1e12), min_size=2, max_size=200), st.integers(2, 9), st.booleans())
+def test_edges_are_round_and_hide_the_extremes(values: list[float], threshold: int, whole: bool) -> None:
+    """Evenly apart, at most 22 of them, as many numbers at or beyond either end cell as the threshold."""
+    numbers = np.array([round(value) if whole else value for value in values], np.float64)
+    edges, beyond = round_edges([numbers], 0, threshold, whole)
+    assume(edges)
+    assert len(edges) <= 23
+    assert all(one < two for one, two in pairwise(edges))
+    assert beyond == [bool((numbers < edges[0]).any()), bool((numbers > edges[-1]).any())]
+    assert np.count_nonzero(numbers <= edges[1]) >= threshold
+    assert np.count_nonzero(numbers >= edges[-2]) >= threshold
+    if whole:
+        assert all(edge == round(edge) for edge in edges)
+
+
+def test_a_figure_does_not_depend_on_which_others_are_taken() -> None:
+    """`only` leaves out, and changes nothing."""
+    random = np.random.default_rng(3)
+    source = pa.table(
+        {"a": random.normal(size=400), "b": random.normal(size=400), "c": random.integers(0, 4, 400)}
+    )
+    destination = source.set_column(0, "a", source["a"].take(pa.array(random.permutation(400))))
+    options: dict[str, Any] = {"target": "b", "key_fields": ["c"], "sample": 100}
+    everything = full(source, destination, **options)
+    for key in everything.measures:
+        released = Released(source, destination, perturb=lambda table, stream: table)
+        chosen = MeasureOptions.model_validate({**options, "only": [key]})
+        alone = assess(released, chosen, STREAM, no_progress)
+        assert alone.measures == {key: everything.measures[key]}
+        assert not alone.pictures

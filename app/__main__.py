@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from app.main import create_app
+from app.measure_page import measures_page
 from app.pages import page
 from app.settings import Settings, unknown_variables
 from app.store.db import DatabaseUnusable, migrate
@@ -84,7 +85,11 @@ def derived_files(settings: Settings) -> dict[Path, bytes]:
         Path(f"docs/services/{identifier}.md"): page(provider).encode()
         for identifier, provider in PROVIDERS.items()
     }
-    return {Path("openapi/openapi.json"): text, **pages}
+    return {
+        Path("openapi/openapi.json"): text,
+        Path("docs/measures.md"): measures_page().encode(),
+        **pages,
+    }
 
 
 def derive(settings: Settings, check: bool) -> int:

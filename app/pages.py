@@ -4,7 +4,9 @@ import inspect
 import json
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from providers.params import OPTIM_OPERANDS
@@ -66,14 +68,15 @@ def _parameters(schema: dict[str, Any]) -> str:
     """A table of the parameters, and one of the fields of each model among them."""
     definitions = schema.get("$defs", {})
     optim = {ours: theirs for theirs, ours in OPTIM_OPERANDS.items()}
-    parts = [_table(schema, optim)]
+    parts = [parameter_table(schema, optim)]
     for name, definition in definitions.items():
         if "properties" in definition:
-            parts += [f"### {name}", definition["description"], _table(definition, {})]
+            parts += [f"### {name}", definition["description"], parameter_table(definition)]
     return "\n\n".join(parts)
 
 
-def _table(schema: dict[str, Any], optim: dict[str, str]) -> str:
+def parameter_table(schema: dict[str, Any], optim: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Name, type, default and meaning of each field of a model's schema, as Markdown."""
     required = schema.get("required", [])
     lines = ["| parameter | type | default | meaning |", "| --- | --- | --- | --- |"]
     for name, parameter in schema["properties"].items():

@@ -19,6 +19,7 @@ from numba.core import config
 
 from providers import PROVIDERS
 from providers.kernels import ONE_BUCKET
+from providers.measures.assessment import MeasureOptions, Released, assess
 from providers.provider import no_progress
 from providers.rng import Stream
 
@@ -67,6 +68,14 @@ def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:
                 provider.plan(table, params)
                 provider.swap(table, params, stream, no_progress)
                 provider.swap(table.slice(0, 100), params, stream, no_progress)  # some work without threads
+    with _one_at_a_time("measures"):
+        _warm_measures(table)
+
+
+def _warm_measures(table: pa.Table) -> None:
+    """Take the measures that are compiled: those by distances, and the samples."""
+    options = MeasureOptions(only=("pscr", "dcr", "query_error"), sample=500)
+    assess(Released(table, table), options, Stream(bytes(32), "measures", 1), pictures=False)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"key_fields": ["age"], "rounding": {"age": 0}}, "/measures/rounding/age", "greater than 0"),
     ({"rounding": {"age": 5}}, "/measures/rounding/age", "no key field"),
     ({"key_fields": ["city"], "rounding": {"city": 5}}, "/measures/rounding/city", "only numbers"),
-    ({"keyfields": ["age"]}, "/measures", "did you mean 'key_fields'?"),
+    ({"keyfields": ["age"]}, "/measures/keyfields", "did you mean 'key_fields'?"),
 ]
 
 

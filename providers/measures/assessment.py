@@ -118,7 +118,12 @@ def _is_finite(value: Any) -> bool:
 
 
 def _within(progress: Progress, start: float, length: float) -> Progress:
+    """Progress through a part of the whole; work that goes over the rows again does not go back."""
+    farthest = 0.0
+
     def told(fraction: float, stage: str) -> None:
-        progress(start + length * fraction, stage)
+        nonlocal farthest
+        farthest = max(farthest, fraction)
+        progress(start + length * farthest, stage)
 
     return told

@@ -156,3 +156,17 @@ def test_a_figure_does_not_depend_on_which_others_are_taken() -> None:
         alone = assess(released, chosen, STREAM, no_progress)
         assert alone.measures == {key: everything.measures[key]}
         assert not alone.pictures
+
+
+def test_progress_never_goes_back() -> None:
+    """From 0 to 1, told before each measure."""
+    random = np.random.default_rng(4)
+    source = pa.table({name: random.normal(size=300) for name in "abc"} | {"d": random.integers(0, 3, 300)})
+    told: list[tuple[float, str]] = []
+    options = MeasureOptions(target="a", key_fields=("d",), categorical_fields=("d",))
+    released = Released(source, source, perturb=lambda table, stream: table)
+    found = assess(released, options, STREAM, lambda fraction, stage: told.append((fraction, stage)))
+    fractions = [fraction for fraction, _ in told]
+    assert fractions == sorted(fractions)
+    assert (fractions[0], fractions[-1]) == (0.0, 1.0)
+    assert {f"measuring {key}" for key in found.measures} <= {stage for _, stage in told}

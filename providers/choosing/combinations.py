@@ -1,0 +1,132 @@
+"""Services with fixed and varied parameters -> every combination, checked, with a pointer to each fault."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import AfterValidator, Field, JsonValue, ValidationError, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from providers import PROVIDERS
+from providers.errors import ParameterError, did_you_mean
+from providers.params import OPTIM_OPERANDS, Params, StrictModel
+from providers.provider import Provider
+
+MOST_COMBINATIONS = 500
+
+_OPTIM_NAMES = {ours: theirs for theirs, ours in OPTIM_OPERANDS.items()}
+
+
+def _known(service: str) -> str:
+    if service not in PROVIDERS:
+        raise PydanticCustomError(
+            "unknown_service",
+            "unknown service '{service}'{suggestion}",
+            {"service": service, "suggestion": did_you_mean(service, PROVIDERS)},
+        )
+    return service
+
+
+class Variation(StrictModel):
+    """A service, with the parameters that stay and those that vary."""
+
+    service: Annotated[
+        str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(PROVIDERS)})
+    ]
+    """The service's identifier."""
+    parameters: dict[str, JsonValue] = Field(default={}, examples=[{"swap_fields": ["income"]}])
+    """Parameters of the service that are the same in every combination."""
+    vary: dict[str, Annotated[tuple[JsonValue, ...], Field(min_length=1)]] = Field(
+        default={}, examples=[{"k": [3, 5, 10]}]
+    )
+    """Parameter -> its values. Each value of each is combined with all values of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One service with one set of parameters."""
+
+    provider: Provider[Any]
+    params: Params
+    """Checked."""
+    given: dict[str, Any]
+    """The parameters as they were asked for."""
+
+
+def combinations_of(services: Sequence[Variation], schema: pa.Schema) -> list[Combination]:
+    """Every combination, in the order in which they are listed; the last varied parameter goes fastest.
+
+    Raises
+    ------
+    ParameterError
+        They are too many, or one does not fit the schema. The pointer names the value at fault, such as
+        ``/services/1/vary/k/0``.
+    """
+    count = sum(math.prod(len(values) for values in variation.vary.values()) for variation in services)
+    if count > MOST_COMBINATIONS:
+        raise ParameterError(
+            f"these are {count} combinations; at most {MOST_COMBINATIONS} are compared at once", "/services"
+        )
+    return [
+        _checked(variation, chosen, schema, f"/services/{at}")
+        for at, variation in enumerate(services)
+        for chosen in _choices(variation, f"/services/{at}")
+    ]
+
+
+def _choices(variation: Variation, place: str) -> Iterator[dict[str, int]]:
+    """For each combination, varied parameter -> which of its values."""
+    for name in variation.vary:
+        if name in variation.parameters:
+            raise ParameterError(
+                f"'{name}' is among 'parameters' as well: a parameter stays or varies",
+                f"{place}/vary/{_escaped(name)}",
+            )
+    for places in itertools.product(*(range(len(values)) for values in variation.vary.values())):
+        yield dict(zip(variation.vary, places, strict=True))
+
+
+def _checked(variation: Variation, chosen: Mapping[str, int], schema: pa.Schema, place: str) -> Combination:
+    provider = PROVIDERS[variation.service]
+    given = variation.parameters | {name: variation.vary[name][at] for name, at in chosen.items()}
+    try:
+        params = provider.check(provider.params.model_validate(given), schema)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        path = [*fault["loc"]]
+        if fault["type"] == "unknown_name":
+            path.append(fault["ctx"]["name"])
+        message = fault["msg"][:1].lower() + fault["msg"][1:].replace("Tuple", "List")
+        raise ParameterError(message, _pointer(path, given, chosen, place)) from None
+    except ParameterError as error:
+        parts = [part.replace("~1", "/").replace("~0", "~") for part in error.pointer.split("/")[2:]]
+        raise ParameterError(error.message, _pointer(parts, given, chosen, place)) from None
+    return Combination(provider, params, given)
+
+
+def _pointer(path: Sequence[Any], given: Mapping[str, Any], chosen: Mapping[str, int], place: str) -> str:
+    """Where in the request a fault stands; as far as it stands there, since a path names unions as well."""
+    if not path:
+        return place
+    name, *rest = path
+    if name not in given and _OPTIM_NAMES.get(name) in given:
+        name = _OPTIM_NAMES[name]
+    found = f"{place}/vary/{_escaped(name)}/{chosen[name]}" if name in chosen else f"{place}/parameters"
+    if name not in chosen:
+        found += f"/{_escaped(name)}"
+    value = given.get(name)
+    for part in rest:
+        at: Any = int(part) if isinstance(value, list) and str(part).isdecimal() else part
+        inside = isinstance(value, dict) and at in value
+        if not inside and not (isinstance(value, list) and isinstance(at, int) and at < len(value)):
+            continue
+        value = value[at]  # type: ignore[index]  # which of the two it is was asked above
+        found += f"/{_escaped(at)}"
+    return found
+
+
+def _escaped(part: Any) -> str:
+    return str(part).replace("~", "~0").replace("/", "~1")

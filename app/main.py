@@ -8,7 +8,7 @@ from functools import partial
 from fastapi import FastAPI
 
 from app import __version__
-from app.api import buffers, health, jobs, problems, services, swagger
+from app.api import buffers, frontier, health, jobs, measures, problems, services, swagger
 from app.api.formats import open_table
 from app.api.head import HeadIsGetWithoutContent
 from app.api.openapi import document
@@ -63,7 +63,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.start_refused = False
     problems.install(app)
     app.add_middleware(HeadIsGetWithoutContent)
-    for resource in (services, jobs, buffers, health):
+    for resource in (services, measures, frontier, jobs, buffers, health):
         app.include_router(resource.router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]
     app.include_router(swagger.router)

@@ -20,9 +20,9 @@ from app.api.schemas import (
     TableDescription,
 )
 from app.api.sources import SourceTable
+from app.jobs.kinds import kind_of, revision_of
 from app.jobs.service import JobService, NewJob
 from app.store import models
-from providers import PROVIDERS
 
 RETRY_AFTER_SECONDS = 1
 
@@ -35,11 +35,13 @@ def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
     progress = jobs.progress(job)
     known = {
         "id": job.id,
+        "kind": kind_of(job.service),
         "service": job.service,
         "revision": job.revision,
         "state": job.state,
         "outcome": job.outcome,
         "parameters": job.parameters,
+        "options": job.options,
         "seed_fingerprint": job.seed_fingerprint,
         "row_count": job.row_count,
         "created_at": job.created_at,
@@ -71,24 +73,33 @@ def _with_rows(document: dict[str, Any], table: pa.Table) -> bytes:
 
 
 async def answer_with_plan(jobs: JobService, new: NewJob, source: SourceTable) -> Response:
-    """What `validate_only` answers: a job that was never stored, with the plan in it."""
-    plan = await jobs.plan(new.service, new.parameters, new.source)
+    """What `validate_only` answers for a run: a job that was never stored, with the plan in it."""
+    plan = PlanDescription.model_validate(await jobs.plan(new.service, new.parameters, new.source))
+    return answer_validated(new, source, plan)
+
+
+def answer_validated(new: NewJob, source: SourceTable, plan: PlanDescription | None = None) -> Response:
+    """What `validate_only` answers: a job that was never stored."""
+    revision = revision_of(new.service)
+    assert revision is not None
     moment = datetime.now(UTC)
     job = Job(
         id=str(uuid4()),
+        kind=kind_of(new.service),
         service=new.service,
-        revision=PROVIDERS[new.service].revision,
+        revision=revision,
         state="succeeded",
-        outcome="SUCCESS_WITH_INFO" if plan["unswappable_rows"] else "SUCCESS",
+        outcome="SUCCESS_WITH_INFO" if plan is not None and plan.unswappable_rows else "SUCCESS",
         parameters=new.parameters.model_dump(mode="json"),
-        row_count=plan["rows"],
+        options=new.options or None,
+        row_count=source.rows,
         created_at=moment,
         finished_at=moment,
         progress=ProgressDescription(fraction=1, stage="validated"),
         source=TableDescription(
             digest=source.digest, fields=[FieldDescription(**field) for field in fields_of(source.schema)]
         ),
-        plan=PlanDescription.model_validate(plan),
+        plan=plan,
     )
     return Response(_encoded(job.document()), 200, media_type="application/json")
 
@@ -96,7 +107,8 @@ async def answer_with_plan(jobs: JobService, new: NewJob, source: SourceTable) -
 async def answer(jobs: JobService, job_id: str, preference: Preference) -> Response:
     """What a call that made a job answers once it has waited as long as the caller wants to.
 
-    200 with the job, and the rows where the source was inline, if it has ended; else 202.
+    200 with the job if it has ended, and with its rows where the source was inline, or its report where
+    that is all it gives; else 202.
     """
     job = await jobs.wait(job_id, preference.wait_seconds)
     document = job_document(jobs, job)
@@ -106,6 +118,8 @@ async def answer(jobs: JobService, job_id: str, preference: Preference) -> Respo
     if not job.ended:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
         return Response(_encoded(document), 202, headers, "application/json")
+    if job.state == "succeeded" and not kind_of(job.service).has_rows:
+        document["report"] = await jobs.report(job.id)
     if job.state == "succeeded" and job.inline:
         table = await jobs.destination_of(job)
         body = await to_thread.run_sync(_with_rows, document, table)

@@ -159,11 +159,14 @@ async def rerun_job(
 ) -> Any:
     """A new job with the same parameters and the same seed, which must give the same bytes.
 
-    The source is needed again unless the job retained it; other rows than the job's are refused.
+    The source is needed again unless the job retained it, and so is the destination that a job judged;
+    other rows than the job's are refused.
     """
-    table = None
+    source = destination = None
     if body.source is not None:
-        table = (await read_source(body.source, jobs)).table_or_buffer
+        source = (await read_source(body.source, jobs)).table_or_buffer
+    if body.destination is not None:
+        destination = (await read_source(body.destination, jobs, "/destination")).table_or_buffer
     preference = parse_prefer(prefer or [], settings.default_wait_seconds, settings.max_wait_seconds)
-    job = await jobs.rerun(job_id, table)
+    job = await jobs.rerun(job_id, source, destination)
     return await answer(jobs, job.id, preference)

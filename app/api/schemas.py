@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from providers.choosing.candidates import MOST_CANDIDATES, CandidateOptions
 from providers.measures.assessment import MeasureOptions
 from providers.params import Params, StrictModel
 from providers.provider import Provider
@@ -107,6 +108,26 @@ class Source(StrictModel):
 ReportLevel = Literal["none", "summary", "full"]
 
 
+def _counted(value: Any) -> Any:
+    return {"count": value} if type(value) is int else value
+
+
+Candidates = Annotated[
+    CandidateOptions,
+    BeforeValidator(_counted),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MOST_CANDIDATES},
+                {"$ref": "#/components/schemas/CandidateOptions"},
+            ],
+            "default": 1,
+            "examples": [5],
+        }
+    ),
+]
+
+
 class RunRequest(StrictModel):
     """What every service takes; each service's own request adds its parameters."""
 
@@ -123,16 +144,24 @@ class RunRequest(StrictModel):
     """How much the report measures: `summary` the cheap figures of the run itself; `full` every measure
     of risk and utility that applies, and the data of the pictures."""
     measures: MeasureOptions = MeasureOptions()
-    """What the report `full` measures, and how."""
+    """What the report `full` measures, and how; also how the figures are taken that rank candidates."""
+    candidates: Candidates = CandidateOptions()
+    """How many runs the best one is chosen from, as a number, or with what ranks them. The first has the
+    job's own seed, so that one candidate is the plain run; the others' are derived from it."""
     retain_source: bool = False
     """true: keep the source, sealed, as long as the job, so that a rerun needs no source."""
 
     @model_validator(mode="after")
     def _measures_are_used(self) -> Self:
-        if "measures" in self.model_fields_set and self.report != "full":
+        if "measures" in self.model_fields_set and self.report != "full" and self.candidates.count == 1:
             raise PydanticCustomError(
                 "measures_unused",
-                "'measures' says what the report 'full' holds; add \"report\": \"full\", or leave it out",
+                "'measures' says what the report 'full' holds, and how candidates are ranked; add "
+                '"report": "full" or "candidates": 5, or leave it out',
+            )
+        if self.candidates.rank_by and self.candidates.count == 1:
+            raise PydanticCustomError(
+                "rank_by_unused", "'rank_by' ranks candidates, and there is one; give a 'count' of 2 to 100"
             )
         return self
 
@@ -167,6 +196,8 @@ class RerunRequest(StrictModel):
 
     source: Source | SkipJsonSchema[None] = None
     """The same rows as in the job's own source."""
+    destination: Source | SkipJsonSchema[None] = None
+    """Of a job of `POST /v1/measures`: the same rows as in the table that it judged."""
 
 
 # ------------------------------------------------------------------------------------- responses
@@ -263,11 +294,98 @@ class PlanDescription(ResponseModel):
     estimated_memory_bytes: int
 
 
+class CandidateDescription(ResponseModel):
+    """One of several runs."""
+
+    index: int
+    """From 0; the first has the job's own seed."""
+    seed_fingerprint: str
+    values: dict[str, float]
+    """Figure -> value; a figure that is not defined for it is absent, and ranks last."""
+    rank: float
+    """The mean of its ranks over the figures, the best being 1."""
+
+
+class CandidatesDescription(ResponseModel):
+    """The runs from which the result was chosen, and by what."""
+
+    rank_by: list[str]
+    chosen: int
+    """The index of the one that was kept."""
+    table: list[CandidateDescription]
+    left_out: dict[str, str] = {}
+    """Figure -> why it ranked nobody."""
+    figures: dict[str, JsonValue]
+    """Figure -> its measure's title, goal, range, formula and source, and the sample of rows if any."""
+
+
+class FrontierPoint(ResponseModel):
+    """What one service did with one set of parameters."""
+
+    service: str
+    parameters: dict[str, JsonValue]
+    """As they were asked for; ready to be given to the service."""
+    risk: float | SkipJsonSchema[None] = None
+    """The mean over the runs; absent where there is an error."""
+    utility: float | SkipJsonSchema[None] = None
+    dominated: bool
+    """Whether another point is as good in both figures and better in one. true where there is an error."""
+    error: str | SkipJsonSchema[None] = None
+    """Why there is no point."""
+
+
+class FrontierGoals(ResponseModel):
+    """Which values are the better ones."""
+
+    risk: Literal["low", "high"]
+    utility: Literal["low", "high"]
+
+
+class FrontierDescription(ResponseModel):
+    """Risk and utility of every combination."""
+
+    risk: str
+    """The figure of risk, in full."""
+    utility: str
+    """The figure of utility, in full."""
+    goals: FrontierGoals
+    runs: int
+    """Runs of each combination."""
+    points: list[FrontierPoint]
+    figures: dict[str, JsonValue]
+    """Figure -> its measure's title, goal, range, formula and source, and the sample of rows if any."""
+
+
+class Report(ResponseModel):
+    """What a release is defended with."""
+
+    summary: dict[str, JsonValue]
+    """The figures every service has: rows, groups, took_part, changed, suppressed, unswapped..."""
+    measures: dict[str, JsonValue]
+    """Measure -> value, goal, range, formula and source; in the report `full` also the `fields` that
+    were measured, and the `sample` of rows where it was not all of them."""
+    provider: dict[str, JsonValue]
+    """The service's own figures."""
+    limits: list[str]
+    """What the service does not protect against."""
+    left_out: dict[str, str] = {}
+    """Of the report `full`: measure -> why it does not apply here; field -> why it is not measured."""
+    candidates: CandidatesDescription | SkipJsonSchema[None] = None
+    """Of a run that was chosen from several: all of them."""
+    frontier: FrontierDescription | SkipJsonSchema[None] = None
+    """Of `POST /v1/frontier`: all points."""
+    pictures: dict[str, JsonValue] = {}
+    """Of the report `full`: the counts and matrices to draw, without a cell count that would disclose."""
+
+
 class Job(ResponseModel):
     """One run of one service, and all that is known of it but its rows and its seed."""
 
     id: str
+    kind: Literal["swap", "measures", "frontier"]
+    """What it gives: a destination buffer and a report (`swap`), or a report alone."""
     service: str
+    """The service's identifier; `measures` or `frontier` where no single service was run."""
     revision: int
     """Of the algorithm: the same revision gives the same bytes."""
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -275,6 +393,8 @@ class Job(ResponseModel):
     """Of a job that ended. SUCCESS_WITH_INFO: something was suppressed, kept or left unswapped,
     and `events` says what."""
     parameters: dict[str, JsonValue]
+    options: dict[str, JsonValue] | SkipJsonSchema[None] = None
+    """What was asked for besides: `measures`, `candidates`."""
     seed_fingerprint: str | SkipJsonSchema[None] = None
     """Tells two seeds apart without telling either."""
     row_count: int
@@ -284,12 +404,16 @@ class Job(ResponseModel):
     progress: ProgressDescription
     source: TableDescription
     destination: DestinationDescription | SkipJsonSchema[None] = None
+    """What came out; of kind `measures`, the table that is judged."""
+    report: Report | SkipJsonSchema[None] = None
+    """The report, in the answer to a call of kind `measures` or `frontier` that waited to the end."""
     events: list[EventDescription] = []
     """The first of them; `event_counts` counts all."""
     event_counts: dict[str, int] = {}
     rerun_of: str | SkipJsonSchema[None] = None
     reproduced: bool | SkipJsonSchema[None] = None
-    """Of a rerun that ended: whether its destination's digest is the first run's."""
+    """Of a rerun that ended: whether its destination's digest is the first run's; where there is no
+    destination that came out, whether its report is."""
     error: Problem | SkipJsonSchema[None] = None
     """Of a job that failed."""
     plan: PlanDescription | SkipJsonSchema[None] = None
@@ -355,24 +479,6 @@ class Rows(ResponseModel):
 
     fields: list[FieldDescription]
     rows: list[dict[str, JsonValue]]
-
-
-class Report(ResponseModel):
-    """What a release is defended with."""
-
-    summary: dict[str, JsonValue]
-    """The figures every service has: rows, groups, took_part, changed, suppressed, unswapped..."""
-    measures: dict[str, JsonValue]
-    """Measure -> value, goal, range, formula and source; in the report `full` also the `fields` that
-    were measured, and the `sample` of rows where it was not all of them."""
-    provider: dict[str, JsonValue]
-    """The service's own figures."""
-    limits: list[str]
-    """What the service does not protect against."""
-    left_out: dict[str, str] = {}
-    """Of the report `full`: measure -> why it does not apply here; field -> why it is not measured."""
-    pictures: dict[str, JsonValue] = {}
-    """Of the report `full`: the counts and matrices to draw, without a cell count that would disclose."""
 
 
 class Signature(ResponseModel):

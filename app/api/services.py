@@ -1,22 +1,24 @@
 """``/v1/services``: what there is, and one typed operation to run each."""
 
-import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pyarrow as pa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from app.api.context import Jobs, ServiceSettings
 from app.api.job_documents import answer, answer_with_plan
 from app.api.prefer import IdempotencyKey, PreferHeaders, parse_prefer
-from app.api.requests import JsonRoute
+from app.api.requests import JsonRoute, fingerprint
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, RunRequest, Service, ServiceList, run_request_model
 from app.api.sources import read_source
 from app.errors import NotFound
 from app.jobs.service import NewJob
 from providers import PROVIDERS
+from providers.choosing.candidates import ranking_figures
+from providers.choosing.figures import refuse_unused
 from providers.errors import did_you_mean
 from providers.measures.assessment import check_options
 from providers.provider import Provider
@@ -70,7 +72,7 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
         call: RunRequest = body
         source = await read_source(call.source, jobs)
         parameters = await to_thread.run_sync(provider.check, call.parameters, source.schema)
-        check_options(call.measures, source.schema, source.schema)
+        options = _options(call, source.schema)
         new = NewJob(
             service=provider.identifier,
             parameters=parameters,
@@ -78,13 +80,11 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
             seed_bits=call.seed.bits if call.seed else None,
             source=source.table_or_buffer,
             report=call.report,
-            options={"measures": call.measures.model_dump(mode="json", exclude_unset=True)}
-            if call.report == "full"
-            else {},
+            options=options,
             retain_source=call.retain_source,
             inline=source.inline,
             idempotency_key=idempotency_key,
-            request_fingerprint=await _fingerprint(request) if idempotency_key else None,
+            request_fingerprint=await fingerprint(request) if idempotency_key else None,
         )
         if call.validate_only:
             return await answer_with_plan(jobs, new, source)
@@ -95,10 +95,18 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
     return run_service
 
 
-async def _fingerprint(request: Request) -> str:
-    """Tells whether two calls under one idempotency key are the same call."""
-    path = request.url.path.encode()
-    return hashlib.sha256(path + b"\0" + await request.body()).hexdigest()[:16]
+def _options(call: RunRequest, schema: pa.Schema) -> dict[str, Any]:
+    """What is asked for besides the parameters, checked, as the job keeps it."""
+    check_options(call.measures, schema, schema)
+    options: dict[str, Any] = {}
+    if call.candidates.count > 1:
+        figures = ranking_figures(call.candidates, call.measures)
+        if call.report != "full":
+            refuse_unused(call.measures, figures)
+        options["candidates"] = call.candidates.model_dump(mode="json")
+    if call.report == "full" or call.candidates.count > 1:
+        options["measures"] = call.measures.model_dump(mode="json", exclude_unset=True)
+    return options
 
 
 for _provider in PROVIDERS.values():

@@ -1,4 +1,4 @@
-"""From a request's ``source`` to a table, or to the buffer that it names."""
+"""From a request's ``source`` (or ``destination``) to a table, or to the buffer that it names."""
 
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ class SourceTable:
 
     table_or_buffer: pa.Table | str
     schema: pa.Schema
+    rows: int
     buffer_digest: str = ""
 
     @property
@@ -32,18 +33,25 @@ class SourceTable:
         return not isinstance(self.table_or_buffer, str)
 
 
-def _inline_table(source: Source) -> pa.Table:
+def _inline_table(source: Source, place: str) -> pa.Table:
     try:
         if source.rows is not None:
             return table_from_rows(source.rows, source.fields)
         assert source.columns is not None
         return table_from_columns(source.columns, source.fields)
     except FormatError as error:
-        raise FormatError(error.message, f"/source{error.pointer}") from None
+        raise FormatError(error.message, f"{place}{error.pointer}") from None
 
 
-async def read_source(source: Source, jobs: JobService) -> SourceTable:
+async def read_source(source: Source, jobs: JobService, place: str = "/source") -> SourceTable:
     """The source's table, parsed in a thread; or its buffer's id and schema.
+
+    Parameters
+    ----------
+    source : Source
+    jobs : JobService
+    place : str
+        JSON pointer to it in the request.
 
     Raises
     ------
@@ -53,11 +61,11 @@ async def read_source(source: Source, jobs: JobService) -> SourceTable:
         There is no such buffer.
     """
     if source.buffer is None:
-        table = await to_thread.run_sync(_inline_table, source)
-        return SourceTable(table, table.schema)
+        table = await to_thread.run_sync(_inline_table, source, place)
+        return SourceTable(table, table.schema, table.num_rows)
     try:
         buffer = await jobs.get_buffer(source.buffer)
     except NotFound as error:
-        raise InvalidRequest(error.message, "/source/buffer") from None
+        raise InvalidRequest(error.message, f"{place}/buffer") from None
     schema = pa.schema([(field["name"], parse_type(field["type"])) for field in buffer.fields])
-    return SourceTable(buffer.id, schema, buffer.digest)
+    return SourceTable(buffer.id, schema, buffer.row_count, buffer.digest)

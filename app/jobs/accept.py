@@ -5,20 +5,22 @@ nothing but the row is needed to run it, whatever becomes of the service.
 """
 
 import secrets
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from app.errors import Conflict, IdempotencyKeyReused, InvalidRequest, NotFound, StateConflict
+from app.jobs.kinds import Kind, kind_of, revision_of
 from app.jobs.run import described
 from app.jobs.stores import Stores, now, seed_context
 from app.store import buffers, jobs
+from app.store.jobs import Role
 from app.store.models import Job
 from app.store.tables import write_table
-from providers import PROVIDERS
 from providers.digest import table_digest
-from providers.params import Params
+from providers.params import StrictModel
 
 _DRAWN_BITS = 128
 
@@ -28,10 +30,13 @@ class NewJob:
     """What is asked for."""
 
     service: str
-    parameters: Params
+    """A provider's identifier, or one of those in `app.jobs.kinds`."""
+    parameters: StrictModel
     """Checked against the source's schema."""
     source: pa.Table | str = field(repr=False)
     """The table, or the id of a buffer."""
+    destination: pa.Table | str | None = field(default=None, repr=False)
+    """The table that is to be judged, or the id of a buffer; None of a job that makes its own."""
     seed: bytes | None = field(default=None, repr=False)
     """32 bytes; drawn from the operating system where there is none."""
     seed_bits: int | None = None
@@ -67,7 +72,7 @@ class Acceptance:
         job = Job(
             id=job_id,
             service=new.service,
-            revision=PROVIDERS[new.service].revision,
+            revision=revision_of(new.service),
             parameters=new.parameters.model_dump(mode="json", by_alias=True),
             options=new.options or None,
             report_level=new.report,
@@ -78,17 +83,23 @@ class Acceptance:
         )
         self._set_seed(job, seed, bits)
         try:
-            return self._insert(job, new.source, "job.submit")
+            return self._insert(job, _tables(job, new.source, new.destination), "job.submit")
         except jobs.IdempotencyKeyTaken:  # by a call at the same moment
             known = self._accepted_before(new.idempotency_key, fingerprint)
             assert known is not None  # unless it was purged within the moment
             return known
 
-    def accept_again(self, job_id: str, first_id: str, source: pa.Table | str | None) -> Job:
+    def accept_again(
+        self,
+        job_id: str,
+        first_id: str,
+        source: pa.Table | str | None,
+        destination: pa.Table | str | None = None,
+    ) -> Job:
         """A new job, queued under this id, with the parameters and the seed of one that has ended.
 
-        Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (the
-        source is another, or is needed).
+        Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (a table is
+        another, or is needed), InvalidRequest (a destination for a job that makes its own).
         """
         with self._stores.database.read() as session:
             first = jobs.find(session, first_id, "sealed_seed")
@@ -96,12 +107,14 @@ class Acceptance:
             raise NotFound(f"there is no job '{first_id}'")
         if not first.ended:
             raise StateConflict(f"the job is {first.state}; it can be rerun when it has ended")
-        revision = PROVIDERS[first.service].revision if first.service in PROVIDERS else None
+        revision = revision_of(first.service)
         if revision != first.revision:
             raise StateConflict(
                 f"the job ran revision {first.revision} of {first.service}, which this version of the "
                 f"service no longer has (it has {revision}): the same bytes cannot be promised"
             )
+        if destination is not None and kind_of(first.service) is not Kind.MEASURES:
+            raise InvalidRequest("the job made its destination itself: give its source", "/destination")
         job = Job(
             id=job_id,
             service=first.service,
@@ -110,12 +123,13 @@ class Acceptance:
             options=first.options,
             report_level=first.report_level,
             retain_source=first.retain_source,
-            inline=first.inline if source is None else not isinstance(source, str),
+            inline=kind_of(first.service).has_rows
+            and (first.inline if source is None else not isinstance(source, str)),
             rerun_of=first.id,
         )
         seed = self._stores.sealer.open(first.sealed_seed, seed_context(first.id))
         self._set_seed(job, seed, first.seed_bits)
-        return self._insert(job, source, "job.rerun", first)
+        return self._insert(job, _tables(job, source, destination), "job.rerun", first)
 
     def _accepted_before(self, key: str | None, fingerprint: str | None) -> Job | None:
         if key is None:
@@ -139,50 +153,95 @@ class Acceptance:
         job.seed_fingerprint = sealer.fingerprint(seed)
         job.seed_bits = bits
 
-    def _insert(self, job: Job, source: pa.Table | str | None, action: str, first: Job | None = None) -> Job:
-        written = None
-        if isinstance(source, pa.Table):
-            job.source_digest = table_digest(source)
-            _must_be_the_same_rows(job, first)
-            description = described(source)
-            job.source_fields, job.row_count = description["fields"], description["rows"]
-            access = self._stores.blobs.allocate()
-            write_table(access, source, batch_rows=None)
-            written = job.source_blob = access.id
-        job.state, job.created_at = "queued", now()
+    def _insert(
+        self, job: Job, tables: Mapping[Role, pa.Table | str | None], action: str, first: Job | None = None
+    ) -> Job:
+        written: list[str] = []
         try:
+            for role, table in tables.items():
+                if isinstance(table, pa.Table):
+                    description = described(table)
+                    given = _Given(table_digest(table), description["fields"], description["rows"])
+                    _must_be_the_same_rows(given, role, first)
+                    access = self._stores.blobs.allocate()
+                    write_table(access, table, batch_rows=None)
+                    written.append(access.id)
+                    _set(job, role, replace(given, blob=access.id))
+            job.state, job.created_at = "queued", now()
             with self._stores.database.write() as session:
-                if isinstance(source, str):
-                    buffer = buffers.find(session, source, job.created_at)
-                    if buffer is None:
-                        raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
-                    job.source_digest, job.source_fields = buffer.digest, buffer.fields
-                    job.row_count, job.source_blob = buffer.row_count, buffer.blob
-                    job.source_buffer = buffer.id
-                    _must_be_the_same_rows(job, first)
-                elif source is None:
-                    assert first is not None
-                    job.source_digest, job.source_fields = first.source_digest, first.source_fields
-                    job.row_count, job.source_buffer = first.row_count, first.source_buffer
-                    job.source_blob = jobs.retained_source(session, first.id, job.created_at)
-                    if job.source_blob is None:
-                        raise Conflict(
-                            "the job's source was not retained; give it again: its digest must be "
-                            f"{first.source_digest}"
-                        )
+                for role, table in tables.items():
+                    if isinstance(table, str):
+                        buffer = buffers.find(session, table, job.created_at)
+                        if buffer is None:
+                            raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
+                        given = _Given(buffer.digest, buffer.fields, buffer.row_count, buffer.blob, buffer.id)
+                        _must_be_the_same_rows(given, role, first)
+                        _set(job, role, given)
+                    elif table is None:
+                        assert first is not None
+                        given = _given(first, role)
+                        given = replace(given, blob=jobs.retained(session, role, first.id, job.created_at))
+                        if given.blob is None:
+                            raise Conflict(
+                                f"the job's {role} was not retained; give it again: its digest must be "
+                                f"{given.digest}"
+                            )
+                        _set(job, role, given)
                 jobs.insert(session, job)
                 jobs.audit(session, action, job.id, job.created_at)
         except BaseException:
-            if written is not None:
-                self._stores.delete_blobs([written])
+            self._stores.delete_blobs(written)
             raise
         return job
 
 
-def _must_be_the_same_rows(job: Job, first: Job | None) -> None:
-    if first is not None and job.source_digest != first.source_digest:
+def _tables(
+    job: Job, source: pa.Table | str | None, destination: pa.Table | str | None
+) -> dict[Role, pa.Table | str | None]:
+    if kind_of(job.service) is Kind.MEASURES:
+        return {"source": source, "destination": destination}
+    return {"source": source}
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What identifies a table that came with a job, and where it is kept."""
+
+    digest: str
+    fields: list[dict[str, Any]]
+    rows: int
+    blob: str | None = None
+    buffer: str | None = None
+
+
+def _set(job: Job, role: Role, given: _Given) -> None:
+    if role == "source":
+        job.source_digest, job.source_fields, job.row_count = given.digest, given.fields, given.rows
+        job.source_blob, job.source_buffer = given.blob, given.buffer
+    else:
+        job.destination_digest, job.destination_fields = given.digest, given.fields
+        job.destination_rows, job.destination_blob = given.rows, given.blob
+        job.destination_buffer = given.buffer
+
+
+def _given(job: Job, role: Role) -> _Given:
+    if role == "source":
+        return _Given(job.source_digest, job.source_fields, job.row_count, job.source_blob, job.source_buffer)
+    assert job.destination_digest is not None  # of a job that judges a table, from its acceptance on
+    assert job.destination_fields is not None
+    assert job.destination_rows is not None
+    return _Given(
+        job.destination_digest,
+        job.destination_fields,
+        job.destination_rows,
+        job.destination_blob,
+        job.destination_buffer,
+    )
+
+
+def _must_be_the_same_rows(given: _Given, role: Role, first: Job | None) -> None:
+    expected = _given(first, role).digest if first is not None else given.digest
+    if given.digest != expected:
         raise Conflict(
-            f"the source is not the job's own: its digest is {job.source_digest}, expected "
-            f"{first.source_digest}",
-            "/source",
+            f"the {role} is not the job's own: its digest is {given.digest}, expected {expected}", f"/{role}"
         )

@@ -20,12 +20,14 @@ from app.engine.progress import make_progress_file
 from app.engine.worker import failure_of
 from app.jobs.changes import Changes
 from app.jobs.failures import problem_of
+from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores, now, seed_context
-from app.jobs.tasks import SwapTask
+from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
 from app.store import jobs
 from app.store.models import Job
+from providers.choosing.seeds import candidate_seed
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -118,7 +120,7 @@ class Dispatcher:
                 following = asyncio.create_task(self._follow(job, task, running))
                 self._following[job.id] = following
 
-    async def _follow(self, job: Job, task: SwapTask, running: asyncio.Task[Outcome]) -> None:
+    async def _follow(self, job: Job, task: JobTask, running: asyncio.Task[Outcome]) -> None:
         outcome = await running
         for wait in (*_RETRY_SECONDS, None):
             try:
@@ -133,7 +135,7 @@ class Dispatcher:
         self._to_cancel.discard(job.id)
         self._changes.tell(job.id, ended=True)
 
-    def _claim(self) -> tuple[Job, SwapTask, bool] | None:
+    def _claim(self) -> tuple[Job, JobTask, bool] | None:
         while True:
             with self._stores.database.write() as session:
                 job = jobs.claim_oldest(session, self._stores.instance, now())
@@ -147,26 +149,38 @@ class Dispatcher:
                 self._record_end(job, Step.FAIL, error=problem_of(Failure(INTERNAL_ERROR, _UNREADABLE)))
                 self._event_loop.call_soon_threadsafe(self._changes.tell, job.id, True)
 
-    def _task(self, job: Job) -> SwapTask:
+    def _task(self, job: Job) -> JobTask:
         stores = self._stores
         progress_path = stores.progress_path(job.id)
         make_progress_file(progress_path)
         assert job.source_blob is not None  # a job that has not ended has its source
+        seed = stores.sealer.open(job.sealed_seed, seed_context(job.id))
+        source = stores.blobs.access(job.source_blob)
+        options = job.options or {}
+        match kind_of(job.service):
+            case Kind.MEASURES:
+                assert job.destination_blob is not None  # and the table that it judges
+                judged = stores.blobs.access(job.destination_blob)
+                return MeasureTask(job.id, seed, source, judged, job.parameters, options, str(progress_path))
+            case Kind.FRONTIER:
+                return FrontierTask(
+                    job.id, seed, job.seed_bits, source, job.parameters, options, str(progress_path)
+                )
         return SwapTask(
             job_id=job.id,
             service=job.service,
             revision=job.revision,
             parameters=job.parameters,
-            seed=stores.sealer.open(job.sealed_seed, seed_context(job.id)),
+            seed=seed,
             seed_bits=job.seed_bits,
-            source=stores.blobs.access(job.source_blob),
+            source=source,
             destination=stores.blobs.allocate(),
             report=job.report_level,
-            measures=(job.options or {}).get("measures", {}),
+            options=options,
             progress_path=str(progress_path),
         )
 
-    def _record(self, job: Job, task: SwapTask, outcome: Outcome) -> None:
+    def _record(self, job: Job, task: JobTask, outcome: Outcome) -> None:
         values: dict[str, Any] = {}
         if not isinstance(outcome, Failure):
             try:
@@ -178,24 +192,35 @@ class Dispatcher:
             kept = False
         else:
             kept = self._record_end(job, Step.SUCCEED, **values)
-        if not kept:
+        if not kept and isinstance(task, SwapTask):
             self._stores.delete_blobs([task.destination.id])
         self._stores.progress_path(job.id).unlink(missing_ok=True)
 
-    def _result_values(self, job: Job, task: SwapTask, result: dict[str, Any]) -> dict[str, Any]:
+    def _result_values(self, job: Job, task: JobTask, result: dict[str, Any]) -> dict[str, Any]:
         outcome = outcome_of(State.SUCCEEDED, result["event_counts"])
-        destination = result["destination"]
-        return {
+        self._add_fingerprints(task.seed, result["report"] or {})
+        values = {
             "outcome": outcome,
-            "destination_digest": destination["digest"],
-            "destination_fields": destination["fields"],
-            "destination_rows": destination["rows"],
-            "destination_blob": task.destination.id,
             "events": result["events"],
             "event_counts": result["event_counts"],
             "report": result["report"],
             "manifest": signed_manifest(job, result, str(outcome), self._stores.signer),
         }
+        if isinstance(task, SwapTask):
+            destination = result["destination"]
+            values |= {
+                "destination_digest": destination["digest"],
+                "destination_fields": destination["fields"],
+                "destination_rows": destination["rows"],
+                "destination_blob": task.destination.id,
+            }
+        return values
+
+    def _add_fingerprints(self, seed: bytes, report: dict[str, Any]) -> None:
+        """Say which candidate had which seed, which only the holder of the keys can."""
+        fingerprint = self._stores.sealer.fingerprint
+        for candidate in report.get("candidates", {}).get("table", []):
+            candidate["seed_fingerprint"] = fingerprint(candidate_seed(seed, candidate["index"]))
 
     def _record_failure(self, job: Job, failure: Failure) -> None:
         if failure.trace:
@@ -212,11 +237,13 @@ class Dispatcher:
         """Record the end of this claim of the job, unless another one was recorded already."""
         stores = self._stores
         ended = after(State.RUNNING, step)
+        given = tables_given(job)
+        released = {} if job.retain_source else {f"{role}_blob": None for role in given}
         with stores.database.write() as session:
             if job.rerun_of is not None and ended is not State.CANCELLED:
-                original = jobs.find(session, job.rerun_of)
-                if original is not None and original.destination_digest is not None:
-                    values["reproduced"] = values.get("destination_digest") == original.destination_digest
+                original = jobs.find(session, job.rerun_of, "report")
+                if original is not None:
+                    values |= _reproduced(original, values)
             moved = jobs.move(
                 session,
                 job.id,
@@ -224,9 +251,9 @@ class Dispatcher:
                 ended,
                 attempt=job.attempt,
                 **{"finished_at": now(), "outcome": outcome_of(ended, {})} | values,
-                **({} if job.retain_source else {"source_blob": None}),
+                **released,
             )
-            blobs = jobs.unnamed(session, [job.source_blob]) if moved else []
+            blobs = jobs.unnamed(session, given.values()) if moved else []
         stores.delete_blobs(blobs)
         return moved
 
@@ -254,3 +281,10 @@ class Dispatcher:
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._event_loop.run_in_executor(self._threads, function, *arguments)
+
+
+def _reproduced(original: Job, values: dict[str, Any]) -> dict[str, bool]:
+    """Whether a rerun gave what the job gave: its bytes, or where no table comes out, its report."""
+    what = "destination_digest" if kind_of(original.service).has_rows else "report"
+    expected = getattr(original, what)
+    return {} if expected is None else {"reproduced": values.get(what) == expected}

@@ -1,7 +1,10 @@
 """The manifest: all that a rerun needs but the seed, and what the result was computed with."""
 
+import hashlib
 from typing import Any
 
+from app.jobs.kinds import Kind, kind_of
+from app.store.canonical import canonical_json
 from app.store.models import Job
 from app.store.seal import Signer
 
@@ -26,13 +29,26 @@ def signed_manifest(job: Job, result: dict[str, Any], outcome: str, signer: Sign
             "fields": job.source_fields,
             "rows": job.row_count,
         },
-        "destination": result["destination"],
         "outcome": outcome,
         "libraries": result["libraries"],
         "platform": result["platform"],
         "exactness": _EXACTNESS,
         "created_at": job.created_at.isoformat(),
     }
+    if job.options:
+        manifest["options"] = job.options
+    if kind_of(job.service).has_rows:
+        manifest["destination"] = result["destination"]
+    else:
+        manifest["report_digest"] = f"sha256:{hashlib.sha256(canonical_json(result['report'])).hexdigest()}"
+    if kind_of(job.service) is Kind.MEASURES:
+        manifest["destination"] = {
+            "digest": job.destination_digest,
+            "fields": job.destination_fields,
+            "rows": job.destination_rows,
+        }
+    if job.options and "candidates" in job.options:
+        manifest["candidate"] = result["chosen"]
     if job.rerun_of is not None:
         manifest["rerun_of"] = job.rerun_of
     return {"manifest": manifest, "signature": signer.sign(manifest)}

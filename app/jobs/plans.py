@@ -16,7 +16,7 @@ from app.jobs.tasks import PlanTask
 from app.settings import Settings
 from app.store import buffers
 from app.store.blobs import BlobAccess
-from providers.params import Params
+from providers.params import StrictModel
 
 
 class Plans:
@@ -28,7 +28,7 @@ class Plans:
         self._engine = engine
         self._threads = threads
 
-    async def plan(self, service: str, params: Params, source: pa.Table | str) -> dict[str, Any]:
+    async def plan(self, service: str, params: StrictModel, source: pa.Table | str) -> dict[str, Any]:
         """`providers.provider.Plan` as plain values.
 
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).

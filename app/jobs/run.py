@@ -16,13 +16,14 @@ from app.engine.progress import ProgressFile
 from app.jobs.tasks import PlanTask, SwapTask
 from app.store.tables import read_table, write_table
 from providers import PROVIDERS
+from providers.choosing.candidates import CandidateOptions, Choice, choose
 from providers.digest import table_digest
 from providers.errors import ProviderError
 from providers.measures import MEASURES
-from providers.measures.assessment import MeasureOptions, Released, assess
-from providers.measures.risk import changed_share, inversion_bits
+from providers.measures.assessment import MeasureOptions, assess
+from providers.measures.runs import measures_stream, released_by, values_of_run
 from providers.params import Params
-from providers.provider import Event, Progress, Provider, SwapResult, no_progress, part_of
+from providers.provider import Event, Progress, Provider, SwapResult, part_of
 from providers.rng import Stream
 from providers.types import type_name
 
@@ -31,9 +32,6 @@ T = TypeVar("T")
 _LIBRARIES = ("numpy", "numba", "pyarrow", "scikit-learn", "scipy")
 _LOADED, _SWAPPED = 0.05, 0.85  # of the whole, at a guess: reading, swapping, writing
 _SWAPPED_BEFORE_MEASURING = 0.3
-
-MEASURES_REVISION = 1
-"""Of the draws that the measures make: raised when a change alters a figure for a given seed."""
 
 
 def tells_the_callers_errors(function: Callable[[T], dict[str, Any]]) -> Callable[[T], Outcome]:
@@ -61,29 +59,50 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
                 f"version of the service has revision {provider.revision}; submit it again"
             )
         params = provider.params.model_validate(task.parameters)
-        stream = Stream(task.seed, task.service, task.revision)
+        measures = MeasureOptions.model_validate(task.options.get("measures", {}))
         source = read_table(task.source)
         swapped = _SWAPPED if task.report != "full" else _SWAPPED_BEFORE_MEASURING
-        result = provider.swap(source, params, stream, part_of(progress, _LOADED, swapped))
+        choice = _run(task, provider, params, measures, source, part_of(progress, _LOADED, swapped))
+        result = choice.result
         progress(swapped, "digesting")
         digest = table_digest(result.table)
         progress(swapped + 0.1, "writing")
         write_table(task.destination, result.table)
         report = None if task.report == "none" else report_of(task.service, result, task.seed_bits)
         if report is not None and task.report == "full":
+            released = released_by(provider, params, source, result, task.seed_bits)
             measuring = part_of(progress, swapped + 0.15, 1.0)
-            report |= measured(task, provider, params, source, result, report["measures"], measuring)
+            report |= asdict(assess(released, measures, measures_stream(task.seed), measuring))
+        if report is not None and choice.evidence:
+            report["candidates"] = choice.evidence
         progress(1.0, "written")
-    return _plain(
+    return plain(
         {
             "destination": described(result.table) | {"digest": digest},
             "events": [_event(event) for event in result.events.listed],
             "event_counts": dict(result.events.counts),
+            "chosen": choice.index,
             "report": report,
             "libraries": library_versions(),
             "platform": platform.platform(),
         }
     )
+
+
+def _run(
+    task: SwapTask,
+    provider: Provider[Any],
+    params: Params,
+    measures: MeasureOptions,
+    source: pa.Table,
+    progress: Progress,
+) -> Choice:
+    """The run, or the best of several."""
+    candidates = CandidateOptions.model_validate(task.options.get("candidates", {}))
+    if candidates.count == 1:
+        stream = Stream(task.seed, task.service, task.revision)
+        return Choice(provider.swap(source, params, stream, progress))
+    return choose(provider, source, params, task.seed, task.seed_bits, candidates, measures, progress)
 
 
 @tells_the_callers_errors
@@ -95,7 +114,7 @@ def run_plan(task: PlanTask) -> dict[str, Any]:
         table = pa.ipc.open_stream(task.source).read_all()
     else:
         table = read_table(task.source)
-    return _plain(asdict(provider.plan(table, params)))
+    return plain(asdict(provider.plan(table, params)))
 
 
 def described(table: pa.Table) -> dict[str, Any]:
@@ -110,45 +129,13 @@ def described_fields(schema: pa.Schema) -> list[dict[str, str]]:
 
 def report_of(service: str, result: SwapResult, seed_bits: int) -> dict[str, Any]:
     """The report's JSON: summary, the provider's own figures, the cheap measures, and its limits."""
-    summary = result.summary
-    values = {"changed_share": changed_share(summary.changed, summary.rows), **result.measures}
-    bits = values.get("inversion_bits", result.provider.get("matching_bits"))
-    if bits is not None:
-        values["inversion_bits"] = inversion_bits(bits, seed_bits)
+    values = values_of_run(result, seed_bits)
     return {
-        "summary": asdict(summary),
+        "summary": asdict(result.summary),
         "provider": result.provider,
         "measures": {key: MEASURES[key].report(value) for key, value in values.items()},
         "limits": list(PROVIDERS[service].limits),
     }
-
-
-def measured(
-    task: SwapTask,
-    provider: Provider[Any],
-    params: Params,
-    source: pa.Table,
-    result: SwapResult,
-    cheap: dict[str, dict[str, Any]],
-    progress: Progress,
-) -> dict[str, Any]:
-    """What the report `full` holds besides: every measure that applies, why others do not, pictures."""
-
-    def perturb(table: pa.Table, stream: Stream) -> pa.Table:
-        return provider.swap(table, provider.check(params, table.schema), stream, no_progress).table
-
-    released = Released(
-        source=source,
-        destination=result.table,
-        origin=result.origin,
-        service=task.service,
-        parameters=params,
-        run_values={key: measure["value"] for key, measure in cheap.items()},
-        perturb=perturb,
-    )
-    options = MeasureOptions.model_validate(task.measures)
-    stream = Stream(task.seed, "measures", MEASURES_REVISION)
-    return asdict(assess(released, options, stream, progress))
 
 
 @cache
@@ -162,7 +149,7 @@ def _event(event: Event) -> dict[str, Any]:
     return {name: value for name, value in asdict(event).items() if value is not None}
 
 
-def _plain(value: dict[str, Any]) -> dict[str, Any]:
+def plain(value: dict[str, Any]) -> dict[str, Any]:
     """The same as JSON has it: no numpy scalars, no tuples, no NaN."""
     options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
     plain: dict[str, Any] = orjson.loads(orjson.dumps(value, option=options))

@@ -19,17 +19,18 @@ from app.jobs.buffers import Buffers, Upload
 from app.jobs.changes import Changes
 from app.jobs.dispatch import Dispatcher
 from app.jobs.identity import job_of_token, new_id, token_of_job
+from app.jobs.kinds import kind_of, tables_given
 from app.jobs.plans import Plans
-from app.jobs.run import run_swap
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import OpenTable
+from app.jobs.work import run_job
 from app.settings import Settings
 from app.store import buffers, jobs
 from app.store.blobs import BlobMissing
 from app.store.models import Buffer, Job
 from app.store.tables import TableReader, read_table
-from providers.params import Params
+from providers.params import StrictModel
 
 __all__ = ["JobService", "NewJob"]
 
@@ -46,7 +47,7 @@ _THREADS = 8
 class JobService:
     """Everything that can be done with jobs. Made anywhere; used within one event loop."""
 
-    def __init__(self, settings: Settings, open_table: OpenTable, work: TaskFunction = run_swap) -> None:
+    def __init__(self, settings: Settings, open_table: OpenTable, work: TaskFunction = run_job) -> None:
         """``open_table``: how an upload is read; called in a worker.
 
         ``work``: what a worker does with a job; another one is for tests that must hold a job up.
@@ -68,7 +69,7 @@ class JobService:
         setup = WorkerSetup(
             settings.worker_threads,
             settings.worker_memory_bytes,
-            preload=("app.jobs.ingest", self._open_table.__module__),
+            preload=("app.jobs.ingest", "app.jobs.work", self._open_table.__module__),
             warm="providers.warm:warm",
         )
         self._engine = EmbeddedEngine(settings.workers, setup, settings.job_time_limit)
@@ -118,13 +119,19 @@ class JobService:
         """
         return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new))
 
-    async def rerun(self, job_id: str, source: pa.Table | str | None = None) -> Job:
+    async def rerun(
+        self,
+        job_id: str,
+        source: pa.Table | str | None = None,
+        destination: pa.Table | str | None = None,
+    ) -> Job:
         """A new job with the same parameters and the same seed, on the same rows.
 
-        Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (the
-        source is another, or is needed).
+        Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (a table is
+        another, or is needed), InvalidRequest (a destination for a job that makes its own).
         """
-        return await self._accepted(lambda new: self._acceptance.accept_again(new, job_id, source))
+        again = self._acceptance.accept_again
+        return await self._accepted(lambda new: again(new, job_id, source, destination))
 
     async def wait(self, job_id: str, seconds: float) -> Job:
         """The job when it has ended, or as it is after so many seconds. Raises NotFound."""
@@ -212,6 +219,9 @@ class JobService:
 
     async def with_destination(self, job_id: str) -> Job:
         """The job, whose destination buffer is there. Raises NotFound, StateConflict, Gone."""
+        job = await self.get(job_id)
+        if not kind_of(job.service).has_rows:
+            raise NotFound(f"a {job.service} job gives no rows: its result is its report")
         job = await self._succeeded(job_id)
         _kept(job)
         return job
@@ -233,7 +243,7 @@ class JobService:
         """The seed in hex: a secret, whose reading is audited. Raises NotFound."""
         return await self._in_thread(self._open_seed, job_id)
 
-    async def plan(self, service: str, params: Params, source: pa.Table | str) -> dict[str, Any]:
+    async def plan(self, service: str, params: StrictModel, source: pa.Table | str) -> dict[str, Any]:
         """What a run would do (`providers.provider.Plan`); stores nothing.
 
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
@@ -293,12 +303,13 @@ class JobService:
 
     def _cancel_queued(self, job: Job) -> bool:
         ended = after(State.QUEUED, Step.CANCEL)
-        kept = {} if job.retain_source else {"source_blob": None}
+        given = tables_given(job)
+        kept = {} if job.retain_source else {f"{role}_blob": None for role in given}
         with self._stores.database.write() as session:
             values = {"finished_at": now(), "outcome": outcome_of(ended, {})}
             queued = [State.QUEUED]  # a running one has a worker to be stopped first
             moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **kept)
-            unnamed = jobs.unnamed(session, [job.source_blob]) if moved else []
+            unnamed = jobs.unnamed(session, given.values()) if moved else []
         self._stores.delete_blobs(unnamed)
         return moved
 

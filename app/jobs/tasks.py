@@ -32,9 +32,41 @@ class SwapTask:
     source: BlobAccess
     destination: BlobAccess
     report: str
-    measures: dict[str, Any]
-    """Options of the measures, for the report `full`."""
+    options: dict[str, Any]
+    """``measures``: how the report `full` measures, and how figures rank the candidates;
+    ``candidates``: how many there are, and what ranks them."""
     progress_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureTask:
+    """Judge a table beside its source."""
+
+    job_id: str
+    seed: bytes = field(repr=False)
+    source: BlobAccess
+    destination: BlobAccess
+    """The table that is judged."""
+    parameters: dict[str, Any]
+    options: dict[str, Any]
+    progress_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierTask:
+    """Run many combinations of services and parameters on a source, and keep their figures alone."""
+
+    job_id: str
+    seed: bytes = field(repr=False)
+    seed_bits: int
+    source: BlobAccess
+    parameters: dict[str, Any]
+    options: dict[str, Any]
+    progress_path: str
+
+
+JobTask = SwapTask | MeasureTask | FrontierTask
+"""What a worker is told of a job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 import sqlalchemy.exc
 from sqlalchemy.orm import Session, undefer
 
 from app.store.models import AuditLine, Buffer, Job
+
+Role = Literal["source", "destination"]
+"""A table that a job was given: its source, or the destination that it judges."""
 
 
 class IdempotencyKeyTaken(Exception):
@@ -109,12 +112,16 @@ def delete_ended(session: Session, job_id: str) -> bool:
     return _changed(session, gone)
 
 
-def retained_source(session: Session, job_id: str, now: datetime) -> str | None:
-    """The blob of the job's source, which the job itself may have kept, or its buffer."""
-    own = session.scalar(sa.select(Job.source_blob).where(Job.id == job_id))
+def retained(session: Session, role: Role, job_id: str, now: datetime) -> str | None:
+    """The blob of a table that the job was given: the job itself may have kept it, or its buffer."""
+    if role == "source":
+        blob, buffer = Job.source_blob, Job.source_buffer
+    else:
+        blob, buffer = Job.destination_blob, Job.destination_buffer
+    own = session.scalar(sa.select(blob).where(Job.id == job_id))
     if own is not None:
         return own
-    of_buffer = sa.select(Buffer.blob).join(Job, Job.source_buffer == Buffer.id)
+    of_buffer = sa.select(Buffer.blob).join(Job, buffer == Buffer.id)
     return session.scalar(of_buffer.where(Job.id == job_id, Buffer.expires_at > now))
 
 

@@ -109,6 +109,9 @@ class Job(Base):
     destination_fields: Mapped[list[dict[str, Any]] | None]
     destination_rows: Mapped[int | None]
     destination_blob: Mapped[str | None] = mapped_column(String(32))
+    """What came out; of a job that judges a table, that table, which may be shared like a source."""
+    destination_buffer: Mapped[str | None] = mapped_column(String(36))
+    """The buffer that the judged table was taken from."""
     inline: Mapped[bool]
     """The source came in the request, so the answer brings the rows along."""
     retain_source: Mapped[bool]

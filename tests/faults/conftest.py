@@ -10,10 +10,13 @@ import pytest
 
 from app.api.formats import open_table
 from app.engine.engine import Progress, TaskFunction
+from app.jobs.kinds import FRONTIER, MEASURES
+from app.jobs.parameters import MeasureParameters
 from app.jobs.service import JobService, NewJob
 from app.settings import Settings
 from app.store.models import Job
 from providers import PROVIDERS
+from providers.choosing.frontier import FrontierOptions
 from tests.faults import doings
 from tests.faults.running import PATIENCE, Loop
 
@@ -38,7 +41,11 @@ class Running:
 
     def submit(self, source: pa.Table | str, **values: Any) -> Job:
         """A job of DSWAP on the field ``income``."""
-        return self.loop.do(self.jobs.submit(new_job(source, **values)))
+        return self.accept(new_job(source, **values))
+
+    def accept(self, new: NewJob) -> Job:
+        """A job of any kind."""
+        return self.loop.do(self.jobs.submit(new))
 
     def run(self, source: pa.Table | str, **values: Any) -> Job:
         """The same, ended."""
@@ -85,6 +92,21 @@ def new_job(source: pa.Table | str, **values: Any) -> NewJob:
         params = provider.check(params, source.schema)
     seed = values.get("seed")
     return NewJob(service, params, source, seed_bits=256 if seed else None, **values)
+
+
+def new_measures(source: pa.Table | str, destination: pa.Table | str, **values: Any) -> NewJob:
+    """A table to be judged beside its source, row by row."""
+    parameters = MeasureParameters(aligned=True)
+    options = {"measures": {"only": ["changed_share", "marginals", "dcr"]}}
+    given: dict[str, Any] = {"destination": destination, "report": "full", "options": options}
+    return NewJob(MEASURES, parameters, source, **given | values)
+
+
+def new_frontier(source: pa.Table, rates: Sequence[float] = (0.3, 0.6, 1.0), **values: Any) -> NewJob:
+    """DSWAP on the field ``income``, at several rates."""
+    swap = {"service": "DSWAP", "parameters": {"swap_fields": ["income"]}, "vary": {"rate": rates}}
+    parameters = FrontierOptions.model_validate({"services": [swap], "utility": "marginals.identical"})
+    return NewJob(FRONTIER, parameters, source, report="full", **values)
 
 
 def people(rows: int = 1000) -> pa.Table:

@@ -1,6 +1,6 @@
 """What the workers of these tests do. A task carries no code: these are functions it can name.
 
-`swap_as_told` is given to `JobService` in place of `run_swap` and does as the job's seed says, so
+`swap_as_told` is given to `JobService` in place of `run_job` and does as the job's seed says, so
 that a test can hold a real job at a known place, in a real worker, and let it go on. It waits by
 opening a pipe, which returns when the test opens the other end.
 """
@@ -17,8 +17,8 @@ from numba import njit, types
 
 from app.engine.engine import Outcome
 from app.engine.progress import ProgressFile
-from app.jobs.run import run_swap
-from app.jobs.tasks import SwapTask
+from app.jobs.tasks import JobTask
+from app.jobs.work import run_job
 
 HELD = (1).to_bytes(32, "big")
 """The seed of a job that waits for the gate, then runs."""
@@ -35,8 +35,8 @@ def gate_of(home: Path, job_id: str) -> Path:
     return home / f"gate-{job_id}"
 
 
-def swap_as_told(task: SwapTask) -> Outcome:
-    """`run_swap`, with what the seed says before it."""
+def swap_as_told(task: JobTask) -> Outcome:
+    """`run_job`, with what the seed says before it."""
     if task.seed == HELD:
         gate = gate_of(Path(task.progress_path).parent.parent, task.job_id)
         with contextlib.suppress(FileExistsError):  # made by an attempt before
@@ -48,7 +48,7 @@ def swap_as_told(task: SwapTask) -> Outcome:
         take_memory("arrow")
     elif task.seed == BROKEN:
         raise ValueError("the income 98765.4321 of Ada cannot be read")
-    return run_swap(task)
+    return run_job(task)
 
 
 def who(_: Any) -> dict[str, Any]:

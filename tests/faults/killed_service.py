@@ -1,20 +1,30 @@
-"""A service to be killed: takes two held jobs on the home it is given, and says when one of them runs."""
+"""A service to be killed: takes two held jobs on the home it is given, and says when one of them runs.
+
+The first is a swap or, if so told, a frontier; the second a swap or a table to be judged.
+"""
 
 import asyncio
 import sys
 from pathlib import Path
 
 from app.api.formats import open_table
-from app.jobs.service import JobService
+from app.jobs.service import JobService, NewJob
 from tests.faults import doings
-from tests.faults.conftest import new_job, people, settings_of
+from tests.faults.conftest import new_frontier, new_job, new_measures, people, settings_of
 
 
-async def main(home: Path) -> None:
+def _new_jobs(kind: str) -> tuple[NewJob, NewJob]:
+    if kind == "swap":
+        return new_job(people(), seed=doings.HELD), new_job(people(), seed=doings.HELD)
+    judged = new_measures(people(), people(), seed=doings.HELD)
+    return new_frontier(people(), seed=doings.HELD), judged
+
+
+async def main(home: Path, kind: str) -> None:
     """Print ``<running job> <queued job> <worker>`` and wait to be killed."""
     jobs = JobService(settings_of(home, workers=1), open_table, doings.swap_as_told)
     await jobs.start()
-    accepted = [await jobs.submit(new_job(people(), seed=doings.HELD)) for _ in range(2)]
+    accepted = [await jobs.submit(new) for new in _new_jobs(kind)]
     async for _, progress in jobs.updates(accepted[0].id):
         if progress.stage == doings.STAGE_HELD:
             print(*(job.id for job in accepted), progress.pid, flush=True)
@@ -23,4 +33,4 @@ async def main(home: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

@@ -122,11 +122,12 @@ def test_a_service_that_is_shut_down_goes_on_where_it_was(start: Start) -> None:
     assert (ended[0].attempt, ended[0].crashes) == (2, 0)
 
 
-def test_a_service_that_is_killed_loses_no_job(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["swap", "frontier"])
+def test_a_service_that_is_killed_loses_no_job(start: Start, tmp_path: Path, kind: str) -> None:
+    """Neither the one that runs nor the one that waits, whatever kind of job it is."""
     home = tmp_path / "home"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.killed_service", str(home)], stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "tests.faults.killed_service", str(home), kind]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None
         running, queued, pid = process.stdout.readline().split()
@@ -140,7 +141,12 @@ def test_a_service_that_is_killed_loses_no_job(start: Start, tmp_path: Path) -> 
         after.open_gate(job)
     ended = [after.end(job) for job in jobs]
     assert [(job.state, job.crashes) for job in ended] == [("succeeded", 1), ("succeeded", 0)]
-    assert ended[0].destination_digest == ended[1].destination_digest
+    if kind == "swap":
+        assert ended[0].destination_digest == ended[1].destination_digest
+    else:
+        compared, judged = (after.loop.do(after.jobs.report(job.id)) for job in ended)
+        assert len(compared["frontier"]["points"]) == 3
+        assert judged["measures"]["marginals"]["value"]["identical"] == 1
 
 
 def test_a_job_that_the_service_does_not_survive_is_given_up(start: Start, tmp_path: Path) -> None:

@@ -197,10 +197,23 @@ def test_a_source_is_retained_by_its_job_or_by_its_buffer(database: Database) ->
     )
     add(database, uploaded)
     with database.read() as session:
-        assert jobs.retained_source(session, own, NOW) == "o" * 32
-        assert jobs.retained_source(session, lent, NOW) == uploaded.blob
-        assert jobs.retained_source(session, lent, NOW + timedelta(hours=1)) is None
-        assert jobs.retained_source(session, none, NOW) is None
+        assert jobs.retained(session, "source", own, NOW) == "o" * 32
+        assert jobs.retained(session, "source", lent, NOW) == uploaded.blob
+        assert jobs.retained(session, "source", lent, NOW + timedelta(hours=1)) is None
+        assert jobs.retained(session, "source", none, NOW) is None
+
+
+def test_a_judged_table_is_retained_like_a_source(database: Database) -> None:
+    uploaded = buffer()
+    own, lent = add(
+        database,
+        job(source_blob="o" * 32, destination_blob="d" * 32),
+        job(source_blob="o" * 32, destination_buffer=uploaded.id),
+    )
+    add(database, uploaded)
+    with database.read() as session:
+        assert jobs.retained(session, "destination", own, NOW) == "d" * 32
+        assert jobs.retained(session, "destination", lent, NOW) == uploaded.blob
 
 
 def test_a_buffer_is_gone_at_its_expiry(database: Database) -> None:

@@ -1,0 +1,183 @@
+"""`candidates` on any service: several runs from one seed, the best of which is the result."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.api.calls import Api
+
+Rows = list[dict[str, Any]]
+
+
+def people(rows: int = 200) -> Rows:
+    """Rows of two correlated numbers and a town, with few enough of each that swaps differ."""
+    random = np.random.default_rng(5)
+    ages = random.integers(18, 80, rows)
+    incomes = 800 * ages + random.normal(0, 9000, rows)
+    return [
+        {"age": int(age), "income": round(float(income), 1), "city": f"c{number % 3}"}
+        for number, (age, income) in enumerate(zip(ages, incomes, strict=True))
+    ]
+
+
+ROWS = people()
+SWAP = {"swap_fields": ["income"]}
+SEED = "8f1c7a"
+
+
+def report_of(api: Api, job: dict[str, Any]) -> dict[str, Any]:
+    report: dict[str, Any] = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
+    return report
+
+
+@pytest.fixture(scope="module")
+def job(api: Api) -> dict[str, Any]:
+    return api.run("DSWAP", ROWS, SWAP, seed=SEED, candidates=6)
+
+
+def test_one_candidate_is_the_plain_run(api: Api) -> None:
+    """In its bytes, its seed and its report."""
+    plain = api.run("DSWAP", ROWS, SWAP, seed=SEED)
+    one = api.run("DSWAP", ROWS, SWAP, seed=SEED, candidates=1)
+    assert one["destination"] == plain["destination"]
+    assert "options" not in one
+    assert report_of(api, one) == report_of(api, plain)
+    assert "candidates" not in report_of(api, plain)
+
+
+def test_the_table_of_all_is_the_evidence(api: Api, job: dict[str, Any]) -> None:
+    """The least mean of ranks is kept; the first has the job's own seed, and no two share one."""
+    found = report_of(api, job)["candidates"]
+    assert found["rank_by"] == ["pscr", "delta_rho.mean"]
+    table = found["table"]
+    assert [line["index"] for line in table] == list(range(6))
+    assert all(set(line["values"]) == {"pscr", "delta_rho.mean"} for line in table)
+    best = min(table, key=lambda line: (line["rank"], line["index"]))
+    assert found["chosen"] == best["index"]
+    fingerprints = [line["seed_fingerprint"] for line in table]
+    assert fingerprints[0] == job["seed_fingerprint"]
+    assert len(set(fingerprints)) == 6
+    assert job["options"]["candidates"] == {"count": 6, "rank_by": []}
+
+
+def test_what_is_kept_is_what_the_table_says(api: Api, job: dict[str, Any]) -> None:
+    """The report `full` of the result has the very figures of the line that was chosen."""
+    full = api.run("DSWAP", ROWS, SWAP, seed=SEED, candidates=6, report="full")
+    assert full["destination"] == job["destination"]
+    report = report_of(api, full)
+    values = report["candidates"]["table"][report["candidates"]["chosen"]]["values"]
+    assert report["measures"]["pscr"]["value"] == values["pscr"]
+    assert report["measures"]["delta_rho"]["value"]["mean"] == values["delta_rho.mean"]
+
+
+def test_a_candidate_does_not_depend_on_how_many_there_are(api: Api, job: dict[str, Any]) -> None:
+    """More candidates add lines; the ones before stay as they were, but for their ranks."""
+    fewer = api.run("DSWAP", ROWS, SWAP, seed=SEED, candidates=3)
+    few, many = (
+        [
+            (line["index"], line["seed_fingerprint"], line["values"])
+            for line in report_of(api, run)["candidates"]["table"]
+        ]
+        for run in (fewer, job)
+    )
+    assert few == many[:3]
+
+
+def test_a_rerun_chooses_the_same(api: Api, job: dict[str, Any]) -> None:
+    """And gives the same bytes; the manifest says what was chosen from how many, and by what."""
+    again = api.job(api.client.post(f"/v1/jobs/{job['id']}/rerun", json={"source": {"rows": ROWS}}))
+    assert again["reproduced"] is True
+    assert report_of(api, again)["candidates"] == report_of(api, job)["candidates"]
+    manifest = api.client.get(f"/v1/jobs/{job['id']}/manifest").json()["manifest"]
+    assert manifest["options"]["candidates"] == {"count": 6, "rank_by": []}
+    assert manifest["candidate"] == report_of(api, job)["candidates"]["chosen"]
+    assert SEED not in str(manifest)
+
+
+@pytest.mark.parametrize(
+    ("service", "parameters"),
+    [
+        ("CDSWAP", SWAP | {"control_field": "city"}),
+        ("DDSWAP", SWAP | {"control_field": "age", "block_size": 5}),
+        ("MEWS", SWAP | {"bins": 4}),
+        ("MEDS", SWAP | {"k": 5}),
+        ("RWN", {"k": 5}),
+        ("PABIDOT", {"sigma": 0.3}),
+        ("LOCALITY", {"fields": ["age"]}),
+    ],
+)
+def test_every_service_has_candidates(api: Api, service: str, parameters: dict[str, Any]) -> None:
+    """Whatever it does to the rows."""
+    job = api.run(service, ROWS, parameters, seed=SEED, candidates={"count": 2, "rank_by": ["dcr.p05"]})
+    assert job["state"] == "succeeded", job
+    found = report_of(api, job)["candidates"]
+    assert found["rank_by"] == ["dcr.p05"]
+    assert len(found["table"]) == 2
+
+
+def test_a_report_of_none_leaves_the_choice_in_the_manifest(api: Api, job: dict[str, Any]) -> None:
+    """The result is the same."""
+    silent = api.run("DSWAP", ROWS, SWAP, seed=SEED, candidates=6, report="none")
+    assert silent["destination"] == job["destination"]
+    manifest = api.client.get(f"/v1/jobs/{silent['id']}/manifest").json()["manifest"]
+    assert manifest["candidate"] == report_of(api, job)["candidates"]["chosen"]
+
+
+def test_a_default_figure_that_does_not_apply_is_left_out(api: Api) -> None:
+    """A table without numbers has no correlations."""
+    towns = [{"city": f"c{number % 7}", "sex": "fm"[number % 2]} for number in range(60)]
+    job = api.run("DSWAP", towns, {"swap_fields": ["city"]}, seed=SEED, candidates=3)
+    found = report_of(api, job)["candidates"]
+    assert found["rank_by"] == ["pscr"]
+    assert "delta_rho.mean" in found["left_out"]
+
+
+def test_a_named_figure_that_does_not_apply_fails_the_job(api: Api) -> None:
+    """With the reason, and what it was."""
+    towns = [{"city": f"c{number % 7}"} for number in range(60)]
+    candidates = {"count": 3, "rank_by": ["pscr", "delta_rho"]}
+    job = api.run("DSWAP", towns, {"swap_fields": ["city"]}, candidates=candidates)
+    assert job["error"]["errors"][0]["pointer"] == "/candidates/rank_by/1"
+    assert "'delta_rho.mean' cannot rank the candidates" in job["error"]["detail"]
+
+
+def test_what_an_intruder_knows_ranks_by_record_linkage(api: Api) -> None:
+    """In place of PSCR, where nothing is named."""
+    measures = {"key_fields": ["age", "income"]}
+    job = api.run("DSWAP", ROWS, SWAP, seed=SEED, candidates=3, measures=measures)
+    assert report_of(api, job)["candidates"]["rank_by"] == ["record_linkage.rate", "delta_rho.mean"]
+
+
+RANK_BY = "/candidates/rank_by"
+
+
+def ranked_by(*names: str) -> dict[str, Any]:
+    return {"candidates": {"count": 3, "rank_by": names}}
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "message"),
+    [
+        ({"candidates": 0}, "/candidates", "greater than or equal to 1"),
+        ({"candidates": 101}, "/candidates", "less than or equal to 100"),
+        ({"candidates": True}, "/candidates", ""),
+        ({"candidates": {"count": 3, "rank": []}}, "/candidates/rank", "did you mean 'rank_by'?"),
+        ({"candidates": {"rank_by": ["pscr"]}}, "", "ranks candidates, and there is one"),
+        (ranked_by("pscrr"), f"{RANK_BY}/0", "did you mean 'pscr'?"),
+        (ranked_by("dcr.man"), f"{RANK_BY}/0", "did you mean 'dcr.mean'?"),
+        (ranked_by("dcr", "dcr.mean"), f"{RANK_BY}/1", "named twice"),
+        (ranked_by("il3"), f"{RANK_BY}/0", "needs 'measures.target'"),
+        (ranked_by("p_privacy"), f"{RANK_BY}/0", "same for every"),
+        ({"candidates": 3, "measures": {"target": "age"}}, "/measures/target", "used by none"),
+        ({"candidates": 3, "measures": {"only": ["pscr"]}}, "/measures/only", "used by none"),
+        ({"measures": {"sample": 50}}, "", 'add "report": "full" or "candidates": 5'),
+    ],
+)
+def test_what_cannot_rank_is_refused_with_its_place(
+    api: Api, change: dict[str, Any], pointer: str, message: str
+) -> None:
+    """Up front, before anything runs."""
+    first = api.refused("DSWAP", {"source": {"rows": ROWS}, "parameters": SWAP} | change)
+    assert first["pointer"] == pointer
+    assert message in first["message"]

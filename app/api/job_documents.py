@@ -64,7 +64,8 @@ def _encoded(document: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(document)
     except TypeError:
-        return orjson.dumps(document | {"parameters": orjson.Fragment(to_json(document["parameters"]))})
+        own = {name: document[name] for name in ("parameters", "options", "report") if name in document}
+        return orjson.dumps(document | {name: orjson.Fragment(to_json(value)) for name, value in own.items()})
 
 
 def _with_rows(document: dict[str, Any], table: pa.Table) -> bytes:

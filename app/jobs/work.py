@@ -75,6 +75,7 @@ def run_frontier(task: FrontierTask) -> dict[str, Any]:
         )
         progress(1.0, "compared")
     points = found["points"]
+    given = [point.pop("parameters") for point in points]
     failed = [point for point in points if "error" in point]
     summary = {
         "rows": source.num_rows,
@@ -94,7 +95,11 @@ def run_frontier(task: FrontierTask) -> dict[str, Any]:
     events = [
         {"code": "combination_failed", "message": f"{point['service']}: {point['error']}"} for point in failed
     ]
-    return _reported(report, events)
+    result = _reported(report, events)
+    # As they came: they are plain, and may hold integers that the writer of plain values cannot take.
+    for point, parameters in zip(result["report"]["frontier"]["points"], given, strict=True):
+        point["parameters"] = parameters
+    return result
 
 
 def _reported(report: dict[str, Any], events: list[dict[str, Any]] | None = None) -> dict[str, Any]:

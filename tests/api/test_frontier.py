@@ -108,6 +108,18 @@ def test_a_combination_that_fails_does_not_fail_the_job(api: Api) -> None:
     assert job["report"]["summary"] == {"rows": 12, "points": 2, "not_dominated": 1, "failed": 1}
 
 
+def test_parameters_come_back_as_they_were_given(api: Api) -> None:
+    """An integer beyond 64 bits keeps its digits."""
+    rows = [{"price": f"{number}.5", "city": f"c{number % 3}"} for number in range(9)]
+    source = {"rows": rows, "fields": {"price": "decimal(30,1)"}}
+    suppression = {"policy": "replace", "replacement": {"price": 10**25}}
+    swap = {"service": "DSWAP", "parameters": {"swap_fields": ["price"], "suppression": suppression}}
+    body = {"source": source, "services": [swap], "utility": "marginals.identical"}
+    job = api.job(api.client.post("/v1/frontier", json=body))
+    assert job["report"]["frontier"]["points"][0]["parameters"] == swap["parameters"]
+    assert api.client.get(f"/v1/jobs/{job['id']}/report").json() == job["report"]
+
+
 def test_figures_of_either_goal(api: Api) -> None:
     """A high goal turns the comparison round; what an intruder knows is what the risk is about."""
     body = call(services=SERVICES[:1], risk="dcr.p05", utility="delta_rho.sd")

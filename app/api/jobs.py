@@ -11,6 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 from app.api.context import Jobs, ServiceSettings
 from app.api.job_documents import answer, job_document
 from app.api.prefer import PreferHeaders, parse_prefer
+from app.api.report_pages import REPORT_CONTENT, report_response
 from app.api.requests import JsonRoute
 from app.api.responses import accepted, problems, rows_content
 from app.api.schemas import (
@@ -18,7 +19,6 @@ from app.api.schemas import (
     JobPage,
     ProgressDescription,
     ProgressUpdate,
-    Report,
     RerunRequest,
     SignedManifest,
 )
@@ -124,11 +124,17 @@ async def get_rows(job_id: str, jobs: Jobs, wanted: WantedRows) -> Response:
     "/{job_id}/report",
     operation_id="getJobReport",
     summary="Get the report",
-    responses=problems(404, 409),
+    response_class=Response,
+    responses=REPORT_CONTENT | problems(404, 406, 409),
 )
-async def get_report(job_id: str, jobs: Jobs) -> Report:
-    """The figures that a release is defended with."""
-    return Report.model_validate(await jobs.report(job_id))
+async def get_report(job_id: str, jobs: Jobs, accept: Accept = None) -> Response:
+    """The figures that a release is defended with, as JSON or as a page to read, print and file.
+
+    Offered are application/json and text/html: one self-contained page with pictures and the tables
+    behind them, which loads nothing, runs nothing, and tells no number of rows below the threshold.
+    """
+    report = await jobs.report(job_id)
+    return await report_response(job_document(jobs, await jobs.get(job_id)), report, accept)
 
 
 @router.get(

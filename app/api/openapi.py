@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.api.schemas import Rows
+from app.api.schemas import Report, Rows
 
 
 def document(app: FastAPI) -> dict[str, Any]:
@@ -28,8 +28,9 @@ def document(app: FastAPI) -> dict[str, Any]:
         schemas = made["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError", "Seed"):
             schemas.pop(name, None)
-        rows = Rows.model_json_schema(ref_template="#/components/schemas/{model}")
-        rows.pop("$defs", None)
-        schemas["Rows"] = rows  # named by operations that answer it in one of several types
+        for model in (Report, Rows):  # named by operations that answer it in one of several types
+            described = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            described.pop("$defs", None)
+            schemas[model.__name__] = described
         app.openapi_schema = made
     return app.openapi_schema

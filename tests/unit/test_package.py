@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,15 @@ def test_errors_survive_pickling(error: ParameterError | UnswappableError) -> No
         error.pointer,
         str(error),
     )
+
+
+def test_the_wheel_has_what_is_read_at_run_time(tmp_path: Path) -> None:
+    """The page's templates and style, and the migrations, beside the code."""
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        names = set(files.namelist())
+    for name in ("report.html.j2", "parts.html.j2", "report.css"):
+        assert f"app/report/templates/{name}" in names
+    assert "app/migrations/env.py" in names

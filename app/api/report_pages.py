@@ -1,0 +1,51 @@
+"""A report as a response: JSON, or the self-contained page, as the caller asks for."""
+
+from typing import Any
+
+from anyio import to_thread
+from fastapi import Response
+
+from app.api.formats import JSON, negotiate
+from app.api.schemas import Report
+from app.errors import NotAcceptable
+from app.report import CONTENT_SECURITY_POLICY, html_report
+
+HTML = "text/html"
+
+REPORT_CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The report.",
+        "headers": {"Content-Disposition": {"schema": {"type": "string"}, "description": "A file name."}},
+        "content": {
+            JSON: {"schema": {"$ref": "#/components/schemas/Report"}},
+            HTML: {"schema": {"type": "string"}},
+        },
+    }
+}
+"""The 200 of an operation that answers a report."""
+
+
+async def report_response(job: dict[str, Any], report: dict[str, Any], accept: str | None) -> Response:
+    """The report in the type that `accept` wants most; JSON where it has no preference.
+
+    Raises
+    ------
+    NotAcceptable
+        Neither type is wanted.
+    """
+    media_type = negotiate(accept, (JSON, HTML))
+    if media_type is None:
+        raise NotAcceptable(f"a report is to be had as {JSON}, {HTML}")
+    ending = "html" if media_type == HTML else "json"
+    headers = {
+        "Content-Disposition": f'inline; filename="rowveil-report-{job["id"]}.{ending}"',
+        "Vary": "Accept",
+    }
+    if media_type == JSON:
+        content = Report.model_validate(report).model_dump_json()
+        return Response(content, headers=headers, media_type=JSON)
+    headers["Content-Security-Policy"] = f"{CONTENT_SECURITY_POLICY}; frame-ancestors 'none'"
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers["Referrer-Policy"] = "no-referrer"
+    page = await to_thread.run_sync(html_report, job, report)
+    return Response(page, headers=headers, media_type=HTML)

@@ -1,0 +1,207 @@
+"""Each field before and after: a histogram of numbers, bars of categories."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from markupsafe import Markup
+
+from app.report.svg import (
+    WIDTH,
+    Picture,
+    Scale,
+    drawing,
+    element,
+    line,
+    name,
+    nice,
+    path,
+    rectangle,
+    text,
+    ticks,
+)
+from app.report.tables import Cell, Table
+from app.report.words import fitted, named, number, short
+
+NOT_SHOWN = "not shown"
+BARS = 12
+"""At most so many categories are drawn; the table has them all."""
+
+_LEFT, _TOP, _BOTTOM, _HEIGHT = 44.0, 10.0, 26.0, 190.0
+_OTHERS = "(others)"
+
+
+def distributions(fields: Sequence[Mapping[str, Any]], threshold: int) -> list[Picture]:
+    """A picture for each field."""
+    return [_field(field, f"field-{at}", threshold) for at, field in enumerate(fields, 1)]
+
+
+def _field(field: Mapping[str, Any], identifier: str, threshold: int) -> Picture:
+    of_numbers = field["kind"] == "number"
+    if of_numbers:
+        heads: list[Cell] = [f"{number(low)} to {number(high)}" for low, high in pairwise(field["edges"])]
+        drawn = _histogram(field, identifier)
+    else:
+        heads = [label if label == _OTHERS else named(str(label)) for label in field["labels"]]
+        drawn = _bars(field, identifier)
+    before, after = field["source"], field["destination"]
+    rows: list[Sequence[Cell]] = [
+        (head, _count(one), _count(two)) for head, one, two in zip(heads, before, after, strict=True)
+    ]
+    missing = field.get("missing") or {}
+    if missing:
+        rows.append(("missing", _count(missing.get("source")), _count(missing.get("destination"))))
+    table = Table(
+        f"Rows of {fitted(field['field'], 80)}, before and after",
+        ("from, up to" if of_numbers else "value", "before", "after"),
+        rows,
+    )
+    return Picture(named(field["field"]), [drawn], _caption(field, threshold), table)
+
+
+def _caption(field: Mapping[str, Any], threshold: int) -> str:
+    parts = []
+    before, after = field["source"], field["destination"]
+    missing = field.get("missing") or {}
+    counts = [*before, *after, *missing.values()]
+    if before == after and missing.get("source") == missing.get("destination"):
+        parts.append("The same before and after, as far as is shown.")
+    if any(count != 0 for count in missing.values()):
+        parts.append(
+            f"Missing: {_count(missing.get('source'))} before, {_count(missing.get('destination'))} after."
+        )
+    if field["kind"] != "number" and len(before) > BARS:
+        parts.append(f"The {BARS} most frequent of {number(len(before))} values are drawn.")
+    if None in counts:
+        parts.append(f"A count that is not shown (open circle) is below {threshold}, or would give one away.")
+    return " ".join(parts)
+
+
+def _count(count: int | None) -> str:
+    return NOT_SHOWN if count is None else number(count)
+
+
+def _histogram(field: Mapping[str, Any], identifier: str) -> Markup:
+    """Before as a plain area, after as a thick line; of uneven intervals the area is the count."""
+    edges = list(field["edges"])
+    places = (
+        [float(edge) for edge in edges] if _are_numbers(edges) else [float(at) for at in range(len(edges))]
+    )
+    widths = [high - low for low, high in pairwise(places)]
+    uneven = bool(widths) and max(widths) > min(widths) * (1 + 1e-6)
+    unit = min(widths) if uneven and min(widths) > 0 else 1.0
+    sizes = [width / unit if uneven else 1.0 for width in widths]
+    before, after = (
+        [None if count is None else count / size for count, size in zip(field[key], sizes, strict=True)]
+        for key in ("source", "destination")
+    )
+    most = nice(max((count for count in (*before, *after) if count is not None), default=0))
+    bottom = _HEIGHT - _BOTTOM
+    across = Scale(places[0], places[-1], _LEFT, WIDTH - 10)
+    up = Scale(0, most, bottom, _TOP)
+    parts = [] if uneven else _rules(up, most)
+    parts += [
+        rectangle(across(low), up(count), across(high) - across(low), bottom - up(count), "before")
+        for low, high, count in zip(places, places[1:], before, strict=False)
+        if count is not None
+    ]
+    parts += _outline(places, after, across, up)
+    parts += [
+        _hidden((across(low) + across(high)) / 2, bottom - 5, "hidden")
+        for low, high, one, two in zip(places, places[1:], before, after, strict=False)
+        if one is None or two is None
+    ]
+    parts.append(line(_LEFT, bottom, WIDTH - 10, bottom, "axis"))
+    parts += _edge_labels(edges, places, across, bottom)
+    return drawing(
+        identifier,
+        f"{fitted(field['field'], 80)} before and after",
+        f"Histogram in {len(widths)} intervals from {number(edges[0])} to {number(edges[-1])}. "
+        "Plain area: before. Thick line: after. The counts are in the table below.",
+        _HEIGHT,
+        *parts,
+    )
+
+
+def _are_numbers(edges: Sequence[Any]) -> bool:
+    return all(isinstance(edge, int | float) for edge in edges)
+
+
+def _rules(up: Scale, most: float) -> list[Markup]:
+    parts = []
+    for tick in ticks(0, most, 3):
+        parts.append(line(_LEFT, up(tick), WIDTH - 10, up(tick), "rule"))
+        parts.append(text(_LEFT - 6, up(tick) + 4, short(tick), "end"))
+    return parts
+
+
+def _outline(
+    places: Sequence[float], counts: Sequence[float | None], across: Scale, up: Scale
+) -> list[Markup]:
+    """Steps over the intervals whose counts are shown."""
+    lines: list[list[tuple[float, float]]] = [[]]
+    for low, high, count in zip(places, places[1:], counts, strict=False):
+        if count is None:
+            lines.append([])
+            continue
+        lines[-1] += [(across(low), up(count)), (across(high), up(count))]
+    return [path(points, "after-line") for points in lines if points]
+
+
+def _hidden(x: float, y: float, kind: str) -> Markup:
+    return element("circle", cx=x, cy=y, r=2.5, class_=kind)
+
+
+def _edge_labels(edges: Sequence[Any], places: Sequence[float], across: Scale, bottom: float) -> list[Markup]:
+    """The first and the last edge, and round figures between where there is room."""
+    ends = [short(edge) if _are_numbers(edges) else str(edge) for edge in (edges[0], edges[-1])]
+    parts = [
+        text(across(places[0]), bottom + 17, fitted(ends[0], 20)),
+        text(across(places[-1]), bottom + 17, fitted(ends[1], 20), "end"),
+        *(line(across(place), bottom, across(place), bottom + 4, "axis") for place in places),
+    ]
+    if _are_numbers(edges):
+        room = (across(places[0]) + 50, across(places[-1]) - 52)
+        between = [tick for tick in ticks(places[0], places[-1], 4) if room[0] < across(tick) < room[1]]
+        parts += [text(across(tick), bottom + 17, short(tick), "middle") for tick in between]
+    return parts
+
+
+def _bars(field: Mapping[str, Any], identifier: str) -> Markup:
+    """Two bars for each of the most frequent categories; before is plain, after hatched."""
+    kept = sorted(
+        range(len(field["labels"])),
+        key=lambda at: (-max(field["source"][at] or 0, field["destination"][at] or 0), at),
+    )[:BARS]
+    kept = [
+        at
+        for at in kept
+        if field["labels"][at] != _OTHERS or field["source"][at] != 0 or field["destination"][at] != 0
+    ]
+    kept.sort(key=lambda at: field["labels"][at] == _OTHERS)
+    most = max(
+        (count for at in kept for count in (field["source"][at], field["destination"][at]) if count),
+        default=1,
+    )
+    along = Scale(0, most, 1, WIDTH - 60)
+    parts: list[Markup] = []
+    for place, at in enumerate(kept):
+        y = 12.0 + 42 * place
+        parts.append(name(1, y, str(field["labels"][at]), WIDTH - 2))
+        for offset, key, kind in ((4.0, "source", "before"), (15.0, "destination", "after")):
+            count = field[key][at]
+            if count is None:
+                parts += [
+                    _hidden(5, y + offset + 4, "hidden"),
+                    text(12, y + offset + 9, NOT_SHOWN, class_="small"),
+                ]
+                continue
+            parts.append(rectangle(1, y + offset, along(count) - 1, 9, kind))
+            parts.append(text(along(count) + 4, y + offset + 9, short(count), class_="small"))
+    return drawing(
+        identifier,
+        f"{fitted(field['field'], 80)} before and after",
+        f"Bars of {len(kept)} values. Plain: before. Hatched: after. The counts are in the table below.",
+        42.0 * len(kept) + 2,
+        *parts,
+    )

@@ -1,0 +1,192 @@
+"""The page: what a job's document and its report say, put into the template."""
+
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from app.report import choices, told
+from app.report.correlations import correlations
+from app.report.discretion import THRESHOLD, Discretion
+from app.report.distributions import distributions
+from app.report.figures import Figure, measure, own_figures
+from app.report.plots import changed, closest, risk_utility
+from app.report.svg import Picture
+from app.report.tables import Cell
+from app.report.words import humanised, named, number, visible
+from providers import PROVIDERS
+from providers.measures import MEASURES
+
+_CSS = (files("app.report") / "templates" / "report.css").read_text(encoding="utf-8")
+_CSS_HASH = b64encode(hashlib.sha256(_CSS.encode()).digest()).decode()
+
+CONTENT_SECURITY_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_CSS_HASH}'; base-uri 'none'; form-action 'none'"
+)
+"""Nothing is loaded or run; one style sheet is applied, the page's own, known by its digest."""
+
+_OUTCOMES = {
+    "SUCCESS": "The job succeeded.",
+    "SUCCESS_WITH_INFO": "The job succeeded, with something to know: see what happened to rows and fields.",
+    "FAILURE": "The job failed.",
+}
+_TITLES = {
+    "measures": ("Two tables compared", "A table is judged beside its source, whatever made it."),
+    "frontier": (
+        "Services and parameters compared",
+        "Several services were run on one table, each with several parameters, and measured the same way.",
+    ),
+}
+
+
+def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
+    """The report as one HTML page that needs nothing else and runs nothing.
+
+    Parameters
+    ----------
+    job : mapping
+        The job's document, as `GET /v1/jobs/{id}` answers it. Of its events only the counts are told.
+    report : mapping
+        The report's JSON. Parts that it lacks are left out of the page, or said to be absent.
+    """
+    pictures = report.get("pictures") or {}
+    threshold = int(pictures.get("threshold", THRESHOLD))
+    discretion = Discretion(int(job.get("row_count") or 0), threshold)
+    fields = [str(field["name"]) for field in (job.get("source") or {}).get("fields", ())]
+    measures = {
+        key: measure(key, each, fields, discretion) for key, each in (report.get("measures") or {}).items()
+    }
+    singles, tables = own_figures(report.get("provider") or {}, fields, discretion)
+    kind = str(job.get("service", ""))
+    provider = PROVIDERS.get(kind)
+    title, summary = (
+        (provider.title, provider.summary) if provider else _TITLES.get(kind, (humanised(kind), ""))
+    )
+    return _template().render(
+        css=Markup(_CSS),  # noqa: S704 - our own file
+        policy=CONTENT_SECURITY_POLICY,
+        job=job,
+        report=report,
+        title=title,
+        identifier=provider.identifier if provider else "",
+        summary=summary,
+        provider=provider,
+        threshold=threshold,
+        outcome=_OUTCOMES.get(str(job.get("outcome")), ""),
+        sentences=told.sentences(report.get("summary") or {}, len(fields), discretion),
+        limits=report.get("limits") or (),
+        concerns=_by_concern(measures, report.get("measures") or {}),
+        left_out=[(_measure_title(key, fields), why) for key, why in (report.get("left_out") or {}).items()],
+        fields=distributions(pictures.get("fields") or [], threshold),
+        fields_left_out=pictures.get("fields_left_out") or 0,
+        pictures=_pictures(pictures, report.get("measures") or {}, discretion),
+        has_pictures=bool(pictures.keys() - {"threshold"}),
+        frontier=choices.frontier(report.get("frontier") or {}),
+        candidates=choices.candidates(report.get("candidates") or {}, discretion),
+        events=told.events(job.get("event_counts") or {}, discretion),
+        parameters=[(name, _value(value)) for name, value in (job.get("parameters") or {}).items()],
+        own_figures=singles,
+        own_tables=tables,
+        evidence=_evidence(job, discretion),
+    )
+
+
+def _by_concern(
+    measures: Mapping[str, Figure], given: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[str, str, list[Figure]]]:
+    groups = [("risk", "Risk"), ("utility", "Utility"), ("", "Other figures")]
+    known = {"risk", "utility"}
+    found = [
+        (
+            concern or "other",
+            title,
+            [
+                figure
+                for key, figure in measures.items()
+                if str(given[key].get("concerns")) == concern
+                or (not concern and given[key].get("concerns") not in known)
+            ],
+        )
+        for concern, title in groups
+    ]
+    return [group for group in found if group[2]]
+
+
+def _pictures(
+    pictures: Mapping[str, Any], measures: Mapping[str, Any], discretion: Discretion
+) -> list[Picture]:
+    """All pictures but those of single fields."""
+    found: list[Picture | None] = []
+    if point := pictures.get("risk_utility"):
+        found.append(
+            risk_utility(
+                point, *(choices.axis(str(point[which]["key"]), measures) for which in ("risk", "utility"))
+            )
+        )
+    if distances := pictures.get("dcr"):
+        found.append(closest(distances, discretion.rows))
+    if shares := pictures.get("changed"):
+        found.append(changed(shares, discretion))
+    if matrices := pictures.get("correlations"):
+        found.append(correlations(matrices))
+    return [picture for picture in found if picture is not None]
+
+
+def _measure_title(key: str, fields: list[str]) -> Cell:
+    if key in MEASURES:
+        return MEASURES[key].title
+    return named(key) if key in fields else humanised(key)
+
+
+def _value(value: Any) -> str:
+    """A parameter as JSON has it: what is empty or off too, since it was in force."""
+    return visible(value) if isinstance(value, str) else visible(json.dumps(value, ensure_ascii=False))
+
+
+def _evidence(job: Mapping[str, Any], discretion: Discretion) -> list[tuple[str, Markup | str]]:
+    """What identifies the run, and what a rerun can be held against."""
+    source, destination = job.get("source") or {}, job.get("destination") or {}
+    rows: list[tuple[str, Any]] = [
+        ("Job", _code(job.get("id"))),
+        ("Service and revision", f"{job.get('service')}, revision {job.get('revision')}"),
+        ("Rerun of", _code(job.get("rerun_of"))),
+        ("Reproduced", None if job.get("reproduced") is None else number(job["reproduced"])),
+        ("Rows", discretion.count(discretion.rows)),
+        ("Digest of the source", _code(source.get("digest"))),
+        ("Digest of the destination", _code(destination.get("digest"))),
+        ("Fingerprint of the seed", _code(job.get("seed_fingerprint"))),
+        ("Submitted", _moment(job.get("created_at"))),
+        ("Finished", _moment(job.get("finished_at"))),
+    ]
+    return [(name, value) for name, value in rows if value is not None]
+
+
+def _code(text: Any) -> Markup | None:
+    return None if not text else Markup("<code>{}</code>").format(visible(str(text)))
+
+
+def _moment(text: Any) -> Markup | None:
+    if not text:
+        return None
+    moment = datetime.fromisoformat(str(text))
+    return Markup('<time datetime="{}">{} UTC</time>').format(text, f"{moment:%Y-%m-%d %H:%M:%S}")
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("app.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"name": named, "number": number}
+    return environment.get_template("report.html.j2")

@@ -1,10 +1,14 @@
 """Fixtures that every tier of tests shares."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import settings
+
+from demo.service import running_service
 
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("house")
@@ -20,3 +24,18 @@ def data_dir() -> Path:
             pytest.fail(missing)
         pytest.skip(missing)
     return folder
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One real service for all tests that call it: its own process, a real port, real workers."""
+    home = tmp_path_factory.mktemp("service")
+    with running_service(home, max_body_bytes=str(4 * 2**20), workers="2") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def client(address: str) -> Iterator[httpx.Client]:
+    """A client of that service."""
+    with httpx.Client(base_url=address, timeout=60) as opened:
+        yield opened

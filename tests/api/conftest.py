@@ -1,26 +1,11 @@
-"""One real service for all tests of the contract: its own process, a real port, real workers."""
+"""What the tests of the contract call the service with."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from demo.service import running_service
 from tests.api.calls import Api
-
-
-@pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    home = tmp_path_factory.mktemp("service")
-    with running_service(home, max_body_bytes=str(4 * 2**20), workers="2") as started:
-        yield started
-
-
-@pytest.fixture(scope="session")
-def client(address: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=address, timeout=60) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -30,8 +30,8 @@ ONE_BUCKET = 8192
 BUCKET_BITS = 13
 """Mean rows of a bucket of a larger group: 2**12 to 2**13. Part of every revision's output."""
 
-_RATE_LEVEL = 0xFFFFFFFF
-_BUCKET_LEVEL = 1
+RATE_LEVEL = 0xFFFFFFFF
+BUCKET_LEVEL = 1
 _SHUFFLE_LEVEL = 2
 _SMALL_GROUPS = 128  # rows on average, up to which a layout gains nothing
 _TOGETHER = 257  # groups of up to so many rows share lockstep lanes, sixteen groups at a time
@@ -76,7 +76,7 @@ class Groups:
     @cached_property
     def places(self) -> IndexArray:
         """For each row its place in `order`, -1 where it is in no group; shape (rows,)."""
-        return self.order if self.in_row_order else _inverse(self.order, self.rows)
+        return self.order if self.in_row_order else inverse(self.order, self.rows)
 
 
 @dataclass
@@ -121,7 +121,7 @@ class Pairing:
         """The participating rows, group by group, in their uniformly random order."""
         if self.moved is None:
             return self.groups.order[self.shuffled]
-        return _inverse(self.places, len(self.shuffled))[self.shuffled]
+        return inverse(self.places, len(self.shuffled))[self.shuffled]
 
 
 # ------------------------------------------------------------------------------- rows and places
@@ -142,7 +142,7 @@ def _invert(order, places):
             places[order[at]] = at
 
 
-def _inverse(order: IndexArray, rows: int) -> IndexArray:
+def inverse(order: IndexArray, rows: int) -> IndexArray:
     """Where each of `rows` row numbers stands in `order`, -1 where it does not."""
     every = len(order) == rows
     places = np.empty(rows, order.dtype) if every else np.full(rows, -1, order.dtype)
@@ -191,13 +191,13 @@ def _shuffle(places, start, stop, key, identity, level, words, have, address, bl
 
 
 @njit(cache=True, nogil=True)
-def _pairs_of(size, rate, minimum, key, identity, words, address, block):
+def pairs_of(size, rate, minimum, key, identity, words, address, block):
     """How many pairs a group of `size` rows exchanges: floor(rate size / 2 + u), at most size // 2."""
     if size < 2 or size < minimum:
         return 0
     if rate == 1.0:
         return size // 2
-    stream_words(key, identity, np.uint32(_RATE_LEVEL), np.uint32(0), address, block, words)
+    stream_words(key, identity, np.uint32(RATE_LEVEL), np.uint32(0), address, block, words)
     return min(np.int64(np.floor(rate * size / 2.0 + uniform(words[0], words[1]))), size // 2)
 
 
@@ -217,7 +217,7 @@ def _shuffle_small_groups(places, starts, identities, key, rate, minimum, pairs)
             for group in range(first, last):
                 size = starts[group + 1] - starts[group]
                 identity = identities[group]
-                pairs[group] = _pairs_of(size, rate, minimum, key, identity, words, address, block)
+                pairs[group] = pairs_of(size, rate, minimum, key, identity, words, address, block)
                 if size <= _TOGETHER and pairs[group] > 0:
                     longest = max(longest, size)
             # Two rows have one matching only: a table of pairs draws nothing.
@@ -272,7 +272,7 @@ def _scatter_into_buckets(
             while number >= first_block[group + 1]:
                 group += 1
             nth = number - first_block[group]
-            level = np.uint32(_BUCKET_LEVEL)
+            level = np.uint32(BUCKET_LEVEL)
             stream_words(key, identities[group], level, np.uint32(16 * nth), address, block, words)
             shift = np.uint32(32 - bits[group])
             first = starts[group] + 256 * nth
@@ -302,7 +302,7 @@ def _scatter_into_buckets(
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _shuffle_buckets(starts, sizes, identities, first_bucket, bucket_starts, key, places):
+def shuffle_buckets(starts, sizes, identities, first_bucket, bucket_starts, key, places):
     """Rao-Sandelius, second half: each bucket in a uniform order of its own."""
     for bucket in prange(first_bucket[-1]):
         address = np.zeros((4, LANES), np.uint32)
@@ -329,7 +329,7 @@ def _shuffle_large_groups(
         starts, sizes, identities, bits, first_block, first_bucket, key, get_num_threads(),
         moved, bucket_starts,
     )  # fmt: skip
-    _shuffle_buckets(starts, sizes, identities, first_bucket, bucket_starts, key, shuffled)
+    shuffle_buckets(starts, sizes, identities, first_bucket, bucket_starts, key, shuffled)
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -546,7 +546,7 @@ def exchange(values: npt.NDArray[Any], pairing: Pairing, last: bool = False) -> 
     chunks = get_num_threads() if len(pairing.shuffled) > 65536 else 1
     layout = groups.layout if pairing.moved is None else None
     small = len(pairing.shuffled) <= _SMALL_GROUPS * len(pairing.pairs)
-    if layout is None and small and not groups.in_row_order:
+    if layout is None and pairing.moved is None and small and not groups.in_row_order:
         out = np.empty_like(words) if len(groups.order) == groups.rows else words.copy()
         changed = _exchange_rows(
             words, groups.order, pairing.shuffled, groups.starts, pairing.pairs, pairing.odd_rule, out, chunks

@@ -109,3 +109,15 @@ def test_across_the_sizes_of_buckets(rows: int, rate: float) -> None:
     assert_agree("DSWAP", table.slice(0, rows), shared)
     assert_agree("CDSWAP", table, {**shared, "control_field": "class", "locked": True})
     assert_agree("DDSWAP", table, {**shared, "control_field": "class", "block_size": rows})
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_large_class_among_many_small_ones(locked: bool) -> None:
+    """It is put in order by its buckets, however few rows a class has on average."""
+    number = np.arange(9_200)
+    control = np.where(number % 46 == 0, number // 92, -1)
+    table = pa.table({"v": number, "w": number * 3, "c": control})
+    parameters = {"swap_fields": ["v", "w"], "control_field": "c", "locked": locked}
+    result, _ = assert_agree("CDSWAP", table, parameters)
+    assert result is not None
+    assert result.summary.group_size.largest > 8192

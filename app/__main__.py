@@ -1,4 +1,4 @@
-"""``python -m app serve | migrate | openapi``."""
+"""``python -m app serve | worker | migrate | openapi``."""
 
 import argparse
 import asyncio
@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
+from app.engine.cluster import cluster_of
 from app.main import create_app
 from app.measure_page import measures_page
 from app.pages import page
@@ -77,6 +78,26 @@ def serve(settings: Settings) -> int:
     return 0 if server.started else 1
 
 
+def work(settings: Settings) -> int:
+    """Be a worker of the cluster until SIGTERM or SIGINT; 0 when it stopped cleanly."""
+    if settings.engine != "dask":
+        print("ROWVEIL_ENGINE: a worker of its own is for engine 'dask'", file=sys.stderr)
+        return 2
+    from app.engine.distributed import serve_cluster
+
+    async def until_told() -> None:
+        serving = asyncio.ensure_future(serve_cluster(cluster_of(settings), settings.workers))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("distributed").setLevel(logging.WARNING)  # it tells of every look at it
+    asyncio.run(until_told())
+    return 0
+
+
 def derived_files(settings: Settings) -> dict[Path, bytes]:
     """The committed files that are made from the code, by their place in the repository."""
     document = create_app(settings).openapi()
@@ -114,6 +135,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("serve", help="run the service; its settings come from ROWVEIL_... variables")
+    commands.add_parser("worker", help="run jobs for a service with ROWVEIL_ENGINE=dask, as a Dask worker")
     commands.add_parser("migrate", help="bring the database to the newest layout")
     derived = commands.add_parser(
         "openapi", help="write openapi/openapi.json and the services' pages from the code"
@@ -140,6 +162,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if given.command == "serve":
         return serve(settings)
+    if given.command == "worker":
+        return work(settings)
     if given.command == "migrate":
         try:
             migrate(settings)

@@ -32,6 +32,8 @@ def page(provider: Provider[Any]) -> str:
         _parameters(provider.params.model_json_schema()),
         "## Cost",
         provider.cost,
+        "## Tables larger than memory",
+        _scaling(provider),
         *_example(provider.identifier),
         *_listing("When to choose another", provider.instead),
         *_listing("Errata of the source", provider.errata),
@@ -40,6 +42,13 @@ def page(provider: Provider[Any]) -> str:
         "*Made from the code by `make docs`: change it there.*",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _scaling(provider: Provider[Any]) -> str:
+    """Whether it runs out of core, and how the table is cut."""
+    able = provider.scaling.swap is not None
+    how = "Runs out of core, with the same destination to the last bit." if able else "Runs in memory alone."
+    return f"{how} {provider.scaling.cut}"
 
 
 def _listing(title: str, items: tuple[str, ...]) -> list[str]:

@@ -53,7 +53,21 @@ class Settings(BaseSettings):
     database_url: str = Field(default_factory=_default_database)
     """SQLAlchemy address of the database. Default: a SQLite file below the home."""
     engine: str = "local"
-    """Where jobs run: `local`, worker processes on this machine."""
+    """Where jobs run: `local`, worker processes on this machine; `dask`, child processes of the workers of a
+    Dask cluster."""
+    scheduler_address: str = ""
+    """For engine `dask`: the scheduler's address, such as `tls://scheduler.example:8786`."""
+    scheduler_insecure: bool = False
+    """Allow `tcp://` to the scheduler: tasks hold keys and seeds in the clear. For tests alone."""
+    tls_ca_file: Path | None = None
+    """For engine `dask`: the authority that signed the certificates of scheduler, workers and service."""
+    tls_cert_file: Path | None = None
+    """For engine `dask`: the certificate that this service, or this worker, shows."""
+    tls_key_file: Path | None = None
+    """For engine `dask`: the private key of that certificate."""
+    shared_folder: Path = Field(default_factory=lambda given: Path(given.get("home", ".")))
+    """The folder of sealed buffers, progress and what jobs put aside. With engine `dask` every worker must
+    reach it at the same path. Default: the home."""
     workers: Annotated[int, Field(ge=1)] = Field(default_factory=available_cores)
     """Worker processes, which is the number of jobs that run at once. Default: one a core."""
     worker_threads: Annotated[int, Field(ge=1)] = Field(default_factory=_default_threads)
@@ -97,14 +111,30 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _is_available_in_this_version(self) -> Self:
-        if self.engine == "dask":
-            raise ValueError("engine 'dask' is not available in this version; use 'local'")
-        if self.engine != "local":
-            raise ValueError(f"unknown engine '{self.engine}'; known is 'local'")
+        if self.engine not in ("local", "dask"):
+            raise ValueError(f"unknown engine '{self.engine}'; known are 'local' and 'dask'")
         if self.auth == "on":
             raise ValueError("auth 'on' needs identities, not available in this version; use 'off'")
         if self.auth != "off":
             raise ValueError(f"unknown auth '{self.auth}'; known is 'off'")
+        return self
+
+    @model_validator(mode="after")
+    def _cluster_is_reached_safely(self) -> Self:
+        if self.engine != "dask":
+            return self
+        scheme = self.scheduler_address.partition("://")[0]
+        if scheme == "tls":
+            for name in ("tls_ca_file", "tls_cert_file", "tls_key_file"):
+                if getattr(self, name) is None:
+                    raise ValueError(f"engine 'dask' over tls needs ROWVEIL_{name.upper()}")
+        elif scheme != "tcp":
+            raise ValueError("engine 'dask' needs ROWVEIL_SCHEDULER_ADDRESS, such as tls://scheduler:8786")
+        elif not self.scheduler_insecure:
+            raise ValueError(
+                "ROWVEIL_SCHEDULER_ADDRESS is tcp://, over which keys and seeds would travel in the clear; "
+                "use tls://, or set ROWVEIL_SCHEDULER_INSECURE for a test"
+            )
         return self
 
     @model_validator(mode="after")

@@ -11,7 +11,19 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from benchmarks import buffers, http, kernels, locality, measures, meds, memory, mews, pabidot, rwn
+from benchmarks import (
+    buffers,
+    http,
+    kernels,
+    locality,
+    measures,
+    meds,
+    memory,
+    mews,
+    out_of_core,
+    pabidot,
+    rwn,
+)
 
 RESULT = Path("var/benchmarks.md")
 
@@ -28,6 +40,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "rwn": lambda given: [rwn.measure(given.rounds)],
     "pabidot": lambda given: [pabidot.measure(given.rounds)],
     "locality": lambda given: [locality.measure(given.rounds)],
+    "out-of-core": lambda given: [out_of_core.measure(max(given.rows), min(2, given.rounds))],
     "http": lambda given: [http.measure(2 * given.rounds), http.measure_small(4)],
     "buffers": lambda given: [buffers.measure(int(given.gigabytes * 10**9))],
     "measures": lambda given: [measures.measure(given.rounds)],

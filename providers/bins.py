@@ -22,7 +22,15 @@ from providers.provider import Event, Plan, Progress, SwapResult, no_progress, p
 from providers.radix import IndexArray, row_index_type
 from providers.rng import Stream
 from providers.suppression import check_suppression
-from providers.swapping import Exchange, estimated_memory, plan_each, resolve_names, swap_each
+from providers.swapping import (
+    Exchange,
+    estimated_memory,
+    fields_read,
+    memory_needed,
+    plan_each,
+    resolve_names,
+    swap_each,
+)
 from providers.table import BoolArray, combined, words_of
 
 B = TypeVar("B", bound="BinParams")
@@ -254,6 +262,16 @@ def plan_in_bins(
     memory = estimated_memory(table, swap, key_arrays=2 * len(params.swap_fields))
     binned = _bin_all(table, params, make_bins, no_progress)
     return plan_each(table, swap, binned.exchanges, memory)
+
+
+def bin_fields_read(params: BinParams, schema: pa.Schema) -> tuple[str, ...]:
+    """The fields that make bins or move, and those that suppression names."""
+    return fields_read(params, other_fields(params, schema))
+
+
+def bin_memory(params: BinParams, rows: int, nbytes: int) -> int:
+    """About the bytes that a swap within bins takes of `nbytes` of fields read."""
+    return memory_needed(params, rows, nbytes, key_arrays=2 * len(params.swap_fields))
 
 
 _EXCHANGING = 0.3

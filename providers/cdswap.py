@@ -12,16 +12,23 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from providers.classes import Classifier, check_classifier, classes
+from providers.classes import Classifier, check_classifier, class_labels, classes
+from providers.external.exchanging import Exchanging
+from providers.external.sorting import label_keys
+from providers.external.swaps import Listing, swap_outside
 from providers.kernels import Groups
 from providers.ordering import check_orderable
 from providers.params import ControlFields, SwapParams
-from providers.provider import Plan, Progress, Provider, SwapResult
+from providers.provider import Plan, Progress, Provider, Scaling, Streamed, SwapResult
+from providers.radix import Int64Array, radix_runs
 from providers.rng import Stream
+from providers.storage import Room, Source
 from providers.swapping import (
     check_control_fields,
     control_pointer,
     estimated_memory,
+    fields_read,
+    memory_needed,
     plan_within,
     resolve_fields,
     swap_within,
@@ -98,6 +105,40 @@ def swap(table: pa.Table, params: CdswapParams, stream: Stream, progress: Progre
     return result
 
 
+class _Classes:
+    """Classes of a table that comes in pieces."""
+
+    def __init__(self, params: CdswapParams, schema: pa.Schema) -> None:
+        self.controls = params.control_field
+        fields = [schema.field(name) for name in self.controls]
+        self._parts = list(zip(fields, params.classifiers, _pointers(params), strict=True))
+
+    def labels(self, table: pa.Table) -> list[pa.ChunkedArray]:
+        """Equal for rows of one class."""
+        return [
+            label
+            for field, classifier, pointer in self._parts
+            for label in class_labels(table.column(field.name), classifier, field, pointer)
+        ]
+
+    def listing(self, table: pa.Table, rows: Int64Array, final: bool) -> Listing:
+        """The classes of a piece, each named by its smallest row."""
+        order, starts = radix_runs(label_keys(self.labels(table)))
+        return Listing(order, starts, rows[order[starts[:-1]]].astype(np.uint64))
+
+
+def swap_out_of_core(
+    source: Source, params: CdswapParams, stream: Stream, progress: Progress, room: Room
+) -> Streamed:
+    """As `swap`, the rows in the order of their classes, some of them in memory at a time."""
+
+    def figures(result: SwapResult, exchanging: Exchanging) -> dict[str, Any]:
+        return {"classes": result.summary.groups, "singleton_classes": exchanging.tally.groups[1]}
+
+    classes = _Classes(params, source.schema)
+    return swap_outside(source, params, stream, progress, room, classes, figures=figures)
+
+
 PROVIDER = Provider(
     identifier="CDSWAP",
     title="Class-based data swapping",
@@ -123,6 +164,15 @@ PROVIDER = Provider(
         "A small class hides little: of two rows each has the other's value; who knows one knows both.",
         "The multiset of each class is published: where all of a class share a value, it is everyone's.",
         "Fields that are not swapped stay with their row.",
+    ),
+    scaling=Scaling(
+        reads=lambda params, schema: fields_read(params, params.control_field),
+        memory=lambda params, rows, nbytes: memory_needed(
+            params, rows, nbytes, key_arrays=len(params.control_field)
+        ),
+        cut="Rows are put aside in the order of their classes and exchanged class by class; a class that is "
+        "too large for memory by ranges of the buckets that its random order has.",
+        swap=swap_out_of_core,
     ),
     cost="O(n) time a field and a control field; O(d log d) for d distinct texts of a control field.",
     instead=(

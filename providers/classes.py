@@ -198,6 +198,40 @@ def class_keys(
     return [np.append(of_value, null)[codes].astype(np.uint64)]
 
 
+def class_labels(
+    column: pa.ChunkedArray, classifier: Classifier, field: pa.Field, pointer: str = ""
+) -> list[pa.ChunkedArray]:
+    """Columns of which two rows have equal values, null and NaN among them, exactly if their class is one.
+
+    Unlike `class_keys` they are the same for a row in whatever piece of the field it stands.
+    """
+    if classifier == "identity":
+        return [column]
+    column = unwrapped(column)
+    if isinstance(classifier, Breaks) and is_words(column.type):
+        return [_label(_intervals(combined(column), _bounds(classifier, field, pointer)))]
+    codes, values = distinct(column)
+    missing = codes == len(values)
+    if isinstance(classifier, Breaks):
+        bounds = _bounds(classifier, field, pointer)
+        return [_label(np.append(_intervals(values, bounds), len(bounds) + 2)[codes])]
+    if isinstance(classifier, Prefix):
+        return [
+            pa.chunked_array([_beginnings(values, classifier.prefix).take(pa.array(codes, mask=missing))])
+        ]
+    count = len(classifier.groups)
+    of_value = _groups(values, classifier, field, pointer)
+    if classifier.other != "identity":
+        return [_label(np.append(of_value, count + 2)[codes])]
+    of_row = np.append(np.minimum(of_value, count), count + 2)[codes]
+    own = values.take(pa.array(codes, mask=missing | (of_row < count)))
+    return [_label(of_row), pa.chunked_array([own])]
+
+
+def _label(codes: Codes) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(codes, pa.int64())])
+
+
 def _intervals(values: pa.Array, bounds: list[Fraction]) -> Codes:
     """The number of bounds at or below each value; then a code for NaN, then one for null."""
     kind = values.type
@@ -267,10 +301,14 @@ def _groups(values: pa.Array, classifier: Grouping, field: pa.Field, pointer: st
 
 def _prefixes(values: pa.Array, length: int) -> Codes:
     """One code for each distinct beginning."""
+    text = _beginnings(values, length)
+    return np.asarray(text.dictionary_encode().indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _beginnings(values: pa.Array, length: int) -> pa.Array:
+    """The first characters of texts, or digits of integers."""
     if pa.types.is_integer(values.type):
         text = values.cast(pa.string())
         signed = pc.utf8_slice_codeunits(text, 0, length + 1)
-        text = pc.if_else(pc.starts_with(text, "-"), signed, pc.utf8_slice_codeunits(text, 0, length))
-    else:
-        text = pc.utf8_slice_codeunits(values, 0, length)
-    return np.asarray(text.dictionary_encode().indices.to_numpy(zero_copy_only=False), np.int64)
+        return pc.if_else(pc.starts_with(text, "-"), signed, pc.utf8_slice_codeunits(text, 0, length))
+    return pc.utf8_slice_codeunits(values, 0, length)

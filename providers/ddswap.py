@@ -16,18 +16,24 @@ from numba import njit, prange
 from pydantic import Field
 
 from providers.buckets import Layout, ordered_with_layout
-from providers.errors import ParameterError
-from providers.kernels import Groups, Pairing, near_listing
+from providers.errors import ParameterError, SourceError
+from providers.external.exchanging import Exchanging
+from providers.external.sorting import label_keys
+from providers.external.swaps import Listing, Sizes, swap_outside
+from providers.kernels import ONE_BUCKET, Groups, Pairing, near_listing
 from providers.numeric import measured
 from providers.ordering import check_orderable, packed, sort_keys
 from providers.params import MOST_ROWS, ControlFields, SwapParams
-from providers.provider import Plan, Progress, Provider, SwapResult
-from providers.radix import IndexArray, row_index_type
+from providers.provider import Plan, Progress, Provider, Scaling, Streamed, SwapResult
+from providers.radix import IndexArray, Int64Array, radix_order, row_index_type
 from providers.rng import Stream
+from providers.storage import Room, Source
 from providers.swapping import (
     check_control_fields,
     control_pointer,
     estimated_memory,
+    fields_read,
+    memory_needed,
     plan_within,
     resolve_fields,
     swap_within,
@@ -175,6 +181,12 @@ class _Distances:
         _count_moves(ranks, *rules, self._values, self._places, moves)
         self._moves = np.concatenate([self._moves, moves])
 
+    def include(self, other: "_Distances") -> None:
+        """Count the moves of another part of the table as well."""
+        self._unit = other._unit
+        self._moves = np.concatenate([self._moves, other._moves.sum(axis=0, keepdims=True)])
+        self._moves[-1, [2, 5]] = other._moves[:, [2, 5]].max(axis=0, initial=0.0)
+
     def figures(self) -> dict[str, Any]:
         """Mean and largest over all moves; None where nothing was measured."""
         figures: dict[str, Any] = {"ranks": self._mean_and_largest(0)}
@@ -188,6 +200,64 @@ class _Distances:
             return {"mean": None, "largest": None}
         mean = self._moves[:, column + 1].sum() / count
         return {"mean": float(mean), "largest": float(self._moves[:, column + 2].max())}
+
+
+class _Blocks:
+    """Blocks of a table that comes in pieces, in the order of its ranks."""
+
+    def __init__(self, params: DdswapParams, rows: int) -> None:
+        self.controls = params.control_field
+        self._block_size = params.block_size
+        self._rows = rows
+        self._ranked = 0  # rows in the blocks that are given out
+
+    def labels(self, table: pa.Table) -> list[pa.ChunkedArray]:
+        """The control fields themselves."""
+        return [table.column(name) for name in self.controls]
+
+    def listing(self, table: pa.Table, rows: Int64Array, final: bool) -> Listing:
+        """The blocks of a piece. The remainder that is not a block yet comes last, if it is empty."""
+        order = radix_order(label_keys(self.labels(table)))
+        starts = np.append(np.arange(0, len(order), self._block_size, dtype=np.int64), len(order))
+        alone = self._rows - 1 - self._ranked  # where a single row left over would start
+        if self._rows > 1 and self._rows % self._block_size == 1 and alone in starts[:-1]:
+            starts = np.delete(starts, np.flatnonzero(starts == alone)[0])
+        identities = (self._ranked // self._block_size + np.arange(len(starts) - 1)).astype(np.uint64)
+        self._ranked += int(starts[-1 if final else -2])
+        return Listing(order, starts, identities)
+
+
+def swap_out_of_core(
+    source: Source, params: DdswapParams, stream: Stream, progress: Progress, room: Room
+) -> Streamed:
+    """As `swap`, the rows in the order of their control fields, some of them in memory at a time.
+
+    Raises
+    ------
+    SourceError
+        A single block does not fit.
+    """
+    fields = tuple(dict.fromkeys([*params.control_field, *params.swap_fields]))
+    most = max(ONE_BUCKET, Sizes.of(source, fields, room.memory_bytes).unit_rows)
+    if params.block_size > most:
+        raise SourceError(
+            f"blocks of {params.block_size} rows do not fit the memory that a job may take; blocks of {most} "
+            "do: lower block_size, or raise that memory"
+        )
+    nothing = Groups(0, None, np.zeros(1, np.int64), np.zeros(0, np.uint64))
+    distances = _Distances(nothing, None)
+
+    def watch(groups: Groups, table: pa.Table, name: str, pairing: Pairing) -> None:
+        control = table.column(params.control_field[0]) if len(params.control_field) == 1 else None
+        of_unit = _Distances(groups, control)
+        of_unit.add(name, pairing)
+        distances.include(of_unit)
+
+    def figures(result: SwapResult, exchanging: Exchanging) -> dict[str, Any]:
+        return {"blocks": result.summary.groups, "swapping_distance": distances.figures()}
+
+    blocks_of = _Blocks(params, source.rows)
+    return swap_outside(source, params, stream, progress, room, blocks_of, watch, figures)
 
 
 PROVIDER = Provider(
@@ -213,6 +283,15 @@ PROVIDER = Provider(
         "In a block of p rows an intruder who knows the order guesses a value's owner with chance 1/(p - 1).",
         "A block of neighbours may share a value: then the exchange protects nobody.",
         "Fields that are not swapped, the control field among them, stay with their row.",
+    ),
+    scaling=Scaling(
+        reads=lambda params, schema: fields_read(params, params.control_field),
+        memory=lambda params, rows, nbytes: memory_needed(
+            params, rows, nbytes, key_arrays=len(params.control_field)
+        ),
+        cut="Rows are put aside in the order of the control fields and exchanged block by block. A block "
+        "must fit in memory.",
+        swap=swap_out_of_core,
     ),
     cost="O(n) time a field, after a sort of the control fields by radix, O(n) a pass.",
     instead=(

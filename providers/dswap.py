@@ -9,11 +9,20 @@ Dalenius and Reiss 1982, doi:10.1016/0378-3758(82)90058-1: data swapping.
 import numpy as np
 import pyarrow as pa
 
+from providers.external.swaps import swap_outside
 from providers.kernels import Groups
 from providers.params import SwapParams
-from providers.provider import Plan, Progress, Provider, SwapResult
+from providers.provider import Plan, Progress, Provider, Scaling, Streamed, SwapResult
 from providers.rng import Stream
-from providers.swapping import estimated_memory, plan_within, resolve_fields, swap_within
+from providers.storage import Room, Source
+from providers.swapping import (
+    estimated_memory,
+    fields_read,
+    memory_needed,
+    plan_within,
+    resolve_fields,
+    swap_within,
+)
 
 
 class DswapParams(SwapParams):
@@ -41,6 +50,13 @@ def swap(table: pa.Table, params: DswapParams, stream: Stream, progress: Progres
     return swap_within(table, params, whole_table(table.num_rows), stream, progress)
 
 
+def swap_out_of_core(
+    source: Source, params: DswapParams, stream: Stream, progress: Progress, room: Room
+) -> Streamed:
+    """As `swap`, the table being one group of which a range of random buckets is in memory at a time."""
+    return swap_outside(source, params, stream, progress, room, None)
+
+
 PROVIDER = Provider(
     identifier="DSWAP",
     title="Data swapping",
@@ -65,6 +81,13 @@ PROVIDER = Provider(
         "Fields that are not swapped stay with their row: whoever finds a person by them learns which row "
         "is hers, and what else stands there unswapped.",
         "A value that only one person can have tells that this person is in the table.",
+    ),
+    scaling=Scaling(
+        reads=lambda params, schema: fields_read(params),
+        memory=lambda params, rows, nbytes: memory_needed(params, rows, nbytes),
+        cut="The random order of the rows is made of buckets of about 6,000 rows: each range of buckets is "
+        "exchanged on its own, field by field when unlocked.",
+        swap=swap_out_of_core,
     ),
     cost="O(n) time a field; three times the swap fields' memory at the peak.",
     instead=(

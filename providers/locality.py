@@ -25,7 +25,7 @@ from providers.literals import literal
 from providers.localities import BOTH_SIDED, FREE, ONE_SIDED
 from providers.numeric import is_numeric
 from providers.params import Params, StrictModel
-from providers.provider import Plan, Progress, Provider, SwapResult, part_of
+from providers.provider import Plan, Progress, Provider, Scaling, SwapResult, part_of
 from providers.publication import COLUMN, KEEP, SEGMENT
 from providers.redrawing import RATES_BYTES, Law, redraw
 from providers.redrawn import report
@@ -276,6 +276,16 @@ PROVIDER = Provider(
         "A segment's bounds follow its own range; bounds keep publishes its least and greatest value.",
         "Bounds column disclose the field's range, unless a domain is given.",
         "Additive noise of the same size answers range-average queries as well.",
+    ),
+    scaling=Scaling(
+        reads=lambda params, schema: params.fields,
+        memory=lambda params, rows, nbytes: (
+            2 * nbytes
+            + rows * len(params.fields) * _BYTES_OF_A_VALUE
+            + min(2 * RATES_BYTES, 4096 * rows * len(params.fields))
+        ),
+        cut="Not cut: the fields that are redrawn must fit, at about 110 bytes a value; the others need "
+        "not. Segments are independent of each other, but for the range and the unit of their field.",
     ),
     cost=(
         "For n distinct values of a segment O(n^2) to extract, O(n^3) for the centre, and a step for each of "

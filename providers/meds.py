@@ -25,7 +25,17 @@ from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from providers.bins import BinParams, Bins, FieldValues, Float64Array, check_bins, plan_in_bins, swap_in_bins
+from providers.bins import (
+    BinParams,
+    Bins,
+    FieldValues,
+    Float64Array,
+    bin_fields_read,
+    bin_memory,
+    check_bins,
+    plan_in_bins,
+    swap_in_bins,
+)
 from providers.boxes import MOST_ROWS as MOST_BINNED
 from providers.diametral import partition
 from providers.errors import SourceError
@@ -33,7 +43,7 @@ from providers.exact_sums import standardised
 from providers.kernels import Groups
 from providers.measures.bin_privacy import P_PRIVACY, p_meds
 from providers.params import MOST_ROWS
-from providers.provider import Event, Plan, Progress, Provider, SwapResult
+from providers.provider import Event, Plan, Progress, Provider, Scaling, SwapResult
 from providers.radix import radix_order
 from providers.rng import Stream
 
@@ -182,6 +192,12 @@ PROVIDER = Provider(
         "The combinations of values are those of real rows, and are all published: a combination that "
         "names a person still does.",
         "Fields that do not move stay with their row.",
+    ),
+    scaling=Scaling(
+        reads=lambda params, schema: bin_fields_read(params, schema),
+        memory=lambda params, rows, nbytes: bin_memory(params, rows, nbytes),
+        cut="Not cut: every bin depends on all those made before it, so that the swap fields must fit in "
+        "memory; the other fields need not. MEWS takes more rows, and DDSWAP any number.",
     ),
     cost="About n log n time in up to six fields for n rows; more for small k and in more fields, where "
     "`exact` comes near to n^2 in the worst case and `mdav` does not. Memory: 16 bytes a row and field, and "

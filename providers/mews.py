@@ -23,7 +23,16 @@ from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from providers.bins import BinParams, Bins, FieldValues, check_bins, plan_in_bins, swap_in_bins
+from providers.bins import (
+    BinParams,
+    Bins,
+    FieldValues,
+    bin_fields_read,
+    bin_memory,
+    check_bins,
+    plan_in_bins,
+    swap_in_bins,
+)
 from providers.errors import ParameterError, SourceError
 from providers.grid import (
     MOST_CELLS,
@@ -39,7 +48,7 @@ from providers.kernels import Groups
 from providers.measures.bin_privacy import P_PRIVACY, p_of_depths
 from providers.merging import merge_singletons
 from providers.params import MOST_ROWS, Suppression
-from providers.provider import Event, Plan, Progress, Provider, SwapResult, part_of
+from providers.provider import Event, Plan, Progress, Provider, Scaling, SwapResult, part_of
 from providers.rng import Stream
 
 Width = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -253,6 +262,12 @@ PROVIDER = Provider(
         "names a person still does.",
         "Outliers stretch the range: most rows then share few bins, and others are alone.",
         "Fields that do not move stay with their row.",
+    ),
+    scaling=Scaling(
+        reads=lambda params, schema: bin_fields_read(params, schema),
+        memory=lambda params, rows, nbytes: bin_memory(params, rows, nbytes),
+        cut="Not cut: bins and their nearest neighbours are found from all rows at once, so that the swap "
+        "fields must fit in memory; the other fields need not.",
     ),
     cost="O(n p) time for n rows and p swap fields; `degree` the same again for each number of cells that "
     "is tried. Single rows cost a search of the nearest bin each, quick in few fields. Memory: 8 n for "

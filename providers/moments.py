@@ -157,25 +157,43 @@ def _join(counts, smallest, largest, means, products, joined, least, most, mean,
     return joined
 
 
+class MomentsSoFar:
+    """Moments of rows that come in pieces: each of whole blocks, but for the last."""
+
+    def __init__(self, fields: int) -> None:
+        self._rows = 0
+        self._least, self._most = np.full(fields, np.inf), np.full(fields, -np.inf)
+        self._mean, self._product = np.zeros(fields), np.zeros((fields, fields))
+
+    def add(self, values: FloatArray, absent: BoolArray | None, progress: Progress) -> None:
+        """The next rows (float64, shape (fields, rows)); see `moments`."""
+        fields, rows = values.shape
+        missing = np.zeros(0, np.bool_) if absent is None else absent
+        width = -(-fields // _VECTOR) * _VECTOR
+        starts = slices(fields, rows)
+        for start in starts:
+            progress(start / rows, "fitting")
+            blocks = -(-min(starts.step, rows - start) // BLOCK)
+            counts = np.zeros(blocks, np.int64)
+            smallest, largest, means = np.empty((3, blocks, fields))
+            products = np.empty((blocks, fields, width))
+            _block_moments(values, missing, start, counts, smallest, largest, means, products)
+            self._rows = _join(
+                counts, smallest, largest, means, products, self._rows,
+                self._least, self._most, self._mean, self._product,
+            )  # fmt: skip
+
+    def finish(self) -> Moments:
+        """The moments of all rows so far."""
+        product = self._product + np.tril(self._product, -1).T
+        return Moments(self._rows, self._least, self._most, self._mean, product)
+
+
 def moments(values: FloatArray, absent: BoolArray | None, progress: Progress) -> Moments:
     """The moments of the fields (float64, shape (fields, rows)) over the rows that are not absent.
 
     Values below an absent row may be anything. O(fields**2 rows); one pass over the values.
     """
-    fields, rows = values.shape
-    joined = 0
-    least, most, mean = np.full(fields, np.inf), np.full(fields, -np.inf), np.zeros(fields)
-    product = np.zeros((fields, fields))
-    missing = np.zeros(0, np.bool_) if absent is None else absent
-    width = -(-fields // _VECTOR) * _VECTOR
-    starts = slices(fields, rows)
-    for start in starts:
-        progress(start / rows, "fitting")
-        blocks = -(-min(starts.step, rows - start) // BLOCK)
-        counts = np.zeros(blocks, np.int64)
-        smallest, largest, means = np.empty((3, blocks, fields))
-        products = np.empty((blocks, fields, width))
-        _block_moments(values, missing, start, counts, smallest, largest, means, products)
-        joined = _join(counts, smallest, largest, means, products, joined, least, most, mean, product)
-    product += np.tril(product, -1).T
-    return Moments(joined, least, most, mean, product)
+    so_far = MomentsSoFar(len(values))
+    so_far.add(values, absent, progress)
+    return so_far.finish()

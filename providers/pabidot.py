@@ -11,7 +11,8 @@ Chamikara et al. 2019, Information Sciences 527, doi:10.1016/j.ins.2019.05.053, 
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -20,8 +21,10 @@ from numba import get_num_threads, njit, prange
 from pydantic import Field
 
 from providers.errors import ParameterError, SourceError, did_you_mean
+from providers.external.parts import in_ranges
+from providers.external.shuffling import shuffled
 from providers.kernels import reorder, shuffle_rows
-from providers.moments import FloatArray, Moments, moments
+from providers.moments import BLOCK, FloatArray, Moments, MomentsSoFar, moments
 from providers.numeric import check_numeric, float_values, is_numeric
 from providers.params import Params
 from providers.provider import (
@@ -31,14 +34,17 @@ from providers.provider import (
     Plan,
     Progress,
     Provider,
+    Scaling,
+    Streamed,
     Summary,
     SwapResult,
     no_progress,
     part_of,
 )
-from providers.radix import IndexArray
+from providers.radix import IndexArray, Int64Array
 from providers.rng import Stream
 from providers.rotation import ANGLES, choose, perturb
+from providers.storage import Room, Source
 from providers.table import BoolArray, check_movable, combined, null_mask, take, words_array, words_of
 
 
@@ -153,41 +159,71 @@ def _numbers(column: pa.ChunkedArray) -> FloatArray:
     return numbers
 
 
-def _fit(table: pa.Table, params: PabidotParams, progress: Progress) -> _Fit:
-    """The numbers of the fields, and their moments.
+class _Faults:
+    """How many values of which field cannot be rotated."""
 
-    Raises
-    ------
-    SourceError
-        A null, NaN or infinity where that is to fail; too few rows, or fields that are not constant;
-        numbers too large, or too close to each other, for float64.
-    """
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._counts)
+
+    def add(self, name: str, nulls: int, nan: int, infinite: int) -> None:
+        """Count those of some rows of a field."""
+        if nulls or nan or infinite:
+            found = self._counts.setdefault(name, Counter())
+            found.update({"null": nulls, "NaN": nan, "infinite": infinite})
+
+    def refuse(self, params: PabidotParams) -> None:
+        """Raise SourceError where there is any, and that is to fail."""
+        if not self or params.nulls != "fail":
+            return
+        at_fault = []
+        for name in params.fields:
+            if name in self._counts:
+                counts = self._counts[name].items()
+                at_fault.append(
+                    f"'{name}' ({', '.join(f'{count} {what}' for what, count in counts if count)})"
+                )
+        raise SourceError(
+            f"values that cannot be rotated in {_listed(at_fault)}: each would spoil its whole row; fill "
+            "them or leave the rows out, or let them pass unperturbed by nulls: 'drop_from_fit'"
+        )
+
+
+def _read(
+    table: pa.Table, params: PabidotParams, faults: _Faults, progress: Progress
+) -> tuple[FloatArray, BoolArray, dict[str, BoolArray]]:
+    """Values, the rows that hold one which cannot be rotated, and where fields are not null; as in `_Fit`."""
     rows = table.num_rows
     values = np.empty((len(params.fields), rows))
     absent = np.zeros(rows, np.bool_)
     valid: dict[str, BoolArray] = {}
-    at_fault: list[str] = []
     chunks = get_num_threads() if rows > 65536 else 1
     for at, name in enumerate(params.fields):
-        progress(0.2 * at / len(params.fields), f"reading {name}")
+        progress(at / len(params.fields), f"reading {name}")
         column = table.column(name)
         nan, infinite = _take_in(_numbers(column), values[at], absent, chunks)
         missing = null_mask(column) if nan else absent[:0]
         nulls = int(np.count_nonzero(missing))
         if nulls:
             valid[name] = ~missing
-        if nan or infinite:
-            counts = {"null": nulls, "NaN": nan - nulls, "infinite": infinite}
-            said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-            at_fault.append(f"'{name}' ({said})")
-    if at_fault and params.nulls == "fail":
-        raise SourceError(
-            f"values that cannot be rotated in {_listed(at_fault)}: each would spoil its whole row; fill "
-            "them or leave the rows out, or let them pass unperturbed by nulls: 'drop_from_fit'"
-        )
-    found = moments(values, absent if at_fault else None, part_of(progress, 0.2, 0.4))
+        faults.add(name, nulls, nan - nulls, infinite)
+    return values, absent, valid
+
+
+def _varying(found: Moments, params: PabidotParams, faults: _Faults) -> list[int]:
+    """The fields that are not constant.
+
+    Raises
+    ------
+    SourceError
+        Too few rows, or fields that are not constant; numbers too large, or too close to each other, for
+        float64.
+    """
     if found.rows < 2:
-        aside = ", others having nulls" if at_fault else ""
+        aside = ", others having nulls" if faults else ""
         raise SourceError(f"PABIDOT needs two rows or more; there are {found.rows}{aside}")
     varying = [at for at in range(len(params.fields)) if found.smallest[at] != found.largest[at]]
     if len(varying) < 2:
@@ -200,7 +236,22 @@ def _fit(table: pa.Table, params: PabidotParams, progress: Progress) -> _Fit:
             raise SourceError(
                 f"the variance of field '{params.fields[at]}' does not fit float64: use another unit"
             )
-    return _Fit(values, valid, absent if at_fault else None, found, varying)
+    return varying
+
+
+def _fit(table: pa.Table, params: PabidotParams, progress: Progress) -> _Fit:
+    """The numbers of the fields, and their moments.
+
+    Raises
+    ------
+    SourceError
+        A null, NaN or infinity where that is to fail; or as `_varying`.
+    """
+    faults = _Faults()
+    values, absent, valid = _read(table, params, faults, part_of(progress, 0.0, 0.2))
+    faults.refuse(params)
+    found = moments(values, absent if faults else None, part_of(progress, 0.2, 0.4))
+    return _Fit(values, valid, absent if faults else None, found, _varying(found, params, faults))
 
 
 _LEAST_VARIANCE = 1e-280  # below it, products of deviations would lose their digits
@@ -229,6 +280,11 @@ def plan(table: pa.Table, params: PabidotParams) -> Plan:
     )
 
 
+def fields_read(params: PabidotParams, schema: pa.Schema) -> tuple[str, ...]:
+    """The fields to perturb, or all of them where rows are shuffled."""
+    return tuple(schema.names) if params.shuffle else params.fields
+
+
 def _others(table: pa.Table, params: PabidotParams) -> list[str]:
     perturbed = set(params.fields)
     return [name for name in table.column_names if name not in perturbed]
@@ -243,29 +299,47 @@ def swap(table: pa.Table, params: PabidotParams, stream: Stream, progress: Progr
         fit.values, fit.absent, fit.moments, fit.varying, names, chosen, params.sigma, stream,
         part_of(progress, 0.5, 0.8),
     )  # fmt: skip
+    events = _events_of_constants(params, fit.varying)
+    if fit.absent is not None:
+        events.add_rows("unperturbed", _UNPERTURBED, np.flatnonzero(fit.absent))
+    destination, order = _destination(table, params, fit, stream, part_of(progress, 0.8, 1.0))
+    took_part = fit.moments.rows
+    result = _report(
+        destination, table.num_rows, params, names, chosen.phi, took_part, changed, outside, events
+    )
+    return replace(result, origin=order)
+
+
+_UNPERTURBED = "a null, NaN or infinity: the row passes through unperturbed"
+
+
+def _events_of_constants(params: PabidotParams, varying: list[int]) -> Events:
     events = Events()
-    for at in sorted(set(range(len(params.fields))) - set(fit.varying)):
+    for at in sorted(set(range(len(params.fields))) - set(varying)):
         message = "the field is constant and passes through unchanged"
         events.add(Event("constant", message, field=params.fields[at]))
-    if fit.absent is not None:
-        message = "a null, NaN or infinity: the row passes through unperturbed"
-        events.add_rows("unperturbed", message, np.flatnonzero(fit.absent))
-    destination, order = _destination(table, params, fit, stream, part_of(progress, 0.8, 1.0))
-    result = SwapResult(
-        destination,
-        _summary(table, params, fit, dict(zip(names, changed.tolist(), strict=True))),
-        events,
-        origin=order,
-    )
+    return events
+
+
+def _report(
+    destination: pa.Table, rows: int, params: PabidotParams, names: list[str], phi: float, took_part: int,
+    changed: Int64Array, outside: Int64Array, events: Events,
+) -> SwapResult:  # fmt: skip
+    """The result; ``changed`` and ``outside``: cells of each of the perturbed fields ``names``."""
     transforms = len(ANGLES) * len(names)
-    result.provider["phi"] = chosen.phi
-    result.provider["selection"] = params.selection
-    result.provider["transforms"] = transforms
-    shares = (outside / fit.moments.rows).tolist()
-    result.provider["outside_range"] = dict(zip(names, shares, strict=True))
-    result.measures["phi"] = chosen.phi
-    result.measures["inversion_bits"] = math.log2(transforms)
-    return result
+    shares = (outside / took_part).tolist()
+    return SwapResult(
+        destination,
+        _summary(rows, params, took_part, dict(zip(names, changed.tolist(), strict=True))),
+        events,
+        {
+            "phi": phi,
+            "selection": params.selection,
+            "transforms": transforms,
+            "outside_range": dict(zip(names, shares, strict=True)),
+        },
+        {"phi": phi, "inversion_bits": math.log2(transforms)},
+    )
 
 
 def _destination(
@@ -300,8 +374,7 @@ def _destination(
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, table.schema.metadata)), order
 
 
-def _summary(table: pa.Table, params: PabidotParams, fit: _Fit, changed: dict[str, int]) -> Summary:
-    rows, took_part = table.num_rows, fit.moments.rows
+def _summary(rows: int, params: PabidotParams, took_part: int, changed: dict[str, int]) -> Summary:
     took_part_by_field = {name: took_part if name in changed else 0 for name in params.fields}
     return Summary(
         rows=rows,
@@ -315,6 +388,64 @@ def _summary(table: pa.Table, params: PabidotParams, fit: _Fit, changed: dict[st
         unswapped_reasons={"null": rows - took_part} if rows > took_part else {},
         achieved_rate=sum(took_part_by_field.values()) / (rows * len(params.fields)),
     )
+
+
+# ---------------------------------------------------------------------------------------- out of core
+
+
+def swap_out_of_core(
+    source: Source, params: PabidotParams, stream: Stream, progress: Progress, room: Room
+) -> Streamed:
+    """As `swap`, in ranges of rows: once for the moments, once to perturb; shuffled rows put aside."""
+    of_row = 40 * len(params.fields) + 4 * source.nbytes // max(1, source.rows) + 64
+    most = max(BLOCK, int(0.3 * room.memory_bytes) // of_row // BLOCK * BLOCK)
+    faults, so_far = _Faults(), MomentsSoFar(len(params.fields))
+    for first, table in in_ranges(source, params.fields, most):
+        progress(0.4 * first / source.rows, "fitting")
+        values, absent, _ = _read(table, params, faults, no_progress)
+        so_far.add(values, absent, no_progress)
+    faults.refuse(params)
+    found = so_far.finish()
+    varying = _varying(found, params, faults)
+    fields = np.array(varying, np.int64)
+    chosen = choose(found.correlation(fields), params.selection, part_of(progress, 0.4, 0.5))
+    names = [params.fields[at] for at in varying]
+    totals = np.zeros((2, len(varying)), np.int64)
+    events = _events_of_constants(params, varying)
+    schema = _schema(source.schema, params)
+
+    def perturbed() -> Iterator[pa.Table]:
+        for first, table in in_ranges(source, source.schema.names, most):
+            progress(0.5 + 0.4 * first / source.rows, "perturbing")
+            values, absent, valid = _read(table, params, _Faults(), no_progress)
+            if absent.any():
+                events.add_rows("unperturbed", _UNPERTURBED, first + np.flatnonzero(absent))
+            totals[:] += perturb(
+                values, absent if faults else None, found, varying, names, chosen, params.sigma, stream,
+                no_progress, first,
+            )  # fmt: skip
+            fit = _Fit(values, valid, None, found, varying)
+            yield _destination(table, params.model_copy(update={"shuffle": False}), fit, stream, no_progress)
+
+    def result() -> SwapResult:
+        changed, outside = totals
+        return _report(
+            schema.empty_table(), source.rows, params, names, chosen.phi, found.rows, changed, outside, events
+        )
+
+    pieces = perturbed()
+    if params.shuffle:
+        key, memory = stream.key("shuffle"), room.memory_bytes // 8
+        pieces = shuffled(pieces, schema, source.rows, key, most, room.scratch, memory)
+    return Streamed(schema, pieces, result)
+
+
+def _schema(schema: pa.Schema, params: PabidotParams) -> pa.Schema:
+    """The destination's: what is perturbed is float64."""
+    for name in params.fields:
+        at = schema.get_field_index(name)
+        schema = schema.set(at, schema.field(at).with_type(pa.float64()))
+    return schema
 
 
 PROVIDER = Provider(
@@ -349,6 +480,13 @@ PROVIDER = Provider(
         "Values leave their original range: 1 to 53 % of the cells.",
         "Rows with nulls that pass through unperturbed are published as they are.",
         "Angle, axis, translation and order are secrets like the seed: no report or manifest tells them.",
+    ),
+    scaling=Scaling(
+        reads=fields_read,
+        memory=lambda params, rows, nbytes: 2 * nbytes + rows * (8 * len(params.fields) + 44),
+        cut="Into ranges of rows: one pass sums the moments block by block in the order of the rows, the "
+        "next perturbs; shuffled rows are put aside by ranges of the buckets that their random order has.",
+        swap=swap_out_of_core,
     ),
     cost="O(n p^2) time for the fit and the rotation, O(p^3) an angle for the choice; 16 bytes a cell.",
     instead=(

@@ -1,7 +1,7 @@
 """What a provider is: a declaration that the service, the docs and the tests read."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 from providers.params import Params
 from providers.radix import IndexArray
 from providers.rng import Stream
+from providers.storage import Room, Source
 
 P = TypeVar("P", bound=Params)
 
@@ -130,6 +131,36 @@ def part_of(progress: Progress, start: float, end: float) -> Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Streamed:
+    """A destination that comes in pieces."""
+
+    schema: pa.Schema
+    pieces: Iterator[pa.Table]
+    """All rows in order, of this schema."""
+    result: Callable[[], SwapResult]
+    """What the report says, its table without rows; to be called when the pieces have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling(Generic[P]):
+    """What a provider reads, what memory that takes, and how it works where that is not there.
+
+    A field that a provider neither looks at nor changes passes by it from source to destination, batch
+    by batch. Where even the others do not fit, a provider that can runs *out of core*: it cuts the
+    table along its own groups into parts that are put aside and worked on one after the other.
+    """
+
+    reads: Callable[[P, pa.Schema], tuple[str, ...]]
+    """(checked params, schema) -> the fields that `swap` looks at or changes."""
+    memory: Callable[[P, int, int], int]
+    """(params, rows, bytes of the fields read) -> about the peak of `swap`, those fields included."""
+    cut: str
+    """How the table is cut where it does not fit, or why it is not: for the service's page."""
+    swap: Callable[[Source, P, Stream, Progress, Room], Streamed] | None = None
+    """The swap out of core; None where the fields that are read must fit in memory."""
+
+
+@dataclass(frozen=True, slots=True)
 class Provider(Generic[P]):
     """One service: what it is called, what it takes, what it does and what it promises."""
 
@@ -151,6 +182,7 @@ class Provider(Generic[P]):
     """What does not stay as it is."""
     limits: tuple[str, ...]
     """What it does not protect against, in plain words: it stands in every report."""
+    scaling: Scaling[P]
     cost: str
     """Time and memory in the number of rows n, fields p and the method's own parameters."""
     instead: tuple[str, ...]

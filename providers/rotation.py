@@ -168,10 +168,11 @@ def _multiply(matrix, given, made):
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _perturb(values, which, absent, first, mean, deviation, axis, translation, matrix, sigma, keys,
+def _perturb(values, which, absent, before, first, mean, deviation, axis, translation, matrix, sigma, keys,
              smallest, largest, changed, outside):  # fmt: skip
     """Perturb the fields `which` in place, in the blocks from row `first` on; see `perturb`.
 
+    `before` rows of the table come before row 0 of these.
     `changed` and `outside`, int64, shape (blocks, fields): cells that differ from the source's, and
     cells outside the source's range, of rows that are not absent.
     """
@@ -192,7 +193,7 @@ def _perturb(values, which, absent, first, mean, deviation, axis, translation, m
         for field in range(fields):
             y = made[field]
             if sigma > 0.0:  # randomised expansion: away from zero by |N(0, sigma)|; zeros stay
-                normals(keys[field], np.uint64(0), np.uint32(0), start, noise)
+                normals(keys[field], np.uint64(0), np.uint32(0), before + start, noise)
                 for at in range(count):
                     away = math.copysign(sigma * abs(noise[at]), y[at])
                     y[at] += away if y[at] != 0.0 else 0.0
@@ -239,6 +240,7 @@ def perturb(
     sigma: float,
     stream: Stream,
     progress: Progress,
+    before: int = 0,
 ) -> tuple[Int64Array, Int64Array]:
     """Perturb fields in place: Y = M (F Z + t), noise away from zero, and back to their units.
 
@@ -260,6 +262,8 @@ def perturb(
     stream : Stream
         Purposes: ``translation/`` and ``noise/``, each with the field's name; draw r is row r's.
     progress : Progress
+    before : int
+        Rows of the table that come before these.
 
     Returns
     -------
@@ -283,7 +287,7 @@ def perturb(
         blocks = -(-min(starts.step, rows - start) // BLOCK)
         changed, outside = np.zeros((2, blocks, len(which)), np.int64)
         _perturb(
-            values, which, missing, start, moments.mean[which], moments.deviation[which], choice.axis,
+            values, which, missing, before, start, moments.mean[which], moments.deviation[which], choice.axis,
             translation, choice.matrix, sigma, keys, moments.smallest[which], moments.largest[which],
             changed, outside,
         )  # fmt: skip

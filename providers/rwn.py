@@ -32,7 +32,17 @@ from providers.donors import Donors, Rule, draw_donors, keep_own
 from providers.errors import ParameterError, SourceError, did_you_mean
 from providers.kernels import Groups, shuffle_groups
 from providers.params import MOST_ROWS, Params
-from providers.provider import Event, Events, GroupSize, Plan, Progress, Provider, Summary, SwapResult
+from providers.provider import (
+    Event,
+    Events,
+    GroupSize,
+    Plan,
+    Progress,
+    Provider,
+    Scaling,
+    Summary,
+    SwapResult,
+)
 from providers.rng import Stream
 from providers.space import Points, category_codes, check_kinds, encode, kind_of
 from providers.table import BoolArray, check_movable, gathered
@@ -384,6 +394,13 @@ PROVIDER = Provider(
         "Of svcensus' rows 11 % are closest to what they themselves became at k = 5, 2 % at k = 75; at "
         "q = 0.5 it is 49 % and 32 %.",
         "Values stay near the truth: who needs no exact value learns about as much as before.",
+    ),
+    scaling=Scaling(
+        reads=lambda params, schema: tuple(dict.fromkeys([*params.distance_fields, *params.perturb_fields])),
+        memory=lambda params, rows, nbytes: 4 * nbytes + rows * (16 + 4 * len(params.perturb_fields)),
+        cut="Not cut: a row's neighbours may stand anywhere, so that the fields which are compared or "
+        "replaced must fit in memory; the other fields need not. Tables that do not fit can be cut at random "
+        "by the caller, one call a part, which is what `neighbours` `partition` does.",
     ),
     cost=(
         "O(n log n) time in few numeric fields, towards O(n^2) beyond some twenty, where no bound excludes "

@@ -33,8 +33,10 @@ from providers.table import BoolArray, check_movable, null_mask, permute
 
 P = TypeVar("P", bound=MovingParams)
 
-_REASONS = {"alone": 1, "group_too_small": 2, "null": 4, "rate": 8}
+REASONS = {"alone": 1, "group_too_small": 2, "null": 4, "rate": 8}
 """Why a swap field of a row kept its place -> the bit that says so."""
+TOOK_PART = 16
+"""The bit of a row whose value was exchanged."""
 
 
 # --------------------------------------------------------------------------- against a schema, no data
@@ -128,7 +130,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class Standing:
     """Who can be swapped in one field, or in all of them when locked."""
 
     groups: Groups
@@ -144,7 +146,7 @@ class _Standing:
         return np.sort(np.concatenate([self.alone, self.too_small]))
 
 
-def _standing(groups: Groups, absent: BoolArray | None, min_group_size: int) -> _Standing:
+def _standing(groups: Groups, absent: BoolArray | None, min_group_size: int) -> Standing:
     nobody: IndexArray = np.zeros(0, row_index_type(groups.rows))
     if absent is not None and absent.any():
         groups = _without(groups, absent)
@@ -153,11 +155,11 @@ def _standing(groups: Groups, absent: BoolArray | None, min_group_size: int) -> 
         missing = nobody
     sizes = groups.sizes
     if not len(sizes) or sizes.min() >= min_group_size:
-        return _Standing(groups, missing, nobody, nobody)
+        return Standing(groups, missing, nobody, nobody)
     alone = np.sort(groups.order[groups.starts[:-1][sizes == 1]])
     small = (sizes > 1) & (sizes < min_group_size)
     too_small = np.sort(groups.order[np.repeat(small, sizes)]) if small.any() else nobody
-    return _Standing(groups, missing, alone, too_small)
+    return Standing(groups, missing, alone, too_small)
 
 
 def _without(groups: Groups, absent: BoolArray) -> Groups:
@@ -169,7 +171,7 @@ def _without(groups: Groups, absent: BoolArray) -> Groups:
     return Groups(groups.rows, groups.order[present], starts, groups.identities[some])
 
 
-def _absent(table: pa.Table, params: SwapParams, exchange: Exchange, name: str) -> BoolArray | None:
+def absent_rows(table: pa.Table, params: SwapParams, exchange: Exchange, name: str) -> BoolArray | None:
     """The rows whose value of this field takes no part; None where every row's does."""
     absent = exchange.absent.get(name)
     if params.nulls == "keep":
@@ -178,13 +180,13 @@ def _absent(table: pa.Table, params: SwapParams, exchange: Exchange, name: str) 
     return absent if absent is not None and absent.any() else None
 
 
-def _standings(table: pa.Table, params: SwapParams, exchange: Exchange) -> dict[str, _Standing]:
+def standings_in(table: pa.Table, params: SwapParams, exchange: Exchange) -> dict[str, Standing]:
     """Swap field -> who can be swapped; one object for the fields that have the same."""
-    absent = {name: _absent(table, params, exchange, name) for name in exchange.fields}
+    absent = {name: absent_rows(table, params, exchange, name) for name in exchange.fields}
     if exchange.locked:
         masks = [mask for mask in absent.values() if mask is not None]
         absent = dict.fromkeys(absent, np.logical_or.reduce(masks) if masks else None)
-    known: dict[int, _Standing] = {}
+    known: dict[int, Standing] = {}
     for mask in absent.values():
         if id(mask) not in known:
             known[id(mask)] = _standing(exchange.groups, mask, params.min_group_size)
@@ -196,11 +198,11 @@ class _Standings:
 
     def __init__(self, table: pa.Table, params: SwapParams, exchanges: Sequence[Exchange]) -> None:
         self.of_exchange = [
-            (exchange, _standings(table, params, exchange)) for exchange in exchanges if exchange.fields
+            (exchange, standings_in(table, params, exchange)) for exchange in exchanges if exchange.fields
         ]
 
     @property
-    def by_field(self) -> dict[str, _Standing]:
+    def by_field(self) -> dict[str, Standing]:
         """Swap field -> who can be swapped in it."""
         return {name: found for _, of_field in self.of_exchange for name, found in of_field.items()}
 
@@ -274,6 +276,18 @@ def estimated_memory(table: pa.Table, params: SwapParams, key_arrays: int = 0) -
     exchanging = table.num_rows * (5 * index + 8) + largest
     grouping = table.num_rows * (8 * key_arrays + 2 * (8 + index)) if key_arrays else 0
     return int(table.nbytes + max(moved + exchanging, grouping))
+
+
+def fields_read(params: MovingParams, others: Sequence[str] = ()) -> tuple[str, ...]:
+    """The swap fields, those that suppression names, and others that a provider looks at; each once."""
+    return tuple(dict.fromkeys([*params.swap_fields, *others, *params.suppression.fields]))
+
+
+def memory_needed(params: MovingParams, rows: int, nbytes: int, key_arrays: int = 0) -> int:
+    """About the bytes that a swap takes of `nbytes` of fields read; see `estimated_memory`."""
+    index = 4 if rows < 2**31 else 8
+    grouping = rows * (8 * key_arrays + 2 * (8 + index)) if key_arrays else 0
+    return int(max(2 * nbytes + rows * (5 * index + 24), nbytes + grouping))
 
 
 Watch = Callable[[str, Pairing], None]
@@ -369,16 +383,35 @@ def swap_each(
 
 
 def _report_kept_beside_nulls(
-    table: pa.Table, params: SwapParams, exchange: Exchange, standings: dict[str, _Standing], events: Events
+    table: pa.Table, params: SwapParams, exchange: Exchange, standings: dict[str, Standing], events: Events
 ) -> None:
     kept: dict[tuple[str, str | None], IndexArray] = {}
     for name, standing in standings.items():
         if len(standing.absent):
-            own = _absent(table, params, exchange, name)
+            own = absent_rows(table, params, exchange, name)
             kept["null_kept", name] = (
                 standing.absent if own is None else standing.absent[~own[standing.absent]]
             )
     add_row_events(events, kept)
+
+
+def row_marks(standing: Standing, pairing: Pairing) -> npt.NDArray[np.uint8]:
+    """For each row the bits of `TOOK_PART` and `REASONS`; shape (rows,)."""
+    rows = pairing.groups.rows
+    if int(pairing.took_part.sum()) == rows:
+        return np.full(rows, TOOK_PART, np.uint8)
+    marks: npt.NDArray[np.uint8] = np.zeros(rows, np.uint8)
+    moved = sources(pairing) != np.arange(rows)  # who takes part gets another row's value
+    marks[moved] = TOOK_PART
+    marks[standing.absent] |= REASONS["null"]
+    marks[standing.alone] |= REASONS["alone"]
+    marks[standing.too_small] |= REASONS["group_too_small"]
+    if not pairing.odd_rule:  # below rate 1
+        drawn_for = np.zeros(rows, np.bool_)
+        drawn_for[standing.groups.order] = True
+        drawn_for[standing.alone] = drawn_for[standing.too_small] = False
+        marks[drawn_for & ~moved] |= REASONS["rate"]
+    return marks
 
 
 class _Figures:
@@ -393,38 +426,26 @@ class _Figures:
         self._reasons: npt.NDArray[np.uint8] = np.zeros(rows, np.uint8)
         self._noted = False  # a reason for a row: an untouched array of zeros takes no memory
 
-    def add(self, name: str, standing: _Standing, pairing: Pairing, again: bool) -> None:
+    def add(self, name: str, standing: Standing, pairing: Pairing, again: bool) -> None:
         """Count who takes part in one field's exchange."""
         took_part = int(pairing.took_part.sum())
         self.took_part_by_field[name] = took_part
         if again:  # locked: the same rows
             return
-        for reason, rows in (
-            ("null", standing.absent),
-            ("alone", standing.alone),
-            ("group_too_small", standing.too_small),
-        ):
-            self._note(reason, rows)
         if took_part == self.rows:
             self._everyone = True
             return
-        moved = sources(pairing) != np.arange(self.rows)  # who takes part gets another row's value
-        self._took_part |= moved
-        if not pairing.odd_rule:  # below rate 1
-            drawn_for = np.zeros(self.rows, np.bool_)
-            drawn_for[standing.groups.order] = True
-            drawn_for[standing.alone] = drawn_for[standing.too_small] = False
-            self._note("rate", np.flatnonzero(drawn_for & ~moved))
-
-    def _note(self, reason: str, rows: IndexArray) -> None:
-        if len(rows):
-            self._reasons[rows] |= _REASONS[reason]
+        marks = row_marks(standing, pairing)
+        self._took_part |= marks & TOOK_PART != 0
+        reasons = marks & ~np.uint8(TOOK_PART)
+        if reasons.any():
+            self._reasons |= reasons
             self._noted = True
 
     def summary(self, groups: Groups, suppressed: int) -> Summary:
         """The figures together."""
         noted = self._reasons[self._reasons > 0] if self._noted else self._reasons[:0]
-        reasons = {name: int(np.count_nonzero(noted & bit)) for name, bit in _REASONS.items()}
+        reasons = {name: int(np.count_nonzero(noted & bit)) for name, bit in REASONS.items()}
         shares = [count / self.rows for count in self.took_part_by_field.values() if self.rows]
         return Summary(
             rows=self.rows,

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numba.core import config
 
 from providers import PROVIDERS
+from providers.bucket_ranges import LargeGroup
 from providers.kernels import ONE_BUCKET
 from providers.measures.assessment import MeasureOptions, Released, assess
 from providers.provider import no_progress
@@ -49,6 +50,13 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
 """What each service is run with."""
 
 
+def _warm_buckets() -> None:
+    """Those that only a swap out of core needs."""
+    group = LargeGroup(_ROWS, 0, np.zeros(8, np.uint32), 0.5)
+    (whole,) = group.ranges(_ROWS)
+    group.pairing(whole, group.buckets(0, _ROWS))
+
+
 def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:
     """Run each provider, on columns of every width that a kernel is compiled for."""
     numbers = np.arange(_ROWS) % 100
@@ -57,6 +65,7 @@ def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:
     widths = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string())
     swapped = {str(kind): pa.array(numbers, mask=numbers == 0).cast(kind) for kind in widths}
     floats = {str(kind): pa.array(numbers).cast(kind) for kind in (pa.float16(), pa.float32(), pa.float64())}
+    _warm_buckets()
     wide = np.arange(_ROWS)[::-1] * (2**62 // _ROWS)
     table = pa.table({"class": edges, "wide": wide, "plain": numbers, **swapped, **floats})
     for identifier in services:

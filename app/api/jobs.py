@@ -23,7 +23,7 @@ from app.api.schemas import (
     SignedManifest,
 )
 from app.api.sources import read_source
-from app.api.tables import WantedRows, table_response
+from app.api.tables import Accept, WantedRows, table_response
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
 

@@ -19,6 +19,10 @@ from app.store.tables import TableReader
 _CHARSET = {"text/csv": "text/csv; charset=utf-8; header=present"}
 
 
+Accept = Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)]
+"""The header as it came. The media types that are offered stand in the answers."""
+
+
 class Wanted:
     """What a request says of the representation that it wants."""
 
@@ -28,7 +32,7 @@ class Wanted:
 
 
 def _wanted(
-    accept: Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)] = None,
+    accept: Accept = None,
     if_none_match: Annotated[
         str | SkipJsonSchema[None],
         Header(description="Entity tags that the caller has: 304 where one of them is the rows' own."),

@@ -58,7 +58,7 @@ def set_up(setup: WorkerSetup) -> None:
     if setup.warm:
         module, _, function = setup.warm.partition(":")
         getattr(importlib.import_module(module), function)()
-    _limit_memory(setup.memory_bytes)
+    limit_memory(setup.memory_bytes)
 
 
 def call(function: TaskFunction, task: Any) -> Outcome:
@@ -96,7 +96,7 @@ def _hold_libraries(threads: int) -> None:
     arrow.set_memory_pool(arrow.system_memory_pool())
 
 
-def _limit_memory(extra: int) -> None:
+def limit_memory(extra: int) -> None:
     """Hold the process's private writable memory to what it has now and so much more (Linux).
 
     RLIMIT_DATA counts what is mapped, used or not, and no file: unlike the address space, it is

@@ -164,7 +164,7 @@ class Acceptance:
                     given = _Given(table_digest(table), description["fields"], description["rows"])
                     _must_be_the_same_rows(given, role, first)
                     access = self._stores.blobs.allocate()
-                    write_table(access, table, batch_rows=None)
+                    write_table(access, table)
                     written.append(access.id)
                     _set(job, role, replace(given, blob=access.id))
             job.state, job.created_at = "queued", now()

@@ -46,13 +46,21 @@ class Dispatcher:
     """An asyncio task that keeps the engine busy."""
 
     def __init__(
-        self, stores: Stores, engine: Engine, changes: Changes, threads: Executor, work: TaskFunction
+        self,
+        stores: Stores,
+        engine: Engine,
+        changes: Changes,
+        threads: Executor,
+        work: TaskFunction,
+        memory_bytes: int,
     ) -> None:
+        """``memory_bytes``: what a job may take."""
         self._stores = stores
         self._engine = engine
         self._changes = changes
         self._threads = threads
         self._work = work
+        self._memory_bytes = memory_bytes
         self._wake = asyncio.Event()
         self._may_be_queued = False
         self._event_loop = asyncio.get_running_loop()
@@ -175,9 +183,12 @@ class Dispatcher:
             seed_bits=job.seed_bits,
             source=source,
             destination=stores.blobs.allocate(),
+            rows=job.row_count,
             report=job.report_level,
             options=options,
             progress_path=str(progress_path),
+            memory_bytes=self._memory_bytes,
+            scratch_folder=str(stores.scratch_folder),
         )
 
     def _record(self, job: Job, task: JobTask, outcome: Outcome) -> None:

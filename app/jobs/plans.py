@@ -34,8 +34,8 @@ class Plans:
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
         """
         loop = asyncio.get_running_loop()
-        content = await loop.run_in_executor(self._threads, self._content, source)
-        task = PlanTask(service, params.model_dump(mode="json", by_alias=True), content)
+        content, rows = await loop.run_in_executor(self._threads, self._content, source)
+        task = PlanTask(service, params.model_dump(mode="json", by_alias=True), content, rows)
         task_id = new_id()
         running = self._engine.run(task_id, run_plan, task)
         try:
@@ -50,15 +50,15 @@ class Plans:
             raise error_of(outcome)
         return outcome
 
-    def _content(self, source: pa.Table | str) -> bytes | BlobAccess:
+    def _content(self, source: pa.Table | str) -> tuple[bytes | BlobAccess, int]:
         if isinstance(source, str):
             with self._stores.database.read() as session:
                 buffer = buffers.find(session, source, now())
             if buffer is None:
                 raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
-            return self._stores.blobs.access(buffer.blob)
+            return self._stores.blobs.access(buffer.blob), buffer.row_count
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, source.schema) as writer:
             writer.write_table(source)
         plain: bytes = sink.getvalue().to_pybytes()
-        return plain
+        return plain, source.num_rows

@@ -2,29 +2,32 @@
 
 import importlib.metadata
 import platform
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import cache, wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
 
 from app import __version__
-from app.engine.engine import Failure, Outcome
+from app.engine.engine import MEMORY_LIMIT, Failure, Outcome
 from app.engine.progress import ProgressFile
+from app.jobs.moving import TooLargeForMemory, in_one_piece, swapped, whole_table
 from app.jobs.tasks import PlanTask, SwapTask
-from app.store.tables import read_table, write_table
+from app.store.blob_table import BlobTable, write_tables
+from app.store.scratch import SealedScratch
 from providers import PROVIDERS
-from providers.choosing.candidates import CandidateOptions, Choice, choose
-from providers.digest import table_digest
+from providers.choosing.candidates import CandidateOptions, choose
 from providers.errors import ProviderError
 from providers.measures import MEASURES
 from providers.measures.assessment import MeasureOptions, assess
 from providers.measures.runs import measures_stream, released_by, values_of_run
 from providers.params import Params
-from providers.provider import Event, Progress, Provider, SwapResult, part_of
+from providers.provider import Event, Progress, Provider, Streamed, SwapResult, part_of
 from providers.rng import Stream
+from providers.storage import Room
 from providers.types import type_name
 
 T = TypeVar("T")
@@ -43,6 +46,8 @@ def tells_the_callers_errors(function: Callable[[T], dict[str, Any]]) -> Callabl
             return function(task)
         except ProviderError as error:
             return Failure(error.code, error.message, error.pointer)
+        except TooLargeForMemory as error:
+            return Failure(MEMORY_LIMIT, str(error))
 
     return told
 
@@ -59,29 +64,29 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
                 f"version of the service has revision {provider.revision}; submit it again"
             )
         params = provider.params.model_validate(task.parameters)
-        measures = MeasureOptions.model_validate(task.options.get("measures", {}))
-        source = read_table(task.source)
-        swapped = _SWAPPED if task.report != "full" else _SWAPPED_BEFORE_MEASURING
-        choice = _run(task, provider, params, measures, source, part_of(progress, _LOADED, swapped))
-        result = choice.result
-        progress(swapped, "digesting")
-        digest = table_digest(result.table)
-        progress(swapped + 0.1, "writing")
-        write_table(task.destination, result.table)
-        report = None if task.report == "none" else report_of(task.service, result, task.seed_bits)
-        if report is not None and task.report == "full":
-            released = released_by(provider, params, source, result, task.seed_bits)
-            measuring = part_of(progress, swapped + 0.15, 1.0)
-            report |= asdict(assess(released, measures, measures_stream(task.seed), measuring))
-        if report is not None and choice.evidence:
-            report["candidates"] = choice.evidence
+        source = BlobTable(task.source, task.rows)
+        ended = _SWAPPED if task.report != "full" else _SWAPPED_BEFORE_MEASURING
+        written = 1.0 if task.report != "full" else ended + 0.1
+        with SealedScratch(Path(task.scratch_folder)) as scratch:
+            room = Room(scratch, task.memory_bytes)
+            made = _made(task, provider, params, source, room, part_of(progress, _LOADED, ended))
+            pieces = _told_of(made.streamed.pieces, source.rows, part_of(progress, ended, written))
+            digest, rows = write_tables(task.destination, made.streamed.schema, pieces)
+        result = made.streamed.result()
+        report = None
+        if task.report != "none":
+            report = report_of(task.service, result, task.seed_bits) | made.evidence
+        if report is not None and made.whole is not None and task.report == "full":
+            released = released_by(provider, params, made.whole, result, task.seed_bits)
+            stream, told = measures_stream(task.seed), part_of(progress, written, 1.0)
+            report |= asdict(assess(released, _measures(task), stream, told))
         progress(1.0, "written")
     return plain(
         {
-            "destination": described(result.table) | {"digest": digest},
+            "destination": described(result.table) | {"digest": digest, "rows": rows},
             "events": [_event(event) for event in result.events.listed],
             "event_counts": dict(result.events.counts),
-            "chosen": choice.index,
+            "chosen": made.chosen,
             "report": report,
             "libraries": library_versions(),
             "platform": platform.platform(),
@@ -89,20 +94,37 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
     )
 
 
-def _run(
-    task: SwapTask,
-    provider: Provider[Any],
-    params: Params,
-    measures: MeasureOptions,
-    source: pa.Table,
-    progress: Progress,
-) -> Choice:
-    """The run, or the best of several."""
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A destination, and what it was made of and chosen from."""
+
+    streamed: Streamed
+    whole: pa.Table | None = None
+    """The source, where all of it was read."""
+    chosen: int = 0
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+def _made(
+    task: SwapTask, provider: Provider[Any], params: Params, source: BlobTable, room: Room, progress: Progress
+) -> _Made:
+    """The destination; the best of several, where there are candidates.
+
+    A full report and candidates need both tables as a whole.
+    """
     candidates = CandidateOptions.model_validate(task.options.get("candidates", {}))
+    stream = Stream(task.seed, task.service, task.revision)
+    if task.report != "full" and candidates.count == 1:
+        return _Made(swapped(provider, source, params, stream, progress, room))
+    whole = whole_table(provider, source, params, room)
     if candidates.count == 1:
-        stream = Stream(task.seed, task.service, task.revision)
-        return Choice(provider.swap(source, params, stream, progress))
-    return choose(provider, source, params, task.seed, task.seed_bits, candidates, measures, progress)
+        return _Made(in_one_piece(provider.swap(whole, params, stream, progress)), whole)
+    choice = choose(provider, whole, params, task.seed, task.seed_bits, candidates, _measures(task), progress)
+    return _Made(in_one_piece(choice.result), whole, choice.index, {"candidates": choice.evidence})
+
+
+def _measures(task: SwapTask) -> MeasureOptions:
+    return MeasureOptions.model_validate(task.options.get("measures", {}))
 
 
 @tells_the_callers_errors
@@ -113,7 +135,8 @@ def run_plan(task: PlanTask) -> dict[str, Any]:
     if isinstance(task.source, bytes):
         table = pa.ipc.open_stream(task.source).read_all()
     else:
-        table = read_table(task.source)
+        source = BlobTable(task.source, task.rows)
+        table = source.read(provider.scaling.reads(params, source.schema))
     return plain(asdict(provider.plan(table, params)))
 
 
@@ -143,6 +166,14 @@ def library_versions() -> dict[str, str]:
     """What the result was computed with."""
     versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     return {"rowveil": __version__, "python": platform.python_version(), **versions}
+
+
+def _told_of(pieces: Iterator[pa.Table], rows: int, progress: Progress) -> Iterator[pa.Table]:
+    written = 0
+    for piece in pieces:
+        progress(written / max(1, rows), "writing")
+        yield piece
+        written += piece.num_rows
 
 
 def _event(event: Event) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
+from app.engine.cluster import cluster_of
 from app.engine.embedded import EmbeddedEngine
-from app.engine.engine import Progress, TaskFunction
+from app.engine.engine import Engine, Progress, TaskFunction
 from app.engine.progress import read_progress
 from app.engine.worker import WorkerSetup
 from app.errors import Gone, NotFound, StateConflict
@@ -44,6 +45,14 @@ _LOOK_SECONDS = 0.25
 _THREADS = 8
 
 
+def _engine_of(settings: Settings, setup: WorkerSetup) -> Engine:
+    if settings.engine == "local":
+        return EmbeddedEngine(settings.workers, setup, settings.job_time_limit)
+    from app.engine.distributed import DaskEngine
+
+    return DaskEngine(cluster_of(settings), setup, settings.job_time_limit)
+
+
 class JobService:
     """Everything that can be done with jobs. Made anywhere; used within one event loop."""
 
@@ -72,11 +81,18 @@ class JobService:
             preload=("app.jobs.ingest", "app.jobs.work", self._open_table.__module__),
             warm="providers.warm:warm",
         )
-        self._engine = EmbeddedEngine(settings.workers, setup, settings.job_time_limit)
+        self._engine = _engine_of(settings, setup)
         self._acceptance = Acceptance(self._stores)
         self._buffers = Buffers(settings, self._stores, self._engine, self._threads, self._open_table)
         self._plans = Plans(settings, self._stores, self._engine, self._threads)
-        self._dispatcher = Dispatcher(self._stores, self._engine, self._changes, self._threads, self._work)
+        self._dispatcher = Dispatcher(
+            self._stores,
+            self._engine,
+            self._changes,
+            self._threads,
+            self._work,
+            settings.worker_memory_bytes,
+        )
         await self._dispatcher.start()
         await self._engine.start()
         self._purging = asyncio.create_task(self._purge_now_and_then())

@@ -35,6 +35,8 @@ class Stores:
     instance: str
     """Names this run of the service."""
     progress_folder: Path
+    scratch_folder: Path
+    """Where jobs put aside what does not fit their memory."""
     _lock: int
 
     @classmethod
@@ -50,16 +52,18 @@ class Stores:
             sealer = Sealer(load_master_keys(settings))
             signer = Signer(load_signing_key(settings))
             database = Database(settings)
-            blobs = BlobStore(settings.home / "blobs", sealer)
+            blobs = BlobStore(settings.shared_folder.resolve() / "blobs", sealer)
             with database.read() as session:
                 blobs.sweep(jobs.all_named(session))
-            progress_folder = settings.home / "progress"
+            progress_folder = settings.shared_folder.resolve() / "progress"
             for left in progress_folder.glob("*"):
                 left.unlink()
         except BaseException:
             os.close(lock)
             raise
-        return cls(database, blobs, sealer, signer, str(uuid.uuid4()), progress_folder, lock)
+        scratch_folder = settings.shared_folder.resolve() / "scratch"
+        instance = str(uuid.uuid4())
+        return cls(database, blobs, sealer, signer, instance, progress_folder, scratch_folder, lock)
 
     def close(self) -> None:
         """Let go of the database and of the home."""

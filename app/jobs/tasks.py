@@ -31,11 +31,17 @@ class SwapTask:
     seed_bits: int
     source: BlobAccess
     destination: BlobAccess
+    rows: int
+    """Rows of the source."""
     report: str
     options: dict[str, Any]
     """``measures``: how the report `full` measures, and how figures rank the candidates;
     ``candidates``: how many there are, and what ranks them."""
     progress_path: str
+    memory_bytes: int
+    """What the job may take."""
+    scratch_folder: str
+    """Where it may put aside what does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,8 @@ class PlanTask:
     parameters: dict[str, Any]
     source: bytes | BlobAccess = field(repr=False)
     """An Arrow IPC stream, or the blob that holds one."""
+    rows: int
+    """Rows of the source."""
 
 
 @dataclass(frozen=True, slots=True)

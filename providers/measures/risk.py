@@ -51,7 +51,12 @@ def matching_bits(group_sizes: npt.ArrayLike, rate: float) -> float:
     small = np.bincount(sizes[sizes < _FEW])
     large, groups = np.unique(sizes[sizes >= _FEW], return_counts=True)
     counts = [*enumerate(small.tolist()), *zip(large.tolist(), groups.tolist(), strict=True)]
-    return sum((count * _log2_outcomes(size, rate) for size, count in counts if count), 0.0)
+    return matching_bits_of_counts(dict(counts), rate)
+
+
+def matching_bits_of_counts(counts: Mapping[int, int], rate: float) -> float:
+    """The same, of rows of a group -> how many groups have so many; summed by size."""
+    return sum((counts[size] * _log2_outcomes(size, rate) for size in sorted(counts) if counts[size]), 0.0)
 
 
 _FEW = 4096  # sizes below this are counted without sorting

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import Client
 
+from app.engine.distributed import DaskEngine
 from app.engine.embedded import EmbeddedEngine
 from app.engine.engine import Failure, Outcome
 from app.engine.progress import ProgressFile, make_progress_file, read_progress
 from app.engine.worker import WorkerSetup
 from tests.faults import doings
+from tests.faults.clusters import LocalCluster, certified
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
 
 pytestmark = pytest.mark.faults
@@ -22,12 +25,21 @@ pytestmark = pytest.mark.faults
 SETUP = WorkerSetup(threads=1, memory_bytes=256 * 2**20, preload=("tests.faults.doings",))
 
 
-class Engine:
-    """An embedded engine, its loop, and the moments at which a worker came free."""
+EACH_KIND = pytest.mark.parametrize("kind", ["local", "dask"])
 
-    def __init__(self, workers: int, time_limit: float) -> None:
+
+class Engine:
+    """An engine of some kind, its loop, and the moments at which a worker came free."""
+
+    def __init__(self, kind: str, workers: int, time_limit: float) -> None:
         self.loop = Loop()
-        self.engine = EmbeddedEngine(workers, SETUP, time_limit)
+        self.engine: EmbeddedEngine | DaskEngine
+        self._cluster: LocalCluster | None = None
+        if kind == "dask":
+            self._cluster = self.loop.do(LocalCluster.start(workers))
+            self.engine = DaskEngine(self._cluster.cluster, SETUP, time_limit)
+        else:
+            self.engine = EmbeddedEngine(workers, SETUP, time_limit)
         self.workers = workers
         self._free = threading.Condition()
         self.engine.on_capacity = self._came_free
@@ -64,6 +76,8 @@ class Engine:
 
     def close(self) -> None:
         self.loop.do(self.engine.close())
+        if self._cluster is not None:
+            self.loop.do(self._cluster.close())
         self.loop.close()
 
     def _came_free(self) -> None:
@@ -71,19 +85,19 @@ class Engine:
             self._free.notify_all()
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    engine = Engine(workers=2, time_limit=PATIENCE)
+@pytest.fixture(scope="module", params=["local", "dask"])
+def engine_of_kind(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    engine = Engine(request.param, workers=2, time_limit=PATIENCE)
     engine.wait_until_all_are_free()
     yield engine
     engine.close()
 
 
-@pytest.fixture(autouse=True)
-def _whole_again(engine: Engine) -> Iterator[None]:
+@pytest.fixture
+def engine(engine_of_kind: Engine) -> Iterator[Engine]:
     """After each test both workers are up again, which is a test by itself."""
-    yield
-    engine.wait_until_all_are_free()
+    yield engine_of_kind
+    engine_of_kind.wait_until_all_are_free()
 
 
 @pytest.fixture
@@ -199,8 +213,9 @@ def test_what_nobody_foresaw_tells_its_place_and_no_value(engine: Engine) -> Non
     assert "Ada" not in repr(failure)
 
 
-def test_a_task_over_its_time_is_stopped(pipe: Callable[[], str]) -> None:
-    impatient = Engine(workers=1, time_limit=1.0)
+@EACH_KIND
+def test_a_task_over_its_time_is_stopped(kind: str, pipe: Callable[[], str]) -> None:
+    impatient = Engine(kind, workers=1, time_limit=1.0)
     impatient.wait_until_all_are_free()
     gate = pipe()
     pid = impatient.pid()
@@ -211,8 +226,9 @@ def test_a_task_over_its_time_is_stopped(pipe: Callable[[], str]) -> None:
     impatient.close()
 
 
-def test_closing_stops_what_runs(pipe: Callable[[], str]) -> None:
-    closed = Engine(workers=1, time_limit=PATIENCE)
+@EACH_KIND
+def test_closing_stops_what_runs(kind: str, pipe: Callable[[], str]) -> None:
+    closed = Engine(kind, workers=1, time_limit=PATIENCE)
     told = pipe()
     running = closed.start("endless", doings.tell_and_compute, told)
     pid = int(Path(told).read_text())
@@ -263,3 +279,32 @@ def test_a_task_cancelled_at_once_gives_its_worker_back(engine: Engine) -> None:
             assert not isinstance(outcome, Failure)
         else:
             assert not isinstance(outcome, Failure) or outcome.code == "cancelled"
+
+
+def test_a_cluster_is_reached_over_tls(tmp_path: Path) -> None:
+    """With certificates a task runs; who shows none is not let in."""
+    loop = Loop()
+    cluster = loop.do(LocalCluster.start(1, certified(tmp_path)))
+    assert cluster.cluster.address.startswith("tls://")
+    engine = DaskEngine(cluster.cluster, SETUP, PATIENCE)
+
+    async def run() -> Outcome:
+        await engine.start()
+        return await engine.run("who", doings.who, None)
+
+    outcome = loop.do(run())
+    assert not isinstance(outcome, Failure)
+
+    async def knock() -> None:
+        host, port = cluster.cluster.address.removeprefix("tls://").split(":")
+        plain = Client(f"tcp://{host}:{port}", asynchronous=True, timeout="2s", set_as_default=False)
+        try:
+            await plain
+        finally:
+            await plain.close()
+
+    with pytest.raises(OSError, match=r"Timed out|timed out|refused|closed"):
+        loop.do(knock())
+    loop.do(engine.close())
+    loop.do(cluster.close())
+    loop.close()

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.__main__ import main
+from app.engine.cluster import Cluster, cluster_of
 from app.settings import Settings, available_cores, available_memory
 
 
@@ -43,7 +44,7 @@ def test_making_settings_touches_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("engine", "dask", "not available in this version"),
+        ("engine", "dask", "needs ROWVEIL_SCHEDULER_ADDRESS"),
         ("engine", "cluster", "unknown engine 'cluster'"),
         ("auth", "on", "not available in this version"),
         ("auth", "maybe", "unknown auth 'maybe'"),
@@ -57,6 +58,27 @@ def test_what_does_not_fit_is_refused(
     monkeypatch.setenv(f"ROWVEIL_{name.upper()}", value)
     with pytest.raises(ValidationError, match=message):
         Settings()
+
+
+def test_a_cluster_is_reached_over_tls_unless_it_is_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain tcp needs a setting that says so; tls needs certificates."""
+    monkeypatch.setenv("ROWVEIL_ENGINE", "dask")
+    monkeypatch.setenv("ROWVEIL_SCHEDULER_ADDRESS", "tcp://127.0.0.1:8786")
+    with pytest.raises(ValidationError, match="in the clear"):
+        Settings()
+    monkeypatch.setenv("ROWVEIL_SCHEDULER_INSECURE", "true")
+    assert cluster_of(Settings()) == Cluster("tcp://127.0.0.1:8786")
+    monkeypatch.setenv("ROWVEIL_SCHEDULER_ADDRESS", "tls://127.0.0.1:8786")
+    with pytest.raises(ValidationError, match="ROWVEIL_TLS_CA_FILE"):
+        Settings()
+    for part in ("ca", "cert", "key"):
+        monkeypatch.setenv(f"ROWVEIL_TLS_{part.upper()}_FILE", f"{part}.pem")
+    found = cluster_of(Settings())
+    assert (str(found.ca_file), str(found.cert_file), str(found.key_file)) == (
+        "ca.pem",
+        "cert.pem",
+        "key.pem",
+    )
 
 
 def test_every_setting_has_its_help_text() -> None:

@@ -1,0 +1,284 @@
+"""Workers on other machines, through Dask distributed: each job still in a child process of its own.
+
+The service is a client of a Dask scheduler. On every Dask worker a plugin of ours keeps an
+`EmbeddedEngine`, one child process for each of the worker's threads; a Dask task does no more than hand the
+job to it and wait. So whatever holds on one machine holds here: a job's memory and time are limited, a
+cancelled one is killed, and one that dies fails alone.
+
+Tasks and results travel by pickle, and a task holds the keys of its blobs and its seed: the cluster must be
+the service's own, and the way to it TLS with certificates on both sides.
+
+A Dask worker that is lost takes its jobs along. Dask starts them again elsewhere as often as the
+scheduler's ``distributed.scheduler.allowed-failures`` says; then they fail as those of a dead worker do.
+"""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client, Security, Worker, WorkerPlugin, get_worker
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import KilledWorker
+
+from app.engine.cluster import Cluster
+from app.engine.embedded import EmbeddedEngine
+from app.engine.engine import CANCELLED, WORKER_DIED, Failure, Outcome, TaskFunction
+from app.engine.worker import WorkerSetup
+
+_log = logging.getLogger("rowveil.engine")
+
+_LOOK_SECONDS = 1.0
+_CALL_SECONDS = 15.0
+_RETRY_SECONDS = 2.0
+
+_LOST = Failure(WORKER_DIED, "the cluster lost the worker that ran the job, or its scheduler")
+_KILLED = Failure(WORKER_DIED, "the cluster's workers that ran the job died, one after the other")
+_CANCELLED = Failure(CANCELLED, "the job was cancelled")
+
+
+def security_of(cluster: Cluster) -> Security:
+    """With TLS both sides show a certificate of the same authority; without, nobody shows anything."""
+    if cluster.ca_file is None:
+        return Security(require_encryption=False)
+    ca, cert, key = (str(path) for path in (cluster.ca_file, cluster.cert_file, cluster.key_file))
+    sides = {f"tls_{side}_{what}": value
+             for side in ("client", "worker", "scheduler")
+             for what, value in (("cert", cert), ("key", key))}  # fmt: skip
+    return Security(tls_ca_file=ca, require_encryption=True, **sides)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A function and its task; shows nothing of them where Dask shows what it runs."""
+
+    function: TaskFunction = field(repr=False)
+    task: Any = field(repr=False)
+
+
+class _Children(WorkerPlugin):
+    """The child processes of one Dask worker."""
+
+    def __init__(self, name: str, setup: WorkerSetup, time_limit: float) -> None:
+        self.name = name
+        self._setup = setup
+        self._time_limit = time_limit
+        self.stopped: set[str] = set()
+        """Tasks that are not to be started any more."""
+
+    async def setup(self, worker: Worker) -> None:
+        """Bring up one child process for each thread of the worker."""
+        self.engine = EmbeddedEngine(worker.state.nthreads, self._setup, self._time_limit)
+        await self.engine.start()
+
+    async def teardown(self, worker: Worker) -> None:
+        """Stop them, whatever they do."""
+        await self.engine.close()
+
+
+def _children(name: str) -> _Children:
+    found = get_worker().plugins[name]
+    assert isinstance(found, _Children)
+    return found
+
+
+async def _run_in_child(name: str, task_id: str, job: _Job) -> Outcome:
+    """What a Dask task is."""
+    children = _children(name)
+    if task_id in children.stopped:
+        return _CANCELLED
+    return await children.engine.run(task_id, job.function, job.task)
+
+
+async def _stop_child(name: str, task_id: str, dask_worker: Worker) -> None:
+    """Stop the task if it runs here; it is not started later either."""
+    children = dask_worker.plugins.get(name)
+    if isinstance(children, _Children):
+        children.stopped.add(task_id)
+        await children.engine.cancel(task_id)
+
+
+async def _is_up(name: str, dask_worker: Worker) -> int:
+    """How many tasks the worker can run at once; 0 as long as none of its children is up."""
+    children = dask_worker.plugins.get(name)
+    ready = isinstance(children, _Children) and children.engine.ready()
+    return int(dask_worker.state.nthreads) if ready else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A task that was handed over and has not ended."""
+
+    task: asyncio.Task[Outcome]
+    stop: asyncio.Future[None]
+
+    def tell_to_stop(self) -> None:
+        """Once or more."""
+        if not self.stop.done():
+            self.stop.set_result(None)
+
+
+class DaskEngine:
+    """An `Engine` on a Dask cluster."""
+
+    def __init__(self, cluster: Cluster, setup: WorkerSetup, time_limit: float) -> None:
+        self.on_capacity: Callable[[], None] = lambda: None
+        self._cluster = cluster
+        self._plugin = f"rowveil-{uuid.uuid4()}"
+        self._setup = setup
+        self._time_limit = time_limit
+        self._client: Client | None = None
+        self._connected = asyncio.Event()
+        self._slots = 0
+        self._running: dict[str, _Running] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Look for the scheduler, without waiting for it."""
+        self._looking = asyncio.create_task(self._look_after_the_cluster())
+
+    def capacity(self) -> int:
+        """How many tasks could start at once now."""
+        return max(0, self._slots - len(self._running))
+
+    def ready(self) -> bool:
+        """Whether at least one worker is up."""
+        return self._slots > 0
+
+    def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
+        """Run ``function(task)`` in a child process of a Dask worker, and say how it ended."""
+        stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        running = asyncio.ensure_future(self._run(task_id, _Job(function, task), stop))
+        self._running[task_id] = _Running(running, stop)
+        running.add_done_callback(lambda _: self._ended(task_id))
+        return running
+
+    async def cancel(self, task_id: str) -> None:
+        """Stop the task; it then ends with a Failure of code `CANCELLED`, its child process gone."""
+        running = self._running.get(task_id)
+        if running is not None:
+            running.tell_to_stop()
+            await asyncio.wait([running.task])
+
+    async def close(self) -> None:
+        """Stop all tasks and the child processes, and leave the cluster as it was."""
+        left = list(self._running.values())
+        for running in left:
+            running.tell_to_stop()
+        await asyncio.gather(*(running.task for running in left))
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        await self._disconnect()
+
+    async def _run(self, task_id: str, job: _Job, stop: asyncio.Future[None]) -> Outcome:
+        connected = asyncio.ensure_future(self._connected.wait())
+        await _first_of(connected, stop)
+        connected.cancel()
+        client = self._client
+        if stop.done() or client is None:
+            return _CANCELLED if stop.done() else _LOST
+        key = f"{task_id}-{uuid.uuid4()}"
+        future = client.submit(_run_in_child, self._plugin, key, job, key=key, pure=False, retries=0)
+        result = asyncio.ensure_future(_outcome_of(future))
+        await _first_of(result, stop)
+        if not result.done():
+            await self._stop(client, future, key)
+            result.cancel()
+            await asyncio.wait([result])
+            return _CANCELLED
+        future.release()
+        return result.result()
+
+    async def _stop(self, client: Client, future: Any, key: str) -> None:
+        try:
+            async with asyncio.timeout(_CALL_SECONDS):
+                await client.run(_stop_child, self._plugin, key, on_error="ignore")
+                await future.cancel()
+        except (OSError, TimeoutError, CommClosedError):
+            _log.warning("the cluster does not answer; a cancelled task may go on there")
+
+    def _ended(self, task_id: str) -> None:
+        self._running.pop(task_id)
+        if self.capacity():
+            self.on_capacity()
+
+    async def _look_after_the_cluster(self) -> None:
+        """Keep connected, and know how many tasks the workers take."""
+        while True:
+            try:
+                if self._client is None:
+                    await self._connect()
+                await self._count_slots()
+                await asyncio.sleep(_LOOK_SECONDS)
+            except Exception as error:
+                _log.warning("the cluster is not there (%s); trying again", type(error).__qualname__)
+                await self._disconnect()
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _connect(self) -> None:
+        client = await Client(
+            self._cluster.address, security=security_of(self._cluster), asynchronous=True,
+            timeout=_CALL_SECONDS, name="rowveil", set_as_default=False,
+        )  # fmt: skip
+        self._client = client
+        await client.register_plugin(_Children(self._plugin, self._setup, self._time_limit))
+        self._connected.set()
+
+    async def _disconnect(self) -> None:
+        self._slots = 0
+        self._connected.clear()
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_CALL_SECONDS):
+                    await client.unregister_worker_plugin(self._plugin)
+            with contextlib.suppress(Exception):
+                await client.close(timeout=_CALL_SECONDS)
+
+    async def _count_slots(self) -> None:
+        client = self._client
+        assert client is not None
+        if client.status != "running":
+            raise CommClosedError("the scheduler is gone")
+        async with asyncio.timeout(_CALL_SECONDS):
+            found = await client.run(_is_up, self._plugin, on_error="ignore")
+        before = self.capacity()
+        self._slots = sum(found.values())
+        if self.capacity() > before:
+            self.on_capacity()
+
+
+async def _first_of(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _outcome_of(future: Any) -> Outcome:
+    try:
+        outcome: Outcome = await future.result()
+    except KilledWorker:
+        return _KILLED
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return _LOST
+    except Exception as error:
+        _log.error("a task of the cluster broke: %s", type(error).__qualname__)
+        return _LOST
+    return outcome
+
+
+async def serve_cluster(cluster: Cluster, threads: int) -> None:
+    """Be a Dask worker that runs so many jobs at once, until it is cancelled or the scheduler closes it.
+
+    Without Dask's nanny, whose workers may not have child processes, and without its dashboard.
+    """
+    async with Worker(
+        cluster.address, nthreads=threads, security=security_of(cluster), memory_limit=0, dashboard=False,
+        resources=None,
+    ) as worker:  # fmt: skip
+        await worker.finished()

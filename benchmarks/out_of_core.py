@@ -1,0 +1,154 @@
+"""A worker's whole task on a table in a sealed blob: in memory, and within a memory that it does not fit.
+
+Each is measured in a process of its own, which is told what to do on its standard input: time from the
+source blob to the destination blob, and the peak of the process beyond what it had before.
+"""
+
+import pickle
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from app.engine.engine import Failure
+from app.engine.progress import make_progress_file
+from app.engine.worker import limit_memory
+from app.jobs.run import run_swap
+from app.jobs.tasks import SwapTask
+from app.store.blobs import BlobStore
+from app.store.seal import Sealer
+from app.store.tables import write_table
+from benchmarks.harness import table
+from benchmarks.kernels import SEED, people_table
+from providers import PROVIDERS
+
+FIELDS = ("a", "b", "class10000", "age")
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "DSWAP unlocked": ("DSWAP", {"swap_fields": ["a", "b"]}),
+    "DSWAP all fields, locked": ("DSWAP", {"swap_fields": list(FIELDS), "locked": True}),
+    "CDSWAP 10000 classes": ("CDSWAP", {"swap_fields": ["a", "b"], "control_field": "class10000"}),
+    "DDSWAP blocks of 10": ("DDSWAP", {"swap_fields": ["a", "b"], "control_field": "age", "block_size": 10}),
+    "PABIDOT 4 fields": ("PABIDOT", {}),
+}
+PLENTY = 8 * 10**9
+LITTLE = 200 * 10**6
+GOAL = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One task, done."""
+
+    seconds: float
+    peak: int
+    """Bytes beyond those that the process had before."""
+    digest: str
+
+
+def _status_bytes(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(name)
+
+
+def _task(store: BlobStore, folder: Path, source: pa.Table, case: str, memory: int) -> SwapTask:
+    service, parameters = CASES[case]
+    provider = PROVIDERS[service]
+    params = provider.check(provider.params.model_validate(parameters), source.schema)
+    access = store.allocate()
+    write_table(access, source)
+    progress = folder / "progress" / access.id
+    make_progress_file(progress)
+    return SwapTask(
+        job_id=access.id,
+        service=service,
+        revision=provider.revision,
+        parameters=params.model_dump(mode="json", by_alias=True),
+        seed=SEED,
+        seed_bits=256,
+        source=access,
+        destination=store.allocate(),
+        rows=source.num_rows,
+        report="summary",
+        options={},
+        progress_path=str(progress),
+        memory_bytes=memory,
+        scratch_folder=str(folder / "scratch"),
+    )
+
+
+def _in_a_process(tasks: list[SwapTask]) -> Measured:
+    """The last task's figures; those before it load compiled code and are not measured."""
+    command = [sys.executable, "-m", "benchmarks.out_of_core"]
+    done = subprocess.run(command, input=pickle.dumps(tasks), capture_output=True, check=True)
+    return Measured(*orjson.loads(done.stdout))
+
+
+def _work(tasks: list[SwapTask]) -> Measured:
+    pa.set_memory_pool(pa.system_memory_pool())  # as a worker does
+    for task in tasks[:-1]:
+        run_swap(task)
+    task = tasks[-1]
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    before = _status_bytes("VmRSS")
+    limit_memory(task.memory_bytes)
+    started = time.perf_counter()
+    outcome = run_swap(task)
+    seconds = time.perf_counter() - started
+    if isinstance(outcome, Failure):
+        raise RuntimeError(f"{outcome.message} {outcome.trace}")
+    return Measured(seconds, _status_bytes("VmHWM") - before, outcome["destination"]["digest"])
+
+
+def measure(rows: int, rounds: int) -> str:
+    """The comparison, as Markdown."""
+    lines = []
+    source = people_table(rows).select(FIELDS)
+    small = source.slice(0, min(rows, 70_000)).combine_chunks()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        store = BlobStore(folder / "blobs", Sealer([bytes(32)]))
+        for case in CASES:
+            pairs = []
+            tasks = {memory: _task(store, folder, source, case, memory) for memory in (PLENTY, LITTLE)}
+            first = [_task(store, folder, small, case, memory) for memory in (PLENTY, 2 * 10**6)]
+            for _ in range(rounds):
+                pair = []
+                for task in tasks.values():
+                    again = [replace(each, destination=store.allocate()) for each in (*first, task)]
+                    pair.append(_in_a_process(again))
+                    for each in again:
+                        store.delete(each.destination.id)
+                pairs.append(pair)
+                assert pair[0].digest == pair[1].digest, case  # noqa: S101 - or nothing here means anything
+            for task in (*tasks.values(), *first):
+                store.delete(task.source.id)
+            inside, outside = (statistics.median(pair[which].seconds for pair in pairs) for which in (0, 1))
+            ratio = statistics.median(pair[1].seconds / pair[0].seconds for pair in pairs)
+            peaks = [max(pair[which].peak for pair in pairs) / 10**6 for which in (0, 1)]
+            figures = [
+                f"{inside:.2f}",
+                f"{peaks[0]:.0f}",
+                f"{outside:.2f}",
+                f"{peaks[1]:.0f}",
+                f"{ratio:.2f}",
+            ]
+            lines.append([case, *figures, "met" if ratio <= GOAL else "MISSED"])
+    header = [
+        f"{rows:,} x 4 ({source.nbytes / 10**6:.0f} MB)", "in memory s", "peak MB",
+        f"within {LITTLE / 10**6:.0f} MB s", "peak MB", "ratio", f"goal {GOAL:g}",
+    ]  # fmt: skip
+    return table(header, lines) + "\n"
+
+
+if __name__ == "__main__":
+    told = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - our own process wrote it
+    sys.stdout.buffer.write(orjson.dumps(astuple(_work(told))))

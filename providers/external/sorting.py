@@ -1,0 +1,75 @@
+"""Rows by their labels, a part of them in memory at a time.
+
+Splitters are drawn from the rows; between two of them lies a part, which is put aside and later sorted in
+memory. Ties go by row number, so that no part is much larger than the others, whatever the labels are.
+
+References
+----------
+Frazer and McKellar 1970, doi:10.1145/321592.321600: samplesort.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from providers.external.parts import numbered, scatter
+from providers.ordering import packed, sort_keys
+from providers.radix import IndexArray, UInt64Array, radix_order
+from providers.storage import Scratch, Source
+from providers.table import take_rows
+
+Labels = Callable[[pa.Table], list[pa.ChunkedArray]]
+"""Columns that order the rows of a piece of the table, the same for a row in every piece."""
+
+_SAMPLED = 2**14
+"""Rows that splitters are drawn from, about."""
+
+
+def label_keys(labels: Sequence[pa.ChunkedArray]) -> list[UInt64Array]:
+    """Keys of a piece's rows, in the order of the labels."""
+    return packed([key for label in labels for key in sort_keys(label)])
+
+
+def sorted_parts(
+    source: Source, fields: Sequence[str], controls: Sequence[str], labels: Labels, row: str,
+    part_rows: int, scratch: Scratch, memory: int,
+) -> Iterator[pa.Table]:  # fmt: skip
+    """All rows in parts of about `part_rows`: each part's labels come after those of the part before.
+
+    Within a part rows are in their own order; so are equal labels from one part to the next.
+    """
+    count = max(1, -(-source.rows // part_rows))
+    splitters = _splitters(source, controls, labels, row, count)
+    spool = scratch.spool(count, memory)
+    for table in numbered(source, fields, row):
+        scatter(spool, _parts_of(table.select([*controls, row]), splitters, labels, row), table)
+    for part in range(count):
+        pieces = list(spool.read(part))
+        spool.clear(part)
+        if pieces:
+            yield pa.concat_tables(pieces)
+
+
+def _splitters(source: Source, controls: Sequence[str], labels: Labels, row: str, parts: int) -> pa.Table:
+    """One row fewer than there are parts, in order: each is the first of its part."""
+    every = max(1, source.rows // max(_SAMPLED, 4 * parts))
+    pieces = []
+    for table in numbered(source, controls, row):
+        rows = table.column(row).to_numpy()
+        pieces.append(take_rows(table, np.flatnonzero(rows % every == 0)))
+    sample = pa.concat_tables(pieces)
+    order = radix_order(label_keys(labels(sample)))
+    places = [len(order) * part // parts for part in range(1, parts)]
+    return take_rows(sample, order[np.array(places, np.int64)])
+
+
+def _parts_of(table: pa.Table, splitters: pa.Table, labels: Labels, row: str) -> npt.NDArray[np.int64]:
+    """The part of each row: the number of splitters that are not after it."""
+    together = pa.concat_tables([splitters.select(table.column_names), table])
+    numbers = together.column(row).to_numpy().astype(np.uint64)
+    order: IndexArray = radix_order(packed([*label_keys(labels(together)), numbers]))
+    parts = np.empty(len(order), np.int64)
+    parts[order] = np.cumsum(order < splitters.num_rows)
+    return parts[splitters.num_rows :]

@@ -1,0 +1,94 @@
+"""A swap out of core beside the same in memory."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from app.store.scratch import SealedScratch
+from providers import PROVIDERS
+from providers.digest import table_digest
+from providers.errors import ProviderError
+from providers.provider import SwapResult, no_progress
+from providers.rng import Stream
+from providers.storage import Room
+from tests.naive.agreement import SEED
+
+
+class TableSource:
+    """A table in memory, read in batches of so many rows."""
+
+    def __init__(self, table: pa.Table, batch_rows: int) -> None:
+        self.schema = table.schema
+        self.rows = table.num_rows
+        self.nbytes = table.nbytes
+        self._table = table
+        self._batch_rows = batch_rows
+
+    def batches(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        names = [name for name in self.schema.names if name in fields]
+        return iter(self._table.select(names).to_batches(max_chunksize=self._batch_rows))
+
+
+def swap_out_of_core(
+    service: str, table: pa.Table, parameters: dict[str, Any], memory: int, batch_rows: int
+) -> SwapResult:
+    """What the provider makes of the table within so much memory."""
+    provider = PROVIDERS[service]
+    params = provider.check(provider.params.model_validate(parameters), table.schema)
+    stream = Stream(SEED, service, provider.revision)
+    assert provider.scaling.swap is not None
+    with SealedScratch(Path(tempfile.gettempdir())) as scratch:
+        source = TableSource(table, batch_rows)
+        streamed = provider.scaling.swap(source, params, stream, no_progress, Room(scratch, memory))
+        pieces = list(streamed.pieces)
+        for piece in pieces:
+            assert piece.schema == streamed.schema
+        whole = pa.concat_tables([streamed.schema.empty_table(), *pieces])
+        found = streamed.result()
+        return SwapResult(whole, found.summary, found.events, found.provider, found.measures)
+
+
+def assert_same(
+    service: str, table: pa.Table, parameters: dict[str, Any], memory: int, batch_rows: int
+) -> SwapResult | None:
+    """The destination in memory, which is that out of core to the last bit, as is the report.
+
+    None where both end in the same error.
+    """
+    provider = PROVIDERS[service]
+    params = provider.check(provider.params.model_validate(parameters), table.schema)
+    stream = Stream(SEED, service, provider.revision)
+    expected = _result_or_error(lambda: provider.swap(table, params, stream, no_progress))
+    found = _result_or_error(lambda: swap_out_of_core(service, table, parameters, memory, batch_rows))
+    if isinstance(expected, ProviderError) or isinstance(found, ProviderError):
+        assert (type(found), str(found)) == (type(expected), str(expected))
+        return None
+    assert table_digest(found.table) == table_digest(expected.table)
+    assert found.table.schema == expected.table.schema
+    assert found.summary == expected.summary
+    assert found.events.counts == expected.events.counts
+    assert found.events.listed == expected.events.listed
+    assert found.measures == expected.measures
+    assert_close(found.provider, expected.provider)
+    return found
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    """Assert that figures are the same, but for the last digits of what is summed over units."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            assert_close(found[name], value)
+    else:
+        assert found == (pytest.approx(expected, rel=1e-12) if isinstance(expected, float) else expected)
+
+
+def _result_or_error(swap: Callable[[], SwapResult]) -> SwapResult | ProviderError:
+    try:
+        return swap()
+    except ProviderError as error:
+        return error

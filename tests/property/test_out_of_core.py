@@ -1,0 +1,101 @@
+"""Out of core is in memory to the last bit, however the table and the work are cut."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from providers.kernels import ONE_BUCKET
+from tests.property.out_of_core import assert_same
+from tests.property.tables import classifiers, swap_parameters, tables
+
+TINY = 4096
+"""Bytes of memory of which every unit is as small as it can be."""
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data(), st.integers(1, 40))
+def test_random_tables_come_out_the_same(data: st.DataObject, batch_rows: int) -> None:
+    """Every type, classifier, policy, rate and way with nulls, in units of 64 rows and in any batches."""
+    source, kinds = data.draw(tables())
+    if data.draw(st.booleans()):  # so that it is cut at all
+        source = pa.concat_tables([source] * 4)
+    parameters = data.draw(swap_parameters(source))
+    control = [f"c{at}" for at in range(len(kinds))]
+    of_control = [data.draw(classifiers(kind)) for kind in kinds]
+    assert_same("DSWAP", source, parameters, TINY, batch_rows)
+    extra: dict[str, Any] = {"control_field": control, "classifier": of_control}
+    assert_same("CDSWAP", source, parameters | extra, TINY, batch_rows)
+    block_size = data.draw(st.sampled_from([5, 7, 80]))
+    assert_same(
+        "DDSWAP", source, parameters | {"control_field": control, "block_size": block_size}, TINY, batch_rows
+    )
+
+
+ROWS = 60_003
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    random = np.random.default_rng(6)
+    value = random.integers(-(10**12), 10**12, ROWS)
+    huge = np.where(random.random(ROWS) < 0.6, 7, random.integers(0, 5000, ROWS))
+    return pa.table(
+        {
+            "still": pa.array(np.arange(ROWS) % 97),
+            "v": pa.array(value, mask=value % 7 == 0),
+            "x": pa.array(random.normal(size=ROWS).astype(np.float32)),
+            "text": pa.array((value % 1000).astype(str)).dictionary_encode(),
+            "half": pa.array(np.arange(ROWS) % 2 == 0),
+            "huge": pa.array(huge),
+        }
+    )
+
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("DSWAP", {}),
+    ("DSWAP", {"locked": True, "nulls": "keep"}),
+    ("DSWAP", {"rate": 0.3, "nulls": "keep"}),
+    ("CDSWAP", {"control_field": "huge", "suppression": {"policy": "drop"}}),
+    ("CDSWAP", {"control_field": ["half", "huge"], "rate": 0.5, "locked": True}),
+    ("CDSWAP", {"control_field": "half", "min_group_size": ROWS // 2 + 1, "nulls": "keep"}),
+    ("DDSWAP", {"control_field": "text", "block_size": 1000, "swap_fields": ["v", "x"]}),
+    ("DDSWAP", {"control_field": ["half", "x"], "block_size": 2, "nulls": "keep", "swap_fields": ["v"]}),
+    ("DDSWAP", {"control_field": "half", "block_size": 8000, "swap_fields": ["v", "x"], "rate": 0.9}),
+]
+
+
+@pytest.mark.parametrize("memory", [1_500_000, 4_000_000])
+@pytest.mark.parametrize("parameters", [{"nulls": "drop_from_fit"}, {"shuffle": False, "sigma": 0}])
+def test_ranges_of_rows_are_perturbed_and_shuffled_the_same(
+    parameters: dict[str, Any], memory: int, table: pa.Table
+) -> None:
+    """Moments, noise and the order of the rows, nulls and text among them."""
+    fields = ["v", "x", "still"] if parameters.get("nulls") else ["x", "still"]
+    found = assert_same("PABIDOT", table, {"fields": fields} | parameters, memory, 5000)
+    assert found is not None
+
+
+def test_few_rows_are_shuffled_the_same(table: pa.Table) -> None:
+    """As many as two, and as many as fit one bucket."""
+    for rows in (2, ONE_BUCKET):
+        assert assert_same("PABIDOT", table.slice(7, rows), {"fields": ["x", "still"]}, TINY, 100)
+
+
+def test_what_cannot_be_rotated_is_told_the_same(table: pa.Table) -> None:
+    """Nulls are counted over all ranges before anything is refused."""
+    assert assert_same("PABIDOT", table, {"fields": ["v", "x"]}, 1_500_000, 5000) is None
+
+
+@pytest.mark.parametrize("memory", [1_500_000, 4_000_000])
+@pytest.mark.parametrize(("service", "parameters"), CALLS)
+def test_groups_larger_than_memory_come_out_the_same(
+    service: str, parameters: dict[str, Any], memory: int, table: pa.Table
+) -> None:
+    """A whole table, a class or the rows of one label, of several buckets each and cut among units."""
+    assert table.num_rows > 7 * ONE_BUCKET
+    found = assert_same(service, table, {"swap_fields": ["v", "x", "text"]} | parameters, memory, 5000)
+    assert found is not None

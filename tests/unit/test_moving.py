@@ -1,0 +1,174 @@
+"""What a worker reads, what passes by, and when it runs out of core."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.engine.engine import Failure, Outcome
+from app.engine.progress import make_progress_file
+from app.jobs.run import run_swap
+from app.jobs.tasks import SwapTask
+from app.store.blob_table import BlobTable
+from app.store.blobs import BlobStore
+from app.store.scratch import SealedScratch
+from app.store.seal import SealBroken, Sealer
+from app.store.tables import read_table, write_table
+from providers import PROVIDERS
+from providers.digest import table_digest
+from tests.naive.agreement import SEED, swap
+
+PLENTY, LITTLE = 10**9, 10**6
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    number = np.arange(ROWS)
+    return pa.table(
+        {
+            "name": pa.array([f"row {row}" for row in number]),
+            "x": pa.array(number % 1009 / 8),
+            "class": pa.array(np.where(number % 5000 == 0, number, number % 70)),
+            "y": pa.array(number * 7919 % ROWS / 4),
+            "still": pa.array(number % 3 == 0),
+        }
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BlobStore:
+    return BlobStore(tmp_path / "blobs", Sealer([bytes(32)]))
+
+
+@pytest.fixture
+def run(store: BlobStore, tmp_path: Path) -> Callable[..., tuple[Outcome, pa.Table | None]]:
+    """Runs a task on a table in a blob; what it answers, and the destination."""
+
+    def run_task(
+        service: str, table: pa.Table, parameters: dict[str, Any], memory: int
+    ) -> tuple[Outcome, pa.Table | None]:
+        provider = PROVIDERS[service]
+        params = provider.check(provider.params.model_validate(parameters), table.schema)
+        source, destination = store.allocate(), store.allocate()
+        write_table(source, table)
+        progress = tmp_path / "progress"
+        make_progress_file(progress)
+        task = SwapTask(
+            job_id="job",
+            service=service,
+            revision=provider.revision,
+            parameters=params.model_dump(mode="json", by_alias=True),
+            seed=SEED,
+            seed_bits=256,
+            source=source,
+            destination=destination,
+            rows=table.num_rows,
+            report="summary",
+            options={},
+            progress_path=str(progress),
+            memory_bytes=memory,
+            scratch_folder=str(tmp_path / "scratch"),
+        )
+        outcome = run_swap(task)
+        assert not list((tmp_path / "scratch").iterdir())
+        return outcome, None if isinstance(outcome, Failure) else read_table(destination)
+
+    return run_task
+
+
+DROPS = {"policy": "drop"}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("DSWAP", {"swap_fields": ["y"]}),
+    ("DSWAP", {"swap_fields": ["name", "x", "class", "y", "still"]}),
+    ("CDSWAP", {"swap_fields": ["y"], "control_field": "class", "suppression": DROPS}),
+    ("CDSWAP", {"swap_fields": ["y"], "control_field": "class", "suppression": {"fields": ["still"]}}),
+    ("DDSWAP", {"swap_fields": ["name"], "control_field": "x", "block_size": 7}),
+    ("PABIDOT", {"fields": ["x", "y"], "shuffle": False}),
+    ("PABIDOT", {"fields": ["x", "y"]}),
+]
+
+
+@pytest.mark.parametrize("memory", [PLENTY, LITTLE])
+@pytest.mark.parametrize(("service", "parameters"), CALLS)
+def test_fields_that_are_not_read_pass_by(
+    service: str,
+    parameters: dict[str, Any],
+    memory: int,
+    table: pa.Table,
+    run: Callable[..., tuple[Outcome, pa.Table]],
+) -> None:
+    """The destination is that of the whole table in memory, and the answer says so; dropped rows go whole."""
+    expected = swap(service, table, parameters)
+    outcome, destination = run(service, table, parameters, memory)
+    assert not isinstance(outcome, Failure)
+    assert destination.schema == expected.table.schema
+    assert table_digest(destination) == table_digest(expected.table) == outcome["destination"]["digest"]
+    assert outcome["destination"]["rows"] == expected.table.num_rows
+    assert outcome["event_counts"] == expected.events.counts
+    assert outcome["report"]["summary"]["changed"] == expected.summary.changed
+
+
+@pytest.mark.parametrize("service", ["MEWS", "MEDS"])
+def test_what_must_fit_and_does_not_is_refused_with_advice(
+    service: str, table: pa.Table, run: Callable[..., tuple[Outcome, pa.Table | None]]
+) -> None:
+    """By name of the setting, and with what the service says of larger tables."""
+    how = {"MEWS": {"bins": 5}, "MEDS": {"k": 50}}[service]
+    outcome, _ = run(service, table, {"swap_fields": ["x", "y"], **how}, LITTLE // 4)
+    assert isinstance(outcome, Failure)
+    assert outcome.code == "memory_limit"
+    assert "ROWVEIL_WORKER_MEMORY_BYTES" in outcome.message
+    assert outcome.message.endswith(PROVIDERS[service].scaling.cut)
+
+
+@pytest.mark.parametrize(("service", "parameters"), CALLS)
+def test_an_empty_table_comes_out_empty(
+    service: str, parameters: dict[str, Any], table: pa.Table, run: Callable[..., tuple[Outcome, pa.Table]]
+) -> None:
+    """Whatever is read of it; PABIDOT has nothing to fit."""
+    outcome, destination = run(service, table.slice(0, 0), parameters, PLENTY)
+    if service == "PABIDOT":
+        assert isinstance(outcome, Failure)
+    else:
+        assert destination.num_rows == 0
+        assert destination.schema == table.schema
+
+
+def test_fields_are_read_in_the_schemas_order(store: BlobStore, table: pa.Table) -> None:
+    """However they are named; none of them, and all of them, as well."""
+    access = store.allocate()
+    write_table(access, table)
+    blob = BlobTable(access, table.num_rows)
+    assert blob.schema == table.schema
+    assert blob.read(["y", "name"]).equals(table.select(["name", "y"]))
+    assert blob.read(table.column_names).equals(table)
+    assert blob.read([]).num_columns == 0
+
+
+def test_what_is_put_aside_is_sealed_and_has_no_name(tmp_path: Path) -> None:
+    """Nothing is to be seen in the folder, and of the values nothing in the file."""
+    table = pa.table({"name": [f"Person-{row:06d}-Quux" for row in range(5000)]})
+    with SealedScratch(tmp_path) as scratch:
+        spool = scratch.spool(3, 3)
+        for start in range(0, 5000, 100):
+            spool.add(start // 100 % 3, table.slice(start, 100))
+        assert not list(tmp_path.iterdir())
+        parts = [pa.concat_tables(spool.read(part)) for part in range(3)]
+        assert [spool.rows(part) for part in range(3)] == [part.num_rows for part in parts]
+        found = parts[1].column(0).to_pylist()
+        assert found == sorted(found)
+        assert set(found) == {row for start in range(100, 5000, 300) for row in
+                              table.column(0)[start : start + 100].to_pylist()}  # fmt: skip
+
+
+def test_a_record_that_was_changed_does_not_open(tmp_path: Path) -> None:
+    """Nor one in the place of another."""
+    with SealedScratch(tmp_path) as scratch:
+        one, two = scratch.write(pa.py_buffer(b"one")), scratch.write(pa.py_buffer(b"two"))
+        assert scratch.read(one) == b"one"
+        with pytest.raises(SealBroken):
+            scratch.read((one[0], two[1], two[2]))

@@ -1,4 +1,4 @@
-"""A Dask cluster of one scheduler and one worker, in the event loop of a test."""
+"""A Dask cluster of one scheduler and some workers, in the event loop of a test."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ from app.engine.distributed import security_of, serve_cluster
 
 @dataclass
 class LocalCluster:
-    """A scheduler and a worker that are up."""
+    """A scheduler that is up, and workers."""
 
     cluster: Cluster
     scheduler: Any
-    worker: asyncio.Task[None]
+    workers: list[asyncio.Task[None]]
 
     @classmethod
-    async def start(cls, threads: int, reached: Cluster | None = None) -> Self:
+    async def start(cls, threads: int, reached: Cluster | None = None, workers: int = 1) -> Self:
         """Bring them up; ``reached`` says with which certificates, and no address yet."""
         reached = reached or Cluster("")
         protocol = "tls" if reached.ca_file else "tcp"
@@ -40,13 +40,15 @@ class LocalCluster:
             security=security_of(reached),
         )
         cluster = replace(reached, address=scheduler.address)
-        return cls(cluster, scheduler, asyncio.create_task(serve_cluster(cluster, threads)))
+        serving = [asyncio.create_task(serve_cluster(cluster, threads)) for _ in range(workers)]
+        return cls(cluster, scheduler, serving)
 
     async def close(self) -> None:
-        """Stop both."""
-        self.worker.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.worker
+        """Stop them all."""
+        for worker in self.workers:
+            worker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await worker
         await self.scheduler.close()
 
 

@@ -1,51 +1,55 @@
-"""The service on a Dask cluster: a job comes out as it does at home."""
+"""A swap on a Dask cluster comes out as it does at home, in memory and out of core."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from app.settings import Settings
+from app.engine.distributed import DaskEngine
+from app.engine.engine import Failure, Outcome
+from app.engine.worker import WorkerSetup
+from app.jobs.run import run_swap
+from app.jobs.tasks import SwapTask
+from app.store.blobs import BlobStore
+from app.store.seal import Sealer
 from providers.digest import table_digest
-from tests.faults import doings
 from tests.faults.clusters import LocalCluster
-from tests.faults.conftest import Running, people, settings_of
-from tests.faults.running import Loop
+from tests.faults.running import PATIENCE, Loop
 from tests.naive.agreement import swap
+from tests.swap_tasks import swap_task
 
 pytestmark = pytest.mark.faults
 
+SETUP = WorkerSetup(threads=1, memory_bytes=512 * 2**20, preload=("app.jobs.run",))
 
-@pytest.fixture
-def on_a_cluster(tmp_path: Path) -> Iterator[Running]:
-    """A service whose jobs run on a cluster of one worker, its blobs in a folder that they share."""
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_swap_on_a_cluster_has_the_same_digest(workers: int, tmp_path: Path) -> None:
+    """On as many workers as there are, two tasks at once: one of them in memory, one out of core."""
+    number = np.arange(20_000)
+    table = pa.table({"income": number * 7919 % 20_000, "city": number % 10, "name": number.astype(str)})
+    parameters = {"swap_fields": ["income", "city"], "locked": True}
+    store = BlobStore(tmp_path / "blobs", Sealer([bytes(32)]))
+    tasks = []
+    for number_of, memory in enumerate((10**9, 10**6)):
+        folder = tmp_path / str(number_of)
+        folder.mkdir()
+        tasks.append(swap_task(store, folder, "DSWAP", table, parameters, memory))
     loop = Loop()
-    cluster = loop.do(LocalCluster.start(1))
-    here: Settings = settings_of(
-        tmp_path / "home",
-        engine="dask",
-        scheduler_address=cluster.cluster.address,
-        scheduler_insecure=True,
-        shared_folder=tmp_path / "shared",
-        worker_memory_bytes=300 * 2**20,
-    )
-    running = Running(here)
-    yield running
-    running.close()
+    cluster = loop.do(LocalCluster.start(1, workers=workers))
+    engine = DaskEngine(cluster.cluster, SETUP, PATIENCE)
+
+    async def run(task: SwapTask) -> Outcome:
+        return await engine.run(task.source.id, run_swap, task)
+
+    loop.do(engine.start())
+    running = [loop.start(run(task)) for task in tasks]
+    outcomes = [each.result(PATIENCE) for each in running]
+    loop.do(engine.close())
     loop.do(cluster.close())
     loop.close()
-
-
-def test_a_job_runs_on_a_cluster_and_another_is_cancelled(on_a_cluster: Running) -> None:
-    """The digest is that of the same swap in this process; progress and cancel reach the worker."""
-    table = people()
-    job = on_a_cluster.run(table, seed=bytes(range(32)))
-    assert job.state == "succeeded", job.error
-    expected = swap("DSWAP", table, {"swap_fields": ["income"]}).table
-    assert job.destination_digest == table_digest(expected)
-    assert on_a_cluster.rows(job).equals(expected)
-    held = on_a_cluster.submit(table, seed=doings.HELD)
-    assert on_a_cluster.wait_until_held(held).stage == doings.STAGE_HELD
-    cancelled = on_a_cluster.loop.do(on_a_cluster.jobs.cancel(held.id))
-    assert cancelled.state == "cancelled"
-    assert on_a_cluster.run(table).state == "succeeded"
+    expected = table_digest(swap("DSWAP", table, parameters).table)
+    for outcome in outcomes:
+        assert not isinstance(outcome, Failure), outcome
+        assert outcome["destination"]["digest"] == expected

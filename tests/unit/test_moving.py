@@ -9,9 +9,7 @@ import pyarrow as pa
 import pytest
 
 from app.engine.engine import Failure, Outcome
-from app.engine.progress import make_progress_file
 from app.jobs.run import run_swap
-from app.jobs.tasks import SwapTask
 from app.store.blob_table import BlobTable
 from app.store.blobs import BlobStore
 from app.store.scratch import SealedScratch
@@ -19,7 +17,8 @@ from app.store.seal import SealBroken, Sealer
 from app.store.tables import read_table, write_table
 from providers import PROVIDERS
 from providers.digest import table_digest
-from tests.naive.agreement import SEED, swap
+from tests.naive.agreement import swap
+from tests.swap_tasks import swap_task
 
 PLENTY, LITTLE = 10**9, 10**6
 ROWS = 20_000
@@ -51,31 +50,10 @@ def run(store: BlobStore, tmp_path: Path) -> Callable[..., tuple[Outcome, pa.Tab
     def run_task(
         service: str, table: pa.Table, parameters: dict[str, Any], memory: int
     ) -> tuple[Outcome, pa.Table | None]:
-        provider = PROVIDERS[service]
-        params = provider.check(provider.params.model_validate(parameters), table.schema)
-        source, destination = store.allocate(), store.allocate()
-        write_table(source, table)
-        progress = tmp_path / "progress"
-        make_progress_file(progress)
-        task = SwapTask(
-            job_id="job",
-            service=service,
-            revision=provider.revision,
-            parameters=params.model_dump(mode="json", by_alias=True),
-            seed=SEED,
-            seed_bits=256,
-            source=source,
-            destination=destination,
-            rows=table.num_rows,
-            report="summary",
-            options={},
-            progress_path=str(progress),
-            memory_bytes=memory,
-            scratch_folder=str(tmp_path / "scratch"),
-        )
+        task = swap_task(store, tmp_path, service, table, parameters, memory)
         outcome = run_swap(task)
         assert not list((tmp_path / "scratch").iterdir())
-        return outcome, None if isinstance(outcome, Failure) else read_table(destination)
+        return outcome, None if isinstance(outcome, Failure) else read_table(task.destination)
 
     return run_task
 

@@ -1,0 +1,40 @@
+"""What a worker is told, without the service around it."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from app.engine.progress import make_progress_file
+from app.jobs.tasks import SwapTask
+from app.store.blobs import BlobStore
+from app.store.tables import write_table
+from providers import PROVIDERS
+from tests.naive.agreement import SEED
+
+
+def swap_task(
+    store: BlobStore, folder: Path, service: str, table: pa.Table, parameters: dict[str, Any], memory: int
+) -> SwapTask:
+    """A task whose source is in the store."""
+    provider = PROVIDERS[service]
+    params = provider.check(provider.params.model_validate(parameters), table.schema)
+    source = store.allocate()
+    write_table(source, table)
+    make_progress_file(folder / "progress")
+    return SwapTask(
+        job_id="job",
+        service=service,
+        revision=provider.revision,
+        parameters=params.model_dump(mode="json", by_alias=True),
+        seed=SEED,
+        seed_bits=256,
+        source=source,
+        destination=store.allocate(),
+        rows=table.num_rows,
+        report="summary",
+        options={},
+        progress_path=str(folder / "progress"),
+        memory_bytes=memory,
+        scratch_folder=str(folder / "scratch"),
+    )

@@ -77,7 +77,9 @@ def measure(rounds: int = 5) -> str:
     given: dict[str, Any] = {"service": "DSWAP", "parameters": params, "perturb": perturb}
     released = Released(source, result.table, **given)
     assess(released, OPTIONS, Stream(bytes(32), "measures", 1))  # kernels and libraries are loaded
+    processor = time.process_time()
     assessment = assess(released, OPTIONS, Stream(bytes(32), "measures", 1), watch)
+    processor = time.process_time() - processor
     seconds = told[-1][0] - told[0][0]
     spent: dict[str, float] = {}
     current = ""
@@ -97,6 +99,7 @@ def measure(rounds: int = 5) -> str:
         f"{timings['summary'].median * 1e6:.0f} us, {ratio:.5f} of the swap's own "
         f"{timings['swap'].median:.3f} s (goal {SUMMARY_GOAL:g}: {verdict}). The full report takes "
         f"{seconds:.1f} s (goal {FULL_GOAL:g} s: {'met' if seconds <= FULL_GOAL else 'MISSED'}), "
+        f"{processor:.1f} s of processor time, "
         f"the longest stretch without progress {longest:.1f} s.\n\n"
         f"{table(['measure', 'seconds', 'rows'], lines)}\n"
     )

@@ -42,7 +42,7 @@ async def report_response(job: dict[str, Any], report: dict[str, Any], accept: s
         "Vary": "Accept",
     }
     if media_type == JSON:
-        content = Report.model_validate(report).model_dump_json()
+        content = Report.model_validate(report).model_dump_json(exclude_none=True)
         return Response(content, headers=headers, media_type=JSON)
     headers["Content-Security-Policy"] = f"{CONTENT_SECURITY_POLICY}; frame-ancestors 'none'"
     headers["X-Content-Type-Options"] = "nosniff"

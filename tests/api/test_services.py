@@ -218,7 +218,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("DSWAP", _body(source={"rows": [{"a": 1}, {"a": "x"}]}), "/source/rows/1/a", "row 1"),
     ("DSWAP", _body(source={"columns": {"a": [1], "b": [1, 2]}}), "/source/columns/b", "same number"),
     ("DSWAP", _body(source={"buffer": "nothing"}), "/source/buffer", "no buffer"),
-    ("DSWAP", _body(report="everything"), "/report", "'none' or 'summary'"),
+    ("DSWAP", _body(report="everything"), "/report", "'none', 'summary' or 'full'"),
     (
         "CDSWAP",
         _body(parameters={"swap_fields": ["age"], "control_field": "age"}),

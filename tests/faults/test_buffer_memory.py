@@ -19,8 +19,8 @@ from tests.api.calls import PARQUET
 pytestmark = pytest.mark.faults
 
 SIZE = 200 * 10**6
-MOST = 100 * 10**6
-"""Half the table: a service that held all of it once would be found out."""
+MOST = 150 * 10**6
+"""Three quarters of the table: a service that held all of it once would be found out."""
 
 
 @dataclass(frozen=True)

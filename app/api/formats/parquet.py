@@ -5,7 +5,7 @@ back in milliseconds; run-end, view and list-view encodings are written as plain
 dictionaries come back as plain values. It cannot carry intervals, structs without members, binaries
 of width 0, decimals of a negative scale, and ``timestamp[s]`` too far off for milliseconds. It is
 written with zstd in row groups of 131 072 rows, whatever batches the rows come in; only where those
-take more than 64 MiB does a group end earlier, with a batch.
+take more than 32 MiB does a group end earlier, with a batch.
 """
 
 import io
@@ -28,7 +28,7 @@ _BATCH_CELLS = 1 << 22
 _BATCH_BYTES = 1 << 24
 _PAGE_BUFFER = 1 << 18
 _GROUP_ROWS = 1 << 17
-_GROUP_BYTES = 1 << 26
+_GROUP_BYTES = 1 << 25
 _NOT_WHOLE = "the body is not a whole Parquet file"
 
 
@@ -98,6 +98,8 @@ def _parquet_pieces(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Ite
                 writer.write_table(group.combine_chunks(), max(1, group.num_rows))
             except pa.ArrowInvalid:
                 raise FormatError("a timestamp is too far off for Parquet; use Arrow") from None
+            del group
+            pa.default_memory_pool().release_unused()  # the allocator keeps what was freed
             yield pieces.take()
     yield pieces.take()
 

@@ -78,7 +78,9 @@ def assess(
             except NotApplicable as reason:
                 left_out[key] = str(reason)
         if pictures and not given.only:
-            progress(len(wanted) / (len(wanted) + 1), "drawing")
+            start = len(wanted) / (len(wanted) + 1)
+            progress(start, "drawing")
+            case.progress = _within(progress, start, 1 / (len(wanted) + 1))
             drawn = pictures_of(case, measures)
         else:
             drawn = {}

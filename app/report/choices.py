@@ -129,7 +129,11 @@ def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | Non
     return Choice(
         [
             f"{counted(len(table), 'candidate was', 'candidates were')} run, each with a seed of its own "
-            f"derived from the job's{by}. The best one is this job's result."
+            f"that follows from the job's{by}. The best one is this job's result.",
+            *(
+                f"{axis(key, given.get('figures') or {}).title} ranked nobody: {why}."
+                for key, why in (given.get("left_out") or {}).items()
+            ),
         ],
         None,
         Table("The candidates", head, rows, words=frozenset({1} if fingerprints else ()), marked=marked),

@@ -91,7 +91,10 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         frontier=choices.frontier(report.get("frontier") or {}),
         candidates=choices.candidates(report.get("candidates") or {}, discretion),
         events=told.events(job.get("event_counts") or {}, discretion),
-        parameters=[(name, _value(value)) for name, value in (job.get("parameters") or {}).items()],
+        parameters=[
+            (name, _value(value))
+            for name, value in {**(job.get("parameters") or {}), **(job.get("options") or {})}.items()
+        ],
         own_figures=singles,
         own_tables=tables,
         evidence=_evidence(job, discretion),

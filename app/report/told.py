@@ -18,6 +18,7 @@ _REASONS = {
 _EVENTS = {
     "category_kept": "A categorical field hardly changed, since nearly all neighbours agree on it.",
     "collapsed": "Segments whose values cannot be told apart closely enough became one value.",
+    "combination_failed": "Combinations that could not be run or measured here; the table of all says why.",
     "constant": "A field is constant and passed through unchanged.",
     "degree_search_ended": "The search for the wanted number of bins ended before it was reached.",
     "domain_disclosed": "Values are published within a field's own range, which is disclosed by that.",

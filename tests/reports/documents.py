@@ -185,6 +185,7 @@ def candidates() -> Document:
     """What the report of a job with several candidates holds beside the usual parts."""
     return {
         "rank_by": ["pscr", "delta_rho.mean"],
+        "left_out": {"il3": "it needs a target"},
         "chosen": 1,
         "table": [
             {

@@ -252,6 +252,14 @@ def test_the_chosen_candidate_is_marked() -> None:
     assert rows[5][3] == "-"
     assert len(section.all("tr", "marked")) == 1
     assert "5 candidates were run" in section.text
+    assert "Change of regression coefficients ranked nobody: it needs a target." in section.text
+
+
+def test_what_was_asked_for_besides_the_parameters_is_told() -> None:
+    """The options of measuring and of choosing, in the JSON in which they were given."""
+    page = read(html_report(job(options={"candidates": {"count": 5}}), report()))
+    [section] = [part for part in page.all("section") if part.attributes["aria-labelledby"] == "parameters"]
+    assert 'candidates{"count": 5}' in section.text.replace("\n", "")
 
 
 def test_the_frontier_is_marked_joined_and_told() -> None:

@@ -1,19 +1,17 @@
-"""Rows in the order of their keys by way of buckets, and the layout that the buckets are.
+"""Rows put in order by way of buckets, and the layout that the buckets are.
 
 A sort that leaves memory once: rows are dealt out to some hundred buckets by the upper bits of their
 key, and each bucket is sorted within the cache. What has been dealt out once is also where values can
 be moved: laid out by bucket in one streaming pass, rows that are near each other in the order lie near
 each other in memory, and another streaming pass puts them back (`providers.kernels.exchange`).
 
-The order depends on the keys alone. The layout may depend on the number of threads, and nothing that is
-computed in it does.
+The layout depends on the keys alone, for any number of threads: rows are dealt out stably.
 
 References
 ----------
 Knuth 1998, The Art of Computer Programming 3, section 5.2.5: sorting by distribution.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +20,7 @@ import numpy.typing as npt
 from numba import get_num_threads, njit, prange
 
 from providers.prefetch import prefetch_for_writing
-from providers.radix import (
-    IndexArray,
-    UInt64Array,
-    extremes,
-    radix_order,
-    row_index_type,
-)
+from providers.radix import IndexArray, UInt64Array, extremes, radix_order, row_index_type
 
 _FEW = 1 << 13  # rows that are in the cache anyway
 _PREFIX_BITS = 16  # at most: a table of so many prefixes stays in L2
@@ -60,14 +52,14 @@ class Layout:
         return self.room.view(kind)[: len(self.places)]
 
 
-def ordered_with_layout(keys: Sequence[UInt64Array]) -> tuple[IndexArray, Layout | None]:
-    """The rows in the order of `radix_order`, and a layout near it.
+def bucket_layout(key: UInt64Array) -> Layout | None:
+    """A layout near the stable ascending order of the rows by their key, which it tells as well.
 
-    There is no layout for few rows, which are in the cache in any order, nor for several keys. O(rows).
+    None for few rows, which are in the cache in any order. O(rows).
     """
-    if len(keys) > 1 or len(keys[0]) <= _FEW:
-        return radix_order(keys), None
-    key, rows = keys[0], len(keys[0])
+    rows = len(key)
+    if rows <= _FEW:
+        return None
     low, high = extremes(key, get_num_threads())
     bits = int(high - low).bit_length()
     prefix_bits = min(bits, _PREFIX_BITS, rows.bit_length())
@@ -78,17 +70,14 @@ def ordered_with_layout(keys: Sequence[UInt64Array]) -> tuple[IndexArray, Layout
     buckets = _assign_buckets(counts, max(_BUCKET_ROWS, rows // _MOST_STREAMS), bucket_of)
     next_places, starts = _first_places(counts, bucket_of, buckets)
     index = row_index_type(rows)
-    dealt_keys, dealt_rows = np.empty(rows, np.uint64), np.empty(rows, index)
-    layout = Layout(np.empty(rows, index), np.empty(rows, index), dealt_keys)
-    _deal_out(key, low, shift, bucket_of, next_places, dealt_keys, dealt_rows, layout.places)
-    order = np.empty(rows, index)
+    layout = Layout(np.empty(rows, index), np.empty(rows, index), np.empty(rows, np.uint64))
+    _deal_out(key, low, shift, bucket_of, next_places, layout.room, layout.places)
     left = np.zeros(buckets, np.bool_)
-    _sort_buckets(dealt_keys, dealt_rows, starts, order, layout.of_rank, left)
+    _sort_buckets(layout.room, starts, layout.of_rank, left)
     for bucket in np.flatnonzero(left):
         span = slice(starts[bucket], starts[bucket + 1])
-        layout.of_rank[span] = starts[bucket] + radix_order([dealt_keys[span]])
-        order[span] = dealt_rows[layout.of_rank[span]]
-    return order, layout
+        layout.of_rank[span] = starts[bucket] + radix_order([layout.room[span]])
+    return layout
 
 
 # ------------------------------------------------------------------------------------- dealing out
@@ -142,11 +131,10 @@ def _first_places(counts, bucket_of, buckets):
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _deal_out(keys, low, shift, bucket_of, next_places, dealt_keys, dealt_rows, places):
+def _deal_out(keys, low, shift, bucket_of, next_places, dealt_keys, places):
     """Deal the rows out to their buckets, stably; the keys, from 0 for the smallest, go along."""
     chunks, rows = len(next_places), len(keys)
     ahead = np.uint64(_LINE // dealt_keys.itemsize)
-    rows_ahead = np.uint64(_LINE // dealt_rows.itemsize)
     for chunk in prange(chunks):
         next_place = next_places[chunk]
         for at in range(rows * chunk // chunks, rows * (chunk + 1) // chunks):
@@ -156,9 +144,7 @@ def _deal_out(keys, low, shift, bucket_of, next_places, dealt_keys, dealt_rows, 
             place = next_place[bucket]
             next_place[bucket] = place + np.uint64(1)
             prefetch_for_writing(dealt_keys, place + ahead)
-            prefetch_for_writing(dealt_rows, place + rows_ahead)
             dealt_keys[place] = key
-            dealt_rows[place] = row
             places[row] = place
 
 
@@ -246,7 +232,7 @@ def _sorted_words(keys, low, bits, index_bits):
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _sort_buckets(dealt_keys, dealt_rows, starts, order, of_rank, left):
+def _sort_buckets(dealt_keys, starts, of_rank, left):
     """Sort each bucket; `left` are those that are too large, or have too many long ties, for one thread."""
     for bucket in prange(len(left)):
         start, stop = starts[bucket], starts[bucket + 1]
@@ -258,7 +244,6 @@ def _sort_buckets(dealt_keys, dealt_rows, starts, order, of_rank, left):
         if low == high:
             for place in range(start, stop):
                 of_rank[place] = place
-                order[place] = dealt_rows[place]
         elif len(keys) > _LARGEST:
             left[bucket] = True
         else:
@@ -267,6 +252,4 @@ def _sort_buckets(dealt_keys, dealt_rows, starts, order, of_rank, left):
             left[bucket] = len(words) == 0
             mask = (np.uint64(1) << np.uint64(index_bits)) - np.uint64(1)
             for at in range(len(words)):
-                place = np.uint64(start) + (words[np.uint64(at)] & mask)
-                of_rank[np.uint64(start + at)] = place
-                order[np.uint64(start + at)] = dealt_rows[place]
+                of_rank[np.uint64(start + at)] = np.uint64(start) + (words[np.uint64(at)] & mask)

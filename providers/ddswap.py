@@ -15,7 +15,7 @@ import pyarrow as pa
 from numba import njit, prange
 from pydantic import Field
 
-from providers.buckets import Layout, ordered_with_layout
+from providers.buckets import Layout, bucket_layout
 from providers.errors import ParameterError, SourceError
 from providers.external.exchanging import Exchanging
 from providers.external.sorting import label_keys
@@ -64,28 +64,29 @@ def check(params: DdswapParams, schema: pa.Schema) -> DdswapParams:
     return resolved
 
 
-def ranked(table: pa.Table, control_fields: tuple[str, ...]) -> tuple[IndexArray, Layout | None]:
-    """The rows by their control fields, ascending, ties by row number, nulls last; and a layout near it."""
-    keys = [key for name in control_fields for key in sort_keys(table.column(name), name)]
-    return ordered_with_layout(packed(keys))
+def ranked(table: pa.Table, control_fields: tuple[str, ...]) -> IndexArray | Layout:
+    """The rows by their control fields, ascending, ties by row number, nulls last; many rows as a layout."""
+    keys = packed([key for name in control_fields for key in sort_keys(table.column(name), name)])
+    layout = bucket_layout(keys[0]) if len(keys) == 1 else None
+    return radix_order(keys) if layout is None else layout
 
 
-def blocks(order: IndexArray, block_size: int, layout: Layout | None = None) -> Groups:
+def blocks(order: IndexArray | Layout, block_size: int) -> Groups:
     """Blocks of rows in this order, numbered from 0.
 
     A remainder of one row joins the block before it; any other remainder is a block of its own.
     """
-    rows = len(order)
+    listing, layout = (None, order) if isinstance(order, Layout) else (order, None)
+    rows = len(order.places if isinstance(order, Layout) else order)
     starts = np.append(np.arange(0, rows, block_size, dtype=np.int64), rows)
     if rows > 1 and rows % block_size == 1:
         starts = np.delete(starts, -2)
-    return Groups(rows, order, starts, np.arange(len(starts) - 1, dtype=np.uint64), layout)
+    return Groups(rows, listing, starts, np.arange(len(starts) - 1, dtype=np.uint64), layout)
 
 
 def plan(table: pa.Table, params: DdswapParams) -> Plan:
     """What `swap` would do."""
-    order, layout = ranked(table, params.control_field)
-    groups = blocks(order, params.block_size, layout)
+    groups = blocks(ranked(table, params.control_field), params.block_size)
     memory = estimated_memory(table, params, key_arrays=len(params.control_field))
     return plan_within(table, params, groups, memory)
 
@@ -93,8 +94,7 @@ def plan(table: pa.Table, params: DdswapParams) -> Plan:
 def swap(table: pa.Table, params: DdswapParams, stream: Stream, progress: Progress) -> SwapResult:
     """The table with the swap fields' values exchanged between rows of one block."""
     progress(0.0, "ordering")
-    order, layout = ranked(table, params.control_field)
-    groups = blocks(order, params.block_size, layout)
+    groups = blocks(ranked(table, params.control_field), params.block_size)
     one_field = len(params.control_field) == 1
     distances = _Distances(groups, table.column(params.control_field[0]) if one_field else None)
     result = swap_within(table, params, groups, stream, progress, watch=distances.add)

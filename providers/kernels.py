@@ -46,13 +46,13 @@ class Groups:
     rows: int
     """Rows of the table, in a group or not."""
     listing: IndexArray | None
-    """The participating rows, group by group; None for all rows in their own order."""
+    """The participating rows, group by group; None for all rows in their own order, or the layout's."""
     starts: Int64Array
     """Group g is ``order[starts[g]:starts[g + 1]]``; shape (groups + 1,)."""
     identities: UInt64Array
     """What names each group in the address of its draws; shape (groups,)."""
     layout: Layout | None = None
-    """Where values are moved, if not where they stand: for all rows, in the listing's order."""
+    """Where values are moved, if not where they stand, and the order of all rows."""
 
     @property
     def sizes(self) -> Int64Array:
@@ -61,7 +61,9 @@ class Groups:
 
     @property
     def order(self) -> IndexArray:
-        """The participating rows, group by group, in listing order; not kept where it is the rows' own."""
+        """The participating rows, group by group, in listing order; not kept where that is None."""
+        if self.layout is not None:
+            return inverse(self.layout.places, self.rows)[self.layout.of_rank]
         if self.listing is None:
             return np.arange(self.rows, dtype=row_index_type(self.rows))
         return self.listing
@@ -70,7 +72,7 @@ class Groups:
     def in_row_order(self) -> bool:
         """Whether every row takes part and the listing is the rows' own order."""
         if self.listing is None:
-            return True
+            return self.layout is None
         return len(self.listing) == self.rows and _is_in_row_order(self.listing)
 
     @cached_property

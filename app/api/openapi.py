@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.api.schemas import Report, Rows
+from app.api.report_schemas import Report
+from app.api.schemas import Rows
 
 
 def document(app: FastAPI) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from anyio import to_thread
 from fastapi import Response
 
 from app.api.formats import JSON, negotiate
-from app.api.schemas import Report
+from app.api.report_schemas import Report
 from app.errors import NotAcceptable
 from app.report import CONTENT_SECURITY_POLICY, html_report
 

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from app.api.report_schemas import Report, ResponseModel
 from providers.choosing.candidates import MOST_CANDIDATES, CandidateOptions
 from providers.measures.assessment import MeasureOptions
 from providers.params import Params, StrictModel
@@ -203,16 +204,6 @@ class RerunRequest(StrictModel):
 # ------------------------------------------------------------------------------------- responses
 
 
-class ResponseModel(BaseModel):
-    """Something the service answers."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    def document(self) -> dict[str, Any]:
-        """As plain JSON values, without the absent fields."""
-        return self.model_dump(mode="json", exclude_none=True)
-
-
 class ErrorItem(ResponseModel):
     """One thing that is wrong in a request."""
 
@@ -294,90 +285,6 @@ class PlanDescription(ResponseModel):
     estimated_memory_bytes: int
 
 
-class CandidateDescription(ResponseModel):
-    """One of several runs."""
-
-    index: int
-    """From 0; the first has the job's own seed."""
-    seed_fingerprint: str
-    values: dict[str, float]
-    """Figure -> value; a figure that is not defined for it is absent, and ranks last."""
-    rank: float
-    """The mean of its ranks over the figures, the best being 1."""
-
-
-class CandidatesDescription(ResponseModel):
-    """The runs from which the result was chosen, and by what."""
-
-    rank_by: list[str]
-    chosen: int
-    """The index of the one that was kept."""
-    table: list[CandidateDescription]
-    left_out: dict[str, str] = {}
-    """Figure -> why it ranked nobody."""
-    figures: dict[str, JsonValue]
-    """Figure -> its measure's title, goal, range, formula and source, and the sample of rows if any."""
-
-
-class FrontierPoint(ResponseModel):
-    """What one service did with one set of parameters."""
-
-    service: str
-    parameters: dict[str, JsonValue]
-    """As they were asked for; ready to be given to the service."""
-    risk: float | SkipJsonSchema[None] = None
-    """The mean over the runs; absent where there is an error."""
-    utility: float | SkipJsonSchema[None] = None
-    dominated: bool
-    """Whether another point is as good in both figures and better in one. true where there is an error."""
-    error: str | SkipJsonSchema[None] = None
-    """Why there is no point."""
-
-
-class FrontierGoals(ResponseModel):
-    """Which values are the better ones."""
-
-    risk: Literal["low", "high"]
-    utility: Literal["low", "high"]
-
-
-class FrontierDescription(ResponseModel):
-    """Risk and utility of every combination."""
-
-    risk: str
-    """The figure of risk, in full."""
-    utility: str
-    """The figure of utility, in full."""
-    goals: FrontierGoals
-    runs: int
-    """Runs of each combination."""
-    points: list[FrontierPoint]
-    figures: dict[str, JsonValue]
-    """Figure -> its measure's title, goal, range, formula and source, and the sample of rows if any."""
-
-
-class Report(ResponseModel):
-    """What a release is defended with."""
-
-    summary: dict[str, JsonValue]
-    """The figures every service has: rows, groups, took_part, changed, suppressed, unswapped..."""
-    measures: dict[str, JsonValue]
-    """Measure -> value, goal, range, formula and source; in the report `full` also the `fields` that
-    were measured, and the `sample` of rows where it was not all of them."""
-    provider: dict[str, JsonValue]
-    """The service's own figures."""
-    limits: list[str]
-    """What the service does not protect against."""
-    left_out: dict[str, str] = {}
-    """Of the report `full`: measure -> why it does not apply here; field -> why it is not measured."""
-    candidates: CandidatesDescription | SkipJsonSchema[None] = None
-    """Of a run that was chosen from several: all of them."""
-    frontier: FrontierDescription | SkipJsonSchema[None] = None
-    """Of `POST /v1/frontier`: all points."""
-    pictures: dict[str, JsonValue] = {}
-    """Of the report `full`: the counts and matrices to draw, without a cell count that would disclose."""
-
-
 class Job(ResponseModel):
     """One run of one service, and all that is known of it but its rows and its seed."""
 
@@ -407,9 +314,9 @@ class Job(ResponseModel):
     """What came out; of kind `measures`, the table that is judged."""
     report: Report | SkipJsonSchema[None] = None
     """The report, in the answer to a call of kind `measures` or `frontier` that waited to the end."""
-    events: list[EventDescription] = []
+    events: list[EventDescription] = Field(default=[])
     """The first of them; `event_counts` counts all."""
-    event_counts: dict[str, int] = {}
+    event_counts: dict[str, int] = Field(default={})
     rerun_of: str | SkipJsonSchema[None] = None
     reproduced: bool | SkipJsonSchema[None] = None
     """Of a rerun that ended: whether its destination's digest is the first run's; where there is no
@@ -501,5 +408,5 @@ class Health(ResponseModel):
     """Whether the service works."""
 
     status: Literal["ok", "unavailable"]
-    checks: dict[str, str] = {}
+    checks: dict[str, str] = Field(default={})
     """Dependency -> `ok`, or what is wrong with it."""

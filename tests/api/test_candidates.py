@@ -95,6 +95,13 @@ def test_a_rerun_chooses_the_same(api: Api, job: dict[str, Any]) -> None:
     assert SEED not in str(manifest)
 
 
+def test_the_page_shows_the_table_of_all(api: Api, job: dict[str, Any]) -> None:
+    """With the one that was kept."""
+    answer = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"})
+    assert "6 candidates were" in answer.text
+    assert f"{report_of(api, job)['candidates']['chosen'] + 1} (chosen)" in answer.text
+
+
 @pytest.mark.parametrize(
     ("service", "parameters"),
     [

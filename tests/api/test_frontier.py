@@ -152,6 +152,14 @@ def test_it_gives_no_rows(api: Api, job: dict[str, Any]) -> None:
     assert manifest["parameters"]["services"][2]["vary"] == {"k": [2, 20]}
 
 
+def test_its_page_shows_every_point(api: Api, job: dict[str, Any]) -> None:
+    """As a picture and as a table, with the ones marked that are not dominated."""
+    answer = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"})
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "8 combinations were" in answer.text
+    assert answer.text.count("MEDS") >= 4
+
+
 def test_validate_only_checks_every_combination(api: Api) -> None:
     """And runs none."""
     job = api.job(api.client.post("/v1/frontier", json=call(validate_only=True)))

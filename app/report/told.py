@@ -17,7 +17,6 @@ _REASONS = {
 
 _EVENTS = {
     "category_kept": "A categorical field hardly changed, since nearly all neighbours agree on it.",
-    "combination_failed": "Combinations of a service and its parameters that could not be run or measured.",
     "collapsed": "Segments whose values cannot be told apart closely enough became one value.",
     "combination_failed": "Combinations that could not be run or measured here; the table of all says why.",
     "constant": "A field is constant and passed through unchanged.",

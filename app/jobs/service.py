@@ -244,7 +244,7 @@ class JobService:
 
     async def destination(self, job_id: str) -> pa.Table:
         """The destination buffer, whole. Raises NotFound, StateConflict, Gone (its time is over)."""
-        return await self.destination_of(await self._succeeded(job_id))
+        return await self.destination_of(await self.with_destination(job_id))
 
     async def destination_of(self, job: Job) -> pa.Table:
         """The destination buffer, whole, of a job that has succeeded. Raises Gone (its time is over)."""

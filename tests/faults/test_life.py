@@ -116,7 +116,8 @@ def test_the_manifest_holds_all_but_the_seed_and_is_signed(service: Running) -> 
     assert manifest["destination"]["digest"] == job.destination_digest
     assert manifest["parameters"] == job.parameters
     assert manifest["seed_fingerprint"] == job.seed_fingerprint
-    assert set(manifest["libraries"]) == {"rowveil", "python", "numpy", "numba", "pyarrow"}
+    libraries = {"rowveil", "python", "numpy", "numba", "pyarrow", "scikit-learn", "scipy"}
+    assert set(manifest["libraries"]) == libraries
     assert SEED.hex() not in str(signed)
 
 

@@ -425,7 +425,8 @@ def swap_out_of_core(
                 no_progress, first,
             )  # fmt: skip
             fit = _Fit(values, valid, None, found, varying)
-            yield _destination(table, params.model_copy(update={"shuffle": False}), fit, stream, no_progress)
+            unshuffled = params.model_copy(update={"shuffle": False})
+            yield _destination(table, unshuffled, fit, stream, no_progress)[0]
 
     def result() -> SwapResult:
         changed, outside = totals

@@ -48,7 +48,7 @@ def test_a_checkout_elsewhere_with_the_same_text_shares_its_kernels(
 @pytest.mark.parametrize(
     ("edited", "compiled_anew"),
     [
-        ("rng", {"rng", "kernels", "donors", "polytope", "neighbours"}),
+        ("rng", {"rng", "kernels", "donors", "polytope"}),
         ("lanes", {"lanes", "neighbours", "donors"}),
         ("donors", {"donors"}),
         ("warm", set()),

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Discriminator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
 
-from providers.errors import ParameterError
+from providers.errors import ParameterError, reference_token
 from providers.kernels import Groups
 from providers.literals import literal, value_type
 from providers.ordering import distinct, is_text, packed, ranks, sort_keys
@@ -133,7 +133,7 @@ def _members(classifier: Grouping, field: pa.Field, pointer: str) -> dict[Any, t
     names = list(classifier.groups)
     for number, name in enumerate(names):
         for index, value in enumerate(classifier.groups[name]):
-            here = f"{pointer}/groups/{name.replace('~', '~0').replace('/', '~1')}/{index}"
+            here = f"{pointer}/groups/{reference_token(name)}/{index}"
             scalar = literal(value, field, "a group value", here)
             known = members.setdefault(_comparable(scalar), (number, scalar))
             if known[0] != number:

@@ -41,6 +41,11 @@ class UnswappableError(ProviderError):
     code = "unswappable_rows"
 
 
+def reference_token(part: object) -> str:
+    """A name or an index as one part of a JSON pointer (RFC 6901)."""
+    return str(part).replace("~", "~0").replace("/", "~1")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``"; did you mean 'age'?"`` for the nearest known name, or the known names when none is near."""
     names = list(known)

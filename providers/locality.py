@@ -20,7 +20,7 @@ import pyarrow as pa
 from pydantic import Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
-from providers.errors import ParameterError, SourceError, did_you_mean
+from providers.errors import ParameterError, SourceError, did_you_mean, reference_token
 from providers.literals import literal
 from providers.localities import BOTH_SIDED, FREE, ONE_SIDED
 from providers.numeric import is_numeric
@@ -149,7 +149,7 @@ def check(params: LocalityParams, schema: pa.Schema) -> LocalityParams:
                 pointer,
             )
     for name in params.domain:
-        pointer = f"/parameters/domain/{name.replace('~', '~0').replace('/', '~1')}"
+        pointer = f"/parameters/domain/{reference_token(name)}"
         if name not in params.fields:
             raise ParameterError(
                 f"domain for '{name}', which is not redrawn{did_you_mean(name, params.fields)}", pointer
@@ -169,7 +169,7 @@ def _domain(params: LocalityParams, field: pa.Field) -> tuple[Any, Any] | None:
     if field.name not in params.domain:
         return None
     kind = below_encodings(field.type)
-    pointer = f"/parameters/domain/{field.name.replace('~', '~0').replace('/', '~1')}"
+    pointer = f"/parameters/domain/{reference_token(field.name)}"
     ends = []
     for at, value in enumerate(params.domain[field.name]):
         scalar = literal(value, pa.field(field.name, kind), "domain", f"{pointer}/{at}")

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from providers.errors import ParameterError, SourceError
+from providers.errors import ParameterError, SourceError, reference_token
 from providers.literals import literal, value_type
 from providers.numeric import counted, is_numeric
 from providers.ordering import distinct, is_orderable, ranks
@@ -68,7 +68,7 @@ def check_kinds(fields: Sequence[str], ordinal: Mapping[str, Sequence[Any]], sch
             )
     for name in ordinal:
         field = schema.field(name)
-        pointer = f"/parameters/ordinal_fields/{name.replace('~', '~0').replace('/', '~1')}"
+        pointer = f"/parameters/ordinal_fields/{reference_token(name)}"
         levels = _levels(ordinal[name], field, pointer)
         if len(set(levels)) < len(levels):
             raise ParameterError(f"a level of '{name}' is named twice", pointer)

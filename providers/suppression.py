@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from providers.errors import ParameterError, UnswappableError, did_you_mean
+from providers.errors import ParameterError, UnswappableError, did_you_mean, reference_token
 from providers.literals import literal
 from providers.params import MovingParams
 from providers.provider import EVENTS_SHOWN, Event, Events
@@ -76,7 +76,7 @@ def check_suppression(params: MovingParams, schema: pa.Schema) -> None:
             message = f"a replacement for '{name}' is missing; rows that cannot be swapped get it"
             raise ParameterError(message, f"{_POINTER}/replacement")
     for name, value in policy.replacement.items():
-        here = f"{_POINTER}/replacement/{name.replace('~', '~0').replace('/', '~1')}"
+        here = f"{_POINTER}/replacement/{reference_token(name)}"
         if name not in wanted:
             suggestion = did_you_mean(name, wanted)
             message = f"a replacement for '{name}', which is not replaced: name it in 'fields'{suggestion}"

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.formats import FormatError
 from app.errors import AppError, BadRequest, InvalidRequest, UnsupportedMediaType
-from providers.errors import ProviderError
+from providers.errors import ProviderError, reference_token
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -42,7 +42,7 @@ def problem_response(
 
 def json_pointer(parts: tuple[Any, ...]) -> str:
     """RFC 6901, such as ``/parameters/swap_fields/0``."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+    return "".join(f"/{reference_token(part)}" for part in parts)
 
 
 def _error_items(error: RequestValidationError) -> list[dict[str, str]]:

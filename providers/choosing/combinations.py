@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, JsonValue, ValidationError, WithJson
 from pydantic_core import PydanticCustomError
 
 from providers import PROVIDERS
-from providers.errors import ParameterError, did_you_mean
+from providers.errors import ParameterError, did_you_mean, reference_token
 from providers.params import OPTIM_OPERANDS, Params, StrictModel
 from providers.provider import Provider
 
@@ -83,7 +83,7 @@ def _choices(variation: Variation, place: str) -> Iterator[dict[str, int]]:
         if name in variation.parameters:
             raise ParameterError(
                 f"'{name}' is among 'parameters' as well: a parameter stays or varies",
-                f"{place}/vary/{_escaped(name)}",
+                f"{place}/vary/{reference_token(name)}",
             )
     for places in itertools.product(*(range(len(values)) for values in variation.vary.values())):
         yield dict(zip(variation.vary, places, strict=True))
@@ -114,9 +114,11 @@ def _pointer(path: Sequence[Any], given: Mapping[str, Any], chosen: Mapping[str,
     name, *rest = path
     if name not in given and _OPTIM_NAMES.get(name) in given:
         name = _OPTIM_NAMES[name]
-    found = f"{place}/vary/{_escaped(name)}/{chosen[name]}" if name in chosen else f"{place}/parameters"
+    found = (
+        f"{place}/vary/{reference_token(name)}/{chosen[name]}" if name in chosen else f"{place}/parameters"
+    )
     if name not in chosen:
-        found += f"/{_escaped(name)}"
+        found += f"/{reference_token(name)}"
     value = given.get(name)
     for part in rest:
         at: Any = int(part) if isinstance(value, list) and str(part).isdecimal() else part
@@ -124,9 +126,5 @@ def _pointer(path: Sequence[Any], given: Mapping[str, Any], chosen: Mapping[str,
         if not inside and not (isinstance(value, list) and isinstance(at, int) and at < len(value)):
             continue
         value = value[at]  # type: ignore[index]  # which of the two it is was asked above
-        found += f"/{_escaped(at)}"
+        found += f"/{reference_token(at)}"
     return found
-
-
-def _escaped(part: Any) -> str:
-    return str(part).replace("~", "~0").replace("/", "~1")

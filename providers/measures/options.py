@@ -7,7 +7,7 @@ import pyarrow as pa
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from providers.errors import ParameterError, did_you_mean
+from providers.errors import ParameterError, did_you_mean, reference_token
 from providers.measures.kinds import comparable, kind_of, why_not
 from providers.params import MOST_ROWS, StrictModel
 
@@ -69,7 +69,7 @@ def check_options(
                     f"field '{name}' has type {source.type}, which holds no categories", pointer
                 )
     for name in options.rounding:
-        pointer = f"{_POINTER}/rounding/{name.replace('~', '~0').replace('/', '~1')}"
+        pointer = f"{_POINTER}/rounding/{reference_token(name)}"
         _check_known(name, both, pointer)
         if name not in options.key_fields:
             suggestion = did_you_mean(name, options.key_fields)

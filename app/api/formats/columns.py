@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.api.formats.errors import CellFault, FormatError, Place, token
+from app.api.formats.errors import CellFault, FormatError, Place
 from app.api.formats.text import first_fault, from_text
 from providers.encodings import nested
-from providers.errors import did_you_mean
+from providers.errors import did_you_mean, reference_token
 from providers.types import is_list, type_name
 
 Values = Sequence[Any]
@@ -254,7 +254,7 @@ def _member(values: Values, name: str, place: Place) -> tuple[list[Any], Place]:
 
     def locate(index: int) -> tuple[str, int]:
         pointer, row = place.locate(index)
-        return f"{pointer}/{token(name)}", row
+        return f"{pointer}/{reference_token(name)}", row
 
     return members, Place(place.field, locate)
 

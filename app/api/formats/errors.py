@@ -41,8 +41,3 @@ class Place:
         """The error that value `index` is not right."""
         pointer, row = self.locate(index)
         return FormatError(f"field '{self.field}', row {row} (counting from 0): {what}", pointer)
-
-
-def token(name: str) -> str:
-    """A name as one reference token of a JSON pointer (RFC 6901)."""
-    return name.replace("~", "~0").replace("/", "~1")

@@ -15,8 +15,8 @@ import orjson
 import pyarrow as pa
 
 from app.api.formats.columns import Values, column, inferred_column
-from app.api.formats.errors import FormatError, Place, token
-from providers.errors import did_you_mean
+from app.api.formats.errors import FormatError, Place
+from providers.errors import did_you_mean, reference_token
 from providers.types import canonical_type, parse_type
 
 Fields = Mapping[str, str] | list[dict[str, str]]
@@ -47,7 +47,9 @@ def read_json(data: bytes, fields: Fields | None = None) -> pa.Table:
     known = ("rows", "columns", "fields")
     for name in document:
         if name not in known:
-            raise FormatError(f"unknown name '{name}'{did_you_mean(name, known)}", f"/{token(name)}")
+            raise FormatError(
+                f"unknown name '{name}'{did_you_mean(name, known)}", f"/{reference_token(name)}"
+            )
     if ("rows" in document) == ("columns" in document):
         raise FormatError("give exactly one of 'rows' (a list of objects) and 'columns' (field -> values)")
     fields = document.get("fields") if fields is None else fields
@@ -80,12 +82,12 @@ def table_from_columns(columns: dict[str, list[Any]], fields: Fields | None = No
     length: int | None = None
     for name, values in columns.items():
         if type(values) is not list:
-            raise FormatError(f"field '{name}' must be a list of values", f"/columns/{token(name)}")
+            raise FormatError(f"field '{name}' must be a list of values", f"/columns/{reference_token(name)}")
         length = len(values) if length is None else length
         if len(values) != length:
             first = next(iter(columns))
             what = f"has {len(values)} values where '{first}' has {length}; give all the same number"
-            raise FormatError(f"field '{name}' {what}", f"/columns/{token(name)}")
+            raise FormatError(f"field '{name}' {what}", f"/columns/{reference_token(name)}")
     return _table(columns, declared, _column_place)
 
 
@@ -111,11 +113,11 @@ def _none_empty(gathered: dict[str, Values]) -> dict[str, Values]:
 
 
 def _row_place(name: str) -> Place:
-    return Place(name, lambda index: (f"/rows/{index}/{token(name)}", index))
+    return Place(name, lambda index: (f"/rows/{index}/{reference_token(name)}", index))
 
 
 def _column_place(name: str) -> Place:
-    return Place(name, lambda index: (f"/columns/{token(name)}/{index}", index))
+    return Place(name, lambda index: (f"/columns/{reference_token(name)}/{index}", index))
 
 
 def _table(
@@ -139,7 +141,7 @@ def refuse_unknown(declared: Mapping[str, Any], names: Mapping[str, Any]) -> Non
         if name not in names:
             raise FormatError(
                 f"'fields' states a type for unknown field '{name}'{did_you_mean(name, names)}",
-                f"/fields/{token(name)}",
+                f"/fields/{reference_token(name)}",
             )
 
 
@@ -162,7 +164,7 @@ def _statements(fields: Fields | None) -> list[tuple[str, str, str]]:
     if fields is None:
         return []
     if isinstance(fields, Mapping):
-        return [(name, type_text, f"/fields/{token(name)}") for name, type_text in fields.items()]
+        return [(name, type_text, f"/fields/{reference_token(name)}") for name, type_text in fields.items()]
     if type(fields) is not list:
         _refuse_fields("/fields")
     statements: list[tuple[str, str, str]] = []

@@ -121,11 +121,17 @@ def no_progress(fraction: float, stage: str) -> None:
     """Progress that nobody looks at."""
 
 
-def part_of(progress: Progress, start: float, end: float) -> Progress:
-    """The progress of a part of the whole: its own fractions 0 to 1 are told as `start` to `end`."""
+def part_of(progress: Progress, start: float, end: float, of: str = "") -> Progress:
+    """The progress of a part of the whole: its own fractions 0 to 1 are told as `start` to `end`.
+
+    Work that goes over the rows again does not go back. ``of`` names the part before each of its stages.
+    """
+    farthest = 0.0
 
     def told(fraction: float, stage: str) -> None:
-        progress(start + (end - start) * min(1.0, max(0.0, fraction)), stage)
+        nonlocal farthest
+        farthest = max(farthest, min(1.0, fraction))
+        progress(start + (end - start) * farthest, f"{of}: {stage}" if of else stage)
 
     return told
 

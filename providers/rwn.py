@@ -42,6 +42,7 @@ from providers.provider import (
     Scaling,
     Summary,
     SwapResult,
+    part_of,
 )
 from providers.rng import Stream
 from providers.space import Points, category_codes, check_kinds, encode, kind_of
@@ -230,11 +231,7 @@ def swap(table: pa.Table, params: RwnParams, stream: Stream, progress: Progress)
     drawn = Donors(np.zeros((len(keys), 0), np.int32), np.zeros(0, np.int32))
     if rows:
         parts = _parts(rows, params, stream)
-
-        def told(fraction: float, stage: str) -> None:
-            progress(0.05 + 0.75 * fraction, stage)
-
-        drawn = draw_donors(points, parts, rule, keys, told)
+        drawn = draw_donors(points, parts, rule, keys, part_of(progress, 0.05, 0.8))
     del points
     columns = {name: table.column(name) for name in table.schema.names}
     moves = _Moves(rows)

@@ -19,7 +19,7 @@ from providers.errors import ParameterError
 from providers.measures.assessment import MeasureOptions
 from providers.measures.runs import measures_stream, released_by
 from providers.params import Params, StrictModel
-from providers.provider import Progress, Provider, SwapResult
+from providers.provider import Progress, Provider, SwapResult, part_of
 from providers.rng import Stream
 
 MOST_CANDIDATES = 100
@@ -114,23 +114,19 @@ def choose(
     taken: list[Taken] = []
     result: SwapResult | None = None
 
-    def run(index: int, place: int) -> SwapResult:
+    whole = options.count + _RUNNING  # the chosen one is run again
+
+    def run(index: int, place: int, which: str) -> SwapResult:
         stream = Stream(candidate_seed(seed, index), provider.identifier, provider.revision)
-        return provider.swap(table, params, stream, within(place, 0.0, _RUNNING))
-
-    def within(place: int, start: float, end: float) -> Progress:
-        def told(fraction: float, stage: str) -> None:
-            done = place + start + (end - start) * min(1.0, max(0.0, fraction))
-            which = f"candidate {place + 1} of {options.count}" if place < options.count else "the chosen one"
-            progress(done / (options.count + _RUNNING), f"{which}: {stage}")
-
-        return told
+        told = part_of(progress, place / whole, (place + _RUNNING) / whole, which)
+        return provider.swap(table, params, stream, told)
 
     for index in range(options.count):
         result = None  # the one before goes first
-        result = run(index, index)
+        which = f"candidate {index + 1} of {options.count}"
+        result = run(index, index, which)
         released = released_by(provider, params, table, result, seed_bits)
-        measuring = within(index, _RUNNING, 1.0)
+        measuring = part_of(progress, (index + _RUNNING) / whole, (index + 1) / whole, which)
         taken.append(take_figures(figures, released, measures, measures_stream(seed), measuring))
         del released
     ranked, left_out = _applicable(figures, taken, named=bool(options.rank_by))
@@ -140,7 +136,7 @@ def choose(
     chosen = best(ranking)
     if chosen != options.count - 1:
         result = None
-        result = run(chosen, options.count)
+        result = run(chosen, options.count, "the chosen one")
     assert result is not None  # noqa: S101 - there is at least one candidate
     names = [figure.name for figure in ranked]
     lines = [

@@ -27,7 +27,7 @@ from providers.errors import ParameterError, ProviderError
 from providers.measures.assessment import MeasureOptions
 from providers.measures.runs import measures_stream, released_by
 from providers.params import StrictModel
-from providers.provider import Progress
+from providers.provider import Progress, part_of
 from providers.rng import Stream
 
 FRONTIER_REVISION = 1
@@ -110,20 +110,14 @@ def frontier(
     samples: dict[str, int] = {}
     steps = len(combinations) * runs
 
-    def within(step: int, start: float, end: float, which: str) -> Progress:
-        def told(fraction: float, stage: str) -> None:
-            done = step + start + (end - start) * min(1.0, max(0.0, fraction))
-            progress(done / steps, f"{which}: {stage}")
-
-        return told
-
     def figures_of(combination: Combination, run: int, step: int, which: str) -> list[float]:
         provider, params = combination.provider, combination.params
         own = point_seed(seed, provider.identifier, params.model_dump(mode="json"), run)
         stream = Stream(own, provider.identifier, provider.revision)
-        result = provider.swap(table, params, stream, within(step, 0.0, _RUNNING, which))
+        running = part_of(progress, step / steps, (step + _RUNNING) / steps, which)
+        result = provider.swap(table, params, stream, running)
         released = released_by(provider, params, table, result, seed_bits)
-        measuring = within(step, _RUNNING, 1.0, which)
+        measuring = part_of(progress, (step + _RUNNING) / steps, (step + 1) / steps, which)
         taken = take_figures(figures, released, measures, measures_stream(seed), measuring)
         samples.update(taken.samples)
         for name, reason in taken.undefined.items():

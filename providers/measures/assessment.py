@@ -15,7 +15,7 @@ from providers.measures.findings import FINDERS
 from providers.measures.measure import NotApplicable
 from providers.measures.options import MeasureOptions
 from providers.measures.pictures import pictures_of
-from providers.provider import Progress, no_progress
+from providers.provider import Progress, no_progress, part_of
 from providers.rng import Stream
 
 __all__ = ["Assessment", "MeasureOptions", "Released", "assess", "check_options"]
@@ -67,20 +67,19 @@ def assess(
     wanted = [key for key in MEASURES if not given.only or key in given.only]
     measures: dict[str, dict[str, Any]] = {}
     left_out = {f"fields.{name}": reason for name, reason in case.left_out.items()}
+    steps = len(wanted) + 1
     with threadpool_limits(limits=1), np.errstate(all="ignore"):
         for at, key in enumerate(wanted):
-            start = at / (len(wanted) + 1)
-            progress(start, f"measuring {key}")
-            case.progress = _within(progress, start, 1 / (len(wanted) + 1))
+            case.progress = part_of(progress, at / steps, (at + 1) / steps)
+            case.progress(0.0, f"measuring {key}")
             try:
                 found = _finding(case, key)
                 measures[key] = _described(case, key, found)
             except NotApplicable as reason:
                 left_out[key] = str(reason)
         if pictures and not given.only:
-            start = len(wanted) / (len(wanted) + 1)
-            progress(start, "drawing")
-            case.progress = _within(progress, start, 1 / (len(wanted) + 1))
+            case.progress = part_of(progress, len(wanted) / steps, 1.0)
+            case.progress(0.0, "drawing")
             drawn = pictures_of(case, measures)
         else:
             drawn = {}
@@ -117,15 +116,3 @@ def _is_finite(value: Any) -> bool:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return all(_is_finite(part) for part in value)
     return not isinstance(value, float) or math.isfinite(value)
-
-
-def _within(progress: Progress, start: float, length: float) -> Progress:
-    """Progress through a part of the whole; work that goes over the rows again does not go back."""
-    farthest = 0.0
-
-    def told(fraction: float, stage: str) -> None:
-        nonlocal farthest
-        farthest = max(farthest, fraction)
-        progress(start + length * farthest, stage)
-
-    return told

@@ -26,7 +26,7 @@ from distributed.scheduler import KilledWorker
 
 from app.engine.cluster import Cluster
 from app.engine.embedded import EmbeddedEngine
-from app.engine.engine import CANCELLED, WORKER_DIED, Failure, Outcome, TaskFunction
+from app.engine.engine import CANCELLED, WORKER_DIED, Failure, Outcome, Running, TaskFunction
 from app.engine.worker import WorkerSetup
 
 _log = logging.getLogger("rowveil.engine")
@@ -108,19 +108,6 @@ async def _is_up(name: str, dask_worker: Worker) -> int:
     return int(dask_worker.state.nthreads) if ready else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A task that was handed over and has not ended."""
-
-    task: asyncio.Task[Outcome]
-    stop: asyncio.Future[None]
-
-    def tell_to_stop(self) -> None:
-        """Once or more."""
-        if not self.stop.done():
-            self.stop.set_result(None)
-
-
 class DaskEngine:
     """An `Engine` on a Dask cluster."""
 
@@ -133,7 +120,7 @@ class DaskEngine:
         self._client: Client | None = None
         self._connected = asyncio.Event()
         self._slots = 0
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, Running] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -152,7 +139,7 @@ class DaskEngine:
         """Run ``function(task)`` in a child process of a Dask worker, and say how it ended."""
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         running = asyncio.ensure_future(self._run(task_id, _Job(function, task), stop))
-        self._running[task_id] = _Running(running, stop)
+        self._running[task_id] = Running(running, stop)
         running.add_done_callback(lambda _: self._ended(task_id))
         return running
 

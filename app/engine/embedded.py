@@ -15,7 +15,6 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
@@ -27,6 +26,7 @@ from app.engine.engine import (
     WORKER_DIED,
     Failure,
     Outcome,
+    Running,
     TaskFunction,
 )
 from app.engine.worker import WorkerSetup, answer, call, set_up
@@ -99,19 +99,6 @@ class _Worker:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A task that was handed over and has not ended."""
-
-    task: asyncio.Task[Outcome]
-    stop: asyncio.Future[None]
-
-    def tell_to_stop(self) -> None:
-        """Once or more."""
-        if not self.stop.done():
-            self.stop.set_result(None)
-
-
 class EmbeddedEngine:
     """An `Engine` of worker processes on this machine."""
 
@@ -121,7 +108,7 @@ class EmbeddedEngine:
         self._time_limit = time_limit
         self._free: deque[_Worker] = deque()
         self._waiting: deque[asyncio.Future[_Worker]] = deque()
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, Running] = {}
         self._busy: set[_Worker] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -144,7 +131,7 @@ class EmbeddedEngine:
         """Run ``function(task)`` in a worker, the next one free, and say how it ended."""
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         running = asyncio.ensure_future(self._run(self._next_worker(), function, task, stop))
-        self._running[task_id] = _Running(running, stop)
+        self._running[task_id] = Running(running, stop)
         running.add_done_callback(lambda _: self._running.pop(task_id))
         return running
 

@@ -43,6 +43,19 @@ class Progress:
     """The worker process; 0 while there is none, or where it is on another machine."""
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A task that was handed over and has not ended."""
+
+    task: asyncio.Task[Outcome]
+    stop: asyncio.Future[None]
+
+    def tell_to_stop(self) -> None:
+        """Once or more."""
+        if not self.stop.done():
+            self.stop.set_result(None)
+
+
 class Engine(Protocol):
     """Runs tasks. All calls come from one event loop."""
 

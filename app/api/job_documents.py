@@ -105,6 +105,12 @@ def answer_validated(new: NewJob, source: SourceTable, plan: PlanDescription | N
     return Response(_encoded(job.document()), 200, media_type="application/json")
 
 
+async def submitted(jobs: JobService, new: NewJob, preference: Preference) -> Response:
+    """What a call that asks for a new job answers: see `answer`. Raises as `JobService.submit`."""
+    job = await jobs.submit(new)
+    return await answer(jobs, job.id, preference)
+
+
 async def answer(jobs: JobService, job_id: str, preference: Preference) -> Response:
     """What a call that made a job answers once it has waited as long as the caller wants to.
 

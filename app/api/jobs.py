@@ -10,7 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
 from app.api.job_documents import answer, job_document
-from app.api.prefer import PreferHeaders, parse_prefer
+from app.api.prefer import PreferHeaders, preference_of
 from app.api.report_pages import REPORT_CONTENT, report_response
 from app.api.requests import JsonRoute
 from app.api.responses import accepted, problems, rows_content
@@ -173,6 +173,6 @@ async def rerun_job(
         source = (await read_source(body.source, jobs)).table_or_buffer
     if body.destination is not None:
         destination = (await read_source(body.destination, jobs, "/destination")).table_or_buffer
-    preference = parse_prefer(prefer or [], settings.default_wait_seconds, settings.max_wait_seconds)
+    preference = preference_of(prefer, settings)
     job = await jobs.rerun(job_id, source, destination)
     return await answer(jobs, job.id, preference)

@@ -5,8 +5,8 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
-from app.api.job_documents import answer, answer_validated
-from app.api.prefer import IdempotencyKey, PreferHeaders, parse_prefer
+from app.api.job_documents import answer_validated, submitted
+from app.api.prefer import IdempotencyKey, PreferHeaders, preference_of
 from app.api.requests import JsonRoute, fingerprint
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, SeedValue, Source
@@ -83,9 +83,7 @@ async def measure(
     )
     if body.validate_only:
         return answer_validated(new, source)
-    preference = parse_prefer(prefer or [], settings.default_wait_seconds, settings.max_wait_seconds)
-    job = await jobs.submit(new)
-    return await answer(jobs, job.id, preference)
+    return await submitted(jobs, new, preference_of(prefer, settings))
 
 
 def _aligned(wanted: bool | None, source: SourceTable, destination: SourceTable) -> bool:

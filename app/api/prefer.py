@@ -6,6 +6,8 @@ from typing import Annotated
 from fastapi import Header
 from pydantic.json_schema import SkipJsonSchema
 
+from app.settings import Settings
+
 PreferHeaders = Annotated[
     list[str] | SkipJsonSchema[None],
     Header(
@@ -54,3 +56,8 @@ def parse_prefer(headers: list[str], default_wait: float, longest_wait: float) -
     if "respond-async" in asked:
         return Preference(0, "respond-async")
     return Preference(default_wait, "")
+
+
+def preference_of(headers: list[str] | None, settings: Settings) -> Preference:
+    """What a call's `Prefer` headers ask for, by the waits that the service allows."""
+    return parse_prefer(headers or [], settings.default_wait_seconds, settings.max_wait_seconds)

@@ -8,8 +8,8 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from app.api.context import Jobs, ServiceSettings
-from app.api.job_documents import answer, answer_with_plan
-from app.api.prefer import IdempotencyKey, PreferHeaders, parse_prefer
+from app.api.job_documents import answer_with_plan, submitted
+from app.api.prefer import IdempotencyKey, PreferHeaders, preference_of
 from app.api.requests import JsonRoute, fingerprint
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, RunRequest, Service, ServiceList, run_request_model
@@ -88,9 +88,7 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
         )
         if call.validate_only:
             return await answer_with_plan(jobs, new, source)
-        preference = parse_prefer(prefer or [], settings.default_wait_seconds, settings.max_wait_seconds)
-        job = await jobs.submit(new)
-        return await answer(jobs, job.id, preference)
+        return await submitted(jobs, new, preference_of(prefer, settings))
 
     return run_service
 

@@ -18,7 +18,7 @@ $(VENV)/.service: requirements.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements.lock
 	touch $@
 
-$(VENV)/.kernels: $(VENV)/.service $(wildcard providers/*.py)
+$(VENV)/.kernels: $(VENV)/.service $(wildcard providers/*.py providers/*/*.py)
 	@echo "compiling the kernels ..."
 	$(BIN)/python -m providers.warm
 	touch $@

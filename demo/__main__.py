@@ -1,4 +1,4 @@
-"""``python -m demo``: every service on a sample table over HTTP, a rerun, and the figures."""
+"""``python -m demo``: every service on a sample table over HTTP, its report, a choice, and a rerun."""
 
 import shutil
 import sys
@@ -43,6 +43,25 @@ PURPOSE = {
     "shuffled,\n   so that what stands side by side here are two different people",
     "LOCALITY": "ages are redrawn at random in segments of twenty, a tenth of their relations being kept",
 }
+FRONTIER: Sequence[Mapping[str, Any]] = (
+    {
+        "service": "DSWAP",
+        "parameters": {"swap_fields": ["income", "savings"]},
+        "vary": {"locked": [False, True]},
+    },
+    {
+        "service": "DDSWAP",
+        "parameters": {"swap_fields": ["income", "savings"], "control_field": "age"},
+        "vary": {"block_size": [5, 50]},
+    },
+    {
+        "service": "MEDS",
+        "parameters": {"swap_fields": ["income", "savings"], "nulls": "keep"},
+        "vary": {"k": [5, 100]},
+    },
+)
+SAMPLE = 1000
+"""Rows on which the demo's costly figures are taken."""
 OWN_FIGURES = {
     "MEWS": ("partition_degree", "minimal_depth", "singletons"),
     "MEDS": ("partition_degree", "minimal_depth"),
@@ -123,6 +142,57 @@ def _run(client: httpx.Client, service: str, rows: Sequence[Mapping[str, Any]]) 
     return job
 
 
+def _show_report(client: httpx.Client, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The page that a release is defended with, and a few of its figures."""
+    call = {
+        "source": {"rows": rows, "fields": TYPES},
+        "parameters": RUNS["CDSWAP"],
+        "seed": f"{SEED:x}",
+        "report": "full",
+        "measures": {"key_fields": ["age", "town"], "sample": SAMPLE},
+    }
+    job = (
+        client.post("/v1/services/CDSWAP", json=call, headers={"prefer": "wait=60"}).raise_for_status().json()
+    )
+    page = _save_page(client, job, "report.html")
+    measures = client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()["measures"]
+    linkage, change = measures["record_linkage"]["value"], measures["delta_rho"]["value"]
+    print(f"\nCDSWAP with report 'full': {len(measures)} measures; as a page with pictures: {page}")
+    print(f"   rows found again by age and town: {linkage['rate']:.3f}, by chance {linkage['chance']:.5f}")
+    print(f"   mean change of the correlations: {change['mean']:.4f}")
+
+
+def _show_frontier(client: httpx.Client, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Which service, with which parameters: risk and utility of each."""
+    call = {
+        "source": {"rows": rows, "fields": TYPES},
+        "services": FRONTIER,
+        "seed": f"{SEED:x}",
+        "measures": {"fields": ["age", "income", "savings", "hours_per_week"], "sample": SAMPLE},
+    }
+    job = client.post("/v1/frontier", json=call, headers={"prefer": "wait=60"}).raise_for_status().json()
+    found = client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()["frontier"]
+    page = _save_page(client, job, "frontier.html")
+    print(f"\nWhich service? Of these {len(found['points'])}, * are beaten by no other; as a page: {page}")
+    print(f"   risk {found['risk']}, utility {found['utility']}: of both, less is better")
+    for point in found["points"]:
+        varied = {
+            name: point["parameters"][name]
+            for name in ("locked", "block_size", "k")
+            if name in point["parameters"]
+        }
+        mark = "" if point["dominated"] else " *"
+        named = ", ".join(f"{name} {value}" for name, value in varied.items())
+        print(f"   {point['service']:<7} {named:<14} {point['risk']:.3f}  {point['utility']:.4f}{mark}")
+
+
+def _save_page(client: httpx.Client, job: Mapping[str, Any], name: str) -> Path:
+    answer = client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).raise_for_status()
+    page = HOME / name
+    page.write_bytes(answer.content)
+    return page
+
+
 def main() -> int:
     """Run the demo; 0 when the rerun reproduced the first run's bytes."""
     shutil.rmtree(HOME, ignore_errors=True)
@@ -131,6 +201,9 @@ def main() -> int:
     print("Starting the service on SQLite and local worker processes ...")
     with running_service(HOME) as address, httpx.Client(base_url=address, timeout=60) as client:
         jobs = {service: _run(client, service, rows) for service in RUNS}
+
+        _show_report(client, rows)
+        _show_frontier(client, rows)
 
         first = jobs["CDSWAP"]
         body = {"source": {"rows": rows, "fields": TYPES}}

@@ -75,6 +75,9 @@ class Settings(BaseSettings):
     worker_memory_bytes: Annotated[int, Field(ge=16 * 2**20)] = Field(default_factory=_default_worker_memory)
     """Memory one job may take beyond an idle worker's own. Default: 80 % of the machine's, shared
     out among the workers. Held by the operating system on Linux."""
+    warm_workers: bool = True
+    """Whether a worker loads every kernel before it is ready, so that no call waits for one; else each is
+    loaded when it is first used, and a worker is ready some seconds sooner."""
     job_time_limit: Annotated[float, Field(gt=0)] = 3600.0
     """Seconds a job may run before it is stopped."""
     host: str = "127.0.0.1"

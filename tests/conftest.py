@@ -30,7 +30,9 @@ def data_dir() -> Path:
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One real service for all tests that call it: its own process, a real port, real workers."""
     home = tmp_path_factory.mktemp("service")
-    with running_service(home, max_body_bytes=str(4 * 2**20), workers="2") as started:
+    with running_service(
+        home, max_body_bytes=str(4 * 2**20), workers="2", warm_workers="false", default_wait_seconds="60"
+    ) as started:
         yield started
 
 

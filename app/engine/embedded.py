@@ -5,7 +5,7 @@ one that is killed while it holds them, or killed while idle, takes the whole po
 nothing that happens to a worker reaches another one.
 
 A worker that was stopped, killed or lost is replaced, and takes tasks again when its replacement
-has answered: a free worker is always one that is up and warm.
+has answered: a free worker is always one that is up, and warm if it is to be.
 """
 
 import asyncio

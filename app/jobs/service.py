@@ -79,7 +79,7 @@ class JobService:
             settings.worker_threads,
             settings.worker_memory_bytes,
             preload=("app.jobs.ingest", "app.jobs.work", self._open_table.__module__),
-            warm="providers.warm:warm",
+            warm="providers.warm:warm" if settings.warm_workers else "",
         )
         self._engine = _engine_of(settings, setup)
         self._acceptance = Acceptance(self._stores)

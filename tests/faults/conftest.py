@@ -123,7 +123,12 @@ def people(rows: int = 1000) -> pa.Table:
 
 def settings_of(home: Path, workers: int = 2, **values: Any) -> Settings:
     """Settings of a service on this home, which goes down without waiting."""
-    known: dict[str, Any] = {"worker_threads": 1, "worker_memory_bytes": 512 * 2**20, "shutdown_grace": 0.0}
+    known: dict[str, Any] = {
+        "worker_threads": 1,
+        "worker_memory_bytes": 512 * 2**20,
+        "shutdown_grace": 0.0,
+        "warm_workers": False,
+    }
     return Settings(home=home, workers=workers, **known | values)
 
 

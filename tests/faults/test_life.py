@@ -369,7 +369,7 @@ def _zeros(rows: int, times: int) -> bytes:
 def test_an_upload_larger_than_memory_is_read_and_a_batch_that_is_larger_is_stopped(
     start: Callable[..., Running],
 ) -> None:
-    one = start(worker_memory_bytes=192 * 2**20)
+    one = start(worker_memory_bytes=192 * 2**20, warm_workers=True)
     arrow = "application/vnd.apache.arrow.stream"
     assert upload(one, _zeros(10**6, 30), arrow).row_count == 30 * 10**6
     with pytest.raises(MemoryLimit):

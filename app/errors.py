@@ -4,7 +4,11 @@ The status sits on the error; `app.api.problems` renders every one of them in on
 are positional, so that an error survives the way back from another process.
 """
 
+import errno
 from typing import Any, ClassVar
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says of a storage that is full."""
 
 
 class AppError(Exception):
@@ -123,6 +127,13 @@ class StorageFull(AppError):
     status = 507
     code = "storage_full"
     title = "Insufficient storage"
+
+
+def storage_error(error: OSError) -> AppError:
+    """What the caller is told of a storage that does not take something."""
+    if error.errno in NO_ROOM:
+        return StorageFull("the storage is full; delete buffers and jobs, or try again later")
+    return Unavailable("the storage does not work just now; try again")
 
 
 class StateConflict(Conflict):

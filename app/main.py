@@ -17,6 +17,7 @@ from app.jobs.stores import HomeInUse
 from app.settings import Settings
 from app.store.db import DatabaseUnusable
 from app.store.keys import KeyUnreadable
+from app.store.replicas import ReplicasDiffer
 
 _log = logging.getLogger("rowveil")
 
@@ -38,7 +39,7 @@ def create_app(settings: Settings) -> FastAPI:
         job_service = JobService(settings, open_table)
         try:
             await job_service.start()
-        except (HomeInUse, KeyUnreadable, DatabaseUnusable) as error:
+        except (HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer) as error:
             app.state.start_refused = True  # the message says it all; no trace has to
             _log.error("%s", error)
             raise

@@ -51,7 +51,10 @@ class Settings(BaseSettings):
     home: Path = Path("./var")
     """The folder below which all state of the embedded default lies."""
     database_url: str = Field(default_factory=_default_database)
-    """SQLAlchemy address of the database. Default: a SQLite file below the home."""
+    """The database: SQLite for one process, `postgresql://user:password@host/name` for several replicas.
+    Default: a SQLite file below the home."""
+    lease_seconds: Annotated[float, Field(ge=1)] = 20.0
+    """Seconds after which a replica that is not heard of is taken for dead, and its jobs are taken up."""
     engine: str = "local"
     """Where jobs run: `local`, worker processes on this machine; `dask`, child processes of the workers of a
     Dask cluster."""
@@ -66,8 +69,8 @@ class Settings(BaseSettings):
     tls_key_file: Path | None = None
     """For engine `dask`: the private key of that certificate."""
     shared_folder: Path = Field(default_factory=lambda given: Path(given.get("home", ".")))
-    """The folder of sealed buffers, progress and what jobs put aside. With engine `dask` every worker must
-    reach it at the same path. Default: the home."""
+    """The folder of sealed buffers, progress and what jobs put aside. Every replica must reach it, and with
+    engine `dask` every worker at the same path. Default: the home."""
     workers: Annotated[int, Field(ge=1)] = Field(default_factory=available_cores)
     """Worker processes, which is the number of jobs that run at once. Default: one a core."""
     worker_threads: Annotated[int, Field(ge=1)] = Field(default_factory=_default_threads)

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import settings
 
 from demo.service import running_service
+from tests.postgres import Postgres, running_postgres
+
+DATABASES = ("sqlite", "postgresql")
 
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("house")
@@ -41,3 +44,18 @@ def client(address: str) -> Iterator[httpx.Client]:
     """A client of that service."""
     with httpx.Client(base_url=address, timeout=60) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real PostgreSQL for all tests that need one; each takes a database of its own."""
+    with running_postgres() as server:
+        yield server
+
+
+def new_address(kind: str, request: pytest.FixtureRequest) -> str | None:
+    """The address of an empty database; None for that which a service makes below its home."""
+    if kind == "sqlite":
+        return None
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.new_database()

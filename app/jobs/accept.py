@@ -11,13 +11,23 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from app.errors import Conflict, IdempotencyKeyReused, InvalidRequest, NotFound, StateConflict
+from app.errors import (
+    Conflict,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    NotFound,
+    StateConflict,
+    Unavailable,
+    storage_error,
+)
 from app.jobs.kinds import Kind, kind_of, revision_of
 from app.jobs.run import described
 from app.jobs.stores import Stores, now, seed_context
 from app.store import buffers, jobs
+from app.store.blobs import BlobAccess
 from app.store.jobs import Role
 from app.store.models import Job
+from app.store.replicas import LeaseLost
 from app.store.tables import write_table
 from providers.digest import table_digest
 from providers.params import StrictModel
@@ -163,15 +173,16 @@ class Acceptance:
                     description = described(table)
                     given = _Given(table_digest(table), description["fields"], description["rows"])
                     _must_be_the_same_rows(given, role, first)
-                    access = self._stores.blobs.allocate()
-                    write_table(access, table)
+                    access = self._stores.new_blob()
                     written.append(access.id)
+                    _write(access, table)
                     _set(job, role, replace(given, blob=access.id))
             job.state, job.created_at = "queued", now()
             with self._stores.database.write() as session:
+                self._stores.begin_to_name(session, written)
                 for role, table in tables.items():
                     if isinstance(table, str):
-                        buffer = buffers.find(session, table, job.created_at)
+                        buffer = buffers.lend(session, table, job.created_at)
                         if buffer is None:
                             raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
                         given = _Given(buffer.digest, buffer.fields, buffer.row_count, buffer.blob, buffer.id)
@@ -189,10 +200,20 @@ class Acceptance:
                         _set(job, role, given)
                 jobs.insert(session, job)
                 jobs.audit(session, action, job.id, job.created_at)
-        except BaseException:
-            self._stores.delete_blobs(written)
+        except BaseException as error:
+            self._stores.drop(written)
+            if isinstance(error, LeaseLost):
+                raise Unavailable(str(error)) from None
             raise
+        self._stores.named(written)
         return job
+
+
+def _write(access: BlobAccess, table: pa.Table) -> None:
+    try:
+        write_table(access, table)
+    except OSError as error:
+        raise storage_error(error) from error
 
 
 def _tables(

@@ -9,16 +9,17 @@ from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
 
 from app.engine.engine import Engine, Failure
-from app.errors import NotFound, StorageFull, TooLarge, Unavailable
+from app.errors import NotFound, TooLarge, Unavailable, storage_error
 from app.jobs.failures import error_of
 from app.jobs.identity import new_id
-from app.jobs.ingest import NO_ROOM, run_ingest
+from app.jobs.ingest import run_ingest
 from app.jobs.stores import Stores, now
 from app.jobs.tasks import IngestTask, OpenTable
 from app.settings import Settings
 from app.store import buffers, jobs
 from app.store.blobs import CHUNK, BlobAccess, SealedWriter
 from app.store.models import Buffer
+from app.store.replicas import LeaseLost
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,7 +69,7 @@ class Buffers:
         ------
         TooLarge, SourceError (it is not a table of that type), MemoryLimit, TimeLimit, StorageFull
         """
-        upload, table = self._stores.blobs.allocate(), self._stores.blobs.allocate()
+        upload, table = self._stores.new_blob(), self._stores.new_blob()
         made = False
         try:
             size = await self._store(chunks, upload)
@@ -78,7 +79,7 @@ class Buffers:
             buffer = await self._ingest(task, gone)
             made = True
         finally:
-            await self._in_thread(self._stores.delete_blobs, [upload.id] if made else [upload.id, table.id])
+            await self._in_thread(self._stores.drop, [upload.id] if made else [upload.id, table.id])
         return buffer
 
     async def get(self, buffer_id: str) -> Buffer:
@@ -108,9 +109,7 @@ class Buffers:
             await self._in_thread(writer.close)
         except OSError as error:
             writer.discard()
-            if error.errno not in NO_ROOM:
-                raise
-            raise StorageFull("the storage is full; delete buffers and jobs, or try again later") from None
+            raise storage_error(error) from error
         except BaseException:
             writer.discard()
             raise
@@ -147,9 +146,14 @@ class Buffers:
         return await self._in_thread(self._insert, buffer)
 
     def _insert(self, buffer: Buffer) -> Buffer:
-        with self._stores.database.write() as session:
-            session.add(buffer)
-            jobs.audit(session, "buffer.create", buffer.id, buffer.created_at)
+        try:
+            with self._stores.database.write() as session:
+                self._stores.begin_to_name(session, [buffer.blob])
+                session.add(buffer)
+                jobs.audit(session, "buffer.create", buffer.id, buffer.created_at)
+        except LeaseLost as error:
+            raise Unavailable(str(error)) from None
+        self._stores.named([buffer.blob])
         return buffer
 
     def _find(self, buffer_id: str) -> Buffer:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Executor
+from itertools import chain, repeat
 from typing import Any
 
 from app.engine.engine import (
@@ -25,16 +26,17 @@ from app.jobs.manifest import signed_manifest
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
-from app.store import jobs
+from app.store import jobs, replicas
+from app.store.db import Transaction
 from app.store.models import Job
 from providers.choosing.seeds import candidate_seed
 
 _log = logging.getLogger("rowveil.jobs")
 
 MOST_CRASHES = 3
-"""A job during which the service itself ended so often is not tried again."""
+"""A job during which the service itself ended so often, or lost its lease, is not tried again."""
 
-_RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
+_RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 _CRASHED = Failure(
     ATTEMPTS_EXHAUSTED,
     f"the service ended {MOST_CRASHES} times while this job ran; it is not tried again",
@@ -67,11 +69,13 @@ class Dispatcher:
         self._loop: asyncio.Task[None] | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
         self._to_cancel: set[str] = set()
+        self._unfollowed: set[tuple[str, int]] = set()
+        """Claims of this replica that nobody here follows, as of the last look."""
+        self._background: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     async def start(self) -> None:
-        """Take back what a dead service left running, and start to claim."""
-        await self._in_thread(self._recover)
+        """Start to claim."""
         self._engine.on_capacity = self._wake.set
         self._loop = asyncio.create_task(self._claim_while_there_is_room())
         self.wake()
@@ -81,13 +85,39 @@ class Dispatcher:
         self._may_be_queued = True
         self._wake.set()
 
-    async def cancel(self, job_id: str) -> None:
-        """Stop the job if it runs here; returns when its end has been recorded."""
+    async def cancel(self, job_id: str) -> bool:
+        """Stop the job and return when its end has been recorded; False where it does not run here."""
         following = self._following.get(job_id)
-        if following is not None:
+        if following is None:
+            return False
+        self._to_cancel.add(job_id)
+        await self._engine.cancel(job_id)
+        await asyncio.wait([following])
+        return True
+
+    def cancel_soon(self, job_id: str) -> None:
+        """Stop the job if it runs here and nobody has told it to; somebody at another replica wants it."""
+        if job_id in self._following and job_id not in self._to_cancel:
             self._to_cancel.add(job_id)
-            await self._engine.cancel(job_id)
-            await asyncio.wait([following])
+            self._spawn(self._engine.cancel(job_id))
+
+    async def drop_all(self) -> None:
+        """Stop every job: they are others' now. Returns when nothing of them is left."""
+        following = list(self._following.values())
+        await asyncio.gather(*(self._engine.cancel(job_id) for job_id in list(self._following)))
+        if following:
+            await asyncio.wait(following)
+
+    async def take_up_stalled(self, end_leases: bool) -> None:
+        """Put back into the queue what dead replicas had claimed, and what was claimed here in vain.
+
+        ``end_leases``: end those that have run out; else only what no lease covers is taken.
+        """
+        taken, ended = await self._in_thread(self._take_up_stalled, end_leases, set(self._following))
+        if taken:
+            self.wake()
+        if ended:
+            await self._in_thread(self._stores.sweep)
 
     def claim_no_more(self) -> None:
         """Leave what is queued to the next start."""
@@ -130,26 +160,32 @@ class Dispatcher:
 
     async def _follow(self, job: Job, task: JobTask, running: asyncio.Task[Outcome]) -> None:
         outcome = await running
-        for wait in (*_RETRY_SECONDS, None):
+        for wait in chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1])):
             try:
                 await self._in_thread(self._record, job, task, outcome)
                 break
             except Exception as error:
                 _log.error("job %s: its end is not recorded yet: %s", job.id, failure_of(error).trace)
-                if wait is not None and not self._stopping:
-                    await asyncio.sleep(wait)
-        # A row that could not be changed stays running: the next start takes the job up again.
+                if self._stopping:  # its row stays running: it is taken up again when the lease has run out
+                    break
+                await asyncio.sleep(wait)
         del self._following[job.id]
         self._to_cancel.discard(job.id)
         self._changes.tell(job.id, ended=True)
 
     def _claim(self) -> tuple[Job, JobTask, bool] | None:
         while True:
+            replica = self._stores.lease.replica
             with self._stores.database.write() as session:
-                job = jobs.claim_oldest(session, self._stores.instance, now())
+                replicas.hold(session, [replica])
+                job = jobs.claim_oldest(session, replica, now())
                 more = jobs.any_queued(session)
             if job is None:
                 return None
+            if job.cancel_requested:  # of the replica that had it before
+                self._record_end(job, Step.CANCEL)
+                self._event_loop.call_soon_threadsafe(self._changes.tell, job.id, True)
+                continue
             try:
                 return job, self._task(job), more
             except Exception as error:
@@ -159,7 +195,7 @@ class Dispatcher:
 
     def _task(self, job: Job) -> JobTask:
         stores = self._stores
-        progress_path = stores.progress_path(job.id)
+        progress_path = stores.progress_path(job)
         make_progress_file(progress_path)
         assert job.source_blob is not None  # a job that has not ended has its source
         seed = stores.sealer.open(job.sealed_seed, seed_context(job.id))
@@ -182,7 +218,7 @@ class Dispatcher:
             seed=seed,
             seed_bits=job.seed_bits,
             source=source,
-            destination=stores.blobs.allocate(),
+            destination=stores.new_blob(),
             rows=job.row_count,
             report=job.report_level,
             options=options,
@@ -203,9 +239,12 @@ class Dispatcher:
             kept = False
         else:
             kept = self._record_end(job, Step.SUCCEED, **values)
-        if not kept and isinstance(task, SwapTask):
-            self._stores.delete_blobs([task.destination.id])
-        self._stores.progress_path(job.id).unlink(missing_ok=True)
+        if isinstance(task, SwapTask):
+            if kept:
+                self._stores.named([task.destination.id])
+            else:
+                self._stores.drop([task.destination.id])
+        self._stores.progress_path(job).unlink(missing_ok=True)
 
     def _result_values(self, job: Job, task: JobTask, result: dict[str, Any]) -> dict[str, Any]:
         outcome = outcome_of(State.SUCCEEDED, result["event_counts"])
@@ -240,58 +279,93 @@ class Dispatcher:
         if failure.code == CANCELLED and wanted:
             self._record_end(job, Step.CANCEL)
         elif failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
-            self._requeue(job, job.crashes)
+            with self._stores.database.write() as session:
+                _requeue(session, job, job.crashes)
         else:
             self._record_end(job, Step.FAIL, error=problem_of(failure))
 
     def _record_end(self, job: Job, step: Step, **values: Any) -> bool:
         """Record the end of this claim of the job, unless another one was recorded already."""
-        stores = self._stores
+        with self._stores.database.write() as session:
+            given = self._end(session, job, step, **values)
+            unnamed = jobs.unnamed(session, given or ())
+        self._stores.delete_blobs(unnamed)
+        return given is not None
+
+    def _end(self, session: Transaction, job: Job, step: Step, **values: Any) -> list[str | None] | None:
+        """Within a transaction: the blobs that the job names no longer, or None where it had moved on."""
         ended = after(State.RUNNING, step)
         given = tables_given(job)
         released = {} if job.retain_source else {f"{role}_blob": None for role in given}
-        with stores.database.write() as session:
-            if job.rerun_of is not None and ended is not State.CANCELLED:
-                original = jobs.find(session, job.rerun_of, "report")
-                if original is not None:
-                    values |= _reproduced(original, values)
-            moved = jobs.move(
-                session,
-                job.id,
-                sources(step),
-                ended,
-                attempt=job.attempt,
-                **{"finished_at": now(), "outcome": outcome_of(ended, {})} | values,
-                **released,
-            )
-            blobs = jobs.unnamed(session, given.values()) if moved else []
-        stores.delete_blobs(blobs)
-        return moved
+        if job.rerun_of is not None and ended is not State.CANCELLED:
+            original = jobs.find(session, job.rerun_of, "report")
+            if original is not None:
+                values |= _reproduced(original, values)
+        made = values.get("destination_blob")
+        if made is not None:
+            jobs.lock_blobs(session, [made])
+        moved = jobs.move(
+            session,
+            job.id,
+            sources(step),
+            ended,
+            attempt=job.attempt,
+            **{"finished_at": now(), "outcome": outcome_of(ended, {})} | values,
+            **released,
+        )
+        return list(given.values()) if moved else None
 
-    def _recover(self) -> None:
-        with self._stores.database.read() as session:
-            left = jobs.left_running(session, self._stores.instance)
-        for job in left:
-            if job.crashes + 1 >= MOST_CRASHES:
-                self._record_end(job, Step.FAIL, error=problem_of(_CRASHED), crashes=job.crashes + 1)
-            else:
-                self._requeue(job, job.crashes + 1)
+    def _take_up_stalled(self, end_leases: bool, followed: Collection[str]) -> tuple[int, int]:
+        """How many jobs were taken up, and how many leases ended.
 
-    def _requeue(self, job: Job, crashes: int) -> None:
+        One transaction: no lease is gone while a job is still under it.
+        """
+        released: list[str | None] = []
+        replica = self._stores.lease.replica
         with self._stores.database.write() as session:
-            jobs.move(
-                session,
-                job.id,
-                sources(Step.REQUEUE),
-                after(State.RUNNING, Step.REQUEUE),
-                attempt=job.attempt,
-                started_at=None,
-                claimed_by=None,
-                crashes=crashes,
-            )
+            # Where a claim's commit was not told, or its job could be neither started nor failed.
+            lost = [job for job in jobs.claimed(session, replica) if job.id not in followed]
+            for job in lost:
+                if (job.id, job.attempt) in self._unfollowed:
+                    _requeue(session, job, job.crashes)
+            ended = replicas.remove_expired(session, replica) if end_leases else ()
+            stalled = replicas.stalled_jobs(session)
+            for job in stalled:
+                if job.cancel_requested:
+                    released += self._end(session, job, Step.CANCEL) or ()
+                elif job.crashes + 1 >= MOST_CRASHES:
+                    values = {"error": problem_of(_CRASHED), "crashes": job.crashes + 1}
+                    released += self._end(session, job, Step.FAIL, **values) or ()
+                else:
+                    _requeue(session, job, job.crashes + 1)
+            unnamed = jobs.unnamed(session, released)
+        self._stores.delete_blobs(unnamed)
+        self._unfollowed = {(job.id, job.attempt) for job in lost}
+        for dead in ended:
+            _log.warning("replica %s is dead; what it left is taken up", dead)
+        return len(stalled) + len(lost), len(ended)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._event_loop.run_in_executor(self._threads, function, *arguments)
+
+
+def _requeue(session: Transaction, job: Job, crashes: int) -> None:
+    """Put this claim of the job back, unless it has moved on."""
+    jobs.move(
+        session,
+        job.id,
+        sources(Step.REQUEUE),
+        after(State.RUNNING, Step.REQUEUE),
+        attempt=job.attempt,
+        started_at=None,
+        claimed_by=None,
+        crashes=crashes,
+    )
 
 
 def _reproduced(original: Job, values: dict[str, Any]) -> dict[str, bool]:

@@ -1,6 +1,5 @@
 """What a worker does with an upload: checks it, and writes it as a table of ours, batch by batch."""
 
-import errno
 import io
 from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.engine.engine import STORAGE_FULL, TOO_LARGE, Failure, Outcome
+from app.errors import NO_ROOM
 from app.jobs.run import described_fields, tells_the_callers_errors
 from app.jobs.tasks import IngestTask
 from app.store.batches import evened, pieces
@@ -22,8 +22,6 @@ MOST_ROW_BYTES = 1 << 26
 """A row, with the dictionaries that it refers to, is held whole by whoever reads the table."""
 
 _MOST_WRITTEN_OUT = 1 << 26
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _TooLarge(Exception):

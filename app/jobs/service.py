@@ -2,9 +2,13 @@
 
 import asyncio
 import logging
+import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import count
+from math import inf
 from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -14,7 +18,7 @@ from app.engine.embedded import EmbeddedEngine
 from app.engine.engine import Engine, Progress, TaskFunction
 from app.engine.progress import read_progress
 from app.engine.worker import WorkerSetup
-from app.errors import Gone, NotFound, StateConflict
+from app.errors import Gone, NotFound, StateConflict, Unavailable
 from app.jobs.accept import Acceptance, NewJob
 from app.jobs.buffers import Buffers, Upload
 from app.jobs.changes import Changes
@@ -22,6 +26,7 @@ from app.jobs.dispatch import Dispatcher
 from app.jobs.identity import job_of_token, new_id, token_of_job
 from app.jobs.kinds import kind_of, tables_given
 from app.jobs.plans import Plans
+from app.jobs.presence import Presence
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import OpenTable
@@ -30,6 +35,7 @@ from app.settings import Settings
 from app.store import buffers, jobs
 from app.store.blobs import BlobMissing
 from app.store.models import Buffer, Job
+from app.store.replicas import moment
 from app.store.tables import TableReader, read_table
 from providers.params import StrictModel
 
@@ -43,6 +49,9 @@ _log = logging.getLogger("rowveil.jobs")
 _PURGE_SECONDS = 60.0
 _LOOK_SECONDS = 0.25
 _THREADS = 8
+_PURGES_A_SWEEP = 10
+_HEALTH_SECONDS = 5.0
+_PROBE_BYTES = 2**16
 
 
 def _engine_of(settings: Settings, setup: WorkerSetup) -> Engine:
@@ -69,7 +78,7 @@ class JobService:
     async def start(self) -> None:
         """Open the stores, take up the work that was left, and bring up the workers.
 
-        Raises HomeInUse, KeyUnreadable.
+        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer.
         """
         settings = self._settings
         self._threads = ThreadPoolExecutor(_THREADS, "rowveil")
@@ -93,22 +102,29 @@ class JobService:
             self._work,
             settings.worker_memory_bytes,
         )
+        self._presence = Presence(self._stores, self._changes, self._dispatcher)
+        await self._presence.start()
         await self._dispatcher.start()
         await self._engine.start()
         self._purging = asyncio.create_task(self._purge_now_and_then())
 
     def begin_closing(self) -> None:
         """Claim no more, and keep nobody waiting: callers are told how their jobs are now."""
+        if not self._closing:
+            self._closing_since = time.monotonic()
         self._closing = True
         self._dispatcher.claim_no_more()
         self._changes.tell_all()
 
     async def close(self) -> None:
         """Claim no more, give running jobs their grace, put the rest back, and let go of everything."""
+        self.begin_closing()
         self._purging.cancel()
         await asyncio.wait([self._purging])
-        await self._dispatcher.stop(self._settings.shutdown_grace)
+        gone_by = time.monotonic() - self._closing_since  # while callers were still being answered
+        await self._dispatcher.stop(max(0.0, self._settings.shutdown_grace - gone_by))
         await self._engine.close()
+        await self._presence.stop()
         await asyncio.to_thread(self._threads.shutdown)
         self._stores.close()
 
@@ -118,7 +134,8 @@ class JobService:
         results = {}
         for name, check in checks.items():
             try:
-                await self._in_thread(check)
+                async with asyncio.timeout(_HEALTH_SECONDS):
+                    await asyncio.to_thread(check)  # whose threads nobody else keeps busy
                 results[name] = "ok"
             except Exception as error:
                 _log.error("%s is not available: %s", name, type(error).__qualname__)
@@ -156,7 +173,7 @@ class JobService:
         with self._changes.watch(job_id) as changed:
             while True:
                 if not self._changes.is_expected(job_id):
-                    job = await self.get(job_id)
+                    job = await self._get_by(job_id, deadline)
                     if job.ended:
                         return job
                 if not await changed.ends_within(deadline - loop.time()) or self._closing:
@@ -175,21 +192,26 @@ class JobService:
                 if job.ended or self._closing:
                     return
                 if await changed.within(_LOOK_SECONDS):
-                    job = await self.get(job_id)
+                    job = await self._get_by(job_id, inf)
 
     async def cancel(self, job_id: str) -> Job:
         """The job, cancelled; its worker, if it had one, is stopped.
 
-        Raises NotFound, StateConflict (it has succeeded or failed).
+        Raises NotFound, StateConflict (it has succeeded or failed), Unavailable (the replica that works
+        on it does not answer; it is stopped as soon as it does).
         """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + 2 * self._settings.lease_seconds  # by then a dead replica's job is taken up
         while True:
             job = await self.get(job_id)
             if job.state == State.CANCELLED:
                 return job
             if job.ended:
                 raise StateConflict(f"the job has {job.state} already; there is nothing to cancel")
+            if loop.time() > deadline:
+                raise Unavailable("the job has been told to stop, and has not yet; ask again")
             if job.state == State.RUNNING:
-                await self._dispatcher.cancel(job_id)
+                await self._stop(job)
             elif await self._in_thread(self._cancel_queued, job):
                 self._changes.tell(job_id, ended=True)
 
@@ -217,7 +239,7 @@ class JobService:
     def progress(self, job: Job) -> Progress:
         """How far the job is."""
         if job.state == State.RUNNING:
-            return read_progress(self._stores.progress_path(job.id))
+            return read_progress(self._stores.progress_path(job))
         return Progress(1.0 if job.state == State.SUCCEEDED else 0.0, job.state)
 
     async def report(self, job_id: str) -> dict[str, Any]:
@@ -329,6 +351,10 @@ class JobService:
         self._stores.delete_blobs(unnamed)
         return moved
 
+    def _request_cancel(self, job_id: str) -> None:
+        with self._stores.database.write() as session:
+            jobs.request_cancel(session, job_id)
+
     def _delete_ended(self, job: Job) -> bool:
         with self._stores.database.write() as session:
             deleted = jobs.delete_ended(session, job.id)
@@ -347,11 +373,14 @@ class JobService:
         return f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
 
     def _purge(self) -> None:
-        moment = now()
+        """By the database's clock: a replica's own that jumps shall not delete anything."""
+        database = self._stores.database
+        with database.write() as session:
+            unnamed = buffers.delete_expired(session, moment(session))
+        self._stores.delete_blobs(unnamed)
         retained = timedelta(seconds=self._settings.result_retention)
-        with self._stores.database.write() as session:
-            unnamed = buffers.delete_expired(session, moment)
-            unnamed += jobs.release_old(session, moment - retained)
+        with database.write() as session:
+            unnamed = jobs.release_old(session, moment(session) - retained)
         self._stores.delete_blobs(unnamed)
 
     def _touch_database(self) -> None:
@@ -359,15 +388,35 @@ class JobService:
             jobs.newest(session, None, None, 1, None)
 
     def _touch_storage(self) -> None:
-        probe = self._settings.home / ".probe"
-        probe.write_bytes(b"")
-        probe.unlink(missing_ok=True)
+        with tempfile.TemporaryFile(
+            dir=self._settings.shared_folder
+        ) as probe:  # which has no name to leave behind
+            probe.write(bytes(_PROBE_BYTES))
 
     # ------------------------------------------------------------------------------------------- the rest
 
+    async def _get_by(self, job_id: str, deadline: float) -> Job:
+        """The job, also where the database is away for a while. Raises NotFound, Unavailable."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return await self.get(job_id)
+            except Unavailable:
+                if self._closing or loop.time() + _LOOK_SECONDS > deadline:
+                    raise
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _stop(self, job: Job) -> None:
+        """Stop the job here, or ask whoever runs it to; returns when it may have moved on."""
+        if not await self._dispatcher.cancel(job.id):
+            with self._changes.watch(job.id) as changed:
+                await self._in_thread(self._request_cancel, job.id)
+                await changed.within(_LOOK_SECONDS)
+
     async def _accepted(self, accept: Callable[[str], Job]) -> Job:
         job_id = new_id()
-        self._changes.expect(job_id)  # before it can end
+        if not self._stores.database.shared:  # else another replica may run it
+            self._changes.expect(job_id)  # before it can end
         accepted = ""
         try:
             job = await self._in_thread(accept, job_id)
@@ -385,9 +434,11 @@ class JobService:
         return job
 
     async def _purge_now_and_then(self) -> None:
-        while True:
+        for turn in count(1):
             try:
                 await self.purge()
+                if turn % _PURGES_A_SWEEP == 0:
+                    await self._in_thread(self._stores.sweep)
             except Exception as error:
                 _log.error("purging failed: %s", type(error).__qualname__)
             await asyncio.sleep(_PURGE_SECONDS)

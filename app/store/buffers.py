@@ -15,6 +15,12 @@ def find(session: Session, buffer_id: str, now: datetime) -> Buffer | None:
     return session.scalar(query)
 
 
+def lend(session: Session, buffer_id: str, now: datetime) -> Buffer | None:
+    """The same for a job that is to name its blob: it stays until the transaction ends."""
+    query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
+    return session.scalar(query.with_for_update(read=True))
+
+
 def delete(session: Session, buffer_id: str) -> list[str] | None:
     """Remove the buffer; the blobs that nothing names now, or None where there was none.
 
@@ -27,5 +33,6 @@ def delete(session: Session, buffer_id: str) -> list[str] | None:
 
 def delete_expired(session: Session, now: datetime) -> list[str]:
     """Remove the buffers whose time is over; the blobs that nothing names now."""
-    gone = sa.delete(Buffer).where(Buffer.expires_at <= now).returning(Buffer.blob)
+    expired = sa.select(Buffer.id).where(Buffer.expires_at <= now).with_for_update(skip_locked=True)
+    gone = sa.delete(Buffer).where(Buffer.id.in_(expired)).returning(Buffer.blob)
     return unnamed(session, session.scalars(gone).all())

@@ -16,8 +16,8 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -31,7 +31,8 @@ NAMING = {
     "pk": "pk_%(table_name)s",
 }
 
-Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+Json = JSON(none_as_null=True)
+"""As it was written, in PostgreSQL too: its JSONB would sort keys, and refuse the character U+0000."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -135,7 +136,9 @@ class Job(Base):
     crashes: Mapped[int] = mapped_column(default=0)
     """How often the service ended while this job ran."""
     claimed_by: Mapped[str | None] = mapped_column(String(36))
-    """The run of the service that works on it."""
+    """The replica that works on it, and whose lease it needs."""
+    cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Somebody wants it to stop; whoever works on it sees this."""
 
     @property
     def ended(self) -> bool:
@@ -158,6 +161,21 @@ class Buffer(Base):
     blob: Mapped[str] = mapped_column(String(32))
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
+
+
+class Replica(Base):
+    """One run of the service, for as long as its lease lasts. What it works on is nobody else's."""
+
+    __tablename__ = "replicas"
+
+    id: Mapped[str] = mapped_column(String(12), primary_key=True)
+    """Ends the names of the blobs that it makes."""
+    lease_until: Mapped[datetime]
+    """By the database's clock."""
+    key_id: Mapped[str] = mapped_column(String(16))
+    """Names the master key that it seals with."""
+    folder_id: Mapped[str] = mapped_column(String(32))
+    """Names the shared folder that it reaches."""
 
 
 class AuditLine(Base):

@@ -22,6 +22,7 @@ from app.jobs.changes import Changes
 from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
+from app.jobs.sending import Sending
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
@@ -49,6 +50,7 @@ class Dispatcher:
         self,
         stores: Stores,
         engine: Engine,
+        sending: Sending,
         changes: Changes,
         threads: Executor,
         work: TaskFunction,
@@ -57,6 +59,7 @@ class Dispatcher:
         """``memory_bytes``: what a job may take."""
         self._stores = stores
         self._engine = engine
+        self._sending = sending
         self._changes = changes
         self._threads = threads
         self._work = work
@@ -67,7 +70,7 @@ class Dispatcher:
         self._loop: asyncio.Task[None] | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
         self._to_cancel: set[str] = set()
-        self._stopping = False
+        self._stopping = self._halted = False
 
     async def start(self) -> None:
         """Take back what a dead service left running, and start to claim."""
@@ -86,7 +89,7 @@ class Dispatcher:
         following = self._following.get(job_id)
         if following is not None:
             self._to_cancel.add(job_id)
-            await self._engine.cancel(job_id)
+            await self._halt(job_id)
             await asyncio.wait([following])
 
     def claim_no_more(self) -> None:
@@ -102,9 +105,15 @@ class Dispatcher:
             await self._loop
         if self._following:
             await asyncio.wait(self._following.values(), timeout=grace)
-        await asyncio.gather(*(self._engine.cancel(job_id) for job_id in list(self._following)))
+        self._halted = True
+        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._following)))
         if self._following:
             await asyncio.wait(self._following.values())
+
+    async def _halt(self, job_id: str) -> None:
+        """Stop whatever is being done for the job."""
+        self._sending.cancel(job_id)
+        await self._engine.cancel(job_id)
 
     async def _claim_while_there_is_room(self) -> None:
         while not self._stopping:
@@ -130,6 +139,8 @@ class Dispatcher:
 
     async def _follow(self, job: Job, task: JobTask, running: asyncio.Task[Outcome]) -> None:
         outcome = await running
+        if isinstance(task, SwapTask) and job.destination_reference is not None:
+            outcome = await self._sent(job, task, outcome)
         for wait in (*_RETRY_SECONDS, None):
             try:
                 await self._in_thread(self._record, job, task, outcome)
@@ -142,6 +153,14 @@ class Dispatcher:
         del self._following[job.id]
         self._to_cancel.discard(job.id)
         self._changes.tell(job.id, ended=True)
+
+    async def _sent(self, job: Job, task: SwapTask, outcome: Outcome) -> Outcome:
+        """The outcome, when the destination is where the job's reference says."""
+        if isinstance(outcome, Failure):
+            return outcome
+        if self._halted or job.id in self._to_cancel:  # since its worker ended
+            return Failure(CANCELLED, "the job was cancelled")
+        return await self._sending.send(job, task) or outcome
 
     def _claim(self) -> tuple[Job, JobTask, bool] | None:
         while True:

@@ -177,6 +177,21 @@ class WorkerDied(Unavailable):
     title = "The worker died"
 
 
+class ReferenceUnavailable(Unavailable):
+    """The storage that a reference names does not answer, or fails."""
+
+    code = "reference_unavailable"
+    title = "The storage of a reference is not available"
+
+
+class DestinationNotSent(AppError):
+    """The destination was made, and could not be put where its reference says."""
+
+    status = 502
+    code = "destination_not_sent"
+    title = "The destination was not written"
+
+
 class AttemptsExhausted(AppError):
     """The service itself ended too often while it was worked on."""
 

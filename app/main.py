@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from app import __version__
 from app.api import buffers, frontier, health, jobs, measures, problems, services, swagger
-from app.api.formats import open_table
+from app.api.formats import open_table, stream_chunks
 from app.api.head import HeadIsGetWithoutContent
 from app.api.openapi import document
 from app.jobs.service import JobService
@@ -36,7 +36,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        job_service = JobService(settings, open_table)
+        job_service = JobService(settings, open_table, stream_chunks)
         try:
             await job_service.start()
         except (HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer) as error:

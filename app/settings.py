@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.references import ReferenceRefused, parse_prefixes
 from providers.errors import did_you_mean
 
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
@@ -99,6 +101,11 @@ class Settings(BaseSettings):
     """The longest that one request waits for a job, or for a free worker."""
     default_wait_seconds: Annotated[float, Field(ge=0)] = 10.0
     """How long a request waits for its job when it does not say."""
+    source_prefixes: str = ""
+    """Where a `source` by reference may lie: `s3://bucket`, `s3://bucket/folder` and `file:///folder`,
+    separated by commas. Default: nowhere; references are refused."""
+    destination_prefixes: str = ""
+    """Where a `destination` by reference may be written, in the same form. Default: nowhere."""
     buffer_ttl: Annotated[float, Field(gt=0)] = 24 * 3600.0
     """Seconds after which an uploaded buffer goes."""
     result_retention: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
@@ -141,6 +148,25 @@ class Settings(BaseSettings):
                 "ROWVEIL_SCHEDULER_ADDRESS is tcp://, over which keys and seeds would travel in the clear; "
                 "use tls://, or set ROWVEIL_SCHEDULER_INSECURE for a test"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _references_stay_out_of_the_home(self) -> Self:
+        own = [self.home, self.shared_folder, self.key_file.parent, self.signing_key_file.parent]
+        if self.tls_key_file is not None:
+            own.append(self.tls_key_file.parent)
+        for name in ("source_prefixes", "destination_prefixes"):
+            try:
+                prefixes = parse_prefixes(getattr(self, name))
+            except ReferenceRefused as error:
+                raise ValueError(f"{name}: {error.message}") from None
+            folders = [Path("/", *each.path).resolve() for each in prefixes if each.scheme == "file"]
+            for folder, mine in product(folders, (path.resolve() for path in own)):
+                if folder.is_relative_to(mine) or mine.is_relative_to(folder):
+                    raise ValueError(
+                        f"{name}: a folder of references must not hold, or lie in, the service's own folders "
+                        "(home, shared folder, keys); give it one of its own"
+                    )
         return self
 
     @model_validator(mode="after")

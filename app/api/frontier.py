@@ -6,12 +6,12 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
-from app.api.job_documents import answer_validated, submitted
+from app.api.job_documents import answer_validated, answered_before, submitted
 from app.api.prefer import IdempotencyKey, PreferHeaders, preference_of
 from app.api.requests import JsonRoute, fingerprint
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, SeedValue, Source
-from app.api.sources import SourceTable, read_source
+from app.api.sources import RequestTables, SourceTable
 from app.errors import InvalidRequest
 from app.jobs.kinds import FRONTIER
 from app.jobs.service import NewJob
@@ -55,6 +55,7 @@ async def compare(
     request: Request,
     jobs: Jobs,
     settings: ServiceSettings,
+    tables: RequestTables,
     prefer: PreferHeaders = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
@@ -63,7 +64,11 @@ async def compare(
     A job like any other; its report is in the answer when the call has waited to its end, and at
     `/v1/jobs/{id}/report`. It gives no rows: run the service that you choose.
     """
-    source = await read_source(body.source, jobs)
+    preference = preference_of(prefer, settings)
+    said = await fingerprint(request) if idempotency_key else None
+    if not body.validate_only and (before := await answered_before(jobs, idempotency_key, said, preference)):
+        return before
+    source = await tables.read(body.source)
     measures = await to_thread.run_sync(_checked, body, source)
     options = FrontierOptions(**{name: getattr(body, name) for name in FrontierOptions.model_fields})
     new = NewJob(
@@ -72,15 +77,15 @@ async def compare(
         options={"measures": measures.model_dump(mode="json", exclude_unset=True)},
         seed=body.seed.secret if body.seed else None,
         seed_bits=body.seed.bits if body.seed else None,
-        source=source.table_or_buffer,
+        source=source.table,
         report="full",
         retain_source=body.retain_source,
         idempotency_key=idempotency_key,
-        request_fingerprint=await fingerprint(request) if idempotency_key else None,
+        request_fingerprint=said,
     )
     if body.validate_only:
         return answer_validated(new, source)
-    return await submitted(jobs, new, preference_of(prefer, settings))
+    return await submitted(jobs, new, preference)
 
 
 def _checked(body: FrontierRequest, source: SourceTable) -> MeasureOptions:

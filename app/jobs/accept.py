@@ -23,6 +23,7 @@ from app.errors import (
 from app.jobs.kinds import Kind, kind_of, revision_of
 from app.jobs.run import described
 from app.jobs.stores import Stores, now, seed_context
+from app.jobs.tables import GivenTable, SendTo, StoredTable
 from app.store import buffers, jobs
 from app.store.blobs import BlobAccess
 from app.store.jobs import Role
@@ -43,10 +44,11 @@ class NewJob:
     """A provider's identifier, or one of those in `app.jobs.kinds`."""
     parameters: StrictModel
     """Checked against the source's schema."""
-    source: pa.Table | str = field(repr=False)
-    """The table, or the id of a buffer."""
-    destination: pa.Table | str | None = field(default=None, repr=False)
-    """The table that is to be judged, or the id of a buffer; None of a job that makes its own."""
+    source: GivenTable = field(repr=False)
+    destination: GivenTable | None = field(default=None, repr=False)
+    """The table that is to be judged; None of a job that makes its own."""
+    send_to: SendTo | None = None
+    """Where the destination that comes out is to be written."""
     seed: bytes | None = field(default=None, repr=False)
     """32 bytes; drawn from the operating system where there is none."""
     seed_bits: int | None = None
@@ -72,8 +74,8 @@ class Acceptance:
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer).
         """
-        fingerprint = self._request_fingerprint(new)
-        known = self._accepted_before(new.idempotency_key, fingerprint)
+        fingerprint = self._keyed(new.request_fingerprint)
+        known = self._known(new.idempotency_key, fingerprint)
         if known is not None:
             return known
         seed, bits = new.seed, new.seed_bits or 256
@@ -91,11 +93,12 @@ class Acceptance:
             idempotency_key=new.idempotency_key,
             request_fingerprint=fingerprint,
         )
+        _set_send_to(job, new.send_to)
         self._set_seed(job, seed, bits)
         try:
             return self._insert(job, _tables(job, new.source, new.destination), "job.submit")
         except jobs.IdempotencyKeyTaken:  # by a call at the same moment
-            known = self._accepted_before(new.idempotency_key, fingerprint)
+            known = self._known(new.idempotency_key, fingerprint)
             assert known is not None  # unless it was purged within the moment
             return known
 
@@ -103,8 +106,9 @@ class Acceptance:
         self,
         job_id: str,
         first_id: str,
-        source: pa.Table | str | None,
-        destination: pa.Table | str | None = None,
+        source: GivenTable | None,
+        destination: GivenTable | None = None,
+        send_to: SendTo | None = None,
     ) -> Job:
         """A new job, queued under this id, with the parameters and the seed of one that has ended.
 
@@ -134,14 +138,19 @@ class Acceptance:
             report_level=first.report_level,
             retain_source=first.retain_source,
             inline=kind_of(first.service).has_rows
-            and (first.inline if source is None else not isinstance(source, str)),
+            and (first.inline if source is None else isinstance(source, pa.Table)),
             rerun_of=first.id,
         )
+        _set_send_to(job, send_to)
         seed = self._stores.sealer.open(first.sealed_seed, seed_context(first.id))
         self._set_seed(job, seed, first.seed_bits)
         return self._insert(job, _tables(job, source, destination), "job.rerun", first)
 
-    def _accepted_before(self, key: str | None, fingerprint: str | None) -> Job | None:
+    def accepted_before(self, key: str, request_fingerprint: str) -> Job | None:
+        """The job that this very request made before. Raises IdempotencyKeyReused."""
+        return self._known(key, self._keyed(request_fingerprint))
+
+    def _known(self, key: str | None, fingerprint: str | None) -> Job | None:
         if key is None:
             return None
         with self._stores.database.read() as session:
@@ -152,10 +161,10 @@ class Acceptance:
             )
         return known
 
-    def _request_fingerprint(self, new: NewJob) -> str | None:
-        if new.request_fingerprint is None:
+    def _keyed(self, request_fingerprint: str | None) -> str | None:
+        if request_fingerprint is None:
             return None
-        return self._stores.sealer.request_fingerprint(new.request_fingerprint.encode())
+        return self._stores.sealer.request_fingerprint(request_fingerprint.encode())
 
     def _set_seed(self, job: Job, seed: bytes, bits: int) -> None:
         sealer = self._stores.sealer
@@ -164,7 +173,7 @@ class Acceptance:
         job.seed_bits = bits
 
     def _insert(
-        self, job: Job, tables: Mapping[Role, pa.Table | str | None], action: str, first: Job | None = None
+        self, job: Job, tables: Mapping[Role, GivenTable | None], action: str, first: Job | None = None
     ) -> Job:
         written: list[str] = []
         try:
@@ -177,9 +186,14 @@ class Acceptance:
                     written.append(access.id)
                     _write(access, table)
                     _set(job, role, replace(given, blob=access.id))
+                elif isinstance(table, StoredTable):
+                    given = _Given(table.digest, table.fields, table.rows, table.blob, None, table.reference)
+                    _must_be_the_same_rows(given, role, first)
+                    _set(job, role, given)
             job.state, job.created_at = "queued", now()
             with self._stores.database.write() as session:
-                self._stores.begin_to_name(session, written)
+                read = [table.blob for table in tables.values() if isinstance(table, StoredTable)]
+                self._stores.begin_to_name(session, [*written, *read])
                 for role, table in tables.items():
                     if isinstance(table, str):
                         buffer = buffers.lend(session, table, job.created_at)
@@ -217,8 +231,8 @@ def _write(access: BlobAccess, table: pa.Table) -> None:
 
 
 def _tables(
-    job: Job, source: pa.Table | str | None, destination: pa.Table | str | None
-) -> dict[Role, pa.Table | str | None]:
+    job: Job, source: GivenTable | None, destination: GivenTable | None
+) -> dict[Role, GivenTable | None]:
     if kind_of(job.service) is Kind.MEASURES:
         return {"source": source, "destination": destination}
     return {"source": source}
@@ -233,21 +247,35 @@ class _Given:
     rows: int
     blob: str | None = None
     buffer: str | None = None
+    reference: str | None = None
+
+
+def _set_send_to(job: Job, send_to: SendTo | None) -> None:
+    if send_to is not None:
+        job.destination_reference, job.destination_media_type = send_to.reference, send_to.media_type
 
 
 def _set(job: Job, role: Role, given: _Given) -> None:
     if role == "source":
         job.source_digest, job.source_fields, job.row_count = given.digest, given.fields, given.rows
         job.source_blob, job.source_buffer = given.blob, given.buffer
+        job.source_reference = given.reference
     else:
         job.destination_digest, job.destination_fields = given.digest, given.fields
         job.destination_rows, job.destination_blob = given.rows, given.blob
-        job.destination_buffer = given.buffer
+        job.destination_buffer, job.destination_reference = given.buffer, given.reference
 
 
 def _given(job: Job, role: Role) -> _Given:
     if role == "source":
-        return _Given(job.source_digest, job.source_fields, job.row_count, job.source_blob, job.source_buffer)
+        return _Given(
+            job.source_digest,
+            job.source_fields,
+            job.row_count,
+            job.source_blob,
+            job.source_buffer,
+            job.source_reference,
+        )
     assert job.destination_digest is not None  # of a job that judges a table, from its acceptance on
     assert job.destination_fields is not None
     assert job.destination_rows is not None
@@ -257,6 +285,7 @@ def _given(job: Job, role: Role) -> _Given:
         job.destination_rows,
         job.destination_blob,
         job.destination_buffer,
+        job.destination_reference,
     )
 
 

@@ -1,4 +1,4 @@
-"""Uploaded tables: taken in bounded memory, read by a worker, kept until they expire."""
+"""Tables that come as files: taken in bounded memory, read by a worker; an upload is kept for its time."""
 
 import asyncio
 import io
@@ -14,6 +14,7 @@ from app.jobs.failures import error_of
 from app.jobs.identity import new_id
 from app.jobs.ingest import run_ingest
 from app.jobs.stores import Stores, now
+from app.jobs.tables import StoredTable
 from app.jobs.tasks import IngestTask, OpenTable
 from app.settings import Settings
 from app.store import buffers, jobs
@@ -69,18 +70,47 @@ class Buffers:
         ------
         TooLarge, SourceError (it is not a table of that type), MemoryLimit, TimeLimit, StorageFull
         """
-        upload, table = self._stores.new_blob(), self._stores.new_blob()
-        made = False
+        stored = await self._read(chunks, described, gone)
+        created = now()
+        buffer = Buffer(
+            id=new_id(),
+            digest=stored.digest,
+            fields=stored.fields,
+            row_count=stored.rows,
+            byte_size=stored.byte_size,
+            blob=stored.blob,
+            created_at=created,
+            expires_at=created + timedelta(seconds=self._settings.buffer_ttl),
+        )
         try:
-            size = await self._store(chunks, upload)
-            said = described()
-            most = min(self._settings.max_table_bytes, max(_ALWAYS_ALLOWED, _MOST_SWELLING * size))
-            task = IngestTask(upload, self._open_table, said.media_type, said.options, table, most)
-            buffer = await self._ingest(task, gone)
-            made = True
+            return await self._in_thread(self._insert, buffer)
+        except BaseException:
+            await self._in_thread(self.let_go, stored)
+            raise
+
+    async def read(
+        self, chunks: AsyncIterator[bytes], upload: Upload, gone: Callable[[], Awaitable[None]]
+    ) -> StoredTable:
+        """The table that the chunks make, under no name yet: pass it on, and then let it go.
+
+        Raises as `create`, and what the chunks raise.
+        """
+        reading = asyncio.ensure_future(self._read(chunks, lambda: upload))
+        left = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait([reading, left], return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                raise Unavailable("the caller has gone, and the table with it")
         finally:
-            await self._in_thread(self._stores.drop, [upload.id] if made else [upload.id, table.id])
-        return buffer
+            left.cancel()
+            if not reading.done():
+                reading.cancel()
+                await asyncio.wait([reading])
+        return reading.result()
+
+    def let_go(self, stored: StoredTable) -> None:
+        """Delete what was read, unless a job's row names it by now. Blocking."""
+        self._stores.drop([stored.blob])
 
     async def get(self, buffer_id: str) -> Buffer:
         """The buffer. Raises NotFound, also when its time is over."""
@@ -89,6 +119,25 @@ class Buffers:
     async def delete(self, buffer_id: str) -> None:
         """Remove it. A job that was made from it keeps what it needs. Raises NotFound."""
         await self._in_thread(self._delete, buffer_id)
+
+    async def _read(
+        self,
+        chunks: AsyncIterator[bytes],
+        described: Callable[[], Upload],
+        gone: Callable[[], Awaitable[None]] | None = None,
+    ) -> StoredTable:
+        upload, table = self._stores.new_blob(), self._stores.new_blob()
+        made = False
+        try:
+            size = await self._store(chunks, upload)
+            said = described()
+            most = min(self._settings.max_table_bytes, max(_ALWAYS_ALLOWED, _MOST_SWELLING * size))
+            task = IngestTask(upload, self._open_table, said.media_type, said.options, table, most)
+            stored = await self._ingest(task, gone)
+            made = True
+        finally:
+            await self._in_thread(self._stores.drop, [upload.id] if made else [upload.id, table.id])
+        return stored
 
     async def _store(self, chunks: AsyncIterator[bytes], upload: BlobAccess) -> int:
         """Write the upload, and say how many bytes it is."""
@@ -115,7 +164,7 @@ class Buffers:
             raise
         return writer.plain_bytes
 
-    async def _ingest(self, task: IngestTask, gone: Callable[[], Awaitable[None]] | None) -> Buffer:
+    async def _ingest(self, task: IngestTask, gone: Callable[[], Awaitable[None]] | None) -> StoredTable:
         running = self._engine.run(task.upload.id, run_ingest, task)
         left = asyncio.ensure_future(gone()) if gone is not None else None
         try:
@@ -132,18 +181,13 @@ class Buffers:
         outcome = running.result()
         if isinstance(outcome, Failure):
             raise error_of(outcome)
-        created = now()
-        buffer = Buffer(
-            id=new_id(),
+        return StoredTable(
+            blob=task.table.id,
             digest=outcome["digest"],
             fields=outcome["fields"],
-            row_count=outcome["rows"],
+            rows=outcome["rows"],
             byte_size=outcome["byte_size"],
-            blob=task.table.id,
-            created_at=created,
-            expires_at=created + timedelta(seconds=self._settings.buffer_ttl),
         )
-        return await self._in_thread(self._insert, buffer)
 
     def _insert(self, buffer: Buffer) -> Buffer:
         try:

@@ -23,6 +23,7 @@ from app.jobs.changes import Changes
 from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
+from app.jobs.sending import Sending
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
@@ -51,6 +52,7 @@ class Dispatcher:
         self,
         stores: Stores,
         engine: Engine,
+        sending: Sending,
         changes: Changes,
         threads: Executor,
         work: TaskFunction,
@@ -59,6 +61,7 @@ class Dispatcher:
         """``memory_bytes``: what a job may take."""
         self._stores = stores
         self._engine = engine
+        self._sending = sending
         self._changes = changes
         self._threads = threads
         self._work = work
@@ -72,7 +75,7 @@ class Dispatcher:
         self._unfollowed: set[tuple[str, int]] = set()
         """Claims of this replica that nobody here follows, as of the last look."""
         self._background: set[asyncio.Task[None]] = set()
-        self._stopping = False
+        self._stopping = self._halted = False
 
     async def start(self) -> None:
         """Start to claim."""
@@ -91,7 +94,7 @@ class Dispatcher:
         if following is None:
             return False
         self._to_cancel.add(job_id)
-        await self._engine.cancel(job_id)
+        await self._halt(job_id)
         await asyncio.wait([following])
         return True
 
@@ -99,12 +102,12 @@ class Dispatcher:
         """Stop the job if it runs here and nobody has told it to; somebody at another replica wants it."""
         if job_id in self._following and job_id not in self._to_cancel:
             self._to_cancel.add(job_id)
-            self._spawn(self._engine.cancel(job_id))
+            self._spawn(self._halt(job_id))
 
     async def drop_all(self) -> None:
         """Stop every job: they are others' now. Returns when nothing of them is left."""
         following = list(self._following.values())
-        await asyncio.gather(*(self._engine.cancel(job_id) for job_id in list(self._following)))
+        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._following)))
         if following:
             await asyncio.wait(following)
 
@@ -132,9 +135,15 @@ class Dispatcher:
             await self._loop
         if self._following:
             await asyncio.wait(self._following.values(), timeout=grace)
-        await asyncio.gather(*(self._engine.cancel(job_id) for job_id in list(self._following)))
+        self._halted = True
+        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._following)))
         if self._following:
             await asyncio.wait(self._following.values())
+
+    async def _halt(self, job_id: str) -> None:
+        """Stop whatever is being done for the job."""
+        self._sending.cancel(job_id)
+        await self._engine.cancel(job_id)
 
     async def _claim_while_there_is_room(self) -> None:
         while not self._stopping:
@@ -160,6 +169,8 @@ class Dispatcher:
 
     async def _follow(self, job: Job, task: JobTask, running: asyncio.Task[Outcome]) -> None:
         outcome = await running
+        if isinstance(task, SwapTask) and job.destination_reference is not None:
+            outcome = await self._sent(job, task, outcome)
         for wait in chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1])):
             try:
                 await self._in_thread(self._record, job, task, outcome)
@@ -172,6 +183,14 @@ class Dispatcher:
         del self._following[job.id]
         self._to_cancel.discard(job.id)
         self._changes.tell(job.id, ended=True)
+
+    async def _sent(self, job: Job, task: SwapTask, outcome: Outcome) -> Outcome:
+        """The outcome, when the destination is where the job's reference says."""
+        if isinstance(outcome, Failure):
+            return outcome
+        if self._halted or job.id in self._to_cancel:  # since its worker ended
+            return Failure(CANCELLED, "the job was cancelled")
+        return await self._sending.send(job, task) or outcome
 
     def _claim(self) -> tuple[Job, JobTask, bool] | None:
         while True:

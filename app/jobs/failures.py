@@ -6,6 +6,7 @@ from app.engine.engine import (
     ATTEMPTS_EXHAUSTED,
     CANCELLED,
     MEMORY_LIMIT,
+    NOT_SENT,
     STORAGE_FULL,
     TIME_LIMIT,
     TOO_LARGE,
@@ -15,6 +16,7 @@ from app.engine.engine import (
 from app.errors import (
     AppError,
     AttemptsExhausted,
+    DestinationNotSent,
     InvalidRequest,
     MemoryLimit,
     StorageFull,
@@ -32,6 +34,7 @@ _OURS: dict[str, type[AppError]] = {
     TIME_LIMIT: TimeLimit,
     WORKER_DIED: WorkerDied,
     CANCELLED: Unavailable,
+    NOT_SENT: DestinationNotSent,
     ATTEMPTS_EXHAUSTED: AttemptsExhausted,
 }
 _PROVIDERS: dict[str, type[ProviderError]] = {

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from math import inf
@@ -27,9 +28,12 @@ from app.jobs.identity import job_of_token, new_id, token_of_job
 from app.jobs.kinds import kind_of, tables_given
 from app.jobs.plans import Plans
 from app.jobs.presence import Presence
+from app.jobs.references import References
+from app.jobs.sending import Sending
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores, now, seed_context
-from app.jobs.tasks import OpenTable
+from app.jobs.tables import GivenTable, SendTo, StoredTable
+from app.jobs.tasks import OpenTable, StreamTable
 from app.jobs.work import run_job
 from app.settings import Settings
 from app.store import buffers, jobs
@@ -43,6 +47,8 @@ __all__ = ["JobService", "NewJob"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Decode = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -65,13 +71,20 @@ def _engine_of(settings: Settings, setup: WorkerSetup) -> Engine:
 class JobService:
     """Everything that can be done with jobs. Made anywhere; used within one event loop."""
 
-    def __init__(self, settings: Settings, open_table: OpenTable, work: TaskFunction = run_job) -> None:
-        """``open_table``: how an upload is read; called in a worker.
+    def __init__(
+        self,
+        settings: Settings,
+        open_table: OpenTable,
+        stream_table: StreamTable,
+        work: TaskFunction = run_job,
+    ) -> None:
+        """``open_table``: how an upload is read; called in a worker. ``stream_table``: how one is written.
 
         ``work``: what a worker does with a job; another one is for tests that must hold a job up.
         """
         self._settings = settings
         self._open_table = open_table
+        self._stream_table = stream_table
         self._work = work
         self._closing = False
 
@@ -93,10 +106,13 @@ class JobService:
         self._engine = _engine_of(settings, setup)
         self._acceptance = Acceptance(self._stores)
         self._buffers = Buffers(settings, self._stores, self._engine, self._threads, self._open_table)
+        self._references = References(settings)
+        self._sending = Sending(settings, self._references, self._stream_table)
         self._plans = Plans(settings, self._stores, self._engine, self._threads)
         self._dispatcher = Dispatcher(
             self._stores,
             self._engine,
+            self._sending,
             self._changes,
             self._threads,
             self._work,
@@ -124,6 +140,8 @@ class JobService:
         gone_by = time.monotonic() - self._closing_since  # while callers were still being answered
         await self._dispatcher.stop(max(0.0, self._settings.shutdown_grace - gone_by))
         await self._engine.close()
+        self._sending.close()
+        self._references.close()
         await self._presence.stop()
         await asyncio.to_thread(self._threads.shutdown)
         self._stores.close()
@@ -152,11 +170,16 @@ class JobService:
         """
         return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new))
 
+    async def accepted_before(self, key: str, request_fingerprint: str) -> Job | None:
+        """The job that this very request made before. Raises IdempotencyKeyReused."""
+        return await self._in_thread(self._acceptance.accepted_before, key, request_fingerprint)
+
     async def rerun(
         self,
         job_id: str,
-        source: pa.Table | str | None = None,
-        destination: pa.Table | str | None = None,
+        source: GivenTable | None = None,
+        destination: GivenTable | None = None,
+        send_to: SendTo | None = None,
     ) -> Job:
         """A new job with the same parameters and the same seed, on the same rows.
 
@@ -164,7 +187,7 @@ class JobService:
         another, or is needed), InvalidRequest (a destination for a job that makes its own).
         """
         again = self._acceptance.accept_again
-        return await self._accepted(lambda new: again(new, job_id, source, destination))
+        return await self._accepted(lambda new: again(new, job_id, source, destination, send_to))
 
     async def wait(self, job_id: str, seconds: float) -> Job:
         """The job when it has ended, or as it is after so many seconds. Raises NotFound."""
@@ -281,7 +304,7 @@ class JobService:
         """The seed in hex: a secret, whose reading is audited. Raises NotFound."""
         return await self._in_thread(self._open_seed, job_id)
 
-    async def plan(self, service: str, params: StrictModel, source: pa.Table | str) -> dict[str, Any]:
+    async def plan(self, service: str, params: StrictModel, source: GivenTable) -> dict[str, Any]:
         """What a run would do (`providers.provider.Plan`); stores nothing.
 
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
@@ -313,6 +336,36 @@ class JobService:
     async def delete_buffer(self, buffer_id: str) -> None:
         """See `Buffers.delete`."""
         await self._buffers.delete(buffer_id)
+
+    # --------------------------------------------------------------------------------------- references
+
+    async def read_reference(
+        self, reference: str, upload: Upload, decode: Decode, gone: Callable[[], Awaitable[None]]
+    ) -> StoredTable:
+        """The table that the reference names, in the store under no name: let it go in the end.
+
+        Parameters
+        ----------
+        reference : s3://bucket/key or file:///path
+        upload : what is found there
+        decode : what the bytes are passed through, such as what undoes a compression
+        gone : returns when nobody waits for the table any more
+
+        Raises
+        ------
+        InvalidRequest (it may not be read, or is not there), ReferenceUnavailable, and as `create_buffer`
+        """
+        self._references.find(reference, "source")
+        stored = await self._buffers.read(decode(self._references.chunks(reference)), upload, gone)
+        return replace(stored, reference=reference)
+
+    async def let_go(self, stored: StoredTable) -> None:
+        """Delete what was read by reference, unless a job has taken it."""
+        await self._in_thread(self._buffers.let_go, stored)
+
+    async def check_destination(self, reference: str) -> None:
+        """Raise InvalidRequest where no destination may be written."""
+        await self._references.check_destination(reference)
 
     async def purge(self) -> None:
         """Remove the buffers and destinations whose time is over."""

@@ -106,6 +106,8 @@ class Job(Base):
     """May be shared with a buffer or with other runs of the same job."""
     source_buffer: Mapped[str | None] = mapped_column(String(36))
     """The buffer it was taken from; that may be gone by now."""
+    source_reference: Mapped[str | None] = mapped_column(Text)
+    """Where it was read, if that was by reference. A reference has no credentials in it."""
     destination_digest: Mapped[str | None] = mapped_column(String(80))
     destination_fields: Mapped[list[dict[str, Any]] | None]
     destination_rows: Mapped[int | None]
@@ -113,6 +115,10 @@ class Job(Base):
     """What came out; of a job that judges a table, that table, which may be shared like a source."""
     destination_buffer: Mapped[str | None] = mapped_column(String(36))
     """The buffer that the judged table was taken from."""
+    destination_reference: Mapped[str | None] = mapped_column(Text)
+    """Where it is written before the job has succeeded; of a judged table, where that was read."""
+    destination_media_type: Mapped[str | None] = mapped_column(String(60))
+    """As what it is written to its reference."""
     inline: Mapped[bool]
     """The source came in the request, so the answer brings the rows along."""
     retain_source: Mapped[bool]

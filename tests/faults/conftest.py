@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api.formats import open_table
+from app.api.formats import open_table, stream_chunks
 from app.engine.engine import Progress, TaskFunction
 from app.jobs.kinds import FRONTIER, MEASURES
 from app.jobs.parameters import MeasureParameters
@@ -28,7 +28,7 @@ class Running:
     def __init__(self, settings: Settings, work: TaskFunction = doings.swap_as_told) -> None:
         self.settings = settings
         self.loop = Loop()
-        self.jobs = JobService(settings, open_table, work)
+        self.jobs = JobService(settings, open_table, stream_chunks, work)
         try:
             self.loop.do(self.jobs.start())
         except BaseException:

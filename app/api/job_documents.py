@@ -20,6 +20,7 @@ from app.api.schemas import (
     TableDescription,
 )
 from app.api.sources import SourceTable
+from app.api.terms import Asking
 from app.jobs.kinds import kind_of, revision_of
 from app.jobs.service import JobService, NewJob
 from app.store import models
@@ -44,6 +45,8 @@ def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
         "options": job.options,
         "seed_fingerprint": job.seed_fingerprint,
         "row_count": job.row_count,
+        "priority": job.priority,
+        "deadline": job.deadline,
         "created_at": job.created_at,
         "started_at": job.started_at,
         "finished_at": job.finished_at,
@@ -94,6 +97,7 @@ def answer_validated(new: NewJob, source: SourceTable, plan: PlanDescription | N
         parameters=new.parameters.model_dump(mode="json"),
         options=new.options or None,
         row_count=source.rows,
+        priority=new.terms.priority,
         created_at=moment,
         finished_at=moment,
         progress=ProgressDescription(fraction=1, stage="validated"),
@@ -105,21 +109,21 @@ def answer_validated(new: NewJob, source: SourceTable, plan: PlanDescription | N
     return Response(_encoded(job.document()), 200, media_type="application/json")
 
 
-async def submitted(jobs: JobService, new: NewJob, preference: Preference) -> Response:
+async def submitted(jobs: JobService, new: NewJob, preference: Preference, asking: Asking) -> Response:
     """What a call that asks for a new job answers: see `answer`. Raises as `JobService.submit`."""
     job = await jobs.submit(new)
-    return await answer(jobs, job.id, preference)
+    return await answer(jobs, job, preference, asking)
 
 
-async def answer(jobs: JobService, job_id: str, preference: Preference) -> Response:
+async def answer(jobs: JobService, accepted: models.Job, preference: Preference, asking: Asking) -> Response:
     """What a call that made a job answers once it has waited as long as the caller wants to.
 
     200 with the job if it has ended, and with its rows where the source was inline, or its report where
     that is all it gives; else 202.
     """
-    job = await jobs.wait(job_id, preference.wait_seconds)
+    job = await jobs.wait(accepted.id, preference.wait_seconds)
     document = job_document(jobs, job)
-    headers = {"Location": f"/v1/jobs/{job.id}"}
+    headers = {"Location": f"/v1/jobs/{job.id}"} | asking.headers(job.created_at)
     if preference.applied:
         headers["Preference-Applied"] = preference.applied
     if not job.ended:

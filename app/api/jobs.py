@@ -24,6 +24,7 @@ from app.api.schemas import (
 )
 from app.api.sources import read_source
 from app.api.tables import Accept, WantedRows, table_response
+from app.api.terms import CallTerms
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
 
@@ -154,12 +155,13 @@ async def get_manifest(job_id: str, jobs: Jobs) -> SignedManifest:
     summary="Rerun a job",
     response_model=Job,
     response_description="The new job has ended.",
-    responses=accepted() | problems(400, 404, 409, 413, 415, 422, 503),
+    responses=accepted() | problems(400, 404, 409, 413, 415, 422, 429, 503),
 )
 async def rerun_job(
     job_id: str,
     jobs: Jobs,
     settings: ServiceSettings,
+    asking: CallTerms,
     body: RerunRequest = _NOTHING,
     prefer: PreferHeaders = None,
 ) -> Any:
@@ -174,5 +176,5 @@ async def rerun_job(
     if body.destination is not None:
         destination = (await read_source(body.destination, jobs, "/destination")).table_or_buffer
     preference = preference_of(prefer, settings)
-    job = await jobs.rerun(job_id, source, destination)
-    return await answer(jobs, job.id, preference)
+    job = await jobs.rerun(job_id, source, destination, await asking.terms(body))
+    return await answer(jobs, job, preference, asking)

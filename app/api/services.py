@@ -5,15 +5,16 @@ from typing import Any
 
 import pyarrow as pa
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from app.api.context import Jobs, ServiceSettings
 from app.api.job_documents import answer_with_plan, submitted
-from app.api.prefer import IdempotencyKey, PreferHeaders, preference_of
-from app.api.requests import JsonRoute, fingerprint
+from app.api.prefer import PreferHeaders, preference_of
+from app.api.requests import JsonRoute
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, RunRequest, Service, ServiceList, run_request_model
 from app.api.sources import read_source
+from app.api.terms import CallTerms
 from app.errors import NotFound
 from app.jobs.service import NewJob
 from providers import PROVIDERS
@@ -63,11 +64,10 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
 
     async def run_service(
         body: request_model,  # type: ignore[valid-type]
-        request: Request,
         jobs: Jobs,
         settings: ServiceSettings,
+        asking: CallTerms,
         prefer: PreferHeaders = None,
-        idempotency_key: IdempotencyKey = None,
     ) -> Response:
         call: RunRequest = body
         source = await read_source(call.source, jobs)
@@ -83,12 +83,11 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
             options=options,
             retain_source=call.retain_source,
             inline=source.inline,
-            idempotency_key=idempotency_key,
-            request_fingerprint=await fingerprint(request) if idempotency_key else None,
+            terms=await asking.terms(call),
         )
         if call.validate_only:
             return await answer_with_plan(jobs, new, source)
-        return await submitted(jobs, new, preference_of(prefer, settings))
+        return await submitted(jobs, new, preference_of(prefer, settings), asking)
 
     return run_service
 
@@ -117,5 +116,5 @@ for _provider in PROVIDERS.values():
         description=_provider.summary,
         response_model=Job,
         response_description="The job has ended.",
-        responses=accepted() | problems(400, 409, 413, 415, 422, 503),
+        responses=accepted() | problems(400, 409, 413, 415, 422, 429, 503),
     )

@@ -13,6 +13,7 @@ TOO_LARGE = "content_too_large"
 STORAGE_FULL = "storage_full"
 INTERNAL_ERROR = "internal_error"
 ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+DEADLINE_EXCEEDED = "deadline_exceeded"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,21 @@ nothing but the row is needed to run it, whatever becomes of the service.
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from app.errors import Conflict, IdempotencyKeyReused, InvalidRequest, NotFound, StateConflict
+from app.errors import Conflict, InvalidRequest, NotFound, StateConflict
+from app.jobs.idempotency import Idempotency, MadeBefore
 from app.jobs.kinds import Kind, kind_of, revision_of
+from app.jobs.limits import Limits
 from app.jobs.run import described
 from app.jobs.stores import Stores, now, seed_context
-from app.store import buffers, jobs
+from app.jobs.terms import PLAIN, Terms, head_start
+from app.jobs.webhooks import sealed_webhook
+from app.settings import Settings
+from app.store import buffers, callers, jobs
 from app.store.jobs import Role
 from app.store.models import Job
 from app.store.tables import write_table
@@ -46,24 +52,24 @@ class NewJob:
     """What is asked for besides, such as ``{"measures": {...}}``, as plain JSON."""
     retain_source: bool = False
     inline: bool = False
-    idempotency_key: str | None = None
-    request_fingerprint: str | None = None
-    """Equal for equal requests. Kept as a keyed hash: the request holds a seed and rows."""
+    terms: Terms = PLAIN
 
 
 class Acceptance:
     """Makes job rows out of requests."""
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, settings: Settings, stores: Stores, limits: Limits, idempotency: Idempotency) -> None:
+        self._settings = settings
         self._stores = stores
+        self._limits = limits
+        self._idempotency = idempotency
 
     def accept(self, job_id: str, new: NewJob) -> Job:
         """The job, queued under this id; the one accepted before where the idempotency key says so.
 
-        Raises IdempotencyKeyReused, InvalidRequest (no such buffer).
+        Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
-        fingerprint = self._request_fingerprint(new)
-        known = self._accepted_before(new.idempotency_key, fingerprint)
+        known = self._accepted_before(new.terms)
         if known is not None:
             return known
         seed, bits = new.seed, new.seed_bits or 256
@@ -78,29 +84,29 @@ class Acceptance:
             report_level=new.report,
             retain_source=new.retain_source,
             inline=new.inline,
-            idempotency_key=new.idempotency_key,
-            request_fingerprint=fingerprint,
         )
         self._set_seed(job, seed, bits)
-        try:
-            return self._insert(job, _tables(job, new.source, new.destination), "job.submit")
-        except jobs.IdempotencyKeyTaken:  # by a call at the same moment
-            known = self._accepted_before(new.idempotency_key, fingerprint)
-            assert known is not None  # unless it was purged within the moment
-            return known
+        return self._insert(job, _tables(job, new.source, new.destination), new.terms, "job.submit")
 
     def accept_again(
         self,
         job_id: str,
         first_id: str,
         source: pa.Table | str | None,
-        destination: pa.Table | str | None = None,
+        destination: pa.Table | str | None,
+        terms: Terms,
     ) -> Job:
         """A new job, queued under this id, with the parameters and the seed of one that has ended.
 
+        The one accepted before where the idempotency key says so.
+
         Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (a table is
-        another, or is needed), InvalidRequest (a destination for a job that makes its own).
+        another, or is needed), InvalidRequest (a destination for a job that makes its own),
+        IdempotencyKeyReused, LimitReached, TooLarge.
         """
+        known = self._accepted_before(terms)
+        if known is not None:
+            return known
         with self._stores.database.read() as session:
             first = jobs.find(session, first_id, "sealed_seed")
         if first is None:
@@ -129,23 +135,12 @@ class Acceptance:
         )
         seed = self._stores.sealer.open(first.sealed_seed, seed_context(first.id))
         self._set_seed(job, seed, first.seed_bits)
-        return self._insert(job, _tables(job, source, destination), "job.rerun", first)
+        return self._insert(job, _tables(job, source, destination), terms, "job.rerun", first)
 
-    def _accepted_before(self, key: str | None, fingerprint: str | None) -> Job | None:
-        if key is None:
-            return None
+    def _accepted_before(self, terms: Terms) -> Job | None:
         with self._stores.database.read() as session:
-            known = jobs.find_by_idempotency_key(session, key)
-        if known is not None and known.request_fingerprint != fingerprint:
-            raise IdempotencyKeyReused(
-                "this Idempotency-Key came with another request before; a new request needs a new key"
-            )
-        return known
-
-    def _request_fingerprint(self, new: NewJob) -> str | None:
-        if new.request_fingerprint is None:
-            return None
-        return self._stores.sealer.request_fingerprint(new.request_fingerprint.encode())
+            job_id = self._idempotency.resource(session, terms, now())
+            return jobs.find(session, job_id) if job_id is not None else None
 
     def _set_seed(self, job: Job, seed: bytes, bits: int) -> None:
         sealer = self._stores.sealer
@@ -153,28 +148,57 @@ class Acceptance:
         job.seed_fingerprint = sealer.fingerprint(seed)
         job.seed_bits = bits
 
+    def _set_terms(self, job: Job, terms: Terms) -> None:
+        moment = now()
+        job.owner, job.priority = terms.owner, terms.priority
+        job.state, job.created_at = "queued", moment
+        job.ranked_at = moment - head_start(terms.priority, self._settings.priority_seconds)
+        if terms.deadline_seconds is not None:
+            job.deadline = moment + timedelta(seconds=terms.deadline_seconds)
+        if terms.webhook is not None:
+            job.sealed_webhook = sealed_webhook(self._stores.sealer, terms.webhook, job.id)
+        job.trace_parent = terms.trace_parent
+
     def _insert(
-        self, job: Job, tables: Mapping[Role, pa.Table | str | None], action: str, first: Job | None = None
+        self,
+        job: Job,
+        tables: Mapping[Role, pa.Table | str | None],
+        terms: Terms,
+        action: str,
+        first: Job | None = None,
     ) -> Job:
         written: list[str] = []
         try:
+            job.byte_size = 0
             for role, table in tables.items():
                 if isinstance(table, pa.Table):
                     description = described(table)
-                    given = _Given(table_digest(table), description["fields"], description["rows"])
+                    given = _Given(
+                        table_digest(table), description["fields"], description["rows"], table.nbytes
+                    )
                     _must_be_the_same_rows(given, role, first)
                     access = self._stores.blobs.allocate()
                     write_table(access, table)
                     written.append(access.id)
                     _set(job, role, replace(given, blob=access.id))
-            job.state, job.created_at = "queued", now()
+            self._set_terms(job, terms)
             with self._stores.database.write() as session:
+                callers.lock(session, terms.owner, job.created_at)
+                if self._idempotency.is_known(session, terms, job.created_at):
+                    raise MadeBefore
                 for role, table in tables.items():
                     if isinstance(table, str):
                         buffer = buffers.find(session, table, job.created_at)
                         if buffer is None:
                             raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
-                        given = _Given(buffer.digest, buffer.fields, buffer.row_count, buffer.blob, buffer.id)
+                        given = _Given(
+                            buffer.digest,
+                            buffer.fields,
+                            buffer.row_count,
+                            buffer.byte_size,
+                            buffer.blob,
+                            buffer.id,
+                        )
                         _must_be_the_same_rows(given, role, first)
                         _set(job, role, given)
                     elif table is None:
@@ -187,8 +211,15 @@ class Acceptance:
                                 f"{given.digest}"
                             )
                         _set(job, role, given)
+                self._limits.admit_job(session, terms.owner, job.row_count, job.byte_size)
                 jobs.insert(session, job)
+                self._idempotency.keep(session, terms, job.id, job.created_at)
                 jobs.audit(session, action, job.id, job.created_at)
+        except MadeBefore:  # by a call at the same moment
+            self._stores.delete_blobs(written)
+            known = self._accepted_before(terms)
+            assert known is not None  # unless it was deleted within the moment
+            return known
         except BaseException:
             self._stores.delete_blobs(written)
             raise
@@ -210,11 +241,13 @@ class _Given:
     digest: str
     fields: list[dict[str, Any]]
     rows: int
+    bytes: int = 0
     blob: str | None = None
     buffer: str | None = None
 
 
 def _set(job: Job, role: Role, given: _Given) -> None:
+    job.byte_size += given.bytes
     if role == "source":
         job.source_digest, job.source_fields, job.row_count = given.digest, given.fields, given.rows
         job.source_blob, job.source_buffer = given.blob, given.buffer
@@ -226,7 +259,11 @@ def _set(job: Job, role: Role, given: _Given) -> None:
 
 def _given(job: Job, role: Role) -> _Given:
     if role == "source":
-        return _Given(job.source_digest, job.source_fields, job.row_count, job.source_blob, job.source_buffer)
+        # What its tables took is known of both together, and counted with the source.
+        size = job.byte_size
+        return _Given(
+            job.source_digest, job.source_fields, job.row_count, size, job.source_blob, job.source_buffer
+        )
     assert job.destination_digest is not None  # of a job that judges a table, from its acceptance on
     assert job.destination_fields is not None
     assert job.destination_rows is not None
@@ -234,6 +271,7 @@ def _given(job: Job, role: Role) -> _Given:
         job.destination_digest,
         job.destination_fields,
         job.destination_rows,
+        0,
         job.destination_blob,
         job.destination_buffer,
     )

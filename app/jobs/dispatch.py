@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Any
 
 from app.engine.engine import (
     ATTEMPTS_EXHAUSTED,
     CANCELLED,
+    DEADLINE_EXCEEDED,
     INTERNAL_ERROR,
     WORKER_DIED,
     Engine,
@@ -19,14 +21,17 @@ from app.engine.engine import (
 from app.engine.progress import make_progress_file
 from app.engine.worker import failure_of
 from app.jobs.changes import Changes
+from app.jobs.ends import Ends
 from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from app.jobs.webhooks import tell_webhook
 from app.store import jobs
 from app.store.models import Job
+from app.telemetry import tracing
 from providers.choosing.seeds import candidate_seed
 
 _log = logging.getLogger("rowveil.jobs")
@@ -35,10 +40,13 @@ MOST_CRASHES = 3
 """A job during which the service itself ended so often is not tried again."""
 
 _RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
+_DEADLINE_SECONDS = 1.0
 _CRASHED = Failure(
     ATTEMPTS_EXHAUSTED,
     f"the service ended {MOST_CRASHES} times while this job ran; it is not tried again",
 )
+_OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, and was stopped")
+_LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, and did not run")
 _UNREADABLE = "the job's source or seed cannot be opened; its log has why, under the job's id"
 
 
@@ -53,6 +61,7 @@ class Dispatcher:
         threads: Executor,
         work: TaskFunction,
         memory_bytes: int,
+        ends: Ends,
     ) -> None:
         """``memory_bytes``: what a job may take."""
         self._stores = stores
@@ -61,12 +70,16 @@ class Dispatcher:
         self._threads = threads
         self._work = work
         self._memory_bytes = memory_bytes
+        self._ends = ends
         self._wake = asyncio.Event()
         self._may_be_queued = False
         self._event_loop = asyncio.get_running_loop()
         self._loop: asyncio.Task[None] | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
         self._to_cancel: set[str] = set()
+        self._overdue: set[str] = set()
+        self._background: set[asyncio.Future[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
         self._stopping = False
 
     async def start(self) -> None:
@@ -74,6 +87,7 @@ class Dispatcher:
         await self._in_thread(self._recover)
         self._engine.on_capacity = self._wake.set
         self._loop = asyncio.create_task(self._claim_while_there_is_room())
+        self._watching = asyncio.create_task(self._expire_queued())
         self.wake()
 
     def wake(self) -> None:
@@ -97,6 +111,9 @@ class Dispatcher:
     async def stop(self, grace: float) -> None:
         """Claim no more, give running jobs so many seconds, and put the rest back into the queue."""
         self._stopping = True
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         if self._loop is not None:
             self.wake()
             await self._loop
@@ -121,18 +138,51 @@ class Dispatcher:
                 if claimed is None:
                     break
                 job, task, more = claimed
+                self._ends.tell_started(job)
+                _trace_waiting(job)
                 self._may_be_queued |= more
                 self._changes.expect(job.id)
                 self._changes.tell(job.id, ended=False)
-                running = self._engine.run(job.id, self._work, task)
-                following = asyncio.create_task(self._follow(job, task, running))
+                following = asyncio.create_task(self._follow(job, task, self._run(job, task)))
                 self._following[job.id] = following
+
+    def _run(self, job: Job, task: JobTask) -> asyncio.Task[Outcome]:
+        """The job in a worker; stopped at its deadline."""
+        running = self._engine.run(job.id, self._work, task)
+        if job.deadline is not None:
+            seconds = max(0.0, (job.deadline - now()).total_seconds())
+            at_deadline = self._event_loop.call_later(seconds, self._stop_overdue, job.id)
+            running.add_done_callback(lambda _: at_deadline.cancel())
+        return running
+
+    def _stop_overdue(self, job_id: str) -> None:
+        self._overdue.add(job_id)
+        stopping = asyncio.ensure_future(self._engine.cancel(job_id))
+        self._background.add(stopping)
+        stopping.add_done_callback(self._background.discard)
+
+    async def _expire_queued(self) -> None:
+        """Fail what is still queued at its deadline."""
+        while True:
+            try:
+                for job_id in await self._in_thread(self._expire_overdue):
+                    self._changes.tell(job_id, ended=True)
+            except Exception as error:
+                _log.error("looking for deadlines failed: %s", type(error).__qualname__)
+            await asyncio.sleep(_DEADLINE_SECONDS)
+
+    def _expire_overdue(self) -> list[str]:
+        with self._stores.database.read() as session:
+            overdue = jobs.overdue(session, now())
+        problem = problem_of(_LATE)
+        return [job.id for job in overdue if self._record_end(job, Step.EXPIRE, error=problem)]
 
     async def _follow(self, job: Job, task: JobTask, running: asyncio.Task[Outcome]) -> None:
         outcome = await running
         for wait in (*_RETRY_SECONDS, None):
             try:
-                await self._in_thread(self._record, job, task, outcome)
+                with _traced(job, "job.record"):
+                    await self._in_thread(self._record, job, task, outcome)
                 break
             except Exception as error:
                 _log.error("job %s: its end is not recorded yet: %s", job.id, failure_of(error).trace)
@@ -141,6 +191,7 @@ class Dispatcher:
         # A row that could not be changed stays running: the next start takes the job up again.
         del self._following[job.id]
         self._to_cancel.discard(job.id)
+        self._overdue.discard(job.id)
         self._changes.tell(job.id, ended=True)
 
     def _claim(self) -> tuple[Job, JobTask, bool] | None:
@@ -169,10 +220,26 @@ class Dispatcher:
             case Kind.MEASURES:
                 assert job.destination_blob is not None  # and the table that it judges
                 judged = stores.blobs.access(job.destination_blob)
-                return MeasureTask(job.id, seed, source, judged, job.parameters, options, str(progress_path))
+                return MeasureTask(
+                    job.id,
+                    seed,
+                    source,
+                    judged,
+                    job.parameters,
+                    options,
+                    str(progress_path),
+                    job.trace_parent,
+                )
             case Kind.FRONTIER:
                 return FrontierTask(
-                    job.id, seed, job.seed_bits, source, job.parameters, options, str(progress_path)
+                    job.id,
+                    seed,
+                    job.seed_bits,
+                    source,
+                    job.parameters,
+                    options,
+                    str(progress_path),
+                    job.trace_parent,
                 )
         return SwapTask(
             job_id=job.id,
@@ -189,6 +256,7 @@ class Dispatcher:
             progress_path=str(progress_path),
             memory_bytes=self._memory_bytes,
             scratch_folder=str(stores.scratch_folder),
+            trace_parent=job.trace_parent,
         )
 
     def _record(self, job: Job, task: JobTask, outcome: Outcome) -> None:
@@ -239,6 +307,8 @@ class Dispatcher:
         wanted = job.id in self._to_cancel
         if failure.code == CANCELLED and wanted:
             self._record_end(job, Step.CANCEL)
+        elif failure.code == CANCELLED and job.id in self._overdue:
+            self._record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
         elif failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
             self._requeue(job, job.crashes)
         else:
@@ -255,16 +325,15 @@ class Dispatcher:
                 original = jobs.find(session, job.rerun_of, "report")
                 if original is not None:
                     values |= _reproduced(original, values)
+            values = {"finished_at": now(), "outcome": outcome_of(ended, {})} | values
             moved = jobs.move(
-                session,
-                job.id,
-                sources(step),
-                ended,
-                attempt=job.attempt,
-                **{"finished_at": now(), "outcome": outcome_of(ended, {})} | values,
-                **released,
+                session, job.id, sources(step), ended, attempt=job.attempt, **values, **released
             )
+            if moved:
+                tell_webhook(session, job, ended, values)
             blobs = jobs.unnamed(session, given.values()) if moved else []
+        if moved:
+            self._ends.tell(job, ended, values)
         stores.delete_blobs(blobs)
         return moved
 
@@ -289,9 +358,25 @@ class Dispatcher:
                 claimed_by=None,
                 crashes=crashes,
             )
+        self._ends.tell_requeued()
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._event_loop.run_in_executor(self._threads, function, *arguments)
+
+
+@contextmanager
+def _traced(job: Job, name: str, started: float | None = None) -> Iterator[None]:
+    """A span of the trace that the job's request began, if it did."""
+    if job.trace_parent is None:
+        yield
+        return
+    with tracing.span(name, {"rowveil.service": job.service}, job.trace_parent, started=started):
+        yield
+
+
+def _trace_waiting(job: Job) -> None:
+    with _traced(job, "job.queue", job.created_at.timestamp()):
+        """It ends now."""
 
 
 def _reproduced(original: Job, values: dict[str, Any]) -> dict[str, bool]:

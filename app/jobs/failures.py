@@ -5,6 +5,7 @@ from typing import Any
 from app.engine.engine import (
     ATTEMPTS_EXHAUSTED,
     CANCELLED,
+    DEADLINE_EXCEEDED,
     MEMORY_LIMIT,
     STORAGE_FULL,
     TIME_LIMIT,
@@ -15,6 +16,7 @@ from app.engine.engine import (
 from app.errors import (
     AppError,
     AttemptsExhausted,
+    DeadlineExceeded,
     InvalidRequest,
     MemoryLimit,
     StorageFull,
@@ -33,6 +35,7 @@ _OURS: dict[str, type[AppError]] = {
     WORKER_DIED: WorkerDied,
     CANCELLED: Unavailable,
     ATTEMPTS_EXHAUSTED: AttemptsExhausted,
+    DEADLINE_EXCEEDED: DeadlineExceeded,
 }
 _PROVIDERS: dict[str, type[ProviderError]] = {
     kind.code: kind for kind in (ProviderError, ParameterError, SourceError, UnswappableError)

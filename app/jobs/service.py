@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -18,19 +17,29 @@ from app.errors import Gone, NotFound, StateConflict
 from app.jobs.accept import Acceptance, NewJob
 from app.jobs.buffers import Buffers, Upload
 from app.jobs.changes import Changes
+from app.jobs.deliver import Deliverer
 from app.jobs.dispatch import Dispatcher
+from app.jobs.ends import Ends
+from app.jobs.idempotency import Idempotency
 from app.jobs.identity import job_of_token, new_id, token_of_job
 from app.jobs.kinds import kind_of, tables_given
+from app.jobs.limits import Limits
 from app.jobs.plans import Plans
+from app.jobs.purge import Purge
+from app.jobs.sample import Sample
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import OpenTable
+from app.jobs.terms import PLAIN, Terms
+from app.jobs.webhooks import tell_webhook
 from app.jobs.work import run_job
 from app.settings import Settings
-from app.store import buffers, jobs
+from app.store import idempotency, jobs
 from app.store.blobs import BlobMissing
 from app.store.models import Buffer, Job
 from app.store.tables import TableReader, read_table
+from app.telemetry import tracing
+from app.telemetry.metrics import Metrics
 from providers.params import StrictModel
 
 __all__ = ["JobService", "NewJob"]
@@ -40,7 +49,6 @@ T = TypeVar("T")
 
 _log = logging.getLogger("rowveil.jobs")
 
-_PURGE_SECONDS = 60.0
 _LOOK_SECONDS = 0.25
 _THREADS = 8
 
@@ -56,12 +64,19 @@ def _engine_of(settings: Settings, setup: WorkerSetup) -> Engine:
 class JobService:
     """Everything that can be done with jobs. Made anywhere; used within one event loop."""
 
-    def __init__(self, settings: Settings, open_table: OpenTable, work: TaskFunction = run_job) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        open_table: OpenTable,
+        work: TaskFunction = run_job,
+        metrics: Metrics | None = None,
+    ) -> None:
         """``open_table``: how an upload is read; called in a worker.
 
         ``work``: what a worker does with a job; another one is for tests that must hold a job up.
         """
         self._settings = settings
+        self.metrics = metrics if metrics is not None else Metrics()
         self._open_table = open_table
         self._work = work
         self._closing = False
@@ -78,13 +93,30 @@ class JobService:
         setup = WorkerSetup(
             settings.worker_threads,
             settings.worker_memory_bytes,
-            preload=("app.jobs.ingest", "app.jobs.work", self._open_table.__module__),
+            preload=(
+                *("app.jobs.ingest", "app.jobs.work", self._open_table.__module__),
+                *(tracing.PRELOAD if tracing.wanted() else ()),
+            ),
             warm="providers.warm:warm",
         )
         self._engine = _engine_of(settings, setup)
-        self._acceptance = Acceptance(self._stores)
-        self._buffers = Buffers(settings, self._stores, self._engine, self._threads, self._open_table)
+        limits = Limits(settings, self.metrics)
+        keys = Idempotency(self._stores.sealer, settings.idempotency_ttl)
+        self._acceptance = Acceptance(settings, self._stores, limits, keys)
+        self._buffers = Buffers(
+            settings,
+            self._stores,
+            self._engine,
+            self._threads,
+            self._open_table,
+            limits,
+            keys,
+            self.metrics,
+        )
         self._plans = Plans(settings, self._stores, self._engine, self._threads)
+        self._purge = Purge(settings, self._stores, self.metrics)
+        self._deliverer = Deliverer(settings, self._stores, self._threads, self.metrics)
+        self._ends = Ends(self.metrics, self._deliverer.wake)
         self._dispatcher = Dispatcher(
             self._stores,
             self._engine,
@@ -92,9 +124,11 @@ class JobService:
             self._threads,
             self._work,
             settings.worker_memory_bytes,
+            self._ends,
         )
         await self._dispatcher.start()
         await self._engine.start()
+        self._deliverer.start()
         self._purging = asyncio.create_task(self._purge_now_and_then())
 
     def begin_closing(self) -> None:
@@ -109,6 +143,7 @@ class JobService:
         await asyncio.wait([self._purging])
         await self._dispatcher.stop(self._settings.shutdown_grace)
         await self._engine.close()
+        await self._deliverer.stop()
         await asyncio.to_thread(self._threads.shutdown)
         self._stores.close()
 
@@ -131,7 +166,7 @@ class JobService:
     async def submit(self, new: NewJob) -> Job:
         """The job, accepted: it runs whatever becomes of this process.
 
-        Raises IdempotencyKeyReused, InvalidRequest (no such buffer).
+        Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
         return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new))
 
@@ -140,14 +175,15 @@ class JobService:
         job_id: str,
         source: pa.Table | str | None = None,
         destination: pa.Table | str | None = None,
+        terms: Terms = PLAIN,
     ) -> Job:
         """A new job with the same parameters and the same seed, on the same rows.
 
         Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (a table is
-        another, or is needed), InvalidRequest (a destination for a job that makes its own).
+        another, or is needed), InvalidRequest (a destination for a job that makes its own); and as `submit`.
         """
         again = self._acceptance.accept_again
-        return await self._accepted(lambda new: again(new, job_id, source, destination))
+        return await self._accepted(lambda new: again(new, job_id, source, destination, terms))
 
     async def wait(self, job_id: str, seconds: float) -> Job:
         """The job when it has ended, or as it is after so many seconds. Raises NotFound."""
@@ -273,12 +309,13 @@ class JobService:
         chunks: AsyncIterator[bytes],
         described: str | Callable[[], Upload],
         gone: Callable[[], Awaitable[None]] | None = None,
+        terms: Terms = PLAIN,
     ) -> Buffer:
         """See `Buffers.create`; a media type stands for an upload of that type without options."""
         if isinstance(described, str):
             media_type = described
-            return await self._buffers.create(chunks, lambda: Upload(media_type), gone)
-        return await self._buffers.create(chunks, described, gone)
+            return await self._buffers.create(chunks, lambda: Upload(media_type), gone, terms)
+        return await self._buffers.create(chunks, described, gone, terms)
 
     async def get_buffer(self, buffer_id: str) -> Buffer:
         """See `Buffers.get`."""
@@ -293,8 +330,12 @@ class JobService:
         await self._buffers.delete(buffer_id)
 
     async def purge(self) -> None:
-        """Remove the buffers and destinations whose time is over."""
-        await self._in_thread(self._purge)
+        """Remove everything whose time is over."""
+        await self._in_thread(self._purge.run)
+
+    async def sampled_metrics(self) -> bytes:
+        """The metrics as text, with what is looked up for the occasion."""
+        return await self._in_thread(Sample(self._settings, self._stores, self._engine, self.metrics).text)
 
     # ---------------------------------------------------------------------- one transaction each, blocking
 
@@ -325,7 +366,11 @@ class JobService:
             values = {"finished_at": now(), "outcome": outcome_of(ended, {})}
             queued = [State.QUEUED]  # a running one has a worker to be stopped first
             moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **kept)
+            if moved:
+                tell_webhook(session, job, ended, values)
             unnamed = jobs.unnamed(session, given.values()) if moved else []
+        if moved:
+            self._ends.tell(job, ended, values)
         self._stores.delete_blobs(unnamed)
         return moved
 
@@ -334,6 +379,7 @@ class JobService:
             deleted = jobs.delete_ended(session, job.id)
             unnamed = jobs.unnamed(session, [job.source_blob, job.destination_blob]) if deleted else []
             if deleted:
+                idempotency.forget(session, [job.id])
                 jobs.audit(session, "job.delete", job.id, now())
         self._stores.delete_blobs(unnamed)
         self._stores.database.forget()
@@ -345,14 +391,6 @@ class JobService:
         with self._stores.database.write() as session:
             jobs.audit(session, "seed.read", job.id, now())
         return f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
-
-    def _purge(self) -> None:
-        moment = now()
-        retained = timedelta(seconds=self._settings.result_retention)
-        with self._stores.database.write() as session:
-            unnamed = buffers.delete_expired(session, moment)
-            unnamed += jobs.release_old(session, moment - retained)
-        self._stores.delete_blobs(unnamed)
 
     def _touch_database(self) -> None:
         with self._stores.database.read() as session:
@@ -370,11 +408,15 @@ class JobService:
         self._changes.expect(job_id)  # before it can end
         accepted = ""
         try:
-            job = await self._in_thread(accept, job_id)
+            with tracing.span("job.accept") as told:
+                job = await self._in_thread(accept, job_id)
+                told.set({"rowveil.service": job.service, "rowveil.rows": job.row_count})
             accepted = job.id
         finally:
             if accepted != job_id:
                 self._changes.tell(job_id, ended=True)
+        if accepted == job_id:
+            self.metrics.accepted.labels(job.service, job.priority).inc()
         self._dispatcher.wake()
         return job
 
@@ -390,7 +432,7 @@ class JobService:
                 await self.purge()
             except Exception as error:
                 _log.error("purging failed: %s", type(error).__qualname__)
-            await asyncio.sleep(_PURGE_SECONDS)
+            await asyncio.sleep(self._settings.purge_interval)
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()

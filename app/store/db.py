@@ -22,6 +22,8 @@ from sqlalchemy.orm import Session
 
 from app.settings import Settings
 
+__all__ = ["Database", "DatabaseUnusable", "Session", "migrate", "migration_config"]
+
 _LOCK_SECONDS = 30
 _BEGIN = "rowveil_begin"
 

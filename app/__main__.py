@@ -22,6 +22,7 @@ from app.measure_page import measures_page
 from app.pages import page
 from app.settings import Settings, unknown_variables
 from app.store.db import DatabaseUnusable, migrate
+from app.telemetry.logs import set_up_logs
 from providers import PROVIDERS
 
 _LOOK_SECONDS = 0.05
@@ -57,7 +58,7 @@ class AnnouncingServer(uvicorn.Server):
 
 def serve(settings: Settings) -> int:
     """Run the service until SIGTERM or SIGINT; 0 when it stopped cleanly."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    set_up_logs(settings.log_format, settings.log_level)
     app = create_app(settings)
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: not (app.state.start_refused and "Traceback" in record.getMessage())
@@ -68,6 +69,7 @@ def serve(settings: Settings) -> int:
         port=settings.port,
         log_level="warning",
         access_log=False,
+        log_config=None,
         timeout_graceful_shutdown=int(settings.shutdown_grace),
     )
     server = AnnouncingServer(config)
@@ -92,7 +94,7 @@ def work(settings: Settings) -> int:
         with contextlib.suppress(asyncio.CancelledError):
             await serving
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    set_up_logs(settings.log_format, settings.log_level)
     logging.getLogger("distributed").setLevel(logging.WARNING)  # it tells of every look at it
     asyncio.run(until_told())
     return 0

@@ -170,6 +170,41 @@ class TimeLimit(Unavailable):
     title = "Time limit reached"
 
 
+class DeadlineExceeded(AppError):
+    """The job's own deadline passed before it had ended."""
+
+    status = 504
+    code = "deadline_exceeded"
+    title = "Deadline exceeded"
+
+
+class LimitReached(AppError):
+    """The caller has as much going, or keeps as much, as one caller may."""
+
+    status = 429
+    code = "limit_reached"
+    title = "Too many requests"
+
+    def __init__(
+        self, message: str, policy: str = "", quota: int = 0, left: int = 0, seconds: int = 1
+    ) -> None:
+        """``policy``: the limit's name; ``left`` of ``quota``; ``seconds``: when to try again."""
+        super().__init__(message)
+        self.args = (message, policy, quota, left, seconds)
+        self.policy = policy
+        self.quota = quota
+        self.left = left
+        self.seconds = seconds
+
+    def headers(self) -> dict[str, str]:
+        """As draft-ietf-httpapi-ratelimit-headers-10 has them."""
+        return {
+            "Retry-After": str(self.seconds),
+            "RateLimit-Policy": f'"{self.policy}";q={self.quota}',
+            "RateLimit": f'"{self.policy}";r={self.left};t={self.seconds}',
+        }
+
+
 class WorkerDied(Unavailable):
     """The worker process ended before the work did."""
 

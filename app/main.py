@@ -12,12 +12,15 @@ from app.api import buffers, frontier, health, jobs, measures, problems, service
 from app.api.formats import open_table, stream_chunks
 from app.api.head import HeadIsGetWithoutContent
 from app.api.openapi import document
+from app.api.watching import Watched
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
 from app.settings import Settings
 from app.store.db import DatabaseUnusable
 from app.store.keys import KeyUnreadable
 from app.store.replicas import ReplicasDiffer
+from app.telemetry.metrics import Metrics
+from app.telemetry.tracing import flush, set_up_tracing
 
 _log = logging.getLogger("rowveil")
 
@@ -33,10 +36,12 @@ A seed undoes a swap: it is kept sealed, and only its fingerprint is ever shown.
 
 def create_app(settings: Settings) -> FastAPI:
     """The service as an ASGI application; its lifespan migrates the database and starts the workers."""
+    metrics = Metrics(__version__)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        job_service = JobService(settings, open_table, stream_chunks)
+        set_up_tracing()
+        job_service = JobService(settings, open_table, stream_chunks, metrics=metrics)
         try:
             await job_service.start()
         except (HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer) as error:
@@ -48,6 +53,7 @@ def create_app(settings: Settings) -> FastAPI:
             yield
         finally:
             await job_service.close()
+            flush()
 
     app = FastAPI(
         title="Rowveil",
@@ -64,6 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.start_refused = False
     problems.install(app)
     app.add_middleware(HeadIsGetWithoutContent)
+    app.add_middleware(Watched, metrics=metrics)
     for resource in (services, measures, frontier, jobs, buffers, health):
         app.include_router(resource.router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -110,6 +111,40 @@ class Settings(BaseSettings):
     """Seconds after which an uploaded buffer goes."""
     result_retention: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
     """Seconds after a job's end at which its destination buffer and a retained source go."""
+    job_retention: Annotated[float, Field(gt=0)] = 90 * 24 * 3600.0
+    """Seconds after a job's end at which the job itself goes, with its report, manifest and seed."""
+    purge_interval: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds between two looks for what is to go."""
+    idempotency_ttl: Annotated[float, Field(gt=0)] = 24 * 3600.0
+    """Seconds for which an `Idempotency-Key` stands for what was made under it; then it may be used anew."""
+    priority_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """A job of priority `high` is claimed as if it had come so many seconds earlier, one of `low` later."""
+    caller_jobs: Annotated[int, Field(ge=1)] = 1000
+    """Jobs of one caller that may be queued or run at a time."""
+    caller_rows: Annotated[int, Field(ge=1)] = 10**10
+    """Rows of the sources of those jobs, together."""
+    caller_bytes: Annotated[int, Field(ge=1)] = 2**40
+    """Bytes of the tables that those jobs were given, together."""
+    caller_buffer_bytes: Annotated[int, Field(ge=1)] = 2**40
+    """Bytes of the buffers that one caller may keep at a time, as they are stored."""
+    webhook_insecure: bool = False
+    """Allow `http://` in webhooks: what is told of a job travels in the clear. For tests, and in-house."""
+    webhook_networks: str = ""
+    """Networks that webhooks may reach though they are not public, such as `10.20.0.0/16,fd00:12::/32`."""
+    webhook_attempts: Annotated[int, Field(ge=1, le=30)] = 10
+    """How often a message to a webhook is tried before it is given up."""
+    webhook_retry_seconds: Annotated[float, Field(gt=0)] = 5.0
+    """Seconds from the first attempt to the second; three times as long each time after, 6 hours at most."""
+    webhook_timeout: Annotated[float, Field(gt=0, le=60)] = 10.0
+    """Seconds that one attempt may take in all."""
+    webhook_retention: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
+    """Seconds for which it is kept that a message arrived, or was given up."""
+    log_format: Literal["text", "json"] = "text"
+    """How a log line is written: `text`, or `json`, one object a line."""
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default_factory=lambda given: "info" if given.get("log_format") == "json" else "warning"
+    )
+    """The least that is logged; each request is told at `info`. Default: `info` as `json`, else `warning`."""
     shutdown_grace: Annotated[float, Field(ge=0)] = 10.0
     """Seconds that running jobs are given at shutdown; then they go back into the queue."""
     key: SecretStr | None = None
@@ -174,6 +209,25 @@ class Settings(BaseSettings):
         if self.default_wait_seconds > self.max_wait_seconds:
             raise ValueError("default_wait_seconds must not be over max_wait_seconds")
         return self
+
+    @model_validator(mode="after")
+    def _a_job_outlives_its_result(self) -> Self:
+        if self.job_retention < self.result_retention:
+            raise ValueError("job_retention must not be under result_retention")
+        return self
+
+    @model_validator(mode="after")
+    def _networks_are_networks(self) -> Self:
+        try:
+            webhook_networks(self)
+        except ValueError as error:
+            raise ValueError(f"webhook_networks: {error}; a network is like 10.20.0.0/16") from None
+        return self
+
+
+def webhook_networks(settings: Settings) -> tuple[IPv4Network | IPv6Network, ...]:
+    """The networks that webhooks may reach though they are not public."""
+    return tuple(ip_network(part.strip()) for part in settings.webhook_networks.split(",") if part.strip())
 
 
 _OF_TESTS = "ROWVEIL_DATA"

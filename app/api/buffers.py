@@ -15,6 +15,7 @@ from app.api.requests import JsonRoute, caller_gone
 from app.api.responses import problems, rows_content
 from app.api.schemas import Buffer
 from app.api.tables import WantedRows, table_response
+from app.api.terms import Asking, CallTerms
 from app.api.uploads import CsvOptions, type_of_file, uploaded_type
 from app.errors import TooLarge, UnsupportedMediaType
 from app.jobs.buffers import Upload
@@ -23,7 +24,7 @@ from app.settings import Settings
 from app.store import models
 
 FORM = "multipart/form-data"
-_REFUSALS = (400, 413, 415, 422, 503, 507)
+_REFUSALS = (400, 413, 415, 422, 429, 503, 507)
 _BINARY = {"type": "string", "format": "binary"}
 
 router = APIRouter(prefix="/v1/buffers", tags=["buffers"], route_class=JsonRoute)
@@ -69,6 +70,7 @@ async def create_buffer(
     response: Response,
     jobs: Jobs,
     settings: ServiceSettings,
+    asking: CallTerms,
     options: Annotated[CsvOptions, Query()],
 ) -> Buffer:
     """The raw body is the table: an Arrow stream, or by its `Content-Type` Parquet or CSV with a header.
@@ -79,14 +81,15 @@ async def create_buffer(
     """
     content_type = request.headers.get("content-type", "")
     if essence(content_type) == FORM:
-        return await _from_form(request, response, jobs, settings, options)
+        return await _from_form(request, response, jobs, asking, options)
     uploaded_type(content_type)
     said = options.described(content_type)
     _refuse_declared_length(request, settings)
     body = decoded(request.headers.get("content-encoding"), request.stream())
-    buffer = await jobs.create_buffer(body, lambda: said, partial(caller_gone, request))
-    response.headers["Location"] = f"/v1/buffers/{buffer.id}"
-    return _document(buffer)
+    buffer = await jobs.create_buffer(
+        body, lambda: said, partial(caller_gone, request), asking.upload_terms()
+    )
+    return _created(buffer, response, asking)
 
 
 @router.post(
@@ -98,27 +101,33 @@ async def create_buffer(
     openapi_extra={"requestBody": {"required": True, "content": {FORM: {"schema": _form_schema()}}}},
 )
 async def create_buffer_from_form(
-    request: Request, response: Response, jobs: Jobs, settings: ServiceSettings
+    request: Request, response: Response, jobs: Jobs, asking: CallTerms
 ) -> Buffer:
     """The same from a form, as browsers send it: a `file`, and fields that say how a CSV is written."""
     content_type = request.headers.get("content-type", "")
     if essence(content_type) != FORM:
         raise UnsupportedMediaType(f"this operation takes {FORM}; POST /v1/buffers takes a table as it is")
-    return await _from_form(request, response, jobs, settings, CsvOptions())
+    return await _from_form(request, response, jobs, asking, CsvOptions())
 
 
 async def _from_form(
-    request: Request, response: Response, jobs: JobService, settings: Settings, options: CsvOptions
+    request: Request, response: Response, jobs: JobService, asking: Asking, options: CsvOptions
 ) -> Buffer:
     form = FileForm(request.headers["content-type"], list(CsvOptions.model_fields))
-    _refuse_declared_length(request, settings)
+    _refuse_declared_length(request, asking.settings)
     body = decoded(request.headers.get("content-encoding"), request.stream())
 
     def described() -> Upload:
         return _options_of(form, options).described(type_of_file(form.file_type, form.file_name))
 
-    buffer = await jobs.create_buffer(form.chunks(body), described, partial(caller_gone, request))
+    gone = partial(caller_gone, request)
+    buffer = await jobs.create_buffer(form.chunks(body), described, gone, asking.upload_terms())
+    return _created(buffer, response, asking)
+
+
+def _created(buffer: models.Buffer, response: Response, asking: Asking) -> Buffer:
     response.headers["Location"] = f"/v1/buffers/{buffer.id}"
+    response.headers.update(asking.headers(buffer.created_at))
     return _document(buffer)
 
 

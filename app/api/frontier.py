@@ -1,17 +1,18 @@
 """``POST /v1/frontier``: which service, with which parameters."""
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
 from app.api.job_documents import answer_validated, answered_before, submitted
-from app.api.prefer import IdempotencyKey, PreferHeaders, preference_of
-from app.api.requests import JsonRoute, fingerprint
+from app.api.prefer import PreferHeaders, preference_of
+from app.api.requests import JsonRoute
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, SeedValue, Source
 from app.api.sources import RequestTables, SourceTable
+from app.api.terms import CallTerms, JobTerms
 from app.errors import InvalidRequest
 from app.jobs.kinds import FRONTIER
 from app.jobs.service import NewJob
@@ -25,7 +26,7 @@ router = APIRouter(prefix="/v1/frontier", tags=["measures"], route_class=JsonRou
 _KEY_FIELDS = "/measures/key_fields"
 
 
-class FrontierRequest(FrontierOptions):
+class FrontierRequest(JobTerms, FrontierOptions):
     """A table, the combinations of services and parameters to try on it, and the two figures."""
 
     source: Source
@@ -48,16 +49,15 @@ class FrontierRequest(FrontierOptions):
     summary="Compare services and parameters by risk and utility",
     response_model=Job,
     response_description="The job has ended; its report is in it.",
-    responses=accepted() | problems(400, 409, 413, 415, 422, 503),
+    responses=accepted() | problems(400, 409, 413, 415, 422, 429, 503),
 )
 async def compare(
     body: FrontierRequest,
-    request: Request,
     jobs: Jobs,
     settings: ServiceSettings,
     tables: RequestTables,
+    asking: CallTerms,
     prefer: PreferHeaders = None,
-    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Run every combination of services and parameters, and mark those that no other one beats.
 
@@ -65,8 +65,8 @@ async def compare(
     `/v1/jobs/{id}/report`. It gives no rows: run the service that you choose.
     """
     preference = preference_of(prefer, settings)
-    said = await fingerprint(request) if idempotency_key else None
-    if not body.validate_only and (before := await answered_before(jobs, idempotency_key, said, preference)):
+    terms = await asking.terms(body)
+    if not body.validate_only and (before := await answered_before(jobs, terms, preference, asking)):
         return before
     source = await tables.read(body.source)
     measures = await to_thread.run_sync(_checked, body, source)
@@ -80,12 +80,11 @@ async def compare(
         source=source.table,
         report="full",
         retain_source=body.retain_source,
-        idempotency_key=idempotency_key,
-        request_fingerprint=said,
+        terms=terms,
     )
     if body.validate_only:
         return answer_validated(new, source)
-    return await submitted(jobs, new, preference)
+    return await submitted(jobs, new, preference, asking)
 
 
 def _checked(body: FrontierRequest, source: SourceTable) -> MeasureOptions:

@@ -29,4 +29,8 @@ class HeadIsGetWithoutContent:
             """The caller has all it asked for: what still streams may stop."""
             return {"type": "http.disconnect"} if ended else await receive()
 
-        await self._app({**scope, "method": "GET"}, gone, send_head)
+        asked = {**scope, "method": "GET"}
+        try:
+            await self._app(asked, gone, send_head)
+        finally:
+            scope["route"] = asked.get("route")  # for whoever watches

@@ -1,6 +1,7 @@
-"""Whether the service lives, and whether it can take work."""
+"""Whether the service lives, whether it can take work, and what it counts."""
 
 from fastapi import APIRouter, Response, status
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from app.api.context import Jobs
 from app.api.requests import JsonRoute
@@ -28,3 +29,20 @@ async def ready(response: Response, jobs: Jobs) -> Health:
     if not ok:
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     return Health(status="ok" if ok else "unavailable", checks=checks)
+
+
+@router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    summary="What is counted",
+    response_class=Response,
+    responses={
+        200: {
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+            "description": "Prometheus' text format.",
+        }
+    },
+)
+async def metrics(jobs: Jobs) -> Response:
+    """Requests, jobs, queue, workers, webhooks and what was purged; no label holds an id or a value."""
+    return Response(await jobs.sampled_metrics(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -20,8 +20,10 @@ from app.api.schemas import (
     TableDescription,
 )
 from app.api.sources import SourceTable
+from app.api.terms import Asking
 from app.jobs.kinds import kind_of, revision_of
 from app.jobs.service import JobService, NewJob
+from app.jobs.terms import Terms
 from app.store import models
 
 RETRY_AFTER_SECONDS = 1
@@ -48,6 +50,8 @@ def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
         "options": job.options,
         "seed_fingerprint": job.seed_fingerprint,
         "row_count": job.row_count,
+        "priority": job.priority,
+        "deadline": job.deadline,
         "created_at": job.created_at,
         "started_at": job.started_at,
         "finished_at": job.finished_at,
@@ -102,6 +106,7 @@ def answer_validated(new: NewJob, source: SourceTable, plan: PlanDescription | N
         parameters=new.parameters.model_dump(mode="json"),
         options=new.options or None,
         row_count=source.rows,
+        priority=new.terms.priority,
         created_at=moment,
         finished_at=moment,
         progress=ProgressDescription(fraction=1, stage="validated"),
@@ -116,34 +121,32 @@ def answer_validated(new: NewJob, source: SourceTable, plan: PlanDescription | N
 
 
 async def answered_before(
-    jobs: JobService, idempotency_key: str | None, said: str | None, preference: Preference
+    jobs: JobService, terms: Terms, preference: Preference, asking: Asking
 ) -> Response | None:
     """The answer with the job that this very call made before, if it did.
 
     Asked before a source is read: what a reference names may have gone since, or be another table.
     Raises IdempotencyKeyReused.
     """
-    if idempotency_key is None or said is None:
-        return None
-    job = await jobs.accepted_before(idempotency_key, said)
-    return None if job is None else await answer(jobs, job.id, preference)
+    job = await jobs.accepted_before(terms)
+    return None if job is None else await answer(jobs, job, preference, asking)
 
 
-async def submitted(jobs: JobService, new: NewJob, preference: Preference) -> Response:
+async def submitted(jobs: JobService, new: NewJob, preference: Preference, asking: Asking) -> Response:
     """What a call that asks for a new job answers: see `answer`. Raises as `JobService.submit`."""
     job = await jobs.submit(new)
-    return await answer(jobs, job.id, preference)
+    return await answer(jobs, job, preference, asking)
 
 
-async def answer(jobs: JobService, job_id: str, preference: Preference) -> Response:
+async def answer(jobs: JobService, accepted: models.Job, preference: Preference, asking: Asking) -> Response:
     """What a call that made a job answers once it has waited as long as the caller wants to.
 
     200 with the job if it has ended, and with its rows where the source was inline, or its report where
     that is all it gives; else 202.
     """
-    job = await jobs.wait(job_id, preference.wait_seconds)
+    job = await jobs.wait(accepted.id, preference.wait_seconds)
     document = job_document(jobs, job)
-    headers = {"Location": f"/v1/jobs/{job.id}"}
+    headers = {"Location": f"/v1/jobs/{job.id}"} | asking.headers(job.created_at)
     if preference.applied:
         headers["Preference-Applied"] = preference.applied
     if not job.ended:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
-from app.api.job_documents import answer, job_document
+from app.api.job_documents import answer, answered_before, job_document
 from app.api.prefer import PreferHeaders, preference_of
 from app.api.report_pages import REPORT_CONTENT, report_response
 from app.api.requests import JsonRoute
@@ -27,6 +27,7 @@ from app.api.schemas import (
 )
 from app.api.sources import RequestTables, checked_destination
 from app.api.tables import Accept, WantedRows, table_response
+from app.api.terms import CallTerms
 from app.api.uploads import UPLOADED
 from app.errors import InvalidRequest
 from app.jobs.kinds import kind_of
@@ -160,13 +161,14 @@ async def get_manifest(job_id: str, jobs: Jobs) -> SignedManifest:
     summary="Rerun a job",
     response_model=Job,
     response_description="The new job has ended.",
-    responses=accepted() | problems(400, 404, 409, 413, 415, 422, 503),
+    responses=accepted() | problems(400, 404, 409, 413, 415, 422, 429, 503),
 )
 async def rerun_job(
     job_id: str,
     jobs: Jobs,
     settings: ServiceSettings,
     tables: RequestTables,
+    asking: CallTerms,
     body: RerunRequest = _NOTHING,
     prefer: PreferHeaders = None,
 ) -> Any:
@@ -176,6 +178,10 @@ async def rerun_job(
     other rows than the job's are refused. What comes out is written to a reference only where one is given
     again.
     """
+    preference = preference_of(prefer, settings)
+    terms = await asking.terms(body)
+    if before := await answered_before(jobs, terms, preference, asking):
+        return before
     source = destination = send_to = None
     if body.destination is not None and kind_of((await jobs.get(job_id)).service).has_rows:
         send_to = await checked_destination(_sent_to(body.destination), jobs)
@@ -183,9 +189,8 @@ async def rerun_job(
         destination = (await tables.read(body.destination, "/destination")).table
     if body.source is not None:
         source = (await tables.read(body.source)).table
-    preference = preference_of(prefer, settings)
-    job = await jobs.rerun(job_id, source, destination, send_to)
-    return await answer(jobs, job.id, preference)
+    job = await jobs.rerun(job_id, source, destination, send_to, terms)
+    return await answer(jobs, job, preference, asking)
 
 
 def _sent_to(given: Source) -> SentTo:

@@ -1,27 +1,27 @@
 """``POST /v1/measures``: any two tables judged, one as the release of the other."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
 from app.api.job_documents import answer_validated, answered_before, submitted
-from app.api.prefer import IdempotencyKey, PreferHeaders, preference_of
-from app.api.requests import JsonRoute, fingerprint
+from app.api.prefer import PreferHeaders, preference_of
+from app.api.requests import JsonRoute
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, SeedValue, Source
 from app.api.sources import RequestTables, SourceTable
+from app.api.terms import CallTerms, JobTerms
 from app.errors import InvalidRequest
 from app.jobs.kinds import MEASURES
 from app.jobs.parameters import MeasureParameters
 from app.jobs.service import NewJob
 from providers.measures.assessment import MeasureOptions, check_options
-from providers.params import StrictModel
 
 router = APIRouter(prefix="/v1/measures", tags=["measures"], route_class=JsonRoute)
 
 
-class MeasureRequest(StrictModel):
+class MeasureRequest(JobTerms):
     """Two tables, and what is to be measured of them."""
 
     source: Source
@@ -48,16 +48,15 @@ class MeasureRequest(StrictModel):
     summary="Judge a table beside its source",
     response_model=Job,
     response_description="The job has ended; its report is in it.",
-    responses=accepted() | problems(400, 409, 413, 415, 422, 503),
+    responses=accepted() | problems(400, 409, 413, 415, 422, 429, 503),
 )
 async def measure(
     body: MeasureRequest,
-    request: Request,
     jobs: Jobs,
     settings: ServiceSettings,
     tables: RequestTables,
+    asking: CallTerms,
     prefer: PreferHeaders = None,
-    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Every measure of risk and utility that applies to two tables, whatever tool made the second.
 
@@ -65,8 +64,8 @@ async def measure(
     `/v1/jobs/{id}/report`. It gives no rows.
     """
     preference = preference_of(prefer, settings)
-    said = await fingerprint(request) if idempotency_key else None
-    if not body.validate_only and (before := await answered_before(jobs, idempotency_key, said, preference)):
+    terms = await asking.terms(body)
+    if not body.validate_only and (before := await answered_before(jobs, terms, preference, asking)):
         return before
     source = await tables.read(body.source)
     destination = await tables.read(body.destination, "/destination")
@@ -83,12 +82,11 @@ async def measure(
         destination=destination.table,
         report="full",
         retain_source=body.retain_source,
-        idempotency_key=idempotency_key,
-        request_fingerprint=said,
+        terms=terms,
     )
     if body.validate_only:
         return answer_validated(new, source)
-    return await submitted(jobs, new, preference)
+    return await submitted(jobs, new, preference, asking)
 
 
 def _aligned(wanted: bool | None, source: SourceTable, destination: SourceTable) -> bool:

@@ -21,7 +21,12 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        description="The same key with the same body gives the same job, however often it is sent.",
+        description=(
+            "The same key with the same request gives the same job or buffer, however often it is sent; "
+            "with another request it is refused by 422. A key stands for a day "
+            "(`ROWVEIL_IDEMPOTENCY_TTL`), until the moment that `Idempotency-Key-Expires` in the answer "
+            "says; then it may be used anew."
+        ),
     ),
 ]
 

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.formats import FormatError
 from app.errors import AppError, BadRequest, InvalidRequest, UnsupportedMediaType
+from app.telemetry.requests import REQUEST_ID
 from providers.errors import ProviderError, reference_token
 
 MEDIA_TYPE = "application/problem+json"
@@ -32,8 +33,9 @@ def problem_response(
     document: Mapping[str, Any], instance: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """The document as an HTTP response."""
+    told = {"request_id": request_id} if (request_id := REQUEST_ID.get()) else {}
     return Response(
-        orjson.dumps(dict(document) | {"instance": instance}),
+        orjson.dumps(dict(document) | {"instance": instance} | told),
         status_code=document["status"],
         media_type=MEDIA_TYPE,
         headers=dict(headers or {}),

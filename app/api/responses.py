@@ -15,19 +15,32 @@ _DESCRIPTIONS = {
     413: "The body is larger than this operation takes.",
     415: "The body is of a type this operation does not take.",
     422: "Something in the request is not right; `errors` says what and where.",
+    429: "The caller has as much going, or keeps as much, as one caller may.",
     500: "The service failed.",
     507: "The service has no room for it.",
     503: "The service cannot do it just now.",
+}
+
+_LIMIT_HEADERS = {
+    "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
+    "RateLimit-Policy": {"schema": {"type": "string"}, "description": 'The limit, such as `"jobs";q=1000`.'},
+    "RateLimit": {
+        "schema": {"type": "string"},
+        "description": 'What is left of it, and in how many seconds to look again, such as `"jobs";r=0;t=5`.',
+    },
 }
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI responses for these statuses, each a problem document."""
     schema = {"$ref": "#/components/schemas/Problem"}
-    return {
+    described: dict[int | str, dict[str, Any]] = {
         status: {"description": _DESCRIPTIONS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
         for status in (*statuses, 500)
     }
+    if 429 in described:
+        described[429]["headers"] = _LIMIT_HEADERS
+    return described
 
 
 def rows_content(description: str) -> dict[int | str, dict[str, Any]]:
@@ -60,6 +73,10 @@ def accepted() -> dict[int | str, dict[str, Any]]:
             "headers": {
                 "Location": {"schema": {"type": "string"}, "description": "The job."},
                 "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
+                "Idempotency-Key-Expires": {
+                    "schema": {"type": "string"},
+                    "description": "Until when the key stands for this job, where one was sent.",
+                },
             },
         }
     }

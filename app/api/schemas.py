@@ -23,7 +23,9 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from app.api.report_schemas import Report, ResponseModel
+from app.api.terms import JobTerms
 from app.api.uploads import CsvWriting, UploadedType
+from app.jobs.terms import Priority
 from providers.choosing.candidates import MOST_CANDIDATES, CandidateOptions
 from providers.measures.assessment import MeasureOptions
 from providers.params import Params, StrictModel
@@ -157,7 +159,7 @@ Candidates = Annotated[
 ]
 
 
-class RunRequest(StrictModel):
+class RunRequest(JobTerms):
     """What every service takes; each service's own request adds its parameters."""
 
     source: Source
@@ -222,7 +224,7 @@ def run_request_model(provider: Provider[Any]) -> type[RunRequest]:
     )
 
 
-class RerunRequest(StrictModel):
+class RerunRequest(JobTerms):
     """A rerun needs the source again unless the job retained it."""
 
     source: Source | SkipJsonSchema[None] = None
@@ -256,6 +258,8 @@ class Problem(ResponseModel):
     instance: str | SkipJsonSchema[None] = None
     code: str
     errors: list[ErrorItem] | SkipJsonSchema[None] = None
+    request_id: str | SkipJsonSchema[None] = None
+    """As in `X-Request-ID`, and in the service's log; absent from the error that a job keeps."""
 
 
 class FieldDescription(ResponseModel):
@@ -338,6 +342,9 @@ class Job(ResponseModel):
     seed_fingerprint: str | SkipJsonSchema[None] = None
     """Tells two seeds apart without telling either."""
     row_count: int
+    priority: Priority | SkipJsonSchema[None] = None
+    deadline: datetime | SkipJsonSchema[None] = None
+    """If it has not ended by then, it fails."""
     created_at: datetime
     started_at: datetime | SkipJsonSchema[None] = None
     finished_at: datetime | SkipJsonSchema[None] = None

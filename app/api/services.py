@@ -5,15 +5,16 @@ from typing import Any
 
 import pyarrow as pa
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from app.api.context import Jobs, ServiceSettings
 from app.api.job_documents import answer_with_plan, answered_before, submitted
-from app.api.prefer import IdempotencyKey, PreferHeaders, preference_of
-from app.api.requests import JsonRoute, fingerprint
+from app.api.prefer import PreferHeaders, preference_of
+from app.api.requests import JsonRoute
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, RunRequest, Service, ServiceList, run_request_model
 from app.api.sources import RequestTables, checked_destination
+from app.api.terms import CallTerms
 from app.errors import NotFound
 from app.jobs.service import NewJob
 from providers import PROVIDERS
@@ -63,19 +64,16 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
 
     async def run_service(
         body: request_model,  # type: ignore[valid-type]
-        request: Request,
         jobs: Jobs,
         settings: ServiceSettings,
         tables: RequestTables,
+        asking: CallTerms,
         prefer: PreferHeaders = None,
-        idempotency_key: IdempotencyKey = None,
     ) -> Response:
         call: RunRequest = body
         preference = preference_of(prefer, settings)
-        said = await fingerprint(request) if idempotency_key else None
-        if not call.validate_only and (
-            before := await answered_before(jobs, idempotency_key, said, preference)
-        ):
+        terms = await asking.terms(call)
+        if not call.validate_only and (before := await answered_before(jobs, terms, preference, asking)):
             return before
         source = await tables.read(call.source)
         parameters = await to_thread.run_sync(provider.check, call.parameters, source.schema)
@@ -91,12 +89,11 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
             options=options,
             retain_source=call.retain_source,
             inline=source.inline,
-            idempotency_key=idempotency_key,
-            request_fingerprint=said,
+            terms=terms,
         )
         if call.validate_only:
             return await answer_with_plan(jobs, new, source)
-        return await submitted(jobs, new, preference)
+        return await submitted(jobs, new, preference, asking)
 
     return run_service
 
@@ -125,5 +122,5 @@ for _provider in PROVIDERS.values():
         description=_provider.summary,
         response_model=Job,
         response_description="The job has ended.",
-        responses=accepted() | problems(400, 409, 413, 415, 422, 503),
+        responses=accepted() | problems(400, 409, 413, 415, 422, 429, 503),
     )

@@ -7,24 +7,22 @@ nothing but the row is needed to run it, whatever becomes of the service.
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from app.errors import (
-    Conflict,
-    IdempotencyKeyReused,
-    InvalidRequest,
-    NotFound,
-    StateConflict,
-    Unavailable,
-    storage_error,
-)
+from app.errors import Conflict, InvalidRequest, NotFound, StateConflict, Unavailable, storage_error
+from app.jobs.idempotency import Idempotency, MadeBefore
 from app.jobs.kinds import Kind, kind_of, revision_of
+from app.jobs.limits import Limits
 from app.jobs.run import described
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tables import GivenTable, SendTo, StoredTable
-from app.store import buffers, jobs
+from app.jobs.terms import PLAIN, Terms, head_start
+from app.jobs.webhooks import sealed_webhook
+from app.settings import Settings
+from app.store import buffers, callers, jobs
 from app.store.blobs import BlobAccess
 from app.store.jobs import Role
 from app.store.models import Job
@@ -58,24 +56,24 @@ class NewJob:
     """What is asked for besides, such as ``{"measures": {...}}``, as plain JSON."""
     retain_source: bool = False
     inline: bool = False
-    idempotency_key: str | None = None
-    request_fingerprint: str | None = None
-    """Equal for equal requests. Kept as a keyed hash: the request holds a seed and rows."""
+    terms: Terms = PLAIN
 
 
 class Acceptance:
     """Makes job rows out of requests."""
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, settings: Settings, stores: Stores, limits: Limits, idempotency: Idempotency) -> None:
+        self._settings = settings
         self._stores = stores
+        self._limits = limits
+        self._idempotency = idempotency
 
     def accept(self, job_id: str, new: NewJob) -> Job:
         """The job, queued under this id; the one accepted before where the idempotency key says so.
 
-        Raises IdempotencyKeyReused, InvalidRequest (no such buffer).
+        Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
-        fingerprint = self._keyed(new.request_fingerprint)
-        known = self._known(new.idempotency_key, fingerprint)
+        known = self.accepted_before(new.terms)
         if known is not None:
             return known
         seed, bits = new.seed, new.seed_bits or 256
@@ -90,31 +88,31 @@ class Acceptance:
             report_level=new.report,
             retain_source=new.retain_source,
             inline=new.inline,
-            idempotency_key=new.idempotency_key,
-            request_fingerprint=fingerprint,
         )
         _set_send_to(job, new.send_to)
         self._set_seed(job, seed, bits)
-        try:
-            return self._insert(job, _tables(job, new.source, new.destination), "job.submit")
-        except jobs.IdempotencyKeyTaken:  # by a call at the same moment
-            known = self._known(new.idempotency_key, fingerprint)
-            assert known is not None  # unless it was purged within the moment
-            return known
+        return self._insert(job, _tables(job, new.source, new.destination), new.terms, "job.submit")
 
     def accept_again(
         self,
         job_id: str,
         first_id: str,
         source: GivenTable | None,
-        destination: GivenTable | None = None,
-        send_to: SendTo | None = None,
+        destination: GivenTable | None,
+        send_to: SendTo | None,
+        terms: Terms,
     ) -> Job:
         """A new job, queued under this id, with the parameters and the seed of one that has ended.
 
+        The one accepted before where the idempotency key says so.
+
         Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (a table is
-        another, or is needed), InvalidRequest (a destination for a job that makes its own).
+        another, or is needed), InvalidRequest (a destination for a job that makes its own),
+        IdempotencyKeyReused, LimitReached, TooLarge.
         """
+        known = self.accepted_before(terms)
+        if known is not None:
+            return known
         with self._stores.database.read() as session:
             first = jobs.find(session, first_id, "sealed_seed")
         if first is None:
@@ -144,27 +142,15 @@ class Acceptance:
         _set_send_to(job, send_to)
         seed = self._stores.sealer.open(first.sealed_seed, seed_context(first.id))
         self._set_seed(job, seed, first.seed_bits)
-        return self._insert(job, _tables(job, source, destination), "job.rerun", first)
+        return self._insert(job, _tables(job, source, destination), terms, "job.rerun", first)
 
-    def accepted_before(self, key: str, request_fingerprint: str) -> Job | None:
+    def accepted_before(self, terms: Terms) -> Job | None:
         """The job that this very request made before. Raises IdempotencyKeyReused."""
-        return self._known(key, self._keyed(request_fingerprint))
-
-    def _known(self, key: str | None, fingerprint: str | None) -> Job | None:
-        if key is None:
+        if terms.idempotency_key is None:
             return None
         with self._stores.database.read() as session:
-            known = jobs.find_by_idempotency_key(session, key)
-        if known is not None and known.request_fingerprint != fingerprint:
-            raise IdempotencyKeyReused(
-                "this Idempotency-Key came with another request before; a new request needs a new key"
-            )
-        return known
-
-    def _keyed(self, request_fingerprint: str | None) -> str | None:
-        if request_fingerprint is None:
-            return None
-        return self._stores.sealer.request_fingerprint(request_fingerprint.encode())
+            job_id = self._idempotency.resource(session, terms, now())
+            return jobs.find(session, job_id) if job_id is not None else None
 
     def _set_seed(self, job: Job, seed: bytes, bits: int) -> None:
         sealer = self._stores.sealer
@@ -172,26 +158,56 @@ class Acceptance:
         job.seed_fingerprint = sealer.fingerprint(seed)
         job.seed_bits = bits
 
+    def _set_terms(self, job: Job, terms: Terms) -> None:
+        moment = now()
+        job.owner, job.priority = terms.owner, terms.priority
+        job.state, job.created_at = "queued", moment
+        job.ranked_at = moment - head_start(terms.priority, self._settings.priority_seconds)
+        if terms.deadline_seconds is not None:
+            job.deadline = moment + timedelta(seconds=terms.deadline_seconds)
+        if terms.webhook is not None:
+            job.sealed_webhook = sealed_webhook(self._stores.sealer, terms.webhook, job.id)
+        job.trace_parent = terms.trace_parent
+
     def _insert(
-        self, job: Job, tables: Mapping[Role, GivenTable | None], action: str, first: Job | None = None
+        self,
+        job: Job,
+        tables: Mapping[Role, GivenTable | None],
+        terms: Terms,
+        action: str,
+        first: Job | None = None,
     ) -> Job:
         written: list[str] = []
         try:
+            job.byte_size = 0
             for role, table in tables.items():
                 if isinstance(table, pa.Table):
                     description = described(table)
-                    given = _Given(table_digest(table), description["fields"], description["rows"])
+                    given = _Given(
+                        table_digest(table), description["fields"], description["rows"], table.nbytes
+                    )
                     _must_be_the_same_rows(given, role, first)
                     access = self._stores.new_blob()
                     written.append(access.id)
                     _write(access, table)
                     _set(job, role, replace(given, blob=access.id))
                 elif isinstance(table, StoredTable):
-                    given = _Given(table.digest, table.fields, table.rows, table.blob, None, table.reference)
+                    given = _Given(
+                        table.digest,
+                        table.fields,
+                        table.rows,
+                        table.byte_size,
+                        table.blob,
+                        None,
+                        table.reference,
+                    )
                     _must_be_the_same_rows(given, role, first)
                     _set(job, role, given)
-            job.state, job.created_at = "queued", now()
+            self._set_terms(job, terms)
             with self._stores.database.write() as session:
+                callers.lock(session, terms.owner, job.created_at)
+                if self._idempotency.is_known(session, terms, job.created_at):
+                    raise MadeBefore
                 read = [table.blob for table in tables.values() if isinstance(table, StoredTable)]
                 self._stores.begin_to_name(session, [*written, *read])
                 for role, table in tables.items():
@@ -199,7 +215,14 @@ class Acceptance:
                         buffer = buffers.lend(session, table, job.created_at)
                         if buffer is None:
                             raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
-                        given = _Given(buffer.digest, buffer.fields, buffer.row_count, buffer.blob, buffer.id)
+                        given = _Given(
+                            buffer.digest,
+                            buffer.fields,
+                            buffer.row_count,
+                            buffer.byte_size,
+                            buffer.blob,
+                            buffer.id,
+                        )
                         _must_be_the_same_rows(given, role, first)
                         _set(job, role, given)
                     elif table is None:
@@ -212,8 +235,15 @@ class Acceptance:
                                 f"{given.digest}"
                             )
                         _set(job, role, given)
+                self._limits.admit_job(session, terms.owner, job.row_count, job.byte_size)
                 jobs.insert(session, job)
+                self._idempotency.keep(session, terms, job.id, job.created_at)
                 jobs.audit(session, action, job.id, job.created_at)
+        except MadeBefore:  # by a call at the same moment
+            self._stores.drop(written)
+            known = self.accepted_before(terms)
+            assert known is not None  # unless it was deleted within the moment
+            return known
         except BaseException as error:
             self._stores.drop(written)
             if isinstance(error, LeaseLost):
@@ -245,6 +275,7 @@ class _Given:
     digest: str
     fields: list[dict[str, Any]]
     rows: int
+    bytes: int = 0
     blob: str | None = None
     buffer: str | None = None
     reference: str | None = None
@@ -256,6 +287,7 @@ def _set_send_to(job: Job, send_to: SendTo | None) -> None:
 
 
 def _set(job: Job, role: Role, given: _Given) -> None:
+    job.byte_size += given.bytes
     if role == "source":
         job.source_digest, job.source_fields, job.row_count = given.digest, given.fields, given.rows
         job.source_blob, job.source_buffer = given.blob, given.buffer
@@ -268,10 +300,12 @@ def _set(job: Job, role: Role, given: _Given) -> None:
 
 def _given(job: Job, role: Role) -> _Given:
     if role == "source":
+        # What its tables took is known of both together, and counted with the source.
         return _Given(
             job.source_digest,
             job.source_fields,
             job.row_count,
+            job.byte_size,
             job.source_blob,
             job.source_buffer,
             job.source_reference,
@@ -283,6 +317,7 @@ def _given(job: Job, role: Role) -> _Given:
         job.destination_digest,
         job.destination_fields,
         job.destination_rows,
+        0,
         job.destination_blob,
         job.destination_buffer,
         job.destination_reference,

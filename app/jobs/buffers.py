@@ -1,26 +1,33 @@
 """Tables that come as files: taken in bounded memory, read by a worker; an upload is kept for its time."""
 
 import asyncio
+import hashlib
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
+
+import orjson
 
 from app.engine.engine import Engine, Failure
 from app.errors import NotFound, TooLarge, Unavailable, storage_error
 from app.jobs.failures import error_of
+from app.jobs.idempotency import Idempotency, MadeBefore
 from app.jobs.identity import new_id
 from app.jobs.ingest import run_ingest
+from app.jobs.limits import Limits
 from app.jobs.stores import Stores, now
 from app.jobs.tables import StoredTable
 from app.jobs.tasks import IngestTask, OpenTable
+from app.jobs.terms import PLAIN, Terms
 from app.settings import Settings
-from app.store import buffers, jobs
+from app.store import buffers, callers, idempotency, jobs
 from app.store.blobs import CHUNK, BlobAccess, SealedWriter
 from app.store.models import Buffer
 from app.store.replicas import LeaseLost
+from app.telemetry.metrics import Metrics
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,49 +51,70 @@ class Buffers:
     """The life of buffers."""
 
     def __init__(
-        self, settings: Settings, stores: Stores, engine: Engine, threads: Executor, open_table: OpenTable
+        self,
+        settings: Settings,
+        stores: Stores,
+        engine: Engine,
+        threads: Executor,
+        open_table: OpenTable,
+        limits: Limits,
+        idempotency: Idempotency,
+        metrics: Metrics,
     ) -> None:
         self._settings = settings
         self._stores = stores
         self._engine = engine
         self._threads = threads
         self._open_table = open_table
+        self._limits = limits
+        self._idempotency = idempotency
+        self._metrics = metrics
 
     async def create(
         self,
         chunks: AsyncIterator[bytes],
         described: Callable[[], Upload],
         gone: Callable[[], Awaitable[None]] | None = None,
+        terms: Terms = PLAIN,
     ) -> Buffer:
-        """The buffer that the upload makes.
+        """The buffer that the upload makes; the one made before where the idempotency key says so.
 
         Parameters
         ----------
         chunks : the bytes of the table's file
         described : what they are, asked when all have come
         gone : returns when nobody waits for the buffer any more
+        terms : whose it is, and under which key it is made
 
         Raises
         ------
-        TooLarge, SourceError (it is not a table of that type), MemoryLimit, TimeLimit, StorageFull
+        TooLarge, SourceError (it is not a table of that type), MemoryLimit, TimeLimit, StorageFull,
+        LimitReached, IdempotencyKeyReused
         """
-        stored = await self._read(chunks, described, gone)
-        created = now()
-        buffer = Buffer(
-            id=new_id(),
-            digest=stored.digest,
-            fields=stored.fields,
-            row_count=stored.rows,
-            byte_size=stored.byte_size,
-            blob=stored.blob,
-            created_at=created,
-            expires_at=created + timedelta(seconds=self._settings.buffer_ttl),
-        )
+        await self._in_thread(self._admit, terms)
+        hashed = _Hashed(chunks)
+        if await self._in_thread(self._is_made, terms):
+            return await self._made_again(hashed, described, terms)
+        stored = await self._read(hashed.chunks() if terms.idempotency_key else chunks, described, gone)
         try:
-            return await self._in_thread(self._insert, buffer)
+            buffer = await self._in_thread(self._insert, stored, hashed.terms(terms, described()))
         except BaseException:
             await self._in_thread(self.let_go, stored)
             raise
+        if buffer.blob != stored.blob:
+            await self._in_thread(self.let_go, stored)
+        return buffer
+
+    async def _made_again(self, hashed: "_Hashed", described: Callable[[], Upload], terms: Terms) -> Buffer:
+        """What was made under the key, if this is the upload that made it."""
+        size = 0
+        async for chunk in hashed.chunks():
+            size += len(chunk)
+            self._refuse_too_large(size)
+        made_before = await self._in_thread(self._made_before, hashed.terms(terms, described()))
+        if made_before is None:
+            raise Unavailable("the buffer that was made under this Idempotency-Key has gone this moment")
+        return made_before
 
     async def read(
         self, chunks: AsyncIterator[bytes], upload: Upload, gone: Callable[[], Awaitable[None]]
@@ -146,11 +174,7 @@ class Buffers:
             gathered = io.BytesIO()
             async for chunk in chunks:
                 gathered.write(chunk)
-                if writer.plain_bytes + gathered.tell() > self._settings.max_buffer_bytes:
-                    raise TooLarge(
-                        f"a buffer holds at most {self._settings.max_buffer_bytes} bytes "
-                        "(ROWVEIL_MAX_BUFFER_BYTES); upload the table in parts"
-                    )
+                self._refuse_too_large(writer.plain_bytes + gathered.tell())
                 if gathered.tell() >= CHUNK:
                     await self._in_thread(writer.write, gathered.getvalue())
                     gathered = io.BytesIO()
@@ -189,16 +213,59 @@ class Buffers:
             byte_size=outcome["byte_size"],
         )
 
-    def _insert(self, buffer: Buffer) -> Buffer:
+    def _admit(self, terms: Terms) -> None:
+        """Refuse what cannot be kept before any of it is read; it is looked at again when it is."""
+        with self._stores.database.read() as session:
+            self._limits.admit_buffer(session, terms.owner, 1, now())
+
+    def _is_made(self, terms: Terms) -> bool:
+        with self._stores.database.read() as session:
+            return self._idempotency.is_known(session, terms, now())
+
+    def _made_before(self, terms: Terms) -> Buffer | None:
+        moment = now()
+        with self._stores.database.read() as session:
+            buffer_id = self._idempotency.resource(session, terms, moment)
+            return buffers.find(session, buffer_id, moment) if buffer_id is not None else None
+
+    def _insert(self, stored: StoredTable, terms: Terms) -> Buffer:
+        created = now()
+        buffer = Buffer(
+            id=new_id(),
+            owner=terms.owner,
+            digest=stored.digest,
+            fields=stored.fields,
+            row_count=stored.rows,
+            byte_size=stored.byte_size,
+            blob=stored.blob,
+            created_at=created,
+            expires_at=created + timedelta(seconds=self._settings.buffer_ttl),
+        )
         try:
             with self._stores.database.write() as session:
+                callers.lock(session, terms.owner, created)
+                if self._idempotency.is_known(session, terms, created):
+                    raise MadeBefore
+                self._limits.admit_buffer(session, terms.owner, buffer.byte_size, created)
                 self._stores.begin_to_name(session, [buffer.blob])
                 session.add(buffer)
+                self._idempotency.keep(session, terms, buffer.id, created)
                 jobs.audit(session, "buffer.create", buffer.id, buffer.created_at)
+        except MadeBefore:  # by a call at the same time
+            known = self._made_before(terms)
+            assert known is not None  # unless it was deleted within the moment
+            return known
         except LeaseLost as error:
             raise Unavailable(str(error)) from None
         self._stores.named([buffer.blob])
         return buffer
+
+    def _refuse_too_large(self, size: int) -> None:
+        if size > self._settings.max_buffer_bytes:
+            raise TooLarge(
+                f"a buffer holds at most {self._settings.max_buffer_bytes} bytes "
+                "(ROWVEIL_MAX_BUFFER_BYTES); upload the table in parts"
+            )
 
     def _find(self, buffer_id: str) -> Buffer:
         with self._stores.database.read() as session:
@@ -212,6 +279,7 @@ class Buffers:
             unnamed = buffers.delete(session, buffer_id)
             if unnamed is None:
                 raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
+            idempotency.forget(session, [buffer_id])
             jobs.audit(session, "buffer.delete", buffer_id, now())
         self._stores.delete_blobs(unnamed)
 
@@ -227,3 +295,25 @@ class Buffers:
         except asyncio.CancelledError:
             await asyncio.wait([running])
             raise
+
+
+class _Hashed:
+    """The bytes of an upload as they pass by, for the fingerprint of its request."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._hash = hashlib.sha256()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The same bytes."""
+        async for chunk in self._chunks:
+            self._hash.update(chunk)
+            yield chunk
+
+    def terms(self, terms: Terms, said: Upload) -> Terms:
+        """The terms with the fingerprint of what came: the call, the table's bytes and what they are."""
+        if terms.idempotency_key is None:
+            return terms
+        parts = (terms.request_fingerprint or "", self._hash.hexdigest(), said.media_type)
+        options = orjson.dumps(dict(said.options), option=orjson.OPT_SORT_KEYS).decode()
+        return replace(terms, request_fingerprint="\0".join((*parts, options)))

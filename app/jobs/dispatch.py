@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
 from app.engine.engine import (
     ATTEMPTS_EXHAUSTED,
     CANCELLED,
+    DEADLINE_EXCEEDED,
     INTERNAL_ERROR,
     WORKER_DIED,
     Engine,
@@ -20,6 +23,7 @@ from app.engine.engine import (
 from app.engine.progress import make_progress_file
 from app.engine.worker import failure_of
 from app.jobs.changes import Changes
+from app.jobs.ends import Ends
 from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
@@ -27,9 +31,11 @@ from app.jobs.sending import Sending
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from app.jobs.webhooks import tell_webhook
 from app.store import jobs, replicas
 from app.store.db import Transaction
 from app.store.models import Job
+from app.telemetry import tracing
 from providers.choosing.seeds import candidate_seed
 
 _log = logging.getLogger("rowveil.jobs")
@@ -38,11 +44,26 @@ MOST_CRASHES = 3
 """A job during which the service itself ended so often, or lost its lease, is not tried again."""
 
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
+_DEADLINE_SECONDS = 1.0
 _CRASHED = Failure(
     ATTEMPTS_EXHAUSTED,
     f"the service ended {MOST_CRASHES} times while this job ran; it is not tried again",
 )
+_OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, and was stopped")
+_LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, and did not run")
 _UNREADABLE = "the job's source or seed cannot be opened; its log has why, under the job's id"
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A job's end, as a transaction has it that is to be committed."""
+
+    job: Job
+    """As it was before."""
+    state: State
+    values: dict[str, Any]
+    released: list[str | None]
+    """The blobs that it names no longer."""
 
 
 class Dispatcher:
@@ -57,6 +78,7 @@ class Dispatcher:
         threads: Executor,
         work: TaskFunction,
         memory_bytes: int,
+        ends: Ends,
     ) -> None:
         """``memory_bytes``: what a job may take."""
         self._stores = stores
@@ -66,21 +88,25 @@ class Dispatcher:
         self._threads = threads
         self._work = work
         self._memory_bytes = memory_bytes
+        self._ends = ends
         self._wake = asyncio.Event()
         self._may_be_queued = False
         self._event_loop = asyncio.get_running_loop()
         self._loop: asyncio.Task[None] | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
         self._to_cancel: set[str] = set()
+        self._overdue: set[str] = set()
         self._unfollowed: set[tuple[str, int]] = set()
         """Claims of this replica that nobody here follows, as of the last look."""
         self._background: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
         self._stopping = self._halted = False
 
     async def start(self) -> None:
         """Start to claim."""
         self._engine.on_capacity = self._wake.set
         self._loop = asyncio.create_task(self._claim_while_there_is_room())
+        self._watching = asyncio.create_task(self._expire_queued())
         self.wake()
 
     def wake(self) -> None:
@@ -130,6 +156,9 @@ class Dispatcher:
     async def stop(self, grace: float) -> None:
         """Claim no more, give running jobs so many seconds, and put the rest back into the queue."""
         self._stopping = True
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         if self._loop is not None:
             self.wake()
             await self._loop
@@ -160,12 +189,43 @@ class Dispatcher:
                 if claimed is None:
                     break
                 job, task, more = claimed
+                self._ends.tell_started(job)
+                _trace_waiting(job)
                 self._may_be_queued |= more
                 self._changes.expect(job.id)
                 self._changes.tell(job.id, ended=False)
                 running = self._engine.run(job.id, self._work, task)
                 following = asyncio.create_task(self._follow(job, task, running))
                 self._following[job.id] = following
+                self._stop_at_deadline(job, following)
+
+    def _stop_at_deadline(self, job: Job, following: asyncio.Task[None]) -> None:
+        if job.deadline is None:
+            return
+
+        def stop() -> None:
+            self._overdue.add(job.id)
+            self._spawn(self._halt(job.id))
+
+        seconds = max(0.0, (job.deadline - now()).total_seconds())
+        at_deadline = self._event_loop.call_later(seconds, stop)
+        following.add_done_callback(lambda _: at_deadline.cancel())
+
+    async def _expire_queued(self) -> None:
+        """Fail what is still queued at its deadline."""
+        while True:
+            try:
+                for job_id in await self._in_thread(self._expire_overdue):
+                    self._changes.tell(job_id, ended=True)
+            except Exception as error:
+                _log.error("looking for deadlines failed: %s", type(error).__qualname__)
+            await asyncio.sleep(_DEADLINE_SECONDS)
+
+    def _expire_overdue(self) -> list[str]:
+        with self._stores.database.read() as session:
+            overdue = jobs.overdue(session, now())
+        problem = problem_of(_LATE)
+        return [job.id for job in overdue if self._record_end(job, Step.EXPIRE, error=problem)]
 
     async def _follow(self, job: Job, task: JobTask, running: asyncio.Task[Outcome]) -> None:
         outcome = await running
@@ -173,7 +233,8 @@ class Dispatcher:
             outcome = await self._sent(job, task, outcome)
         for wait in chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1])):
             try:
-                await self._in_thread(self._record, job, task, outcome)
+                with _traced(job, "job.record"):
+                    await self._in_thread(self._record, job, task, outcome)
                 break
             except Exception as error:
                 _log.error("job %s: its end is not recorded yet: %s", job.id, failure_of(error).trace)
@@ -182,13 +243,14 @@ class Dispatcher:
                 await asyncio.sleep(wait)
         del self._following[job.id]
         self._to_cancel.discard(job.id)
+        self._overdue.discard(job.id)
         self._changes.tell(job.id, ended=True)
 
     async def _sent(self, job: Job, task: SwapTask, outcome: Outcome) -> Outcome:
         """The outcome, when the destination is where the job's reference says."""
         if isinstance(outcome, Failure):
             return outcome
-        if self._halted or job.id in self._to_cancel:  # since its worker ended
+        if self._halted or job.id in self._to_cancel | self._overdue:  # since its worker ended
             return Failure(CANCELLED, "the job was cancelled")
         return await self._sending.send(job, task) or outcome
 
@@ -224,10 +286,26 @@ class Dispatcher:
             case Kind.MEASURES:
                 assert job.destination_blob is not None  # and the table that it judges
                 judged = stores.blobs.access(job.destination_blob)
-                return MeasureTask(job.id, seed, source, judged, job.parameters, options, str(progress_path))
+                return MeasureTask(
+                    job.id,
+                    seed,
+                    source,
+                    judged,
+                    job.parameters,
+                    options,
+                    str(progress_path),
+                    job.trace_parent,
+                )
             case Kind.FRONTIER:
                 return FrontierTask(
-                    job.id, seed, job.seed_bits, source, job.parameters, options, str(progress_path)
+                    job.id,
+                    seed,
+                    job.seed_bits,
+                    source,
+                    job.parameters,
+                    options,
+                    str(progress_path),
+                    job.trace_parent,
                 )
         return SwapTask(
             job_id=job.id,
@@ -244,6 +322,7 @@ class Dispatcher:
             progress_path=str(progress_path),
             memory_bytes=self._memory_bytes,
             scratch_folder=str(stores.scratch_folder),
+            trace_parent=job.trace_parent,
         )
 
     def _record(self, job: Job, task: JobTask, outcome: Outcome) -> None:
@@ -297,22 +376,25 @@ class Dispatcher:
         wanted = job.id in self._to_cancel
         if failure.code == CANCELLED and wanted:
             self._record_end(job, Step.CANCEL)
+        elif failure.code == CANCELLED and job.id in self._overdue:
+            self._record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
         elif failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
             with self._stores.database.write() as session:
                 _requeue(session, job, job.crashes)
+            self._ends.tell_requeued()
         else:
             self._record_end(job, Step.FAIL, error=problem_of(failure))
 
     def _record_end(self, job: Job, step: Step, **values: Any) -> bool:
         """Record the end of this claim of the job, unless another one was recorded already."""
         with self._stores.database.write() as session:
-            given = self._end(session, job, step, **values)
-            unnamed = jobs.unnamed(session, given or ())
-        self._stores.delete_blobs(unnamed)
-        return given is not None
+            end = self._end(session, job, step, **values)
+            unnamed = jobs.unnamed(session, end.released) if end is not None else []
+        self._tell([end] if end is not None else [], unnamed)
+        return end is not None
 
-    def _end(self, session: Transaction, job: Job, step: Step, **values: Any) -> list[str | None] | None:
-        """Within a transaction: the blobs that the job names no longer, or None where it had moved on."""
+    def _end(self, session: Transaction, job: Job, step: Step, **values: Any) -> _End | None:
+        """The end, within a transaction; None where the job had moved on."""
         ended = after(State.RUNNING, step)
         given = tables_given(job)
         released = {} if job.retain_source else {f"{role}_blob": None for role in given}
@@ -323,46 +405,51 @@ class Dispatcher:
         made = values.get("destination_blob")
         if made is not None:
             jobs.lock_blobs(session, [made])
-        moved = jobs.move(
-            session,
-            job.id,
-            sources(step),
-            ended,
-            attempt=job.attempt,
-            **{"finished_at": now(), "outcome": outcome_of(ended, {})} | values,
-            **released,
-        )
-        return list(given.values()) if moved else None
+        values = {"finished_at": now(), "outcome": outcome_of(ended, {})} | values
+        if not jobs.move(session, job.id, sources(step), ended, attempt=job.attempt, **values, **released):
+            return None
+        tell_webhook(session, job, ended, values)
+        return _End(job, ended, values, list(given.values()))
+
+    def _tell(self, ends: Sequence[_End], unnamed: Sequence[str]) -> None:
+        """When that has been committed."""
+        for end in ends:
+            self._ends.tell(end.job, end.state, end.values)
+        self._stores.delete_blobs(unnamed)
 
     def _take_up_stalled(self, end_leases: bool, followed: Collection[str]) -> tuple[int, int]:
         """How many jobs were taken up, and how many leases ended.
 
         One transaction: no lease is gone while a job is still under it.
         """
-        released: list[str | None] = []
+        ends: list[_End | None] = []
         replica = self._stores.lease.replica
         with self._stores.database.write() as session:
             # Where a claim's commit was not told, or its job could be neither started nor failed.
             lost = [job for job in jobs.claimed(session, replica) if job.id not in followed]
-            for job in lost:
-                if (job.id, job.attempt) in self._unfollowed:
-                    _requeue(session, job, job.crashes)
-            ended = replicas.remove_expired(session, replica) if end_leases else ()
+            again = [job for job in lost if (job.id, job.attempt) in self._unfollowed]
+            for job in again:
+                _requeue(session, job, job.crashes)
+            dead = replicas.remove_expired(session, replica) if end_leases else ()
             stalled = replicas.stalled_jobs(session)
             for job in stalled:
                 if job.cancel_requested:
-                    released += self._end(session, job, Step.CANCEL) or ()
+                    ends.append(self._end(session, job, Step.CANCEL))
                 elif job.crashes + 1 >= MOST_CRASHES:
                     values = {"error": problem_of(_CRASHED), "crashes": job.crashes + 1}
-                    released += self._end(session, job, Step.FAIL, **values) or ()
+                    ends.append(self._end(session, job, Step.FAIL, **values))
                 else:
                     _requeue(session, job, job.crashes + 1)
-            unnamed = jobs.unnamed(session, released)
-        self._stores.delete_blobs(unnamed)
+                    again.append(job)
+            ended = [end for end in ends if end is not None]
+            unnamed = jobs.unnamed(session, [blob for end in ended for blob in end.released])
+        self._tell(ended, unnamed)
+        for _ in again:
+            self._ends.tell_requeued()
         self._unfollowed = {(job.id, job.attempt) for job in lost}
-        for dead in ended:
-            _log.warning("replica %s is dead; what it left is taken up", dead)
-        return len(stalled) + len(lost), len(ended)
+        for name in dead:
+            _log.warning("replica %s is dead; what it left is taken up", name)
+        return len(stalled) + len(lost), len(dead)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -385,6 +472,21 @@ def _requeue(session: Transaction, job: Job, crashes: int) -> None:
         claimed_by=None,
         crashes=crashes,
     )
+
+
+@contextmanager
+def _traced(job: Job, name: str, started: float | None = None) -> Iterator[None]:
+    """A span of the trace that the job's request began, if it did."""
+    if job.trace_parent is None:
+        yield
+        return
+    with tracing.span(name, {"rowveil.service": job.service}, job.trace_parent, started=started):
+        yield
+
+
+def _trace_waiting(job: Job) -> None:
+    with _traced(job, "job.queue", job.created_at.timestamp()):
+        """It ends now."""
 
 
 def _reproduced(original: Job, values: dict[str, Any]) -> dict[str, bool]:

@@ -5,6 +5,7 @@ from typing import Any
 from app.engine.engine import (
     ATTEMPTS_EXHAUSTED,
     CANCELLED,
+    DEADLINE_EXCEEDED,
     MEMORY_LIMIT,
     NOT_SENT,
     STORAGE_FULL,
@@ -16,6 +17,7 @@ from app.engine.engine import (
 from app.errors import (
     AppError,
     AttemptsExhausted,
+    DeadlineExceeded,
     DestinationNotSent,
     InvalidRequest,
     MemoryLimit,
@@ -36,6 +38,7 @@ _OURS: dict[str, type[AppError]] = {
     CANCELLED: Unavailable,
     NOT_SENT: DestinationNotSent,
     ATTEMPTS_EXHAUSTED: AttemptsExhausted,
+    DEADLINE_EXCEEDED: DeadlineExceeded,
 }
 _PROVIDERS: dict[str, type[ProviderError]] = {
     kind.code: kind for kind in (ProviderError, ParameterError, SourceError, UnswappableError)

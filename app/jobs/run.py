@@ -18,6 +18,7 @@ from app.jobs.moving import TooLargeForMemory, in_one_piece, swapped, whole_tabl
 from app.jobs.tasks import PlanTask, SwapTask
 from app.store.blob_table import BlobTable, write_tables
 from app.store.scratch import SealedScratch
+from app.telemetry import tracing
 from providers import PROVIDERS
 from providers.choosing.candidates import CandidateOptions, choose
 from providers.errors import ProviderError
@@ -69,9 +70,11 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
         written = 1.0 if task.report != "full" else ended + 0.1
         with SealedScratch(Path(task.scratch_folder)) as scratch:
             room = Room(scratch, task.memory_bytes)
-            made = _made(task, provider, params, source, room, part_of(progress, _LOADED, ended))
+            with tracing.span("provider.run"):
+                made = _made(task, provider, params, source, room, part_of(progress, _LOADED, ended))
             pieces = _told_of(made.streamed.pieces, source.rows, part_of(progress, ended, written))
-            digest, rows = write_tables(task.destination, made.streamed.schema, pieces)
+            with tracing.span("destination.write"):  # out of core, and most of the run
+                digest, rows = write_tables(task.destination, made.streamed.schema, pieces)
         result = made.streamed.result()
         report = None
         if task.report != "none":

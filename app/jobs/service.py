@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
 from itertools import count
 from math import inf
 from typing import Any, ParamSpec, TypeVar
@@ -23,24 +22,33 @@ from app.errors import Gone, NotFound, StateConflict, Unavailable
 from app.jobs.accept import Acceptance, NewJob
 from app.jobs.buffers import Buffers, Upload
 from app.jobs.changes import Changes
+from app.jobs.deliver import Deliverer
 from app.jobs.dispatch import Dispatcher
+from app.jobs.ends import Ends
+from app.jobs.idempotency import Idempotency
 from app.jobs.identity import job_of_token, new_id, token_of_job
 from app.jobs.kinds import kind_of, tables_given
+from app.jobs.limits import Limits
 from app.jobs.plans import Plans
 from app.jobs.presence import Presence
+from app.jobs.purge import Purge
 from app.jobs.references import References
+from app.jobs.sample import Sample
 from app.jobs.sending import Sending
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tables import GivenTable, SendTo, StoredTable
 from app.jobs.tasks import OpenTable, StreamTable
+from app.jobs.terms import PLAIN, Terms
+from app.jobs.webhooks import tell_webhook
 from app.jobs.work import run_job
 from app.settings import Settings
-from app.store import buffers, jobs
+from app.store import idempotency, jobs
 from app.store.blobs import BlobMissing
 from app.store.models import Buffer, Job
-from app.store.replicas import moment
 from app.store.tables import TableReader, read_table
+from app.telemetry import tracing
+from app.telemetry.metrics import Metrics
 from providers.params import StrictModel
 
 __all__ = ["JobService", "NewJob"]
@@ -52,7 +60,6 @@ Decode = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
 
 _log = logging.getLogger("rowveil.jobs")
 
-_PURGE_SECONDS = 60.0
 _LOOK_SECONDS = 0.25
 _THREADS = 8
 _PURGES_A_SWEEP = 10
@@ -77,12 +84,14 @@ class JobService:
         open_table: OpenTable,
         stream_table: StreamTable,
         work: TaskFunction = run_job,
+        metrics: Metrics | None = None,
     ) -> None:
         """``open_table``: how an upload is read; called in a worker. ``stream_table``: how one is written.
 
         ``work``: what a worker does with a job; another one is for tests that must hold a job up.
         """
         self._settings = settings
+        self.metrics = metrics if metrics is not None else Metrics()
         self._open_table = open_table
         self._stream_table = stream_table
         self._work = work
@@ -100,15 +109,32 @@ class JobService:
         setup = WorkerSetup(
             settings.worker_threads,
             settings.worker_memory_bytes,
-            preload=("app.jobs.ingest", "app.jobs.work", self._open_table.__module__),
+            preload=(
+                *("app.jobs.ingest", "app.jobs.work", self._open_table.__module__),
+                *(tracing.PRELOAD if tracing.wanted() else ()),
+            ),
             warm="providers.warm:warm" if settings.warm_workers else "",
         )
         self._engine = _engine_of(settings, setup)
-        self._acceptance = Acceptance(self._stores)
-        self._buffers = Buffers(settings, self._stores, self._engine, self._threads, self._open_table)
+        limits = Limits(settings, self.metrics)
+        keys = Idempotency(self._stores.sealer, settings.idempotency_ttl)
+        self._acceptance = Acceptance(settings, self._stores, limits, keys)
+        self._buffers = Buffers(
+            settings,
+            self._stores,
+            self._engine,
+            self._threads,
+            self._open_table,
+            limits,
+            keys,
+            self.metrics,
+        )
         self._references = References(settings)
         self._sending = Sending(settings, self._references, self._stream_table)
         self._plans = Plans(settings, self._stores, self._engine, self._threads)
+        self._purge = Purge(settings, self._stores, self.metrics)
+        self._deliverer = Deliverer(settings, self._stores, self._threads, self.metrics)
+        self._ends = Ends(self.metrics, self._deliverer.wake)
         self._dispatcher = Dispatcher(
             self._stores,
             self._engine,
@@ -117,11 +143,13 @@ class JobService:
             self._threads,
             self._work,
             settings.worker_memory_bytes,
+            self._ends,
         )
         self._presence = Presence(self._stores, self._changes, self._dispatcher)
         await self._presence.start()
         await self._dispatcher.start()
         await self._engine.start()
+        self._deliverer.start()
         self._purging = asyncio.create_task(self._purge_now_and_then())
 
     def begin_closing(self) -> None:
@@ -142,6 +170,7 @@ class JobService:
         await self._engine.close()
         self._sending.close()
         self._references.close()
+        await self._deliverer.stop()
         await self._presence.stop()
         await asyncio.to_thread(self._threads.shutdown)
         self._stores.close()
@@ -166,13 +195,15 @@ class JobService:
     async def submit(self, new: NewJob) -> Job:
         """The job, accepted: it runs whatever becomes of this process.
 
-        Raises IdempotencyKeyReused, InvalidRequest (no such buffer).
+        Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
         return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new))
 
-    async def accepted_before(self, key: str, request_fingerprint: str) -> Job | None:
+    async def accepted_before(self, terms: Terms) -> Job | None:
         """The job that this very request made before. Raises IdempotencyKeyReused."""
-        return await self._in_thread(self._acceptance.accepted_before, key, request_fingerprint)
+        if terms.idempotency_key is None:
+            return None
+        return await self._in_thread(self._acceptance.accepted_before, terms)
 
     async def rerun(
         self,
@@ -180,14 +211,15 @@ class JobService:
         source: GivenTable | None = None,
         destination: GivenTable | None = None,
         send_to: SendTo | None = None,
+        terms: Terms = PLAIN,
     ) -> Job:
         """A new job with the same parameters and the same seed, on the same rows.
 
         Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (a table is
-        another, or is needed), InvalidRequest (a destination for a job that makes its own).
+        another, or is needed), InvalidRequest (a destination for a job that makes its own); and as `submit`.
         """
         again = self._acceptance.accept_again
-        return await self._accepted(lambda new: again(new, job_id, source, destination, send_to))
+        return await self._accepted(lambda new: again(new, job_id, source, destination, send_to, terms))
 
     async def wait(self, job_id: str, seconds: float) -> Job:
         """The job when it has ended, or as it is after so many seconds. Raises NotFound."""
@@ -318,12 +350,13 @@ class JobService:
         chunks: AsyncIterator[bytes],
         described: str | Callable[[], Upload],
         gone: Callable[[], Awaitable[None]] | None = None,
+        terms: Terms = PLAIN,
     ) -> Buffer:
         """See `Buffers.create`; a media type stands for an upload of that type without options."""
         if isinstance(described, str):
             media_type = described
-            return await self._buffers.create(chunks, lambda: Upload(media_type), gone)
-        return await self._buffers.create(chunks, described, gone)
+            return await self._buffers.create(chunks, lambda: Upload(media_type), gone, terms)
+        return await self._buffers.create(chunks, described, gone, terms)
 
     async def get_buffer(self, buffer_id: str) -> Buffer:
         """See `Buffers.get`."""
@@ -368,8 +401,12 @@ class JobService:
         await self._references.check_destination(reference)
 
     async def purge(self) -> None:
-        """Remove the buffers and destinations whose time is over."""
-        await self._in_thread(self._purge)
+        """Remove everything whose time is over."""
+        await self._in_thread(self._purge.run)
+
+    async def sampled_metrics(self) -> bytes:
+        """The metrics as text, with what is looked up for the occasion."""
+        return await self._in_thread(Sample(self._settings, self._stores, self._engine, self.metrics).text)
 
     # ---------------------------------------------------------------------- one transaction each, blocking
 
@@ -400,7 +437,11 @@ class JobService:
             values = {"finished_at": now(), "outcome": outcome_of(ended, {})}
             queued = [State.QUEUED]  # a running one has a worker to be stopped first
             moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **kept)
+            if moved:
+                tell_webhook(session, job, ended, values)
             unnamed = jobs.unnamed(session, given.values()) if moved else []
+        if moved:
+            self._ends.tell(job, ended, values)
         self._stores.delete_blobs(unnamed)
         return moved
 
@@ -413,6 +454,7 @@ class JobService:
             deleted = jobs.delete_ended(session, job.id)
             unnamed = jobs.unnamed(session, [job.source_blob, job.destination_blob]) if deleted else []
             if deleted:
+                idempotency.forget(session, [job.id])
                 jobs.audit(session, "job.delete", job.id, now())
         self._stores.delete_blobs(unnamed)
         self._stores.database.forget()
@@ -424,17 +466,6 @@ class JobService:
         with self._stores.database.write() as session:
             jobs.audit(session, "seed.read", job.id, now())
         return f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
-
-    def _purge(self) -> None:
-        """By the database's clock: a replica's own that jumps shall not delete anything."""
-        database = self._stores.database
-        with database.write() as session:
-            unnamed = buffers.delete_expired(session, moment(session))
-        self._stores.delete_blobs(unnamed)
-        retained = timedelta(seconds=self._settings.result_retention)
-        with database.write() as session:
-            unnamed = jobs.release_old(session, moment(session) - retained)
-        self._stores.delete_blobs(unnamed)
 
     def _touch_database(self) -> None:
         with self._stores.database.read() as session:
@@ -472,11 +503,15 @@ class JobService:
             self._changes.expect(job_id)  # before it can end
         accepted = ""
         try:
-            job = await self._in_thread(accept, job_id)
+            with tracing.span("job.accept") as told:
+                job = await self._in_thread(accept, job_id)
+                told.set({"rowveil.service": job.service, "rowveil.rows": job.row_count})
             accepted = job.id
         finally:
             if accepted != job_id:
                 self._changes.tell(job_id, ended=True)
+        if accepted == job_id:
+            self.metrics.accepted.labels(job.service, job.priority).inc()
         self._dispatcher.wake()
         return job
 
@@ -494,7 +529,7 @@ class JobService:
                     await self._in_thread(self._stores.sweep)
             except Exception as error:
                 _log.error("purging failed: %s", type(error).__qualname__)
-            await asyncio.sleep(_PURGE_SECONDS)
+            await asyncio.sleep(self._settings.purge_interval)
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()

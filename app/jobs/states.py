@@ -27,6 +27,7 @@ class Step(StrEnum):
     FAIL = "fail"
     CANCEL = "cancel"
     REQUEUE = "requeue"
+    EXPIRE = "expire"
 
 
 class Outcome(StrEnum):
@@ -56,6 +57,8 @@ _TRANSITIONS = {
     (State.RUNNING, Step.FAIL): State.FAILED,
     (State.RUNNING, Step.CANCEL): State.CANCELLED,
     (State.RUNNING, Step.REQUEUE): State.QUEUED,
+    (State.QUEUED, Step.EXPIRE): State.FAILED,
+    (State.RUNNING, Step.EXPIRE): State.FAILED,
 }
 
 

@@ -57,6 +57,8 @@ class SwapTask:
     """What the job may take."""
     scratch_folder: str
     """Where it may put aside what does not fit."""
+    trace_parent: str | None = None
+    """The span of the request, where traces are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class MeasureTask:
     parameters: dict[str, Any]
     options: dict[str, Any]
     progress_path: str
+    trace_parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class FrontierTask:
     parameters: dict[str, Any]
     options: dict[str, Any]
     progress_path: str
+    trace_parent: str | None = None
 
 
 JobTask = SwapTask | MeasureTask | FrontierTask

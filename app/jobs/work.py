@@ -4,12 +4,14 @@ import platform
 from dataclasses import asdict
 from typing import Any
 
-from app.engine.engine import Outcome
+from app.engine.engine import Failure, Outcome
 from app.engine.progress import ProgressFile
+from app.jobs.kinds import FRONTIER, MEASURES
 from app.jobs.parameters import MeasureParameters
 from app.jobs.run import library_versions, plain, run_swap, tells_the_callers_errors
-from app.jobs.tasks import FrontierTask, JobTask, MeasureTask
+from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
 from app.store.tables import read_table
+from app.telemetry import tracing
 from providers.choosing.combinations import combinations_of
 from providers.choosing.frontier import LIMITS as FRONTIER_LIMITS
 from providers.choosing.frontier import FrontierOptions, frontier, frontier_figures
@@ -31,6 +33,25 @@ _NOT_ALIGNED = (
 
 def run_job(task: JobTask) -> Outcome:
     """What the job's row will hold, or why it gave nothing."""
+    if task.trace_parent is None:
+        return _run(task)
+    tracing.set_up_tracing()
+    service = (
+        task.service
+        if isinstance(task, SwapTask)
+        else MEASURES
+        if isinstance(task, MeasureTask)
+        else FRONTIER
+    )
+    with tracing.span("job.run", {"rowveil.service": service}, task.trace_parent) as told:
+        outcome = _run(task)
+        if isinstance(outcome, Failure):
+            told.failed(outcome.code)
+    tracing.flush()  # a worker may be killed at any moment
+    return outcome
+
+
+def _run(task: JobTask) -> Outcome:
     match task:
         case MeasureTask():
             return run_measures(task)

@@ -19,6 +19,7 @@ References
 Hoang, Reyhanitabar, Rogaway, Vizar 2015, doi:10.1007/978-3-662-47989-6_24 (STREAM).
 """
 
+import contextlib
 import io
 import os
 import secrets
@@ -95,6 +96,14 @@ class BlobStore:
     def files(self) -> list[Path]:
         """Every file that is there, drafts included."""
         return list(self._folder.glob("??/*"))
+
+    def measure(self) -> tuple[int, int]:
+        """How many files there are, and their bytes."""
+        sizes = []
+        for path in self._folder.glob("??/*"):
+            with contextlib.suppress(FileNotFoundError):  # gone this moment
+                sizes.append(path.stat().st_size)
+        return len(sizes), sum(sizes)
 
     def _path(self, blob_id: str) -> Path:
         return self._folder / blob_id[:2] / blob_id

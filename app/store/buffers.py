@@ -31,8 +31,16 @@ def delete(session: Session, buffer_id: str) -> list[str] | None:
     return None if blob is None else unnamed(session, [blob])
 
 
-def delete_expired(session: Session, now: datetime) -> list[str]:
-    """Remove the buffers whose time is over; the blobs that nothing names now."""
+def delete_expired(session: Session, now: datetime) -> tuple[list[str], list[str]]:
+    """Remove the buffers whose time is over: their ids, the blobs that nothing names now."""
     expired = sa.select(Buffer.id).where(Buffer.expires_at <= now).with_for_update(skip_locked=True)
-    gone = sa.delete(Buffer).where(Buffer.id.in_(expired)).returning(Buffer.blob)
-    return unnamed(session, session.scalars(gone).all())
+    gone = sa.delete(Buffer).where(Buffer.id.in_(expired)).returning(Buffer.id, Buffer.blob)
+    rows = session.execute(gone).all()
+    return [row.id for row in rows], unnamed(session, [row.blob for row in rows])
+
+
+def count(session: Session, now: datetime) -> tuple[int, int]:
+    """How many there are, and their bytes."""
+    query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(Buffer.byte_size), 0))
+    number, size = session.execute(query.where(Buffer.expires_at > now)).one()
+    return int(number), int(size)

@@ -27,6 +27,8 @@ from sqlalchemy.orm import Session
 from app.errors import StorageFull, Unavailable
 from app.settings import Settings
 
+__all__ = ["Database", "DatabaseUnusable", "Session", "migrate", "migration_config"]
+
 _LOCK_SECONDS = 30
 _BEGIN = "rowveil_begin"
 _MIGRATING = 0x726F7776  # "rowv": any number that means this and nothing else in the database

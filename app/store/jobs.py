@@ -6,7 +6,6 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 import sqlalchemy as sa
-import sqlalchemy.exc
 from sqlalchemy.orm import Session, undefer
 
 from app.store.models import AuditLine, Buffer, Job
@@ -15,30 +14,16 @@ Role = Literal["source", "destination"]
 """A table that a job was given: its source, or the destination that it judges."""
 
 
-class IdempotencyKeyTaken(Exception):
-    """Another job was accepted under this idempotency key."""
-
-
 def insert(session: Session, job: Job) -> None:
-    """Add the job. Raises IdempotencyKeyTaken; the transaction is over then."""
+    """Add the job."""
     session.add(job)
-    try:
-        session.flush()
-    except sqlalchemy.exc.IntegrityError as error:
-        if job.idempotency_key is None:
-            raise
-        raise IdempotencyKeyTaken from error
+    session.flush()
 
 
 def find(session: Session, job_id: str, *deferred: str) -> Job | None:
     """The job, with the named deferred columns; None where there is none."""
     options = [undefer(getattr(Job, name)) for name in deferred]
     return session.scalar(sa.select(Job).where(Job.id == job_id).options(*options))
-
-
-def find_by_idempotency_key(session: Session, key: str) -> Job | None:
-    """The job that was accepted under this key."""
-    return session.scalar(sa.select(Job).where(Job.idempotency_key == key))
 
 
 def newest(
@@ -56,21 +41,23 @@ def newest(
 
 
 def claim_oldest(session: Session, replica: str, now: datetime) -> Job | None:
-    """Take the oldest queued job for this replica, with its sealed seed. See also `replicas.hold`.
+    """Take the queued job that counts as the oldest for this replica, with its sealed seed.
+
+    What it counts as, `Job.ranked_at`, is its age and its priority together. See also `replicas.hold`.
 
     Rows that another claim has locked are passed over where the database has row locks.
     """
-    oldest = (
+    first = (
         sa.select(Job.id)
         .where(Job.state == "queued")
-        .order_by(Job.id)
+        .order_by(Job.ranked_at, Job.id)
         .limit(1)
         .with_for_update(skip_locked=True)
         .scalar_subquery()
     )
     claimed = (
         sa.update(Job)
-        .where(Job.id == oldest, Job.state == "queued")
+        .where(Job.id == first, Job.state == "queued")
         .values(state="running", started_at=now, claimed_by=replica, attempt=Job.attempt + 1)
         .returning(Job)
         .options(undefer(Job.sealed_seed))
@@ -130,6 +117,11 @@ def running(session: Session) -> set[tuple[str, int]]:
     return {(job_id, attempt) for job_id, attempt in session.execute(query)}
 
 
+def overdue(session: Session, now: datetime) -> Sequence[Job]:
+    """Queued jobs whose deadline has passed."""
+    return session.scalars(sa.select(Job).where(Job.state == "queued", Job.deadline <= now)).all()
+
+
 def delete_ended(session: Session, job_id: str) -> bool:
     """Remove the row of a job that has ended."""
     gone = sa.delete(Job).where(Job.id == job_id, Job.state.not_in(("queued", "running")))
@@ -153,16 +145,28 @@ def retained(session: Session, role: Role, job_id: str, now: datetime) -> str | 
     return session.scalar(lent.with_for_update(read=True, of=Buffer))
 
 
-def release_old(session: Session, before: datetime) -> list[str]:
-    """Take the buffers off the jobs that ended before a moment; the blobs that nothing names now."""
+def release_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
+    """Take the buffers off the jobs that ended before a moment: their ids, blobs that nothing names now."""
     held = sa.or_(Job.source_blob.is_not(None), Job.destination_blob.is_not(None))
-    query = sa.select(Job).where(Job.finished_at < before, held)
-    old = session.scalars(query.with_for_update(skip_locked=True)).all()
+    query = sa.select(Job).where(Job.finished_at < before, held).with_for_update(skip_locked=True)
+    old = session.scalars(query).all()
     blobs = [blob for job in old for blob in (job.source_blob, job.destination_blob)]
     for job in old:
         job.source_blob = job.destination_blob = None
     session.flush()
-    return unnamed(session, blobs)
+    return [job.id for job in old], unnamed(session, blobs)
+
+
+def delete_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
+    """Remove the jobs that ended before a moment: their ids, the blobs that nothing names now."""
+    gone = (
+        sa.delete(Job)
+        .where(Job.finished_at < before)
+        .returning(Job.id, Job.source_blob, Job.destination_blob)
+    )
+    rows = session.execute(gone).all()
+    blobs = [blob for row in rows for blob in (row.source_blob, row.destination_blob)]
+    return [row.id for row in rows], unnamed(session, blobs)
 
 
 def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
@@ -195,6 +199,14 @@ def lock_blobs(session: Session, blobs: Collection[str]) -> None:
         for blob in sorted(blobs):
             number = int.from_bytes(blake2b(blob.encode(), digest_size=8).digest(), "big", signed=True)
             session.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
+
+
+def count_going(session: Session) -> tuple[dict[str, int], datetime | None]:
+    """State -> jobs, of those that have not ended; when the one that is queued longest came."""
+    counts = sa.select(Job.state, sa.func.count()).where(Job.state.in_(("queued", "running")))
+    found = {state: int(count) for state, count in session.execute(counts.group_by(Job.state))}
+    oldest = session.scalar(sa.select(sa.func.min(Job.created_at)).where(Job.state == "queued"))
+    return {"queued": 0, "running": 0} | found, oldest
 
 
 def all_named(session: Session) -> set[str]:

@@ -15,13 +15,17 @@ from sqlalchemy import (
     String,
     Text,
     TypeDecorator,
-    UniqueConstraint,
     false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 """What `app.jobs.states` moves jobs between; stands here too because the database holds it."""
+
+DELIVERY_STATES = ("pending", "delivered", "given_up")
+
+ANONYMOUS = "anonymous"
+"""The owner of what was asked for by nobody in particular."""
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -70,8 +74,9 @@ class Job(Base):
     __tablename__ = "jobs"
     __table_args__ = (
         CheckConstraint(f"state IN {STATES}", name="state"),
-        UniqueConstraint("idempotency_key"),
         Index(None, "state", "id"),
+        Index(None, "state", "ranked_at", "id"),
+        Index(None, "owner", "state"),
         Index(None, "service", "id"),
         Index(None, "source_blob"),
         Index(None, "destination_blob"),
@@ -80,6 +85,8 @@ class Job(Base):
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     """UUID version 7: in the order of creation."""
+    owner: Mapped[str] = mapped_column(String(255), default=ANONYMOUS, server_default=ANONYMOUS)
+    """Whoever asked for it; limits count by it."""
     service: Mapped[str] = mapped_column(String(40))
     revision: Mapped[int]
     state: Mapped[str] = mapped_column(String(10))
@@ -97,9 +104,16 @@ class Job(Base):
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    priority: Mapped[str] = mapped_column(String(10), default="normal", server_default="normal")
+    ranked_at: Mapped[datetime]
+    """The order in which jobs are claimed: the moment of creation, moved by the priority."""
+    deadline: Mapped[datetime | None]
+    """A job that has not ended by then fails."""
 
     row_count: Mapped[int]
     """Rows of the source."""
+    byte_size: Mapped[int] = mapped_column(default=0, server_default="0")
+    """Bytes of the tables that it was given."""
     source_digest: Mapped[str] = mapped_column(String(80))
     source_fields: Mapped[list[dict[str, Any]]]
     source_blob: Mapped[str | None] = mapped_column(String(32))
@@ -134,8 +148,10 @@ class Job(Base):
 
     rerun_of: Mapped[str | None] = mapped_column(String(36))
     reproduced: Mapped[bool | None]
-    idempotency_key: Mapped[str | None] = mapped_column(String(255))
-    request_fingerprint: Mapped[str | None] = mapped_column(String(16))
+    sealed_webhook: Mapped[bytes | None]
+    """Whom to tell of its end, and the secret to sign with: an address may hold a secret too."""
+    trace_parent: Mapped[str | None] = mapped_column(String(64))
+    """The span of the request (W3C Trace Context), where traces are taken."""
 
     attempt: Mapped[int] = mapped_column(default=0)
     """Counts the claims; an end is recorded only by the claim it belongs to."""
@@ -156,9 +172,10 @@ class Buffer(Base):
     """An uploaded table."""
 
     __tablename__ = "buffers"
-    __table_args__ = (Index(None, "blob"), Index(None, "expires_at"))
+    __table_args__ = (Index(None, "blob"), Index(None, "expires_at"), Index(None, "owner"))
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(255), default=ANONYMOUS, server_default=ANONYMOUS)
     digest: Mapped[str] = mapped_column(String(80))
     fields: Mapped[list[dict[str, Any]]]
     row_count: Mapped[int]
@@ -182,6 +199,56 @@ class Replica(Base):
     """Names the master key that it seals with."""
     folder_id: Mapped[str] = mapped_column(String(32))
     """Names the shared folder that it reaches."""
+
+
+class Caller(Base):
+    """Somebody who has asked for something: the row that whoever counts for them locks."""
+
+    __tablename__ = "callers"
+    __table_args__ = (Index(None, "seen_at"),)
+
+    owner: Mapped[str] = mapped_column(String(255), primary_key=True)
+    seen_at: Mapped[datetime]
+
+
+class IdempotencyKey(Base):
+    """What a request under a key has made."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (Index(None, "expires_at"), Index(None, "resource"))
+
+    owner: Mapped[str] = mapped_column(String(255), primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(String(16))
+    """Of the request. Keyed: it holds a seed and rows."""
+    resource: Mapped[str] = mapped_column(String(36))
+    """The job or the buffer."""
+    expires_at: Mapped[datetime]
+
+
+class Delivery(Base):
+    """A message to a webhook: written with the job's end, kept until it has arrived or was given up."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (
+        CheckConstraint(f"state IN {DELIVERY_STATES}", name="state"),
+        Index(None, "state", "due_at"),
+        Index(None, "job_id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    """Also the message's own, the same at every attempt."""
+    job_id: Mapped[str] = mapped_column(String(36))
+    owner: Mapped[str] = mapped_column(String(255))
+    sealed_webhook: Mapped[bytes | None]
+    """As in the job; None when there is nothing left to deliver."""
+    body: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(10))
+    attempts: Mapped[int] = mapped_column(default=0)
+    """Counts the claims; a result is recorded only by the claim it belongs to."""
+    due_at: Mapped[datetime]
+    """When the next attempt may be made; whoever makes one puts it off first."""
+    ended_at: Mapped[datetime | None]
 
 
 class AuditLine(Base):

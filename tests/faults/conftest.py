@@ -13,6 +13,7 @@ from app.engine.engine import Progress, TaskFunction
 from app.jobs.kinds import FRONTIER, MEASURES
 from app.jobs.parameters import MeasureParameters
 from app.jobs.service import JobService, NewJob
+from app.jobs.terms import Terms
 from app.settings import Settings
 from app.store.models import Job
 from providers import PROVIDERS
@@ -92,7 +93,8 @@ def new_job(source: pa.Table | str, **values: Any) -> NewJob:
     if isinstance(source, pa.Table):
         params = provider.check(params, source.schema)
     seed = values.get("seed")
-    return NewJob(service, params, source, seed_bits=256 if seed else None, **values)
+    terms = Terms(**{name: values.pop(name) for name in Terms.__slots__ if name in values})
+    return NewJob(service, params, source, seed_bits=256 if seed else None, terms=terms, **values)
 
 
 def new_measures(source: pa.Table | str, destination: pa.Table | str, **values: Any) -> NewJob:

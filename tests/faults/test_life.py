@@ -140,7 +140,6 @@ def test_the_same_idempotency_key_gives_the_same_job(service: Running) -> None:
     call = {"idempotency_key": "key-1", "request_fingerprint": "aaaa"}
     first, second = service.submit(people(), **call), service.submit(people(), **call)
     assert first.id == second.id
-    assert first.request_fingerprint != "aaaa"
     with pytest.raises(IdempotencyKeyReused):
         service.submit(people(), idempotency_key="key-1", request_fingerprint="bbbb")
 

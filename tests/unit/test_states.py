@@ -14,6 +14,8 @@ ALLOWED = {
     (State.RUNNING, Step.FAIL): State.FAILED,
     (State.RUNNING, Step.CANCEL): State.CANCELLED,
     (State.RUNNING, Step.REQUEUE): State.QUEUED,
+    (State.QUEUED, Step.EXPIRE): State.FAILED,
+    (State.RUNNING, Step.EXPIRE): State.FAILED,
 }
 
 

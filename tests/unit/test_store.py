@@ -11,10 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
 
 from app.jobs.identity import new_id
+from app.jobs.terms import head_start
 from app.settings import Settings
-from app.store import buffers, jobs
+from app.store import buffers, callers, deliveries, idempotency, jobs
 from app.store.db import Database, migrate
-from app.store.models import AuditLine, Buffer, Job
+from app.store.models import AuditLine, Buffer, Delivery, IdempotencyKey, Job
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -39,6 +40,7 @@ def job(**values: Any) -> Job:
         "seed_fingerprint": "0" * 16,
         "seed_bits": 128,
         "created_at": NOW,
+        "ranked_at": NOW,
         "row_count": 3,
         "source_digest": "sha256:1",
         "source_fields": [{"name": "income", "type": "int64"}],
@@ -61,6 +63,16 @@ def buffer(**values: Any) -> Buffer:
         "expires_at": NOW + timedelta(hours=1),
     }
     return Buffer(**known | values)
+
+
+def kept_key(resource: str) -> IdempotencyKey:
+    return IdempotencyKey(
+        owner="anonymous", key="k", fingerprint="f", resource=resource, expires_at=NOW + timedelta(hours=24)
+    )
+
+
+def delivery() -> Delivery:
+    return Delivery(id=new_id(), job_id=new_id(), owner="anonymous", body="{}", state="pending", due_at=NOW)
 
 
 def add(database: Database, *rows: Job | Buffer) -> list[str]:
@@ -153,13 +165,91 @@ def test_pages_are_stable_while_jobs_come_in(database: Database) -> None:
 
 def test_an_idempotency_key_is_taken_once(database: Database) -> None:
     with database.write() as session:
-        jobs.insert(session, job(idempotency_key="k", request_fingerprint="f"))
-    with pytest.raises(jobs.IdempotencyKeyTaken), database.write() as session:
-        jobs.insert(session, job(idempotency_key="k"))
+        idempotency.keep(session, kept_key("one"))
     with database.read() as session:
-        known = jobs.find_by_idempotency_key(session, "k")
-    assert known is not None
-    assert known.request_fingerprint == "f"
+        known = idempotency.find(session, "anonymous", "k", NOW)
+        assert known is not None
+        assert (known.resource, known.fingerprint) == ("one", "f")
+        assert idempotency.find(session, "somebody else", "k", NOW) is None
+        assert idempotency.find(session, "anonymous", "k", NOW + timedelta(hours=24)) is None
+
+
+def test_an_idempotency_key_is_used_anew_when_its_time_is_over_or_its_job_gone(database: Database) -> None:
+    with database.write() as session:
+        idempotency.keep(session, kept_key("one"))
+    with database.write() as session:
+        idempotency.keep(session, kept_key("two"))
+        found = idempotency.find(session, "anonymous", "k", NOW)
+        assert found is not None
+        assert found.resource == "two"
+        idempotency.forget(session, ["two"])
+        assert idempotency.find(session, "anonymous", "k", NOW) is None
+        idempotency.keep(session, kept_key("three"))
+    with database.write() as session:
+        assert idempotency.delete_expired(session, NOW) == 0
+        assert idempotency.delete_expired(session, NOW + timedelta(hours=24)) == 1
+
+
+def test_a_claim_takes_age_and_priority_together(database: Database) -> None:
+    """A step of priority is worth a time of waiting: what has waited longer than that goes first."""
+    waits = {"old": 0, "late but high": 400, "later and high": 700, "normal": 350}
+    ranks = {name: NOW + timedelta(seconds=wait) for name, wait in waits.items()}
+    for name in ("late but high", "later and high"):
+        ranks[name] -= head_start("high", 300)
+    rows = {name: job(service=name, created_at=NOW, ranked_at=rank) for name, rank in ranks.items()}
+    add(database, *rows.values())
+    order = []
+    while True:
+        with database.write() as session:
+            claimed = jobs.claim_oldest(session, "one", NOW)
+        if claimed is None:
+            break
+        order.append(claimed.service)
+    assert order == ["old", "late but high", "normal", "later and high"]
+
+
+def test_a_message_is_claimed_once_and_again_when_its_claim_is_over(database: Database) -> None:
+    with database.write() as session:
+        deliveries.insert(session, delivery())
+    lease = NOW + timedelta(seconds=50)
+
+    def claim(moment: datetime) -> list[int]:
+        with database.write() as session:
+            return [row.attempts for row in deliveries.claim_due(session, moment, lease, 8)]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(claim, [NOW] * 4)) == [[], [], [], [1]]
+    lease += timedelta(seconds=50)
+    assert claim(lease - timedelta(seconds=50)) == [2]
+    with database.write() as session:
+        (late,) = session.scalars(sa.select(Delivery.id))
+        assert not deliveries.record(session, late, 1, state="delivered", ended_at=NOW)
+        assert deliveries.record(session, late, 2, state="delivered", ended_at=NOW)
+        assert not deliveries.record(session, late, 2, state="given_up", ended_at=NOW)
+    assert claim(lease + timedelta(days=1)) == []
+    with database.write() as session:
+        assert deliveries.delete_old(session, NOW) == 0
+        assert deliveries.delete_old(session, NOW + timedelta(seconds=1)) == 1
+
+
+def test_what_an_owner_has_going_and_keeps_is_counted(database: Database) -> None:
+    add(
+        database,
+        job(byte_size=10),
+        job(byte_size=20, state="running"),
+        job(byte_size=40, state="failed"),
+        job(byte_size=80, owner="somebody else"),
+        buffer(byte_size=5),
+        buffer(byte_size=7, expires_at=NOW),
+        buffer(byte_size=9, owner="somebody else"),
+    )
+    with database.write() as session:
+        callers.lock(session, "anonymous", NOW)
+        callers.lock(session, "anonymous", NOW)
+        assert callers.going(session, "anonymous") == callers.Going(2, 6, 30)
+        assert callers.going(session, "nobody") == callers.Going(0, 0, 0)
+        assert callers.kept(session, "anonymous", NOW) == callers.Kept(5, NOW + timedelta(hours=1))
+        assert callers.kept(session, "nobody", NOW) == callers.Kept(0, None)
 
 
 def test_a_shared_blob_is_free_when_its_last_name_is_gone(database: Database) -> None:
@@ -221,8 +311,8 @@ def test_a_buffer_is_gone_at_its_expiry(database: Database) -> None:
     with database.write() as session:
         assert buffers.find(session, buffer_id, NOW) is not None
         assert buffers.find(session, buffer_id, NOW + timedelta(hours=1)) is None
-        assert buffers.delete_expired(session, NOW) == []
-        assert buffers.delete_expired(session, NOW + timedelta(hours=1)) == ["b" * 32]
+        assert buffers.delete_expired(session, NOW) == ([], [])
+        assert buffers.delete_expired(session, NOW + timedelta(hours=1)) == ([buffer_id], ["b" * 32])
 
 
 def test_old_results_are_released_and_their_jobs_stay(database: Database) -> None:
@@ -232,9 +322,13 @@ def test_old_results_are_released_and_their_jobs_stay(database: Database) -> Non
         job(state="succeeded", finished_at=NOW + timedelta(days=8), destination_blob="e" * 32),
     )
     with database.write() as session:
-        assert jobs.release_old(session, NOW + timedelta(days=7)) == ["d" * 32, "s" * 32]
+        assert jobs.release_old(session, NOW + timedelta(days=7)) == ([old], ["d" * 32, "s" * 32])
     assert found(database, old).destination_blob is None
     assert found(database, young).destination_blob == "e" * 32
+    with database.write() as session:
+        assert jobs.delete_old(session, NOW + timedelta(days=9)) == ([old, young], ["e" * 32])
+    with database.read() as session:
+        assert jobs.find(session, old) is None
 
 
 def test_the_audit_is_only_added_to(database: Database) -> None:

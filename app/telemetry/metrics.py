@@ -1,0 +1,115 @@
+"""The metrics of one service, for Prometheus.
+
+Every label takes its values from a list that is known here or in the code: an identifier, an owner or
+anything else that a caller can make up would let the number of series grow without bound.
+"""
+
+from collections.abc import Collection
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+_REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_JOB_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600)
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+OTHER = "other"
+"""Stands for whatever is not in a label's list."""
+
+
+class Metrics:
+    """Everything that is counted, in a registry of its own."""
+
+    def __init__(self, version: str = "") -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        build = Gauge("rowveil_build_info", "1, with the version.", ["version"], registry=registry)
+        build.labels(version).set(1)
+
+        self.requests = Counter(
+            "rowveil_http_requests",
+            "Requests answered. The route is a template, such as /v1/jobs/{job_id}.",
+            ["method", "route", "status"],
+            registry=registry,
+        )
+        self.request_seconds = Histogram(
+            "rowveil_http_request_seconds",
+            "Time to the end of the answer, streams and waiting included.",
+            ["method", "route"],
+            buckets=_REQUEST_SECONDS,
+            registry=registry,
+        )
+        self.accepted = Counter(
+            "rowveil_jobs_accepted", "Jobs accepted.", ["service", "priority"], registry=registry
+        )
+        self.ended = Counter(
+            "rowveil_jobs_ended",
+            "Jobs ended. The code is that of the error, `none` where there is none.",
+            ["service", "state", "code"],
+            registry=registry,
+        )
+        self.requeued = Counter("rowveil_jobs_requeued", "Jobs put back into the queue.", registry=registry)
+        self.wait_seconds = Histogram(
+            "rowveil_job_wait_seconds",
+            "From a job's acceptance to its start.",
+            ["service"],
+            buckets=_JOB_SECONDS,
+            registry=registry,
+        )
+        self.run_seconds = Histogram(
+            "rowveil_job_run_seconds",
+            "From a job's start to its end.",
+            ["service"],
+            buckets=_JOB_SECONDS,
+            registry=registry,
+        )
+        self.rows = Counter(
+            "rowveil_job_rows", "Rows of jobs that succeeded.", ["service"], registry=registry
+        )
+        self.uploaded = Counter("rowveil_uploaded_bytes", "Bytes of uploads taken in.", registry=registry)
+        self.limited = Counter(
+            "rowveil_limited", "Requests refused by a limit on their caller.", ["limit"], registry=registry
+        )
+        self.deliveries = Counter(
+            "rowveil_webhook_attempts",
+            "Attempts to deliver a message to a webhook.",
+            ["result"],
+            registry=registry,
+        )
+        self.purged = Counter(
+            "rowveil_purged", "What went at the end of its time.", ["what"], registry=registry
+        )
+        self._make_gauges()
+
+    def _make_gauges(self) -> None:
+        """What is looked up when the metrics are asked for."""
+        registry = self.registry
+        self.database_up = Gauge(
+            "rowveil_database_up", "1 if the database answered this request.", registry=registry
+        )
+        self.jobs = Gauge(
+            "rowveil_jobs", "Jobs that have not ended, of all replicas.", ["state"], registry=registry
+        )
+        self.oldest = Gauge(
+            "rowveil_oldest_queued_seconds",
+            "Age of the job queued longest, 0 where none is.",
+            registry=registry,
+        )
+        self.buffers = Gauge("rowveil_buffers", "Uploaded buffers that are kept.", registry=registry)
+        self.buffer_bytes = Gauge("rowveil_buffer_bytes", "Their bytes.", registry=registry)
+        self.pending = Gauge(
+            "rowveil_webhooks_pending", "Messages to webhooks that are still to arrive.", registry=registry
+        )
+        self.blobs = Gauge("rowveil_blobs", "Sealed files in the store.", registry=registry)
+        self.blob_bytes = Gauge("rowveil_blob_bytes", "Their bytes.", registry=registry)
+        self.workers = Gauge("rowveil_workers", "Jobs that this replica may run at once.", registry=registry)
+        self.free = Gauge("rowveil_workers_free", "Jobs that could start here at once.", registry=registry)
+        self.ready = Gauge("rowveil_workers_ready", "1 if at least one worker is up.", registry=registry)
+
+    def text(self) -> bytes:
+        """In the text format of Prometheus."""
+        return generate_latest(self.registry)
+
+
+def known(value: str, values: Collection[str]) -> str:
+    """The value if it is on the list, else `OTHER`."""
+    return value if value in values else OTHER

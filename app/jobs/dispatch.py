@@ -19,6 +19,7 @@ from app.engine.engine import (
 )
 from app.engine.progress import make_progress_file
 from app.engine.worker import failure_of
+from app.errors import StorageFull, Unavailable
 from app.jobs.changes import Changes
 from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
@@ -165,7 +166,10 @@ class Dispatcher:
                 await self._in_thread(self._record, job, task, outcome)
                 break
             except Exception as error:
-                _log.error("job %s: its end is not recorded yet: %s", job.id, failure_of(error).trace)
+                failure = failure_of(error)
+                _log.error("job %s: its end is not recorded yet: %s", job.id, failure.trace)
+                if not isinstance(error, Unavailable | StorageFull):
+                    outcome = failure  # what cannot be recorded is none; that it failed can be
                 if self._stopping:  # its row stays running: it is taken up again when the lease has run out
                     break
                 await asyncio.sleep(wait)
@@ -301,9 +305,6 @@ class Dispatcher:
             original = jobs.find(session, job.rerun_of, "report")
             if original is not None:
                 values |= _reproduced(original, values)
-        made = values.get("destination_blob")
-        if made is not None:
-            jobs.lock_blobs(session, [made])
         moved = jobs.move(
             session,
             job.id,
@@ -313,6 +314,9 @@ class Dispatcher:
             **{"finished_at": now(), "outcome": outcome_of(ended, {})} | values,
             **released,
         )
+        made = values.get("destination_blob")
+        if made is not None:
+            jobs.lock_blobs(session, [made])
         return list(given.values()) if moved else None
 
     def _take_up_stalled(self, end_leases: bool, followed: Collection[str]) -> tuple[int, int]:
@@ -324,10 +328,10 @@ class Dispatcher:
         replica = self._stores.lease.replica
         with self._stores.database.write() as session:
             # Where a claim's commit was not told, or its job could be neither started nor failed.
-            lost = [job for job in jobs.claimed(session, replica) if job.id not in followed]
+            unfollowed = [job for job in jobs.claimed(session, replica) if job.id not in followed]
+            lost = [job for job in unfollowed if (job.id, job.attempt) in self._unfollowed]
             for job in lost:
-                if (job.id, job.attempt) in self._unfollowed:
-                    _requeue(session, job, job.crashes)
+                _requeue(session, job, job.crashes)
             ended = replicas.remove_expired(session, replica) if end_leases else ()
             stalled = replicas.stalled_jobs(session)
             for job in stalled:
@@ -340,7 +344,9 @@ class Dispatcher:
                     _requeue(session, job, job.crashes + 1)
             unnamed = jobs.unnamed(session, released)
         self._stores.delete_blobs(unnamed)
-        self._unfollowed = {(job.id, job.attempt) for job in lost}
+        for job in (*stalled, *lost):
+            self._stores.progress_path(job).unlink(missing_ok=True)
+        self._unfollowed = {(job.id, job.attempt) for job in unfollowed}
         for dead in ended:
             _log.warning("replica %s is dead; what it left is taken up", dead)
         return len(stalled) + len(lost), len(ended)

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from hypothesis import settings
 
+from app.settings import Settings
 from demo.service import running_service
 from tests.postgres import Postgres, running_postgres
 
@@ -51,6 +52,12 @@ def postgres() -> Iterator[Postgres]:
     """A real PostgreSQL for all tests that need one; each takes a database of its own."""
     with running_postgres() as server:
         yield server
+
+
+def settings_on(kind: str, request: pytest.FixtureRequest, home: Path) -> Settings:
+    """Settings of a home and an empty database of a kind."""
+    address = new_address(kind, request)
+    return Settings(home=home) if address is None else Settings(home=home, database_url=address)
 
 
 def new_address(kind: str, request: pytest.FixtureRequest) -> str | None:

@@ -22,6 +22,7 @@ from app.engine.engine import (
 )
 from app.engine.progress import make_progress_file
 from app.engine.worker import failure_of
+from app.errors import StorageFull, Unavailable
 from app.jobs.changes import Changes
 from app.jobs.ends import Ends
 from app.jobs.failures import problem_of
@@ -237,7 +238,10 @@ class Dispatcher:
                     await self._in_thread(self._record, job, task, outcome)
                 break
             except Exception as error:
-                _log.error("job %s: its end is not recorded yet: %s", job.id, failure_of(error).trace)
+                failure = failure_of(error)
+                _log.error("job %s: its end is not recorded yet: %s", job.id, failure.trace)
+                if not isinstance(error, Unavailable | StorageFull):
+                    outcome = failure  # what cannot be recorded is none; that it failed can be
                 if self._stopping:  # its row stays running: it is taken up again when the lease has run out
                     break
                 await asyncio.sleep(wait)
@@ -402,11 +406,12 @@ class Dispatcher:
             original = jobs.find(session, job.rerun_of, "report")
             if original is not None:
                 values |= _reproduced(original, values)
+        values = {"finished_at": now(), "outcome": outcome_of(ended, {})} | values
+        moved = jobs.move(session, job.id, sources(step), ended, attempt=job.attempt, **values, **released)
         made = values.get("destination_blob")
         if made is not None:
             jobs.lock_blobs(session, [made])
-        values = {"finished_at": now(), "outcome": outcome_of(ended, {})} | values
-        if not jobs.move(session, job.id, sources(step), ended, attempt=job.attempt, **values, **released):
+        if not moved:
             return None
         tell_webhook(session, job, ended, values)
         return _End(job, ended, values, list(given.values()))
@@ -426,9 +431,9 @@ class Dispatcher:
         replica = self._stores.lease.replica
         with self._stores.database.write() as session:
             # Where a claim's commit was not told, or its job could be neither started nor failed.
-            lost = [job for job in jobs.claimed(session, replica) if job.id not in followed]
-            again = [job for job in lost if (job.id, job.attempt) in self._unfollowed]
-            for job in again:
+            unfollowed = [job for job in jobs.claimed(session, replica) if job.id not in followed]
+            lost = [job for job in unfollowed if (job.id, job.attempt) in self._unfollowed]
+            for job in lost:
                 _requeue(session, job, job.crashes)
             dead = replicas.remove_expired(session, replica) if end_leases else ()
             stalled = replicas.stalled_jobs(session)
@@ -440,13 +445,14 @@ class Dispatcher:
                     ends.append(self._end(session, job, Step.FAIL, **values))
                 else:
                     _requeue(session, job, job.crashes + 1)
-                    again.append(job)
             ended = [end for end in ends if end is not None]
             unnamed = jobs.unnamed(session, [blob for end in ended for blob in end.released])
         self._tell(ended, unnamed)
-        for _ in again:
+        for job in (*stalled, *lost):
+            self._stores.progress_path(job).unlink(missing_ok=True)
+        for _ in range(len(stalled) + len(lost) - len(ended)):
             self._ends.tell_requeued()
-        self._unfollowed = {(job.id, job.attempt) for job in lost}
+        self._unfollowed = {(job.id, job.attempt) for job in unfollowed}
         for name in dead:
             _log.warning("replica %s is dead; what it left is taken up", name)
         return len(stalled) + len(lost), len(dead)

@@ -11,6 +11,8 @@ from app.store.models import Buffer
 
 def find(session: Session, buffer_id: str, now: datetime) -> Buffer | None:
     """The buffer; None where there is none, or its time is over."""
+    if "\0" in buffer_id:  # PostgreSQL would not even be asked
+        return None
     query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
     return session.scalar(query)
 

@@ -24,7 +24,7 @@ from alembic.config import Config
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from app.errors import StorageFull, Unavailable
+from app.errors import InvalidRequest, StorageFull, Unavailable
 from app.settings import Settings
 
 __all__ = ["Database", "DatabaseUnusable", "Session", "migrate", "migration_config"]
@@ -66,7 +66,7 @@ class Database:
 
     What is wrong with the database for a while (it is away, it is full, it has chosen a transaction
     as a deadlock's victim) leaves a transaction as an error that a caller is told: Unavailable or
-    StorageFull.
+    StorageFull. What PostgreSQL cannot keep is InvalidRequest.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -194,6 +194,10 @@ def _told_plainly() -> Iterator[None]:
         if any(words in cause for words in _FULL):
             raise StorageFull("the database is full; delete buffers and jobs, or try again later") from error
         raise Unavailable("the database is not available just now; try again") from error
+    except sa.exc.DataError as error:
+        raise InvalidRequest(
+            "a name in the request is longer than the database keeps, or holds the character U+0000"
+        ) from error
 
 
 def _make_folder(folder: Path) -> None:

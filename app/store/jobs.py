@@ -22,6 +22,8 @@ def insert(session: Session, job: Job) -> None:
 
 def find(session: Session, job_id: str, *deferred: str) -> Job | None:
     """The job, with the named deferred columns; None where there is none."""
+    if "\0" in job_id:  # PostgreSQL would not even be asked
+        return None
     options = [undefer(getattr(Job, name)) for name in deferred]
     return session.scalar(sa.select(Job).where(Job.id == job_id).options(*options))
 

@@ -52,8 +52,10 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC) if value is not None else None
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """SQLite keeps no zone; what lies there is UTC."""
-        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+        """SQLite keeps no zone: what lies there is UTC. PostgreSQL tells the moment in its own."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class Base(DeclarativeBase):

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import settings
 
 from demo.service import running_service
+from tests.references.storage import s3_address, storage
+
+__all__ = ["address", "client", "data_dir", "s3_address", "storage"]
 
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("house")

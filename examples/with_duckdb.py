@@ -21,7 +21,7 @@ INTO = "CREATE OR REPLACE TABLE released AS SELECT * FROM swapped"
 def swap(database: duckdb.DuckDBPyConnection, service: str, parameters: dict[str, Any], address: str) -> None:
     """Make the table ``released`` of what the query gives."""
     with httpx.Client(base_url=address, timeout=600) as client:
-        batches = database.execute(QUERY).to_arrow_reader(100_000)
+        batches = database.sql(QUERY).to_arrow_reader(100_000)
         upload = client.post("/v1/buffers", content=_stream(batches), headers={"content-type": ARROW})
         buffer = _told(upload).json()["id"]
         try:

@@ -61,7 +61,7 @@ def test_a_query_is_swapped_a_batch_at_a_time(address: str, tmp_path: Path) -> N
         database.execute("CREATE TABLE people AS SELECT * FROM given")
     run([sys.executable, str(EXAMPLES / "with_duckdb.py"), str(tmp_path / "people.duckdb"), address])
     with duckdb.connect(str(tmp_path / "people.duckdb")) as database:
-        hold_swapped(source, database.execute("FROM released").to_arrow_table())
+        hold_swapped(source, database.sql("FROM released").to_arrow_table())
 
 
 def test_the_task_swaps_an_object_once_however_often_it_is_tried(storage: Storage) -> None:

@@ -11,6 +11,9 @@ from hypothesis import settings
 from app.settings import Settings
 from demo.service import running_service
 from tests.postgres import Postgres, running_postgres
+from tests.references.storage import s3_address, storage
+
+__all__ = ["address", "client", "data_dir", "s3_address", "storage"]
 
 DATABASES = ("sqlite", "postgresql")
 

@@ -109,7 +109,7 @@ class Tables:
                 "what the reference names is not whole gzip, as its suffix .gz says", f"{place}/reference"
             ) from None
         except (AppError, SourceError) as error:
-            raise type(error)(error.message, error.pointer or f"{place}/reference") from None
+            raise type(error)(error.message, f"{place}{error.pointer or '/reference'}") from None
         self._stored.append(stored)
         return SourceTable(stored, _schema(stored.fields), stored.rows, stored.digest)
 

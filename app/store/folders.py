@@ -36,13 +36,15 @@ def read_file(reference: Reference, prefix: Reference, check_size: Callable[[int
         with _folder_of(reference, prefix) as folder:
             # a pipe would keep us waiting for its other end
             handle = os.open(reference.name, os.O_RDONLY | os.O_NONBLOCK | _NO_LINK, dir_fd=folder)
-        with os.fdopen(handle, "rb", buffering=0) as file:
+        try:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
                 raise ReferenceFault("it is no plain file")
             check_size(found.st_size)
-            while piece := file.read(_PIECE):
+            while piece := os.read(handle, _PIECE):
                 yield piece
+        finally:
+            os.close(handle)
 
 
 def write_file(reference: Reference, prefix: Reference, chunks: Iterable[bytes], draft: str) -> None:

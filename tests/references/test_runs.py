@@ -7,7 +7,7 @@ import pytest
 
 from providers.digest import table_digest
 from tests.api.calls import ARROW, PARQUET, Api
-from tests.references.conftest import SECRET, Storage
+from tests.references.storage import SECRET, Storage
 from tests.references.tables import PARAMETERS, as_file, call, of_file, people
 
 SUFFIXES = [".parquet", ".arrow", ".arrows", ".csv", ".csv.gz"]

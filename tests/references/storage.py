@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
 import httpx
 import pytest
-from moto.server import ThreadedMotoServer
 
 from demo.service import running_service
 
@@ -43,6 +41,8 @@ class Storage:
 
 @pytest.fixture(scope="session")
 def s3_address() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer  # takes seconds, which other tests need not wait
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells of every request
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
@@ -53,6 +53,8 @@ def s3_address() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def storage(s3_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    import boto3
+
     given = {"aws_access_key_id": "AKIAROWVEIL", "aws_secret_access_key": SECRET, "region_name": "eu-west-1"}
     s3 = boto3.client("s3", endpoint_url=s3_address, **given)
     for bucket in ("given", "given-evil", "released"):

@@ -342,7 +342,7 @@ class Job(ResponseModel):
     seed_fingerprint: str | SkipJsonSchema[None] = None
     """Tells two seeds apart without telling either."""
     row_count: int
-    priority: Priority | SkipJsonSchema[None] = None
+    priority: Priority
     deadline: datetime | SkipJsonSchema[None] = None
     """If it has not ended by then, it fails."""
     created_at: datetime

@@ -50,8 +50,8 @@ class JobTerms(StrictModel):
 
     priority: Priority = "normal"
     """A job of higher priority is started as if it had come some minutes earlier; none waits for ever."""
-    deadline_seconds: float | SkipJsonSchema[None] = Field(
-        default=None, gt=0, le=_LONGEST_SECONDS, examples=[600]
+    deadline_seconds: Annotated[float, Field(gt=0, le=_LONGEST_SECONDS)] | SkipJsonSchema[None] = Field(
+        default=None, examples=[600]
     )
     """A job that has not ended so many seconds after its acceptance fails with `deadline_exceeded`, whether
     it is queued or runs. [more than 0, at most 30 days]"""

@@ -135,7 +135,7 @@ class Deliverer:
         webhook = opened_webhook(self._stores.sealer, delivery.sealed_webhook, delivery.job_id)
         self._reach.check_url(webhook.url)  # again: a setting may have changed since
         body = delivery.body.encode()
-        headers: dict[bytes | str, bytes | str] = {
+        headers = {
             "content-type": "application/json",
             "content-length": str(len(body)),
             "user-agent": f"Rowveil/{__version__}",
@@ -149,7 +149,9 @@ class Deliverer:
             httpcore.AsyncConnectionPool(
                 ssl_context=self._trusted, network_backend=CheckedNetwork(self._reach)
             ) as pool,
-            pool.stream("POST", webhook.url, headers=headers, content=body, extensions=each) as answer,
+            pool.stream(
+                "POST", webhook.url, headers=list(headers.items()), content=body, extensions=each
+            ) as answer,
         ):
             return answer.status
 

@@ -1,0 +1,86 @@
+"""A server that webhooks are told to, which verifies what it is told."""
+
+import base64
+import hashlib
+import hmac
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.faults.running import PATIENCE
+
+KEY = bytes(range(32))
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+def status(code: int, **headers: str) -> Answer:
+    """An answer without content."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(code)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.send_header("content-length", "0")
+        handler.end_headers()
+
+    return answer
+
+
+class Receiver:
+    """Gives one answer after the other, the last one ever after; keeps what it was told."""
+
+    def __init__(self, *answers: Answer, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
+        self.messages: list[dict[str, Any]] = []
+        """Headers in small letters, `path`, and the body as it was parsed."""
+        self._answers = list(answers) or [status(204)]
+        self._told = threading.Condition()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                receiver._take(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server.daemon_threads = True
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    def wait_for(self, count: int) -> list[dict[str, Any]]:
+        """The messages, when there are so many."""
+        with self._told:
+            assert self._told.wait_for(lambda: len(self.messages) >= count, PATIENCE), self.messages
+        return self.messages
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _take(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers["content-length"]))
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        mac = base64.b64encode(hmac.new(KEY, signed, hashlib.sha256).digest()).decode()
+        assert headers["webhook-signature"] == f"v1,{mac}"
+        with self._told:
+            answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            self.messages.append(headers | {"path": handler.path, "raw": body, "body": json.loads(body)})
+            self._told.notify_all()
+        answer(handler)

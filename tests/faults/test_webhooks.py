@@ -1,0 +1,228 @@
+"""Messages to webhooks: signed, delivered whatever fails in between, and sent nowhere else."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.jobs.terms import Webhook
+from app.store.db import Database
+from app.store.models import Delivery, Job
+from tests.faults import doings
+from tests.faults.clusters import certified
+from tests.faults.conftest import Running, files_below, new_job, people, settings_of
+from tests.faults.receivers import SECRET, Receiver, status
+from tests.faults.running import PATIENCE
+
+pytestmark = pytest.mark.faults
+
+Start = Callable[..., Running]
+
+LOCAL: dict[str, Any] = {
+    "webhook_insecure": True,
+    "webhook_networks": "127.0.0.0/8",
+    "webhook_retry_seconds": 0.02,
+    "webhook_attempts": 4,
+    "webhook_timeout": 1.0,
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service whose webhooks may reach this machine."""
+    running = Running(settings_of(tmp_path_factory.mktemp("told") / "home", **LOCAL))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def receive() -> Iterator[Callable[..., Receiver]]:
+    """Starts receivers."""
+    with contextlib.ExitStack() as started:
+
+        def begin(*answers: Any, **how: Any) -> Receiver:
+            receiver = Receiver(*answers, **how)
+            started.callback(receiver.close)
+            return receiver
+
+        yield begin
+
+
+def submit(service: Running, url: str, **values: Any) -> Job:
+    return service.submit(people(20), webhook=Webhook(url, SECRET), **values)
+
+
+def settled(service: Running, job: Job) -> Delivery:
+    """The job's message when it has arrived or was given up."""
+    database = Database(service.settings)
+    changed = sa.select(Delivery).where(Delivery.job_id == job.id, Delivery.state != "pending")
+    try:
+        for _ in range(int(PATIENCE * 50)):
+            with database.read() as session:
+                delivery = session.scalar(changed)
+            if delivery is not None:
+                return delivery
+            service.loop.do(asyncio.sleep(0.02))
+    finally:
+        database.close()
+    raise AssertionError("the message is pending still")
+
+
+def test_every_end_is_told_signed_and_without_a_value(
+    told: Running, receive: Callable[..., Receiver]
+) -> None:
+    """Succeeded, failed, cancelled while it ran or was queued, and past its deadline."""
+    receiver = receive()
+    good = told.end(submit(told, receiver.url))
+    failed = told.end(submit(told, receiver.url, seed=doings.BROKEN))
+    held = [submit(told, receiver.url, seed=doings.HELD) for _ in range(2)]
+    for job in held:
+        told.wait_until_held(job)
+    queued = submit(told, receiver.url)
+    late = submit(told, receiver.url, deadline_seconds=0.01)
+    told.end(late)
+    for job in (queued, *held):
+        told.loop.do(told.jobs.cancel(job.id))
+    ends = {message["body"]["data"]["job"]: message for message in receiver.wait_for(6)}
+    assert len(ends) == 6
+    expected = {good.id: "succeeded", failed.id: "failed", late.id: "failed", queued.id: "cancelled"}
+    expected |= {job.id: "cancelled" for job in held}
+    for job_id, state in expected.items():
+        body = ends[job_id]["body"]
+        ended = told.loop.do(told.jobs.get(job_id))
+        assert body == {
+            "type": f"job.{state}",
+            "timestamp": ended.finished_at.isoformat(),  # type: ignore[union-attr]  # it has ended
+            "data": {
+                "job": job_id,
+                "service": "DSWAP",
+                "state": state,
+                "outcome": ended.outcome,
+                "finished_at": ended.finished_at.isoformat(),  # type: ignore[union-attr]  # it has ended
+            },
+        }
+        assert ends[job_id]["content-type"] == "application/json"
+    assert len({message["webhook-id"] for message in ends.values()}) == 6
+
+
+def test_what_fails_is_tried_again_with_the_same_message(
+    told: Running, receive: Callable[..., Receiver]
+) -> None:
+    receiver = receive(status(500), status(429), status(200))
+    job = submit(told, receiver.url)
+    delivery = settled(told, job)
+    assert (delivery.state, delivery.attempts, delivery.sealed_webhook) == ("delivered", 3, None)
+    messages = receiver.wait_for(3)
+    assert len({(message["webhook-id"], message["raw"]) for message in messages}) == 1
+
+
+def test_after_the_last_attempt_it_is_given_up(told: Running, receive: Callable[..., Receiver]) -> None:
+    """A job's own end is not touched by that."""
+    receiver = receive(status(503))
+    job = submit(told, receiver.url)
+    delivery = settled(told, job)
+    assert (delivery.state, delivery.attempts) == ("given_up", 4)
+    assert len(receiver.messages) == 4
+    assert told.get(job).state == "succeeded"
+
+
+def test_who_says_gone_is_not_asked_again(told: Running, receive: Callable[..., Receiver]) -> None:
+    receiver = receive(status(410))
+    assert settled(told, submit(told, receiver.url)).attempts == 1
+
+
+def test_a_redirect_is_not_followed(told: Running, receive: Callable[..., Receiver]) -> None:
+    other = receive()
+    receiver = receive(status(307, location=other.url), status(301, location=other.url), status(204))
+    assert settled(told, submit(told, receiver.url)).state == "delivered"
+    assert other.messages == []
+
+
+def test_an_answer_without_end_costs_nothing(told: Running, receive: Callable[..., Receiver]) -> None:
+    """Its status is all that is read; one that never comes is waited for no longer than a timeout."""
+
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                handler.wfile.write(b"x" * 65536)
+
+    def silent(handler: BaseHTTPRequestHandler) -> None:
+        handler.rfile.read(1)  # returns when the other side has gone
+
+    receiver = receive(silent, endless)
+    assert (settled(told, submit(told, receiver.url)).attempts, len(receiver.messages)) == (2, 2)
+
+
+def test_a_message_outlives_the_service(
+    start: Start, receive: Callable[..., Receiver], tmp_path: Path
+) -> None:
+    """And its job: nobody listens at first, and the job is deleted; the next service delivers it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/hook"
+    first = start(**LOCAL | {"webhook_retry_seconds": 2.0})
+    job = first.end(submit(first, url))
+    first.loop.do(first.jobs.delete(job.id))
+    first.close()
+    receiver = receive(port=port)
+    start(**LOCAL)
+    assert receiver.wait_for(1)[0]["body"]["data"]["job"] == job.id
+
+
+def test_the_database_holds_neither_address_nor_secret(told: Running) -> None:
+    held = submit(told, "http://127.0.0.1:9/needle-in-the-path", seed=doings.HELD)
+    told.wait_until_held(held)
+    files = [path for path in files_below(told.settings.home) if not path.is_fifo()]
+    stored = b"".join(path.read_bytes() for path in files)
+    assert held.id.encode() in stored
+    assert b"needle" not in stored
+    assert SECRET.encode() not in stored
+    told.open_gate(held)
+    assert settled(told, held).state == "given_up"
+
+
+def test_an_address_that_is_not_public_is_not_reached(
+    start: Start, receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by its number nor by a name, in which case it is found out at the connection."""
+    receiver = receive()
+    real = socket.getaddrinfo
+
+    def look_up(host: Any, *arguments: Any, **options: Any) -> Any:
+        return real("127.0.0.1" if host == "hooks.example.test" else host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    one = start(webhook_insecure=True)
+    for host in ("127.0.0.1", "hooks.example.test"):
+        delivery = settled(one, submit(one, f"http://{host}:{receiver.port}/"))
+        assert (delivery.state, delivery.attempts) == ("given_up", 1)
+    assert receiver.messages == []
+    text = one.loop.do(one.jobs.sampled_metrics()).decode()
+    assert 'rowveil_webhook_attempts_total{result="refused"} 2.0' in text
+
+
+def test_a_certificate_must_be_one_that_is_trusted_and_of_that_name(
+    start: Start, receive: Callable[..., Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = certified(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    assert made.cert_file is not None
+    tls.load_cert_chain(made.cert_file, made.key_file)
+    receiver = receive(tls=tls)
+    one = start("strange", webhook_networks="127.0.0.0/8", webhook_attempts=1)
+    url = f"https://127.0.0.1:{receiver.port}/"
+    assert settled(one, one.accept(new_job(people(20), webhook=Webhook(url, SECRET)))).state == "given_up"
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.cert_file))
+    two = start("trusting", webhook_networks="127.0.0.0/8,::1/128", webhook_attempts=1)
+    assert settled(two, submit(two, url)).state == "delivered"
+    assert settled(two, submit(two, f"https://localhost:{receiver.port}/")).state == "given_up"
+    assert len(receiver.messages) == 1

@@ -150,7 +150,12 @@ def retained(session: Session, role: Role, job_id: str, now: datetime) -> str | 
 def release_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
     """Take the buffers off the jobs that ended before a moment: their ids, blobs that nothing names now."""
     held = sa.or_(Job.source_blob.is_not(None), Job.destination_blob.is_not(None))
-    query = sa.select(Job).where(Job.finished_at < before, held).with_for_update(skip_locked=True)
+    query = (
+        sa.select(Job)
+        .where(Job.finished_at < before, held)
+        .order_by(Job.id)
+        .with_for_update(skip_locked=True)
+    )
     old = session.scalars(query).all()
     blobs = [blob for job in old for blob in (job.source_blob, job.destination_blob)]
     for job in old:
@@ -161,12 +166,9 @@ def release_old(session: Session, before: datetime) -> tuple[list[str], list[str
 
 def delete_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
     """Remove the jobs that ended before a moment: their ids, the blobs that nothing names now."""
-    gone = (
-        sa.delete(Job)
-        .where(Job.finished_at < before)
-        .returning(Job.id, Job.source_blob, Job.destination_blob)
-    )
-    rows = session.execute(gone).all()
+    old = sa.select(Job.id).where(Job.finished_at < before).with_for_update(skip_locked=True)
+    gone = sa.delete(Job).where(Job.id.in_(old)).returning(Job.id, Job.source_blob, Job.destination_blob)
+    rows = sorted(session.execute(gone).all(), key=lambda row: row.id)
     blobs = [blob for row in rows for blob in (row.source_blob, row.destination_blob)]
     return [row.id for row in rows], unnamed(session, blobs)
 
@@ -174,15 +176,16 @@ def delete_old(session: Session, before: datetime) -> tuple[list[str], list[str]
 def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
     """Those of the blobs that no row names any more: delete them once this has committed.
 
-    The transaction has taken away one of their names, and does nothing after this but commit.
+    The transaction has taken away one of their names, and after this does nothing but keep books
+    (idempotency keys, the audit) and commit.
 
     In SQLite such transactions exclude each other. In PostgreSQL two things could go wrong, and locks
     keep them from it. A blob could be taken up anew from the very row that goes: but whoever takes one
     up reads its name under a lock (FOR SHARE), so that either the row's end waits for the new name, and
     the query below sees that, or the reader finds no row. And two transactions that take away the last
     two names could each see the other's name still standing, and nobody delete the blob: but each holds
-    the lock of the blob itself while it looks and commits. Locks of blobs come last, in order, so that
-    nobody waits in a ring.
+    the lock of the blob itself while it looks and commits. Locks of blobs come after those of
+    rows, in order, so that nobody waits in a ring.
     """
     candidates = {blob for blob in blobs if blob is not None}
     if not candidates:

@@ -13,7 +13,7 @@ from app.api.prefer import IdempotencyKey, PreferHeaders, preference_of
 from app.api.requests import JsonRoute, fingerprint
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, RunRequest, Service, ServiceList, run_request_model
-from app.api.sources import RequestTables, checked_destination
+from app.api.sources import RequestTables, check_carried, checked_destination
 from app.errors import NotFound
 from app.jobs.service import NewJob
 from providers import PROVIDERS
@@ -77,7 +77,9 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
             before := await answered_before(jobs, idempotency_key, said, preference)
         ):
             return before
+        send_to = await checked_destination(call.destination, jobs)  # before anything large is read
         source = await tables.read(call.source)
+        check_carried(send_to, source.schema)
         parameters = await to_thread.run_sync(provider.check, call.parameters, source.schema)
         options = _options(call, source.schema)
         new = NewJob(
@@ -86,7 +88,7 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
             seed=call.seed.secret if call.seed else None,
             seed_bits=call.seed.bits if call.seed else None,
             source=source.table,
-            send_to=await checked_destination(call.destination, jobs, source.schema),
+            send_to=send_to,
             report=call.report,
             options=options,
             retain_source=call.retain_source,

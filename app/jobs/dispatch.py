@@ -256,7 +256,10 @@ class Dispatcher:
             return outcome
         if self._halted or job.id in self._to_cancel | self._overdue:  # since its worker ended
             return Failure(CANCELLED, "the job was cancelled")
-        return await self._sending.send(job, task) or outcome
+        try:
+            return await self._sending.send(job, task) or outcome
+        except Exception as error:
+            return failure_of(error)
 
     def _claim(self) -> tuple[Job, JobTask, bool] | None:
         while True:

@@ -22,12 +22,12 @@ from app.errors import (
 )
 from app.jobs.kinds import Kind, kind_of, revision_of
 from app.jobs.run import described
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores, seed_context
 from app.store import buffers, jobs
 from app.store.blobs import BlobAccess
 from app.store.jobs import Role
 from app.store.models import Job
-from app.store.replicas import LeaseLost
+from app.store.replicas import LeaseLost, moment
 from app.store.tables import write_table
 from providers.digest import table_digest
 from providers.params import StrictModel
@@ -177,8 +177,9 @@ class Acceptance:
                     written.append(access.id)
                     _write(access, table)
                     _set(job, role, replace(given, blob=access.id))
-            job.state, job.created_at = "queued", now()
+            job.state = "queued"
             with self._stores.database.write() as session:
+                job.created_at = moment(session)
                 self._stores.begin_to_name(session, written)
                 for role, table in tables.items():
                     if isinstance(table, str):

@@ -13,13 +13,13 @@ from app.errors import NotFound, TooLarge, Unavailable, storage_error
 from app.jobs.failures import error_of
 from app.jobs.identity import new_id
 from app.jobs.ingest import run_ingest
-from app.jobs.stores import Stores, now
+from app.jobs.stores import Stores
 from app.jobs.tasks import IngestTask, OpenTable
 from app.settings import Settings
 from app.store import buffers, jobs
 from app.store.blobs import CHUNK, BlobAccess, SealedWriter
 from app.store.models import Buffer
-from app.store.replicas import LeaseLost
+from app.store.replicas import LeaseLost, moment
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,7 +132,6 @@ class Buffers:
         outcome = running.result()
         if isinstance(outcome, Failure):
             raise error_of(outcome)
-        created = now()
         buffer = Buffer(
             id=new_id(),
             digest=outcome["digest"],
@@ -140,8 +139,6 @@ class Buffers:
             row_count=outcome["rows"],
             byte_size=outcome["byte_size"],
             blob=task.table.id,
-            created_at=created,
-            expires_at=created + timedelta(seconds=self._settings.buffer_ttl),
         )
         return await self._in_thread(self._insert, buffer)
 
@@ -149,6 +146,8 @@ class Buffers:
         try:
             with self._stores.database.write() as session:
                 self._stores.begin_to_name(session, [buffer.blob])
+                buffer.created_at = moment(session)
+                buffer.expires_at = buffer.created_at + timedelta(seconds=self._settings.buffer_ttl)
                 session.add(buffer)
                 jobs.audit(session, "buffer.create", buffer.id, buffer.created_at)
         except LeaseLost as error:
@@ -158,7 +157,7 @@ class Buffers:
 
     def _find(self, buffer_id: str) -> Buffer:
         with self._stores.database.read() as session:
-            buffer = buffers.find(session, buffer_id, now())
+            buffer = buffers.find(session, buffer_id, moment(session))
         if buffer is None:
             raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
         return buffer
@@ -168,7 +167,7 @@ class Buffers:
             unnamed = buffers.delete(session, buffer_id)
             if unnamed is None:
                 raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
-            jobs.audit(session, "buffer.delete", buffer_id, now())
+            jobs.audit(session, "buffer.delete", buffer_id, moment(session))
         self._stores.delete_blobs(unnamed)
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

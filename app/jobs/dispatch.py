@@ -25,7 +25,7 @@ from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
 from app.jobs.states import State, Step, after, outcome_of, sources
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
 from app.store import jobs, replicas
 from app.store.db import Transaction
@@ -182,7 +182,7 @@ class Dispatcher:
             replica = self._stores.lease.replica
             with self._stores.database.write() as session:
                 replicas.hold(session, [replica])
-                job = jobs.claim_oldest(session, replica, now())
+                job = jobs.claim_oldest(session, replica, replicas.moment(session))
                 more = jobs.any_queued(session)
             if job is None:
                 return None
@@ -311,7 +311,7 @@ class Dispatcher:
             sources(step),
             ended,
             attempt=job.attempt,
-            **{"finished_at": now(), "outcome": outcome_of(ended, {})} | values,
+            **{"finished_at": replicas.moment(session), "outcome": outcome_of(ended, {})} | values,
             **released,
         )
         made = values.get("destination_blob")

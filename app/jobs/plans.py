@@ -11,11 +11,12 @@ from app.errors import InvalidRequest, Unavailable
 from app.jobs.failures import error_of
 from app.jobs.identity import new_id
 from app.jobs.run import run_plan
-from app.jobs.stores import Stores, now
+from app.jobs.stores import Stores
 from app.jobs.tasks import PlanTask
 from app.settings import Settings
 from app.store import buffers
 from app.store.blobs import BlobAccess
+from app.store.replicas import moment
 from providers.params import StrictModel
 
 
@@ -53,7 +54,7 @@ class Plans:
     def _content(self, source: pa.Table | str) -> tuple[bytes | BlobAccess, int]:
         if isinstance(source, str):
             with self._stores.database.read() as session:
-                buffer = buffers.find(session, source, now())
+                buffer = buffers.find(session, source, moment(session))
             if buffer is None:
                 raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
             return self._stores.blobs.access(buffer.blob), buffer.row_count

@@ -28,7 +28,7 @@ from app.jobs.kinds import kind_of, tables_given
 from app.jobs.plans import Plans
 from app.jobs.presence import Presence
 from app.jobs.states import State, Step, after, outcome_of
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores, seed_context
 from app.jobs.tasks import OpenTable
 from app.jobs.work import run_job
 from app.settings import Settings
@@ -344,7 +344,7 @@ class JobService:
         given = tables_given(job)
         kept = {} if job.retain_source else {f"{role}_blob": None for role in given}
         with self._stores.database.write() as session:
-            values = {"finished_at": now(), "outcome": outcome_of(ended, {})}
+            values = {"finished_at": moment(session), "outcome": outcome_of(ended, {})}
             queued = [State.QUEUED]  # a running one has a worker to be stopped first
             moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **kept)
             unnamed = jobs.unnamed(session, given.values()) if moved else []
@@ -360,7 +360,7 @@ class JobService:
             deleted = jobs.delete_ended(session, job.id)
             unnamed = jobs.unnamed(session, [job.source_blob, job.destination_blob]) if deleted else []
             if deleted:
-                jobs.audit(session, "job.delete", job.id, now())
+                jobs.audit(session, "job.delete", job.id, moment(session))
         self._stores.delete_blobs(unnamed)
         self._stores.database.forget()
         return deleted
@@ -369,7 +369,7 @@ class JobService:
         job = self._find(job_id, "sealed_seed")
         seed = self._stores.sealer.open(job.sealed_seed, seed_context(job.id))
         with self._stores.database.write() as session:
-            jobs.audit(session, "seed.read", job.id, now())
+            jobs.audit(session, "seed.read", job.id, moment(session))
         return f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
 
     def _purge(self) -> None:

@@ -61,7 +61,7 @@ class BlobStore:
     """The folder of blobs, and who may open them."""
 
     def __init__(self, folder: Path, sealer: Sealer) -> None:
-        self._folder = folder
+        self.folder = folder
         self._sealer = sealer
 
     def allocate(self, owner: str = _NOBODY) -> BlobAccess:
@@ -94,10 +94,10 @@ class BlobStore:
 
     def files(self) -> list[Path]:
         """Every file that is there, drafts included."""
-        return list(self._folder.glob("??/*"))
+        return list(self.folder.glob("??/*"))
 
     def _path(self, blob_id: str) -> Path:
-        return self._folder / blob_id[:2] / blob_id
+        return self.folder / blob_id[:2] / blob_id
 
 
 def owner_of(blob_id: str) -> str:

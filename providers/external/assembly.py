@@ -11,11 +11,11 @@ from providers.external.exchanging import Marks, Moves, Ranges, Tally
 from providers.external.parts import in_ranges
 from providers.measures.risk import matching_bits_of_counts
 from providers.params import SwapParams
-from providers.provider import EVENTS_SHOWN, Event, Events, GroupSize, Summary, SwapResult
+from providers.provider import EVENTS_SHOWN, Event, Events, Summary, SwapResult
 from providers.radix import IndexArray
 from providers.storage import Source
 from providers.suppression import Unswappable, add_row_events, describe, suppress
-from providers.swapping import REASONS, TOOK_PART
+from providers.swapping import REASONS, TOOK_PART, group_size_of_counts
 from providers.table import null_mask
 
 _UNSWAPPABLE = REASONS["alone"] | REASONS["group_too_small"]
@@ -119,7 +119,7 @@ class Assembly:
         summary = Summary(
             rows=rows,
             groups=tally.groups.total(),
-            group_size=_group_size(tally.groups),
+            group_size=group_size_of_counts(tally.groups),
             took_part=self._took_part,
             took_part_by_field={name: tally.took_part[name] for name in self._moved},
             changed={name: tally.changed[name] for name in self._moved},
@@ -140,14 +140,3 @@ def _append(events: Events, more: Events, first: int) -> None:
     for event in more.listed[: max(0, EVENTS_SHOWN - len(events.listed))]:
         row = None if event.row is None else event.row + first
         events.listed.append(Event(event.code, event.message, row, event.field))
-
-
-def _group_size(groups: Counter[int]) -> GroupSize:
-    """As `swapping.group_size`, of rows of a group -> how many groups have so many."""
-    if not groups:
-        return GroupSize(0, 0.0, 0)
-    sizes = np.array(sorted(groups), np.int64)
-    ends = np.cumsum([groups[size] for size in sizes.tolist()])
-    middle = [(ends[-1] - 1) // 2, ends[-1] // 2]
-    median = float(np.mean(sizes[np.searchsorted(ends, middle, side="right")]))
-    return GroupSize(int(sizes[0]), median, int(sizes[-1]))

@@ -33,21 +33,31 @@ def numbered(source: Source, fields: Sequence[str], row: str) -> Iterator[pa.Tab
         yield pa.Table.from_batches([batch]).append_column(row, pa.array(rows))
 
 
+class Reader:
+    """Reads fields of a source from its first row to its last, any number of rows at a time."""
+
+    def __init__(self, source: Source, fields: Sequence[str]) -> None:
+        """``fields``: one or more."""
+        self._batches = source.batches(fields)
+        self._left: pa.Table | None = None
+
+    def take(self, rows: int) -> pa.Table:
+        """The next rows, one or more, which the source has."""
+        held: list[pa.Table] = []
+        while rows:
+            table = self._left if self._left is not None else pa.Table.from_batches([next(self._batches)])
+            taken = min(rows, table.num_rows)
+            held.append(table.slice(0, taken))
+            self._left = table.slice(taken) if taken < table.num_rows else None
+            rows -= taken
+        return pa.concat_tables(held)
+
+
 def in_ranges(source: Source, fields: Sequence[str], rows: int) -> Iterator[tuple[int, pa.Table]]:
     """The source's fields, so many rows at a time, fewer at the end; and the rows that came before."""
-    held: list[pa.Table] = []
-    first, count = 0, 0
-    for batch in source.batches(fields):
-        table = pa.Table.from_batches([batch])
-        while count + table.num_rows >= rows:
-            yield first, pa.concat_tables([*held, table.slice(0, rows - count)])
-            table = table.slice(rows - count)
-            held, count, first = [], 0, first + rows
-        if table.num_rows:
-            held.append(table)
-            count += table.num_rows
-    if count:
-        yield first, pa.concat_tables(held)
+    reader = Reader(source, fields)
+    for first in range(0, source.rows, rows):
+        yield first, reader.take(min(rows, source.rows - first))
 
 
 def unused(wish: str, names: Sequence[str]) -> str:

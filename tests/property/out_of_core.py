@@ -72,7 +72,7 @@ def assert_same(
     assert found.summary == expected.summary
     assert found.events.counts == expected.events.counts
     assert found.events.listed == expected.events.listed
-    assert found.measures == expected.measures
+    assert_close(found.measures, expected.measures)
     assert_close(found.provider, expected.provider)
     return found
 

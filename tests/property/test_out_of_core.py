@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from providers.errors import SourceError
 from providers.kernels import ONE_BUCKET
-from tests.property.out_of_core import assert_same
+from tests.property.out_of_core import assert_same, swap_out_of_core
 from tests.property.tables import classifiers, swap_parameters, tables
+from tests.property.test_locality import cases as locality_cases
 
 TINY = 4096
 """Bytes of memory of which every unit is as small as it can be."""
@@ -33,6 +35,44 @@ def test_random_tables_come_out_the_same(data: st.DataObject, batch_rows: int) -
     assert_same(
         "DDSWAP", source, parameters | {"control_field": control, "block_size": block_size}, TINY, batch_rows
     )
+
+
+@settings(max_examples=60, deadline=None)
+@given(locality_cases(), st.integers(1, 40))
+def test_segments_are_redrawn_the_same(case: tuple[pa.Table, dict[str, Any]], batch_rows: int) -> None:
+    """Every type, bound, tie and rounding, a segment at a time; the field's own range is that of all rows."""
+    table, parameters = case
+    assert_same("LOCALITY", pa.concat_tables([table, table.slice(1), table]), parameters, TINY, batch_rows)
+
+
+BROKEN_FIELDS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"fields": ["late", "outside"], "domain": {"outside": [0, 50]}},
+        "field 'late' holds 2 values that are not",
+    ),
+    (
+        {"fields": ["outside", "late"], "domain": {"outside": [0, 50]}},
+        "field 'outside' holds 49 values outside",
+    ),
+    ({"fields": ["wide", "late"], "decimals": 2}, "field 'wide' has more steps of 2 decimals"),
+    ({"fields": ["late", "wide"], "decimals": 2}, "field 'late' holds 2 values that are"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "message"), BROKEN_FIELDS)
+def test_what_cannot_be_redrawn_is_told_the_same(parameters: dict[str, Any], message: str) -> None:
+    """Of all rows, and of the first field that is at fault, before there is a destination."""
+    number = np.arange(100)
+    table = pa.table(
+        {
+            "outside": number,
+            "late": np.where(number < 98, number, np.nan),
+            "wide": np.where(number == 50, 1e18, number),
+        }
+    )
+    assert assert_same("LOCALITY", table, parameters, TINY, 7) is None
+    with pytest.raises(SourceError, match=message):
+        swap_out_of_core("LOCALITY", table, parameters, TINY, 7)
 
 
 ROWS = 60_003

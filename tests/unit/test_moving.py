@@ -67,6 +67,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("DDSWAP", {"swap_fields": ["name"], "control_field": "x", "block_size": 7}),
     ("PABIDOT", {"fields": ["x", "y"], "shuffle": False}),
     ("PABIDOT", {"fields": ["x", "y"]}),
+    ("LOCALITY", {"fields": ["x", "y"], "iterations": 1}),
 ]
 
 

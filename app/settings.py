@@ -41,6 +41,10 @@ def _default_worker_memory(given: dict[str, Any]) -> int:
     return int(available_memory() * 0.8) // int(given.get("workers", 1))
 
 
+def _default_units(given: dict[str, Any]) -> int:
+    return 8 if given.get("engine") == "dask" else 1
+
+
 class Settings(BaseSettings):
     """The service's settings. Making one reads the environment and touches nothing else."""
 
@@ -75,6 +79,9 @@ class Settings(BaseSettings):
     worker_memory_bytes: Annotated[int, Field(ge=16 * 2**20)] = Field(default_factory=_default_worker_memory)
     """Memory one job may take beyond an idle worker's own. Default: 80 % of the machine's, shared
     out among the workers. Held by the operating system on Linux."""
+    units_per_job: Annotated[int, Field(ge=1)] = Field(default_factory=_default_units)
+    """Units that a job too large for one worker's memory is shared out in, among the workers that are free;
+    1: it stays on one worker. Default: 8 with engine `dask`, else 1."""
     job_time_limit: Annotated[float, Field(gt=0)] = 3600.0
     """Seconds a job may run before it is stopped."""
     host: str = "127.0.0.1"

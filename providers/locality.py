@@ -20,7 +20,7 @@ from pydantic import Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from providers.errors import ParameterError, SourceError, did_you_mean, reference_token
-from providers.external.redrawing import redraw_outside
+from providers.external.redrawing import redraw_outside, sharing_of_segments
 from providers.literals import literal
 from providers.localities import BOTH_SIDED, FREE, ONE_SIDED
 from providers.numeric import is_numeric
@@ -298,6 +298,7 @@ PROVIDER = Provider(
         cut="Into ranges of whole segments, which are independent of each other but for the range and the "
         "unit of their field: one pass finds these, the next redraws.",
         swap=swap_out_of_core,
+        sharing=sharing_of_segments(_segmentation),
     ),
     cost=(
         "For n distinct values of a segment O(n^2) to extract, O(n^3) for the centre, and a step for each of "

@@ -22,9 +22,11 @@ from app.jobs.changes import Changes
 from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
+from app.jobs.sharing import Sharing
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from app.settings import Settings
 from app.store import jobs
 from app.store.models import Job
 from providers.choosing.seeds import candidate_seed
@@ -52,15 +54,15 @@ class Dispatcher:
         changes: Changes,
         threads: Executor,
         work: TaskFunction,
-        memory_bytes: int,
+        settings: Settings,
     ) -> None:
-        """``memory_bytes``: what a job may take."""
         self._stores = stores
         self._engine = engine
         self._changes = changes
         self._threads = threads
-        self._work = work
-        self._memory_bytes = memory_bytes
+        self._sharing = Sharing(engine, work, settings.job_time_limit)
+        self._memory_bytes = settings.worker_memory_bytes
+        self._units = settings.units_per_job
         self._wake = asyncio.Event()
         self._may_be_queued = False
         self._event_loop = asyncio.get_running_loop()
@@ -86,7 +88,7 @@ class Dispatcher:
         following = self._following.get(job_id)
         if following is not None:
             self._to_cancel.add(job_id)
-            await self._engine.cancel(job_id)
+            await self._sharing.cancel(job_id)
             await asyncio.wait([following])
 
     def claim_no_more(self) -> None:
@@ -102,7 +104,7 @@ class Dispatcher:
             await self._loop
         if self._following:
             await asyncio.wait(self._following.values(), timeout=grace)
-        await asyncio.gather(*(self._engine.cancel(job_id) for job_id in list(self._following)))
+        await asyncio.gather(*(self._sharing.cancel(job_id) for job_id in list(self._following)))
         if self._following:
             await asyncio.wait(self._following.values())
 
@@ -124,7 +126,7 @@ class Dispatcher:
                 self._may_be_queued |= more
                 self._changes.expect(job.id)
                 self._changes.tell(job.id, ended=False)
-                running = self._engine.run(job.id, self._work, task)
+                running = self._sharing.run(job.id, task)
                 following = asyncio.create_task(self._follow(job, task, running))
                 self._following[job.id] = following
 
@@ -189,6 +191,7 @@ class Dispatcher:
             progress_path=str(progress_path),
             memory_bytes=self._memory_bytes,
             scratch_folder=str(stores.scratch_folder),
+            units=self._units,
         )
 
     def _record(self, job: Job, task: JobTask, outcome: Outcome) -> None:

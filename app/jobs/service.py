@@ -91,7 +91,7 @@ class JobService:
             self._changes,
             self._threads,
             self._work,
-            settings.worker_memory_bytes,
+            settings,
         )
         await self._dispatcher.start()
         await self._engine.start()

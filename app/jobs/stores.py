@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import shutil
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,10 +59,12 @@ class Stores:
             progress_folder = settings.shared_folder.resolve() / "progress"
             for left in progress_folder.glob("*"):
                 left.unlink()
+            scratch_folder = settings.shared_folder.resolve() / "scratch"
+            for left in scratch_folder.glob("*"):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
         except BaseException:
             os.close(lock)
             raise
-        scratch_folder = settings.shared_folder.resolve() / "scratch"
         instance = str(uuid.uuid4())
         return cls(database, blobs, sealer, signer, instance, progress_folder, scratch_folder, lock)
 

@@ -7,8 +7,9 @@ from typing import Any
 from app.engine.engine import Outcome
 from app.engine.progress import ProgressFile
 from app.jobs.parameters import MeasureParameters
-from app.jobs.run import library_versions, plain, run_swap, tells_the_callers_errors
+from app.jobs.run import library_versions, plain, tells_the_callers_errors
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask
+from app.jobs.units import run_or_divide
 from app.store.tables import read_table
 from providers.choosing.combinations import combinations_of
 from providers.choosing.frontier import LIMITS as FRONTIER_LIMITS
@@ -36,7 +37,7 @@ def run_job(task: JobTask) -> Outcome:
             return run_measures(task)
         case FrontierTask():
             return run_frontier(task)
-    return run_swap(task)
+    return run_or_divide(task)
 
 
 @tells_the_callers_errors

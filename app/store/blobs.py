@@ -9,7 +9,9 @@ key is sealed to the blob's identity, so that one blob cannot stand in for anoth
 A worker is given a `BlobAccess`, which opens this blob alone, and never a master key.
 
 A file is written beside its place, flushed to the disk (fsync), renamed, and its folder flushed:
-a blob that a row of the database names is there after a power cut as well.
+a blob that a row of the database names is there after a power cut as well. Each writer has a draft of its
+own: two that write one blob, where a cluster starts a task again whose worker it has lost from sight, do
+not write into each other's.
 
 References
 ----------
@@ -83,10 +85,11 @@ class BlobStore:
         return BlobAccess(blob_id, str(path), start + sealed, data_key)
 
     def delete(self, blob_id: str) -> None:
-        """Remove the blob, and a draft of it; nothing happens where there is none."""
+        """Remove the blob and its drafts, none of which can become it then; nothing happens where none is."""
         path = self._path(blob_id)
         path.unlink(missing_ok=True)
-        Path(f"{path}{_DRAFT}").unlink(missing_ok=True)
+        for draft in path.parent.glob(f"{blob_id}.*{_DRAFT}"):
+            draft.unlink(missing_ok=True)
 
     def sweep(self, known: Collection[str]) -> int:
         """Remove every file that is not a known blob, drafts included, and say how many went."""
@@ -107,9 +110,9 @@ class SealedWriter(io.RawIOBase):
     def __init__(self, access: BlobAccess) -> None:
         super().__init__()
         self._path = Path(access.path)
-        self._draft = Path(f"{access.path}{_DRAFT}")
+        self._draft = Path(f"{access.path}.{secrets.token_hex(8)}{_DRAFT}")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = io.FileIO(os.open(self._draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+        self._file = io.FileIO(os.open(self._draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
         self._cipher = AESGCM(access.data_key)
         self._pending = bytearray()
         self._sealed = bytearray(CHUNK + _TAG)

@@ -102,14 +102,14 @@ class Assembly:
         table, suppressed = suppress(table, self._params, Unswappable(by_field, 0), events)
         self._suppressed += suppressed
         add_row_events(beside_nulls, kept)
-        _append(self._events, events, first)
-        _append(self._kept_beside_nulls, beside_nulls, first)
+        append_events(self._events, events, first)
+        append_events(self._kept_beside_nulls, beside_nulls, first)
         return pa.Table.from_arrays(table.columns, schema=self.schema)
 
     def result(self) -> SwapResult:
         """The report; after the last piece."""
         tally, events = self._tally, self._events
-        _append(events, self._kept_beside_nulls, 0)
+        append_events(events, self._kept_beside_nulls)
         for name in self._moved:
             if not tally.changed[name] and tally.took_part[name]:
                 message = "every exchange was of equal values: no row's value changed"
@@ -134,8 +134,8 @@ class Assembly:
         return SwapResult(self.schema.empty_table(), summary, events, {"matching_bits": bits})
 
 
-def _append(events: Events, more: Events, first: int) -> None:
-    """Events of later rows, which count from `first`, at the end."""
+def append_events(events: Events, more: Events, first: int = 0) -> None:
+    """Add events of later rows, which count from `first`, at the end."""
     events.counts.update(more.counts)
     for event in more.listed[: max(0, EVENTS_SHOWN - len(events.listed))]:
         row = None if event.row is None else event.row + first

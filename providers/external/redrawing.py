@@ -1,19 +1,33 @@
 """Segments redrawn out of core: in ranges of rows that begin and end where segments do."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
-from providers.external.parts import Reader
-from providers.provider import Progress, Streamed, part_of
+from providers.external.parts import Reader, Span
+from providers.params import Params
+from providers.provider import (
+    Division,
+    Progress,
+    Run,
+    Sharing,
+    Streamed,
+    UnitDone,
+    no_progress,
+    part_of,
+)
 from providers.redrawing import RATES_BYTES, redraw
 from providers.redrawn import Figures, destination
+from providers.rng import Stream
 from providers.segmentation import BYTES_OF_A_VALUE, Ends, Segmentation
 from providers.segmented import outside_of, own_range, reach_in_steps, refuse_outside, refuse_steps
-from providers.storage import Room, Source
+from providers.storage import Room, Source, Spool
 from providers.units import NumberFaults, below_encodings, numbers_read
+
+P = TypeVar("P", bound=Params)
 
 Range = tuple[int, int]
 """Rows from one up to another."""
@@ -22,11 +36,12 @@ _RATES_OF_A_ROW = 4096
 """Bytes that a row's share of the slacks' rates takes in a field, at the most."""
 
 
-def ranges_of(source: Source, segmentation: Segmentation, memory: int) -> list[Range]:
-    """The rows in ranges that fit, of whole segments each."""
+def ranges_of(source: Source, segmentation: Segmentation, memory: int, wanted: int = 1) -> list[Range]:
+    """The rows in ranges that fit, of whole segments each, and as many ranges as are wanted at the least."""
     fields, budget = len(segmentation.fields), int(0.6 * memory)
     of_row = 4 * source.nbytes // max(1, source.rows) + fields * BYTES_OF_A_VALUE + 64
     most = max(budget // (of_row + fields * _RATES_OF_A_ROW), (budget - 2 * RATES_BYTES) // of_row)
+    most = min(most, -(-source.rows // wanted))
     size = segmentation.size
     step = max(1, most // size) * size
     starts = list(range(0, source.rows, step))
@@ -57,6 +72,57 @@ def redraw_outside(source: Source, segmentation: Segmentation, progress: Progres
             yield piece
 
     return Streamed(schema, pieces(), lambda: segmentation.report(schema.empty_table(), figures, source.rows))
+
+
+def sharing_of_segments(segmentation: Callable[[P, pa.Schema, Stream], Segmentation]) -> Sharing[P]:
+    """How segments are shared: each unit is a stretch of the ranges, of the fields that are redrawn."""
+
+    def laid(run: Run[P]) -> Segmentation:
+        return segmentation(run.params, run.source.schema, run.stream)
+
+    def divide(run: Run[P], progress: Progress, wanted: int) -> Division:
+        ranges = ranges_of(run.source, laid(run), run.room.memory_bytes, wanted)
+        bounds = sorted({len(ranges) * nth // wanted for nth in range(wanted + 1)})
+        units = tuple(tuple(ranges[first:stop]) for first, stop in itertools.pairwise(bounds))
+        return Division(units, 1, own_ranges(run.source, laid(run), ranges, progress))
+
+    def work(run: Run[P], division: Division, number: int, spool: Spool) -> Figures:
+        cut, ranges = laid(run), division.units[number]
+        figures = Figures.none_of(run.source.schema, cut.fields)
+        reader = Reader(run.source, list(cut.fields))
+        reader.skip(ranges[0][0])
+        for start, stop in ranges:
+            table = reader.take(stop - start)
+            piece, found = redrawn_range(table, start, cut, division.common, no_progress)
+            figures.add(found)
+            spool.add(0, piece)
+        return figures
+
+    def gather(run: Run[P], progress: Progress, division: Division, done: Sequence[UnitDone]) -> Streamed:
+        cut, source = laid(run), run.source
+        schema, figures = schema_of(source.schema, cut), Figures.none_of(source.schema, cut.fields)
+        for unit in done:
+            figures.add(unit.figures)
+        pieces = _beside(source, schema, cut, Span([unit.rows for unit in done], 0, 1))
+        return Streamed(schema, pieces, lambda: cut.report(schema.empty_table(), figures, source.rows))
+
+    return Sharing(divide, work, gather, from_rows=_SHARED_FROM)
+
+
+_SHARED_FROM = 50_000
+"""Rows of which redrawing takes so much longer than reading that several workers are quicker."""
+
+
+def _beside(source: Source, schema: pa.Schema, cut: Segmentation, redrawn: Span) -> Iterator[pa.Table]:
+    """The fields that were redrawn beside all others, piece by piece."""
+    others = [name for name in source.schema.names if name not in cut.fields]
+    reader = Reader(source, others) if others else None
+    for piece in redrawn.read(0):
+        columns = dict(zip(piece.column_names, piece.columns, strict=True))
+        if reader is not None:
+            still = reader.take(piece.num_rows)
+            columns.update(zip(still.column_names, still.columns, strict=True))
+        yield pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def redrawn_range(

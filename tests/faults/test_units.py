@@ -1,9 +1,12 @@
 """The units of one job on the workers of a cluster: the same digest, and nothing left when it is stopped."""
 
 import asyncio
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -24,7 +27,7 @@ from app.store.blobs import BlobStore
 from app.store.seal import Sealer
 from providers.digest import table_digest
 from tests.faults.clusters import LocalCluster, certified
-from tests.faults.running import PATIENCE, Loop
+from tests.faults.running import PATIENCE, Loop, wait_until_gone
 from tests.naive.agreement import swap
 from tests.swap_tasks import swap_task
 
@@ -80,6 +83,15 @@ class Workers:
             return await self.sharing.run(task.job_id, task)
 
         return self.loop.start(run())
+
+    def kill_parent_of(self, child: int) -> None:
+        """Kill the worker whose child this is, at once."""
+        status = Path(f"/proc/{child}/status").read_text()
+        parent = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
+        (killed,) = (process for process in self.processes if process.pid == parent)
+        killed.kill()
+        killed.wait(PATIENCE)
+        self.processes.remove(killed)
 
     def close(self) -> None:
         self.loop.do(self.engine.close())
@@ -145,3 +157,84 @@ def test_a_job_in_units_has_the_same_digest(
         assert read_progress(Path(task.progress_path)).fraction == 1.0
         assert found["destination"]["digest"] == table_digest(swap(service, table, parameters).table)
         assert not list(Path(task.scratch_folder).iterdir())
+
+
+def long_job(store: BlobStore, folder: Path, table: pa.Table, iterations: int) -> SwapTask:
+    """A job whose units compute for a while."""
+    parameters = {"fields": ["x", "y"], "iterations": iterations}
+    return swap_task(store, folder, "LOCALITY", table, parameters, LITTLE, units=2)
+
+
+def wait_for_units(task: SwapTask, count: int) -> set[int]:
+    """The processes that so many units of the job run in, each of which has its shelf open."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        found = {int(link.parts[2]) for link in _open_files() if _leads_into(link, task.shelves)}
+        if len(found) == count:
+            return found
+        time.sleep(0.01)
+    raise AssertionError("the units do not run")
+
+
+def _open_files() -> Iterator[Path]:
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            yield from list(folder.iterdir())
+
+
+def _leads_into(link: Path, folder: Path) -> bool:
+    try:
+        return link.readlink().parent == folder
+    except OSError:
+        return False
+
+
+def test_a_cancelled_job_takes_its_units_along(
+    workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """The processes of both units are gone when the call returns, and what they had put aside."""
+    workers.grow(2)
+    task = long_job(store, tmp_path, table, 100_000)
+    outcome = workers.start(task)
+    pids = wait_for_units(task, 2)
+    workers.loop.do(workers.sharing.cancel(task.job_id))
+    ended = outcome.result(PATIENCE)
+    assert isinstance(ended, Failure)
+    assert ended.code == "cancelled"
+    for pid in pids:
+        wait_until_gone(pid)
+    assert not list(Path(task.scratch_folder).iterdir())
+    assert not Path(task.destination.path).exists()
+
+
+def test_a_unit_that_is_killed_fails_its_job_and_ends_the_others(
+    workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """With the reason; the worker is there for the next job."""
+    workers.grow(2)
+    task = long_job(store, tmp_path, table, 100_000)
+    outcome = workers.start(task)
+    killed, other = wait_for_units(task, 2)
+    os.kill(killed, signal.SIGKILL)
+    ended = outcome.result(PATIENCE)
+    assert isinstance(ended, Failure)
+    assert (ended.code, "SIGKILL" in ended.message) == ("worker_died", True)
+    wait_until_gone(other)
+    assert not list(Path(task.scratch_folder).iterdir())
+
+
+def test_units_of_a_lost_worker_are_done_elsewhere(
+    workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """The worker dies with its child in the middle of a unit; the digest is that of an undisturbed run."""
+    workers.grow(2)
+    task = long_job(store, tmp_path, table, 400)
+    outcome = workers.start(task)
+    lost = wait_for_units(task, 2).pop()
+    workers.kill_parent_of(lost)
+    found = outcome.result(PATIENCE)
+    wait_until_gone(lost)
+    assert not isinstance(found, Failure), found
+    parameters = {"fields": ["x", "y"], "iterations": 400}
+    assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
+    assert not list(Path(task.scratch_folder).iterdir())

@@ -44,6 +44,10 @@ def _default_worker_memory(given: dict[str, Any]) -> int:
     return int(available_memory() * 0.8) // int(given.get("workers", 1))
 
 
+def _default_units(given: dict[str, Any]) -> int:
+    return 8 if given.get("engine") == "dask" else 1
+
+
 class Settings(BaseSettings):
     """The service's settings. Making one reads the environment and touches nothing else."""
 
@@ -84,6 +88,9 @@ class Settings(BaseSettings):
     warm_workers: bool = True
     """Whether a worker loads every kernel before it is ready, so that no call waits for one; else each is
     loaded when it is first used, and a worker is ready some seconds sooner."""
+    units_per_job: Annotated[int, Field(ge=1)] = Field(default_factory=_default_units)
+    """Units that a job too large for one worker's memory is shared out in, among the workers that are free;
+    1: it stays on one worker. Default: 8 with engine `dask`, else 1."""
     job_time_limit: Annotated[float, Field(gt=0)] = 3600.0
     """Seconds a job may run before it is stopped."""
     host: str = "127.0.0.1"

@@ -29,10 +29,12 @@ from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
 from app.jobs.sending import Sending
+from app.jobs.sharing import Sharing
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
 from app.jobs.webhooks import tell_webhook
+from app.settings import Settings
 from app.store import jobs, replicas
 from app.store.db import Transaction
 from app.store.models import Job
@@ -78,17 +80,17 @@ class Dispatcher:
         changes: Changes,
         threads: Executor,
         work: TaskFunction,
-        memory_bytes: int,
+        settings: Settings,
         ends: Ends,
     ) -> None:
-        """``memory_bytes``: what a job may take."""
         self._stores = stores
         self._engine = engine
         self._sending = sending
         self._changes = changes
         self._threads = threads
-        self._work = work
-        self._memory_bytes = memory_bytes
+        self._sharing = Sharing(engine, work, settings.job_time_limit)
+        self._memory_bytes = settings.worker_memory_bytes
+        self._units = settings.units_per_job
         self._ends = ends
         self._wake = asyncio.Event()
         self._may_be_queued = False
@@ -173,7 +175,7 @@ class Dispatcher:
     async def _halt(self, job_id: str) -> None:
         """Stop whatever is being done for the job."""
         self._sending.cancel(job_id)
-        await self._engine.cancel(job_id)
+        await self._sharing.cancel(job_id)
 
     async def _claim_while_there_is_room(self) -> None:
         while not self._stopping:
@@ -195,7 +197,7 @@ class Dispatcher:
                 self._may_be_queued |= more
                 self._changes.expect(job.id)
                 self._changes.tell(job.id, ended=False)
-                running = self._engine.run(job.id, self._work, task)
+                running = self._sharing.run(job.id, task)
                 following = asyncio.create_task(self._follow(job, task, running))
                 self._following[job.id] = following
                 self._stop_at_deadline(job, following)
@@ -331,6 +333,7 @@ class Dispatcher:
             memory_bytes=self._memory_bytes,
             scratch_folder=str(stores.scratch_folder),
             trace_parent=job.trace_parent,
+            units=self._units,
         )
 
     def _record(self, job: Job, task: JobTask, outcome: Outcome) -> None:

@@ -143,7 +143,7 @@ class JobService:
             self._changes,
             self._threads,
             self._work,
-            settings.worker_memory_bytes,
+            settings,
             self._ends,
         )
         self._presence = Presence(self._stores, self._changes, self._dispatcher)

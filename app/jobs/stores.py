@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import shutil
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from app.errors import Unavailable
 from app.jobs.lease import Lease
 from app.settings import Settings
 from app.store import jobs, replicas
-from app.store.blobs import DRAFT, BlobAccess, BlobStore, owner_of
+from app.store.blobs import BlobAccess, BlobStore, owner_of
 from app.store.db import Database, Transaction, migrate
 from app.store.keys import load_folder_id, load_master_keys, load_signing_key
 from app.store.models import Job
@@ -126,6 +127,7 @@ class Stores:
         came to be named meanwhile had an owner that was alive, or is found to be named.
         """
         files, progress = self.blobs.files(), list(self.progress_folder.glob("*"))
+        shelves = [path for path in self.scratch_folder.glob("*") if path.is_dir()]
         mine, unnamed = self.lease.replica, set(self._unnamed)
         with self.database.read() as session:
             alive = replicas.alive(session) - {mine}
@@ -133,12 +135,15 @@ class Stores:
             named = jobs.all_named(session)
             running = {f"{job_id}.{attempt}" for job_id, attempt in jobs.running(session)}
         for path in files:
-            blob = path.name.removesuffix(DRAFT)
+            blob = path.name.partition(".")[0]  # of a draft as well
             if path.name not in named and owner_of(blob) not in alive and blob not in unnamed:
                 path.unlink(missing_ok=True)
         for path in progress:
             if path.name not in running:
                 path.unlink(missing_ok=True)
+        for path in shelves:
+            if path.name not in running:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def seed_context(job_id: str) -> str:

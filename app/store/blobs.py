@@ -12,7 +12,9 @@ The last twelve of a blob's 32 hex digits say which replica makes it, for those 
 and no row that names it.
 
 A file is written beside its place, flushed to the disk (fsync), renamed, and its folder flushed:
-a blob that a row of the database names is there after a power cut as well.
+a blob that a row of the database names is there after a power cut as well. Each writer has a draft of its
+own: two that write one blob, where a cluster starts a task again whose worker it has lost from sight, do
+not write into each other's.
 
 References
 ----------
@@ -88,10 +90,11 @@ class BlobStore:
         return BlobAccess(blob_id, str(path), start + sealed, data_key)
 
     def delete(self, blob_id: str) -> None:
-        """Remove the blob, and a draft of it; nothing happens where there is none."""
+        """Remove the blob and its drafts, none of which can become it then; nothing happens where none is."""
         path = self._path(blob_id)
         path.unlink(missing_ok=True)
-        Path(f"{path}{DRAFT}").unlink(missing_ok=True)
+        for draft in path.parent.glob(f"{blob_id}.*{DRAFT}"):
+            draft.unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
         """Every file that is there, drafts included."""
@@ -120,9 +123,9 @@ class SealedWriter(io.RawIOBase):
     def __init__(self, access: BlobAccess) -> None:
         super().__init__()
         self._path = Path(access.path)
-        self._draft = Path(f"{access.path}{DRAFT}")
+        self._draft = Path(f"{access.path}.{secrets.token_hex(8)}{DRAFT}")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = io.FileIO(os.open(self._draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+        self._file = io.FileIO(os.open(self._draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
         self._cipher = AESGCM(access.data_key)
         self._pending = bytearray()
         self._sealed = bytearray(CHUNK + _TAG)

@@ -36,7 +36,7 @@ serve: $(VENV)/.kernels ## start the service, with Swagger UI at /docs
 	$(BIN)/python -m app serve
 
 test: lint ## check everything and run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
 lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is current
 	$(BIN)/ruff check .

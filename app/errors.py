@@ -4,7 +4,11 @@ The status sits on the error; `app.api.problems` renders every one of them in on
 are positional, so that an error survives the way back from another process.
 """
 
+import errno
 from typing import Any, ClassVar
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says of a storage that is full."""
 
 
 class AppError(Exception):
@@ -125,6 +129,13 @@ class StorageFull(AppError):
     title = "Insufficient storage"
 
 
+def storage_error(error: OSError) -> AppError:
+    """What the caller is told of a storage that does not take something."""
+    if error.errno in NO_ROOM:
+        return StorageFull("the storage is full; delete buffers and jobs, or try again later")
+    return Unavailable("the storage does not work just now; try again")
+
+
 class StateConflict(Conflict):
     """The job's state does not allow it."""
 
@@ -199,6 +210,21 @@ class WorkerDied(Unavailable):
 
     code = "worker_died"
     title = "The worker died"
+
+
+class ReferenceUnavailable(Unavailable):
+    """The storage that a reference names does not answer, or fails."""
+
+    code = "reference_unavailable"
+    title = "The storage of a reference is not available"
+
+
+class DestinationNotSent(AppError):
+    """The destination was made, and could not be put where its reference says."""
+
+    status = 502
+    code = "destination_not_sent"
+    title = "The destination was not written"
 
 
 class AttemptsExhausted(AppError):

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from app import __version__
 from app.api import buffers, frontier, health, jobs, measures, problems, services, swagger
-from app.api.formats import open_table
+from app.api.formats import open_table, stream_chunks
 from app.api.head import HeadIsGetWithoutContent
 from app.api.openapi import document
 from app.api.watching import Watched
@@ -18,6 +18,7 @@ from app.jobs.stores import HomeInUse
 from app.settings import Settings
 from app.store.db import DatabaseUnusable
 from app.store.keys import KeyUnreadable
+from app.store.replicas import ReplicasDiffer
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import flush, set_up_tracing
 
@@ -40,10 +41,10 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         set_up_tracing()
-        job_service = JobService(settings, open_table, metrics=metrics)
+        job_service = JobService(settings, open_table, stream_chunks, metrics=metrics)
         try:
             await job_service.start()
-        except (HomeInUse, KeyUnreadable, DatabaseUnusable) as error:
+        except (HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer) as error:
             app.state.start_refused = True  # the message says it all; no trace has to
             _log.error("%s", error)
             raise

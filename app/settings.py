@@ -3,12 +3,14 @@
 import os
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.references import ReferenceRefused, parse_prefixes
 from providers.errors import did_you_mean
 
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
@@ -52,7 +54,10 @@ class Settings(BaseSettings):
     home: Path = Path("./var")
     """The folder below which all state of the embedded default lies."""
     database_url: str = Field(default_factory=_default_database)
-    """SQLAlchemy address of the database. Default: a SQLite file below the home."""
+    """The database: SQLite for one process, `postgresql://user:password@host/name` for several replicas.
+    Default: a SQLite file below the home."""
+    lease_seconds: Annotated[float, Field(ge=1)] = 20.0
+    """Seconds after which a replica that is not heard of is taken for dead, and its jobs are taken up."""
     engine: str = "local"
     """Where jobs run: `local`, worker processes on this machine; `dask`, child processes of the workers of a
     Dask cluster."""
@@ -67,8 +72,8 @@ class Settings(BaseSettings):
     tls_key_file: Path | None = None
     """For engine `dask`: the private key of that certificate."""
     shared_folder: Path = Field(default_factory=lambda given: Path(given.get("home", ".")))
-    """The folder of sealed buffers, progress and what jobs put aside. With engine `dask` every worker must
-    reach it at the same path. Default: the home."""
+    """The folder of sealed buffers, progress and what jobs put aside. Every replica must reach it, and with
+    engine `dask` every worker at the same path. Default: the home."""
     workers: Annotated[int, Field(ge=1)] = Field(default_factory=available_cores)
     """Worker processes, which is the number of jobs that run at once. Default: one a core."""
     worker_threads: Annotated[int, Field(ge=1)] = Field(default_factory=_default_threads)
@@ -76,6 +81,9 @@ class Settings(BaseSettings):
     worker_memory_bytes: Annotated[int, Field(ge=16 * 2**20)] = Field(default_factory=_default_worker_memory)
     """Memory one job may take beyond an idle worker's own. Default: 80 % of the machine's, shared
     out among the workers. Held by the operating system on Linux."""
+    warm_workers: bool = True
+    """Whether a worker loads every kernel before it is ready, so that no call waits for one; else each is
+    loaded when it is first used, and a worker is ready some seconds sooner."""
     job_time_limit: Annotated[float, Field(gt=0)] = 3600.0
     """Seconds a job may run before it is stopped."""
     host: str = "127.0.0.1"
@@ -94,6 +102,11 @@ class Settings(BaseSettings):
     """The longest that one request waits for a job, or for a free worker."""
     default_wait_seconds: Annotated[float, Field(ge=0)] = 10.0
     """How long a request waits for its job when it does not say."""
+    source_prefixes: str = ""
+    """Where a `source` by reference may lie: `s3://bucket`, `s3://bucket/folder` and `file:///folder`,
+    separated by commas. Default: nowhere; references are refused."""
+    destination_prefixes: str = ""
+    """Where a `destination` by reference may be written, in the same form. Default: nowhere."""
     buffer_ttl: Annotated[float, Field(gt=0)] = 24 * 3600.0
     """Seconds after which an uploaded buffer goes."""
     result_retention: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
@@ -170,6 +183,25 @@ class Settings(BaseSettings):
                 "ROWVEIL_SCHEDULER_ADDRESS is tcp://, over which keys and seeds would travel in the clear; "
                 "use tls://, or set ROWVEIL_SCHEDULER_INSECURE for a test"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _references_stay_out_of_the_home(self) -> Self:
+        own = [self.home, self.shared_folder, self.key_file.parent, self.signing_key_file.parent]
+        if self.tls_key_file is not None:
+            own.append(self.tls_key_file.parent)
+        for name in ("source_prefixes", "destination_prefixes"):
+            try:
+                prefixes = parse_prefixes(getattr(self, name))
+            except ReferenceRefused as error:
+                raise ValueError(f"{name}: {error.message}") from None
+            folders = [Path("/", *each.path).resolve() for each in prefixes if each.scheme == "file"]
+            for folder, mine in product(folders, (path.resolve() for path in own)):
+                if folder.is_relative_to(mine) or mine.is_relative_to(folder):
+                    raise ValueError(
+                        f"{name}: a folder of references must not hold, or lie in, the service's own folders "
+                        "(home, shared folder, keys); give it one of its own"
+                    )
         return self
 
     @model_validator(mode="after")

@@ -26,7 +26,8 @@ AS_JSON = {"content-type": "application/json"}
 ARROW = "application/vnd.apache.arrow.stream"
 
 
-def _arrow_bytes(source: pa.Table) -> bytes:
+def arrow_bytes(source: pa.Table) -> bytes:
+    """The table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, source.schema) as writer:
         writer.write_table(source)
@@ -39,7 +40,7 @@ def measure(rounds: int) -> str:
     source = people_table(ROWS).select(["a", "b", "c", "d"])
     parameters: dict[str, Any] = {"swap_fields": list(SWAPPED)}
     body = orjson.dumps({"source": {"rows": source.to_pylist()}, "parameters": parameters, "seed": "07"})
-    arrow = _arrow_bytes(source)
+    arrow = arrow_bytes(source)
 
     with tempfile.TemporaryDirectory() as home, running_service(Path(home)) as address:
         client = httpx.Client(base_url=address, timeout=120)
@@ -61,7 +62,7 @@ def measure(rounds: int) -> str:
                 "parse and write that JSON (orjson)": lambda: orjson.dumps(orjson.loads(body)),
                 "parse and write that JSON (standard library)": lambda: json.dumps(json.loads(body)),
                 "Arrow: upload, run, download": over_arrow,
-                "read and write that Arrow": lambda: _arrow_bytes(pa.ipc.open_stream(arrow).read_all()),
+                "read and write that Arrow": lambda: arrow_bytes(pa.ipc.open_stream(arrow).read_all()),
                 "kernel alone": swap_work(source, "DSWAP", parameters),
             },
             rounds,

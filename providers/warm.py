@@ -19,10 +19,13 @@ from numba.core import config
 
 from providers import PROVIDERS
 from providers.bucket_ranges import LargeGroup
+from providers.kernel_cache import state_of
 from providers.kernels import ONE_BUCKET
 from providers.measures.assessment import MeasureOptions, Released, assess
 from providers.provider import no_progress
 from providers.rng import Stream
+
+_STATE = state_of(Path(__file__).resolve())  # it imports, directly or not, whatever is compiled
 
 _ROWS = ONE_BUCKET + 3  # of which all but the first and the last are a class of a large group's size
 
@@ -89,10 +92,13 @@ def _warm_measures(table: pa.Table) -> None:
 
 @contextmanager
 def _one_at_a_time(service: str) -> Iterator[None]:
-    """Of workers that start together one compiles a service's kernels; the others wait, and load them."""
+    """Of workers that start together one compiles a service's kernels; the others wait, and load them.
+
+    Those of another state of the sources have kernels of their own, and wait for nobody here.
+    """
     folder = Path(config.CACHE_DIR)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{service}.lock").open("w") as lock:
+    with (folder / f"{service}-{_STATE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

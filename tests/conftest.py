@@ -8,7 +8,14 @@ import httpx
 import pytest
 from hypothesis import settings
 
+from app.settings import Settings
 from demo.service import running_service
+from tests.postgres import Postgres, running_postgres
+from tests.references.storage import s3_address, storage
+
+__all__ = ["address", "client", "data_dir", "s3_address", "storage"]
+
+DATABASES = ("sqlite", "postgresql")
 
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("house")
@@ -30,7 +37,9 @@ def data_dir() -> Path:
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One real service for all tests that call it: its own process, a real port, real workers."""
     home = tmp_path_factory.mktemp("service")
-    with running_service(home, max_body_bytes=str(4 * 2**20), workers="2") as started:
+    with running_service(
+        home, max_body_bytes=str(4 * 2**20), workers="2", warm_workers="false", default_wait_seconds="60"
+    ) as started:
         yield started
 
 
@@ -39,3 +48,24 @@ def client(address: str) -> Iterator[httpx.Client]:
     """A client of that service."""
     with httpx.Client(base_url=address, timeout=60) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real PostgreSQL for all tests that need one; each takes a database of its own."""
+    with running_postgres() as server:
+        yield server
+
+
+def settings_on(kind: str, request: pytest.FixtureRequest, home: Path) -> Settings:
+    """Settings of a home and an empty database of a kind."""
+    address = new_address(kind, request)
+    return Settings(home=home) if address is None else Settings(home=home, database_url=address)
+
+
+def new_address(kind: str, request: pytest.FixtureRequest) -> str | None:
+    """The address of an empty database; None for that which a service makes below its home."""
+    if kind == "sqlite":
+        return None
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.new_database()

@@ -11,7 +11,7 @@ from app.api.codings import decoded
 from app.api.context import Jobs, ServiceSettings
 from app.api.formats import ARROW_STREAM, essence
 from app.api.forms import FileForm
-from app.api.requests import JsonRoute
+from app.api.requests import JsonRoute, caller_gone
 from app.api.responses import problems, rows_content
 from app.api.schemas import Buffer
 from app.api.tables import WantedRows, table_response
@@ -86,7 +86,9 @@ async def create_buffer(
     said = options.described(content_type)
     _refuse_declared_length(request, settings)
     body = decoded(request.headers.get("content-encoding"), request.stream())
-    buffer = await jobs.create_buffer(body, lambda: said, partial(_gone, request), asking.upload_terms())
+    buffer = await jobs.create_buffer(
+        body, lambda: said, partial(caller_gone, request), asking.upload_terms()
+    )
     return _created(buffer, response, asking)
 
 
@@ -118,8 +120,8 @@ async def _from_form(
     def described() -> Upload:
         return _options_of(form, options).described(type_of_file(form.file_type, form.file_name))
 
-    chunks = form.chunks(body)
-    buffer = await jobs.create_buffer(chunks, described, partial(_gone, request), asking.upload_terms())
+    gone = partial(caller_gone, request)
+    buffer = await jobs.create_buffer(form.chunks(body), described, gone, asking.upload_terms())
     return _created(buffer, response, asking)
 
 
@@ -149,12 +151,6 @@ def _refuse_declared_length(request: Request, settings: Settings) -> None:
             f"a buffer holds at most {settings.max_buffer_bytes} bytes (ROWVEIL_MAX_BUFFER_BYTES); "
             "upload the table in parts"
         )
-
-
-async def _gone(request: Request) -> None:
-    """Return when the caller has gone. To be asked once the body has been read."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 @router.get("/{buffer_id}", operation_id="getBuffer", summary="Get one buffer", responses=problems(404))

@@ -6,12 +6,12 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
-from app.api.job_documents import answer_validated, submitted
+from app.api.job_documents import answer_validated, answered_before, submitted
 from app.api.prefer import PreferHeaders, preference_of
 from app.api.requests import JsonRoute
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, SeedValue, Source
-from app.api.sources import SourceTable, read_source
+from app.api.sources import RequestTables, SourceTable
 from app.api.terms import CallTerms, JobTerms
 from app.errors import InvalidRequest
 from app.jobs.kinds import FRONTIER
@@ -55,6 +55,7 @@ async def compare(
     body: FrontierRequest,
     jobs: Jobs,
     settings: ServiceSettings,
+    tables: RequestTables,
     asking: CallTerms,
     prefer: PreferHeaders = None,
 ) -> Response:
@@ -63,7 +64,11 @@ async def compare(
     A job like any other; its report is in the answer when the call has waited to its end, and at
     `/v1/jobs/{id}/report`. It gives no rows: run the service that you choose.
     """
-    source = await read_source(body.source, jobs)
+    preference = preference_of(prefer, settings)
+    terms = await asking.terms(body)
+    if not body.validate_only and (before := await answered_before(jobs, terms, preference, asking)):
+        return before
+    source = await tables.read(body.source)
     measures = await to_thread.run_sync(_checked, body, source)
     options = FrontierOptions(**{name: getattr(body, name) for name in FrontierOptions.model_fields})
     new = NewJob(
@@ -72,14 +77,14 @@ async def compare(
         options={"measures": measures.model_dump(mode="json", exclude_unset=True)},
         seed=body.seed.secret if body.seed else None,
         seed_bits=body.seed.bits if body.seed else None,
-        source=source.table_or_buffer,
+        source=source.table,
         report="full",
         retain_source=body.retain_source,
-        terms=await asking.terms(body),
+        terms=terms,
     )
     if body.validate_only:
         return answer_validated(new, source)
-    return await submitted(jobs, new, preference_of(prefer, settings), asking)
+    return await submitted(jobs, new, preference, asking)
 
 
 def _checked(body: FrontierRequest, source: SourceTable) -> MeasureOptions:

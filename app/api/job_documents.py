@@ -23,6 +23,7 @@ from app.api.sources import SourceTable
 from app.api.terms import Asking
 from app.jobs.kinds import kind_of, revision_of
 from app.jobs.service import JobService, NewJob
+from app.jobs.terms import Terms
 from app.store import models
 
 RETRY_AFTER_SECONDS = 1
@@ -32,7 +33,11 @@ def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
     """The Job resource as plain JSON values, without rows."""
     destination = None
     if job.destination_digest is not None:
-        destination = {"digest": job.destination_digest, "fields": job.destination_fields}
+        destination = {
+            "digest": job.destination_digest,
+            "fields": job.destination_fields,
+            "reference": job.destination_reference,
+        }
     progress = jobs.progress(job)
     known = {
         "id": job.id,
@@ -51,7 +56,11 @@ def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
         "started_at": job.started_at,
         "finished_at": job.finished_at,
         "progress": {"fraction": progress.fraction, "stage": progress.stage},
-        "source": {"digest": job.source_digest, "fields": job.source_fields},
+        "source": {
+            "digest": job.source_digest,
+            "fields": job.source_fields,
+            "reference": job.source_reference,
+        },
         "destination": destination,
         "events": job.events or [],
         "event_counts": job.event_counts or {},
@@ -102,11 +111,25 @@ def answer_validated(new: NewJob, source: SourceTable, plan: PlanDescription | N
         finished_at=moment,
         progress=ProgressDescription(fraction=1, stage="validated"),
         source=TableDescription(
-            digest=source.digest, fields=[FieldDescription(**field) for field in fields_of(source.schema)]
+            digest=source.digest,
+            fields=[FieldDescription(**field) for field in fields_of(source.schema)],
+            reference=source.reference,
         ),
         plan=plan,
     )
     return Response(_encoded(job.document()), 200, media_type="application/json")
+
+
+async def answered_before(
+    jobs: JobService, terms: Terms, preference: Preference, asking: Asking
+) -> Response | None:
+    """The answer with the job that this very call made before, if it did.
+
+    Asked before a source is read: what a reference names may have gone since, or be another table.
+    Raises IdempotencyKeyReused.
+    """
+    job = await jobs.accepted_before(terms)
+    return None if job is None else await answer(jobs, job, preference, asking)
 
 
 async def submitted(jobs: JobService, new: NewJob, preference: Preference, asking: Asking) -> Response:

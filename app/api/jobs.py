@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
-from app.api.job_documents import answer, job_document
+from app.api.job_documents import answer, answered_before, job_document
 from app.api.prefer import PreferHeaders, preference_of
 from app.api.report_pages import REPORT_CONTENT, report_response
 from app.api.requests import JsonRoute
@@ -20,11 +21,16 @@ from app.api.schemas import (
     ProgressDescription,
     ProgressUpdate,
     RerunRequest,
+    SentTo,
     SignedManifest,
+    Source,
 )
-from app.api.sources import read_source
+from app.api.sources import RequestTables, checked_destination
 from app.api.tables import Accept, WantedRows, table_response
 from app.api.terms import CallTerms
+from app.api.uploads import UPLOADED
+from app.errors import InvalidRequest
+from app.jobs.kinds import kind_of
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
 
@@ -161,6 +167,7 @@ async def rerun_job(
     job_id: str,
     jobs: Jobs,
     settings: ServiceSettings,
+    tables: RequestTables,
     asking: CallTerms,
     body: RerunRequest = _NOTHING,
     prefer: PreferHeaders = None,
@@ -168,13 +175,37 @@ async def rerun_job(
     """A new job with the same parameters and the same seed, which must give the same bytes.
 
     The source is needed again unless the job retained it, and so is the destination that a job judged;
-    other rows than the job's are refused.
+    other rows than the job's are refused. What comes out is written to a reference only where one is given
+    again.
     """
-    source = destination = None
-    if body.source is not None:
-        source = (await read_source(body.source, jobs)).table_or_buffer
-    if body.destination is not None:
-        destination = (await read_source(body.destination, jobs, "/destination")).table_or_buffer
     preference = preference_of(prefer, settings)
-    job = await jobs.rerun(job_id, source, destination, await asking.terms(body))
+    terms = await asking.terms(body)
+    if before := await answered_before(jobs, terms, preference, asking):
+        return before
+    source = destination = send_to = None
+    if body.destination is not None and kind_of((await jobs.get(job_id)).service).has_rows:
+        send_to = await checked_destination(_sent_to(body.destination), jobs)
+    elif body.destination is not None:
+        destination = (await tables.read(body.destination, "/destination")).table
+    if body.source is not None:
+        source = (await tables.read(body.source)).table
+    job = await jobs.rerun(job_id, source, destination, send_to, terms)
     return await answer(jobs, job, preference, asking)
+
+
+def _sent_to(given: Source) -> SentTo:
+    """Where a run's destination is to be written. Raises InvalidRequest."""
+    if given.reference is None:
+        raise InvalidRequest(
+            "the job made its destination itself: give its source, or a 'reference' to write to",
+            "/destination",
+        )
+    try:
+        return SentTo.model_validate(given.model_dump(exclude_unset=True))
+    except ValidationError as error:
+        place = "".join(f"/{part}" for part in error.errors()[0]["loc"])
+        raise InvalidRequest(
+            "a destination to be written has a 'reference' and a 'media_type' alone, "
+            f"which is one of {', '.join(UPLOADED)}",
+            f"/destination{place}",
+        ) from None

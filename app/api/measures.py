@@ -5,12 +5,12 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
-from app.api.job_documents import answer_validated, submitted
+from app.api.job_documents import answer_validated, answered_before, submitted
 from app.api.prefer import PreferHeaders, preference_of
 from app.api.requests import JsonRoute
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, SeedValue, Source
-from app.api.sources import SourceTable, read_source
+from app.api.sources import RequestTables, SourceTable
 from app.api.terms import CallTerms, JobTerms
 from app.errors import InvalidRequest
 from app.jobs.kinds import MEASURES
@@ -54,6 +54,7 @@ async def measure(
     body: MeasureRequest,
     jobs: Jobs,
     settings: ServiceSettings,
+    tables: RequestTables,
     asking: CallTerms,
     prefer: PreferHeaders = None,
 ) -> Response:
@@ -62,8 +63,12 @@ async def measure(
     A job like any other; its report is in the answer when the call has waited to its end, and at
     `/v1/jobs/{id}/report`. It gives no rows.
     """
-    source = await read_source(body.source, jobs)
-    destination = await read_source(body.destination, jobs, "/destination")
+    preference = preference_of(prefer, settings)
+    terms = await asking.terms(body)
+    if not body.validate_only and (before := await answered_before(jobs, terms, preference, asking)):
+        return before
+    source = await tables.read(body.source)
+    destination = await tables.read(body.destination, "/destination")
     aligned = _aligned(body.aligned, source, destination)
     _check_fields(source, destination)
     check_options(body.measures, source.schema, destination.schema)
@@ -73,15 +78,15 @@ async def measure(
         options={"measures": body.measures.model_dump(mode="json", exclude_unset=True)},
         seed=body.seed.secret if body.seed else None,
         seed_bits=body.seed.bits if body.seed else None,
-        source=source.table_or_buffer,
-        destination=destination.table_or_buffer,
+        source=source.table,
+        destination=destination.table,
         report="full",
         retain_source=body.retain_source,
-        terms=await asking.terms(body),
+        terms=terms,
     )
     if body.validate_only:
         return answer_validated(new, source)
-    return await submitted(jobs, new, preference_of(prefer, settings), asking)
+    return await submitted(jobs, new, preference, asking)
 
 
 def _aligned(wanted: bool | None, source: SourceTable, destination: SourceTable) -> bool:

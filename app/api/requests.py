@@ -61,6 +61,12 @@ class JsonRoute(APIRoute):
         return handle
 
 
+async def caller_gone(request: Request) -> None:
+    """Return when the caller has gone. To be asked once the body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 async def fingerprint(request: Request) -> str:
     """Tells whether two calls under one idempotency key are the same call."""
     path = request.url.path.encode()

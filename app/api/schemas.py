@@ -24,6 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from app.api.report_schemas import Report, ResponseModel
 from app.api.terms import JobTerms
+from app.api.uploads import CsvWriting, UploadedType
 from app.jobs.terms import Priority
 from providers.choosing.candidates import MOST_CANDIDATES, CandidateOptions
 from providers.measures.assessment import MeasureOptions
@@ -77,8 +78,11 @@ def _named_types(fields: Any) -> Any:
     return fields
 
 
-class Source(StrictModel):
-    """The table to protect: exactly one of `rows`, `columns` and `buffer`."""
+_REFERENCE_EXAMPLES = ["s3://bucket/people.parquet", "file:///data/people.csv.gz"]
+
+
+class Source(CsvWriting):
+    """The table to protect: exactly one of `rows`, `columns`, `buffer` and `reference`."""
 
     rows: Annotated[list[dict[str, JsonValue]], SkipValidation] | SkipJsonSchema[None] = None
     """The table as records. A key that a record lacks is a null."""
@@ -86,26 +90,50 @@ class Source(StrictModel):
     """The table as field -> values, all of one length."""
     buffer: str | SkipJsonSchema[None] = None
     """The id of an uploaded buffer."""
+    reference: str | SkipJsonSchema[None] = Field(default=None, examples=_REFERENCE_EXAMPLES)
+    """An object of a bucket, or a file that the service can reach, below one of the prefixes that it allows.
+    It is read, and checked, before the call is answered."""
+    media_type: str | SkipJsonSchema[None] = Field(default=None, examples=["text/csv; charset=utf-8"])
+    """What the reference names: an Arrow stream, Parquet or CSV. Default: by the suffix of its name, before
+    a `.gz` that says it is compressed."""
     fields: Annotated[dict[str, str], BeforeValidator(_named_types)] | SkipJsonSchema[None] = Field(
         default=None, examples=[{"age": "int64", "income": "decimal(12,2)"}]
     )
     """Field -> type, for fields whose type is not to be inferred: `int64`, `float64`,
-    `decimal(p,s)`, `string`, `bool`, `date`, `timestamp`, ..."""
+    `decimal(p,s)`, `string`, `bool`, `date`, `timestamp`, ... Of a reference, where it is CSV."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        given = [name for name in ("rows", "columns", "buffer") if getattr(self, name) is not None]
+        given = [
+            name for name in ("rows", "columns", "buffer", "reference") if getattr(self, name) is not None
+        ]
         if len(given) != 1:
             raise PydanticCustomError(
                 "source",
-                "give exactly one of 'rows', 'columns' and 'buffer'; given: {given}",
+                "give exactly one of 'rows', 'columns', 'buffer' and 'reference'; given: {given}",
                 {"given": ", ".join(given) or "none"},
             )
+        if self.reference is None:
+            for name in sorted(self.model_fields_set & _OF_REFERENCES):
+                raise PydanticCustomError("source", "'{name}' goes with 'reference'", {"name": name})
         if self.buffer is not None and self.fields is not None:
             raise PydanticCustomError(
                 "source", "'fields' goes with 'rows' or 'columns'; a buffer has its types already"
             )
         return self
+
+
+_OF_REFERENCES = {"media_type", *CsvWriting.model_fields}
+
+
+class SentTo(StrictModel):
+    """Where the destination buffer is written before the job has succeeded."""
+
+    reference: str = Field(examples=["s3://bucket/released.parquet"])
+    """An object of a bucket, or a file in a folder that the service can reach, below one of the prefixes that
+    it allows. What is there is replaced, when all of the new has been written."""
+    media_type: UploadedType | SkipJsonSchema[None] = None
+    """As what it is written. Default: by the suffix of the reference."""
 
 
 ReportLevel = Literal["none", "summary", "full"]
@@ -153,6 +181,8 @@ class RunRequest(JobTerms):
     job's own seed, so that one candidate is the plain run; the others' are derived from it."""
     retain_source: bool = False
     """true: keep the source, sealed, as long as the job, so that a rerun needs no source."""
+    destination: SentTo | SkipJsonSchema[None] = None
+    """Where the destination buffer is written, besides being kept for `GET /v1/jobs/{id}/rows`."""
 
     @model_validator(mode="after")
     def _measures_are_used(self) -> Self:
@@ -200,7 +230,8 @@ class RerunRequest(JobTerms):
     source: Source | SkipJsonSchema[None] = None
     """The same rows as in the job's own source."""
     destination: Source | SkipJsonSchema[None] = None
-    """Of a job of `POST /v1/measures`: the same rows as in the table that it judged."""
+    """Of a job of `POST /v1/measures`: the same rows as in the table that it judged. Of a run of a service: a
+    `reference` that the destination buffer is written to, and its `media_type`."""
 
 
 # ------------------------------------------------------------------------------------- responses
@@ -244,6 +275,8 @@ class TableDescription(ResponseModel):
     digest: str
     """SHA-256 over the table's canonical form, the same whatever media type carried it."""
     fields: list[FieldDescription]
+    reference: str | SkipJsonSchema[None] = None
+    """Where it was read, or written, if that was by reference."""
 
 
 class DestinationDescription(TableDescription):

@@ -8,12 +8,12 @@ from anyio import to_thread
 from fastapi import APIRouter, Response
 
 from app.api.context import Jobs, ServiceSettings
-from app.api.job_documents import answer_with_plan, submitted
+from app.api.job_documents import answer_with_plan, answered_before, submitted
 from app.api.prefer import PreferHeaders, preference_of
 from app.api.requests import JsonRoute
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, RunRequest, Service, ServiceList, run_request_model
-from app.api.sources import read_source
+from app.api.sources import RequestTables, checked_destination
 from app.api.terms import CallTerms
 from app.errors import NotFound
 from app.jobs.service import NewJob
@@ -66,11 +66,16 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
         body: request_model,  # type: ignore[valid-type]
         jobs: Jobs,
         settings: ServiceSettings,
+        tables: RequestTables,
         asking: CallTerms,
         prefer: PreferHeaders = None,
     ) -> Response:
         call: RunRequest = body
-        source = await read_source(call.source, jobs)
+        preference = preference_of(prefer, settings)
+        terms = await asking.terms(call)
+        if not call.validate_only and (before := await answered_before(jobs, terms, preference, asking)):
+            return before
+        source = await tables.read(call.source)
         parameters = await to_thread.run_sync(provider.check, call.parameters, source.schema)
         options = _options(call, source.schema)
         new = NewJob(
@@ -78,16 +83,17 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
             parameters=parameters,
             seed=call.seed.secret if call.seed else None,
             seed_bits=call.seed.bits if call.seed else None,
-            source=source.table_or_buffer,
+            source=source.table,
+            send_to=await checked_destination(call.destination, jobs, source.schema),
             report=call.report,
             options=options,
             retain_source=call.retain_source,
             inline=source.inline,
-            terms=await asking.terms(call),
+            terms=terms,
         )
         if call.validate_only:
             return await answer_with_plan(jobs, new, source)
-        return await submitted(jobs, new, preference_of(prefer, settings), asking)
+        return await submitted(jobs, new, preference, asking)
 
     return run_service
 

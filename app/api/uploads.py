@@ -3,7 +3,7 @@
 import json
 from email.message import Message
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
@@ -15,7 +15,8 @@ from app.errors import InvalidRequest, UnsupportedMediaType
 from app.jobs.buffers import Upload
 from providers.params import StrictModel
 
-UPLOADED = (ARROW_STREAM, PARQUET, CSV)
+UploadedType = Literal["application/vnd.apache.arrow.stream", "application/vnd.apache.parquet", "text/csv"]
+UPLOADED: tuple[str, ...] = get_args(UploadedType)
 _SUFFIXES = {
     ".csv": CSV, ".tsv": CSV, ".txt": CSV,
     ".arrow": ARROW_STREAM, ".arrows": ARROW_STREAM, ".ipc": ARROW_STREAM,
@@ -54,8 +55,21 @@ def _encoding(value: Any) -> Any:
     return known
 
 
-class CsvOptions(StrictModel):
-    """How a CSV is written. With Arrow and Parquet, which say all this themselves, it is refused."""
+class CsvWriting(StrictModel):
+    """How a CSV is written."""
+
+    null_tokens: list[Annotated[str, Field(max_length=100)]] = Field(default=[], max_length=100)
+    """CSV: cells that are null where they are not quoted, such as `NA`; the empty cell is null always."""
+    delimiter: Annotated[
+        str, BeforeValidator(_delimiter), WithJsonSchema({"type": "string", "default": ","})
+    ] = ","
+    """CSV: the character between cells; the word `tab` stands for the tabulator."""
+    encoding: Annotated[Encoding | SkipJsonSchema[None], BeforeValidator(_encoding)] = None
+    """CSV: the character encoding. Default: the `charset` of the `Content-Type`, else `utf-8`."""
+
+
+class CsvOptions(CsvWriting):
+    """How an upload's CSV is written; refused with Arrow and Parquet, which say all this themselves."""
 
     fields: Annotated[
         str | SkipJsonSchema[None],
@@ -71,14 +85,6 @@ class CsvOptions(StrictModel):
     ] = None
     """CSV: the types of some fields, as a JSON object, field -> type, in the words of a buffer's `fields`.
     The other fields' types are inferred from all their cells."""
-    null_tokens: list[Annotated[str, Field(max_length=100)]] = Field(default=[], max_length=100)
-    """CSV: cells that are null where they are not quoted, such as `NA`; the empty cell is null always."""
-    delimiter: Annotated[
-        str, BeforeValidator(_delimiter), WithJsonSchema({"type": "string", "default": ","})
-    ] = ","
-    """CSV: the character between cells; the word `tab` stands for the tabulator."""
-    encoding: Annotated[Encoding | SkipJsonSchema[None], BeforeValidator(_encoding)] = None
-    """CSV: the character encoding. Default: the `charset` of the `Content-Type`, else `utf-8`."""
 
     def described(self, content_type: str) -> Upload:
         """The upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""
@@ -119,6 +125,11 @@ def uploaded_type(content_type: str) -> str:
     return content_type
 
 
+def type_of_name(name: str) -> str | None:
+    """The media type that the suffix of a file's name stands for."""
+    return _SUFFIXES.get(PurePosixPath(name.lower()).suffix)
+
+
 def type_of_file(content_type: str, name: str) -> str:
     """The content type of a form's file; that of its name's suffix where a browser knows no better.
 
@@ -126,7 +137,7 @@ def type_of_file(content_type: str, name: str) -> str:
     """
     if essence(content_type) in UPLOADED:
         return content_type
-    by_suffix = _SUFFIXES.get(PurePosixPath(name.lower()).suffix)
+    by_suffix = type_of_name(name)
     if by_suffix is None:
         raise UnsupportedMediaType(
             f"the file's Content-Type must be one of {', '.join(UPLOADED)}, or its name end in one of "

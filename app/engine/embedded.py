@@ -5,7 +5,7 @@ one that is killed while it holds them, or killed while idle, takes the whole po
 nothing that happens to a worker reaches another one.
 
 A worker that was stopped, killed or lost is replaced, and takes tasks again when its replacement
-has answered: a free worker is always one that is up and warm.
+has answered: a free worker is always one that is up, and warm if it is to be.
 """
 
 import asyncio
@@ -70,15 +70,16 @@ class _Worker:
     ) -> Outcome:
         """The task's outcome; it is stopped, and the process with it, when ``stop`` is done first."""
         try:
-            future = self._pool.schedule(call, (function, task), {}, time_limit)
+            future = self._pool.schedule(call, (function, task), {})
         except RuntimeError:
             return _LOST
         ended = asyncio.wrap_future(future)
-        await _first_of(ended, stop)
-        if stop.done() and future.cancel():  # type: ignore[no-untyped-call]  # else it ended just now
-            return _CANCELLED
+        # Not by pebble's own time limit: that goes by the wall clock, which may jump.
+        await _first_of(ended, stop, within=time_limit)
+        if not ended.done() and future.cancel():  # type: ignore[no-untyped-call]  # else it ended just now
+            return _CANCELLED if stop.done() else _over(time_limit)
         await asyncio.wait([ended])
-        return _outcome_of(ended, time_limit)
+        return _outcome_of(ended)
 
     async def stop(self) -> None:
         """Stop the process at once."""
@@ -239,19 +240,21 @@ class EmbeddedEngine:
         return task
 
 
-async def _first_of(*futures: asyncio.Future[Any]) -> None:
-    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+async def _first_of(*futures: asyncio.Future[Any], within: float | None = None) -> None:
+    await asyncio.wait(futures, timeout=within, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _outcome_of(future: asyncio.Future[Outcome], time_limit: float) -> Outcome:
+def _over(time_limit: float) -> Failure:
+    return Failure(
+        TIME_LIMIT,
+        f"the job ran longer than the {time_limit:g} seconds allowed "
+        "(ROWVEIL_JOB_TIME_LIMIT) and was stopped",
+    )
+
+
+def _outcome_of(future: asyncio.Future[Outcome]) -> Outcome:
     try:
         return future.result()
-    except TimeoutError:
-        return Failure(
-            TIME_LIMIT,
-            f"the job ran longer than the {time_limit:g} seconds allowed "
-            "(ROWVEIL_JOB_TIME_LIMIT) and was stopped",
-        )
     except MemoryError:  # so short of memory that its failure could not be told either
         return Failure(MEMORY_LIMIT, "the job needed more memory than a worker may take")
     except ProcessExpired as error:

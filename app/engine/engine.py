@@ -12,6 +12,7 @@ MEMORY_LIMIT = "memory_limit"
 TOO_LARGE = "content_too_large"
 STORAGE_FULL = "storage_full"
 INTERNAL_ERROR = "internal_error"
+NOT_SENT = "destination_not_sent"
 ATTEMPTS_EXHAUSTED = "attempts_exhausted"
 DEADLINE_EXCEEDED = "deadline_exceeded"
 

@@ -14,7 +14,8 @@ from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
 
-from app.engine.engine import INTERNAL_ERROR, MEMORY_LIMIT, Failure, Outcome, TaskFunction
+from app.engine.engine import INTERNAL_ERROR, MEMORY_LIMIT, STORAGE_FULL, Failure, Outcome, TaskFunction
+from app.errors import NO_ROOM
 
 _THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
@@ -28,6 +29,8 @@ _OUT_OF_MEMORY = Failure(
     "the job needed more memory than a worker may take (ROWVEIL_WORKER_MEMORY_BYTES); "
     "raise the limit, use fewer workers, or run the table in parts",
 )
+
+_NO_ROOM = Failure(STORAGE_FULL, "the storage is full; delete buffers and jobs, or try again later")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ def call(function: TaskFunction, task: Any) -> Outcome:
         return function(task)
     except MemoryError:  # Arrow's own is one too
         return _OUT_OF_MEMORY
+    except OSError as error:
+        return _NO_ROOM if error.errno in NO_ROOM else failure_of(error)
     except Exception as error:
         return failure_of(error)
 

@@ -12,18 +12,21 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from app.errors import Conflict, InvalidRequest, NotFound, StateConflict
+from app.errors import Conflict, InvalidRequest, NotFound, StateConflict, Unavailable, storage_error
 from app.jobs.idempotency import Idempotency, MadeBefore
 from app.jobs.kinds import Kind, kind_of, revision_of
 from app.jobs.limits import Limits
 from app.jobs.run import described
 from app.jobs.stores import Stores, now, seed_context
+from app.jobs.tables import GivenTable, SendTo, StoredTable
 from app.jobs.terms import PLAIN, Terms, head_start
 from app.jobs.webhooks import sealed_webhook
 from app.settings import Settings
 from app.store import buffers, callers, jobs
+from app.store.blobs import BlobAccess
 from app.store.jobs import Role
 from app.store.models import Job
+from app.store.replicas import LeaseLost
 from app.store.tables import write_table
 from providers.digest import table_digest
 from providers.params import StrictModel
@@ -39,10 +42,11 @@ class NewJob:
     """A provider's identifier, or one of those in `app.jobs.kinds`."""
     parameters: StrictModel
     """Checked against the source's schema."""
-    source: pa.Table | str = field(repr=False)
-    """The table, or the id of a buffer."""
-    destination: pa.Table | str | None = field(default=None, repr=False)
-    """The table that is to be judged, or the id of a buffer; None of a job that makes its own."""
+    source: GivenTable = field(repr=False)
+    destination: GivenTable | None = field(default=None, repr=False)
+    """The table that is to be judged; None of a job that makes its own."""
+    send_to: SendTo | None = None
+    """Where the destination that comes out is to be written."""
     seed: bytes | None = field(default=None, repr=False)
     """32 bytes; drawn from the operating system where there is none."""
     seed_bits: int | None = None
@@ -69,7 +73,7 @@ class Acceptance:
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
-        known = self._accepted_before(new.terms)
+        known = self.accepted_before(new.terms)
         if known is not None:
             return known
         seed, bits = new.seed, new.seed_bits or 256
@@ -85,6 +89,7 @@ class Acceptance:
             retain_source=new.retain_source,
             inline=new.inline,
         )
+        _set_send_to(job, new.send_to)
         self._set_seed(job, seed, bits)
         return self._insert(job, _tables(job, new.source, new.destination), new.terms, "job.submit")
 
@@ -92,8 +97,9 @@ class Acceptance:
         self,
         job_id: str,
         first_id: str,
-        source: pa.Table | str | None,
-        destination: pa.Table | str | None,
+        source: GivenTable | None,
+        destination: GivenTable | None,
+        send_to: SendTo | None,
         terms: Terms,
     ) -> Job:
         """A new job, queued under this id, with the parameters and the seed of one that has ended.
@@ -104,7 +110,7 @@ class Acceptance:
         another, or is needed), InvalidRequest (a destination for a job that makes its own),
         IdempotencyKeyReused, LimitReached, TooLarge.
         """
-        known = self._accepted_before(terms)
+        known = self.accepted_before(terms)
         if known is not None:
             return known
         with self._stores.database.read() as session:
@@ -130,14 +136,18 @@ class Acceptance:
             report_level=first.report_level,
             retain_source=first.retain_source,
             inline=kind_of(first.service).has_rows
-            and (first.inline if source is None else not isinstance(source, str)),
+            and (first.inline if source is None else isinstance(source, pa.Table)),
             rerun_of=first.id,
         )
+        _set_send_to(job, send_to)
         seed = self._stores.sealer.open(first.sealed_seed, seed_context(first.id))
         self._set_seed(job, seed, first.seed_bits)
         return self._insert(job, _tables(job, source, destination), terms, "job.rerun", first)
 
-    def _accepted_before(self, terms: Terms) -> Job | None:
+    def accepted_before(self, terms: Terms) -> Job | None:
+        """The job that this very request made before. Raises IdempotencyKeyReused."""
+        if terms.idempotency_key is None:
+            return None
         with self._stores.database.read() as session:
             job_id = self._idempotency.resource(session, terms, now())
             return jobs.find(session, job_id) if job_id is not None else None
@@ -162,7 +172,7 @@ class Acceptance:
     def _insert(
         self,
         job: Job,
-        tables: Mapping[Role, pa.Table | str | None],
+        tables: Mapping[Role, GivenTable | None],
         terms: Terms,
         action: str,
         first: Job | None = None,
@@ -177,18 +187,32 @@ class Acceptance:
                         table_digest(table), description["fields"], description["rows"], table.nbytes
                     )
                     _must_be_the_same_rows(given, role, first)
-                    access = self._stores.blobs.allocate()
-                    write_table(access, table)
+                    access = self._stores.new_blob()
                     written.append(access.id)
+                    _write(access, table)
                     _set(job, role, replace(given, blob=access.id))
+                elif isinstance(table, StoredTable):
+                    given = _Given(
+                        table.digest,
+                        table.fields,
+                        table.rows,
+                        table.byte_size,
+                        table.blob,
+                        None,
+                        table.reference,
+                    )
+                    _must_be_the_same_rows(given, role, first)
+                    _set(job, role, given)
             self._set_terms(job, terms)
             with self._stores.database.write() as session:
                 callers.lock(session, terms.owner, job.created_at)
                 if self._idempotency.is_known(session, terms, job.created_at):
                     raise MadeBefore
+                read = [table.blob for table in tables.values() if isinstance(table, StoredTable)]
+                self._stores.begin_to_name(session, [*written, *read])
                 for role, table in tables.items():
                     if isinstance(table, str):
-                        buffer = buffers.find(session, table, job.created_at)
+                        buffer = buffers.lend(session, table, job.created_at)
                         if buffer is None:
                             raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
                         given = _Given(
@@ -216,19 +240,29 @@ class Acceptance:
                 self._idempotency.keep(session, terms, job.id, job.created_at)
                 jobs.audit(session, action, job.id, job.created_at)
         except MadeBefore:  # by a call at the same moment
-            self._stores.delete_blobs(written)
-            known = self._accepted_before(terms)
+            self._stores.drop(written)
+            known = self.accepted_before(terms)
             assert known is not None  # unless it was deleted within the moment
             return known
-        except BaseException:
-            self._stores.delete_blobs(written)
+        except BaseException as error:
+            self._stores.drop(written)
+            if isinstance(error, LeaseLost):
+                raise Unavailable(str(error)) from None
             raise
+        self._stores.named(written)
         return job
 
 
+def _write(access: BlobAccess, table: pa.Table) -> None:
+    try:
+        write_table(access, table)
+    except OSError as error:
+        raise storage_error(error) from error
+
+
 def _tables(
-    job: Job, source: pa.Table | str | None, destination: pa.Table | str | None
-) -> dict[Role, pa.Table | str | None]:
+    job: Job, source: GivenTable | None, destination: GivenTable | None
+) -> dict[Role, GivenTable | None]:
     if kind_of(job.service) is Kind.MEASURES:
         return {"source": source, "destination": destination}
     return {"source": source}
@@ -244,6 +278,12 @@ class _Given:
     bytes: int = 0
     blob: str | None = None
     buffer: str | None = None
+    reference: str | None = None
+
+
+def _set_send_to(job: Job, send_to: SendTo | None) -> None:
+    if send_to is not None:
+        job.destination_reference, job.destination_media_type = send_to.reference, send_to.media_type
 
 
 def _set(job: Job, role: Role, given: _Given) -> None:
@@ -251,18 +291,24 @@ def _set(job: Job, role: Role, given: _Given) -> None:
     if role == "source":
         job.source_digest, job.source_fields, job.row_count = given.digest, given.fields, given.rows
         job.source_blob, job.source_buffer = given.blob, given.buffer
+        job.source_reference = given.reference
     else:
         job.destination_digest, job.destination_fields = given.digest, given.fields
         job.destination_rows, job.destination_blob = given.rows, given.blob
-        job.destination_buffer = given.buffer
+        job.destination_buffer, job.destination_reference = given.buffer, given.reference
 
 
 def _given(job: Job, role: Role) -> _Given:
     if role == "source":
         # What its tables took is known of both together, and counted with the source.
-        size = job.byte_size
         return _Given(
-            job.source_digest, job.source_fields, job.row_count, size, job.source_blob, job.source_buffer
+            job.source_digest,
+            job.source_fields,
+            job.row_count,
+            job.byte_size,
+            job.source_blob,
+            job.source_buffer,
+            job.source_reference,
         )
     assert job.destination_digest is not None  # of a job that judges a table, from its acceptance on
     assert job.destination_fields is not None
@@ -274,6 +320,7 @@ def _given(job: Job, role: Role) -> _Given:
         0,
         job.destination_blob,
         job.destination_buffer,
+        job.destination_reference,
     )
 
 

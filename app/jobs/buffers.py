@@ -1,4 +1,4 @@
-"""Uploaded tables: taken in bounded memory, read by a worker, kept until they expire."""
+"""Tables that come as files: taken in bounded memory, read by a worker; an upload is kept for its time."""
 
 import asyncio
 import hashlib
@@ -12,19 +12,21 @@ from typing import Any, ParamSpec, TypeVar
 import orjson
 
 from app.engine.engine import Engine, Failure
-from app.errors import NotFound, StorageFull, TooLarge, Unavailable
+from app.errors import NotFound, TooLarge, Unavailable, storage_error
 from app.jobs.failures import error_of
 from app.jobs.idempotency import Idempotency, MadeBefore
 from app.jobs.identity import new_id
-from app.jobs.ingest import NO_ROOM, run_ingest
+from app.jobs.ingest import run_ingest
 from app.jobs.limits import Limits
 from app.jobs.stores import Stores, now
+from app.jobs.tables import StoredTable
 from app.jobs.tasks import IngestTask, OpenTable
 from app.jobs.terms import PLAIN, Terms
 from app.settings import Settings
 from app.store import buffers, callers, idempotency, jobs
 from app.store.blobs import CHUNK, BlobAccess, SealedWriter
 from app.store.models import Buffer
+from app.store.replicas import LeaseLost
 from app.telemetry.metrics import Metrics
 
 P = ParamSpec("P")
@@ -92,28 +94,51 @@ class Buffers:
         await self._in_thread(self._admit, terms)
         hashed = _Hashed(chunks)
         if await self._in_thread(self._is_made, terms):
-            size = 0
-            async for chunk in hashed.chunks():
-                size += len(chunk)
-                self._refuse_too_large(size)
-            made_before = await self._in_thread(self._made_before, hashed.terms(terms, described()))
-            if made_before is not None:
-                return made_before
-            raise Unavailable("the buffer that was made under this Idempotency-Key has gone this moment")
-        upload, table = self._stores.blobs.allocate(), self._stores.blobs.allocate()
-        kept = False
+            return await self._made_again(hashed, described, terms)
+        stored = await self._read(hashed.chunks() if terms.idempotency_key else chunks, described, gone)
         try:
-            size = await self._store(hashed.chunks() if terms.idempotency_key else chunks, upload)
-            self._metrics.uploaded.inc(size)
-            said = described()
-            most = min(self._settings.max_table_bytes, max(_ALWAYS_ALLOWED, _MOST_SWELLING * size))
-            task = IngestTask(upload, self._open_table, said.media_type, said.options, table, most)
-            outcome = await self._ingested(task, gone)
-            buffer = await self._in_thread(self._insert, outcome, table, hashed.terms(terms, said))
-            kept = buffer.blob == table.id
-        finally:
-            await self._in_thread(self._stores.delete_blobs, [upload.id] if kept else [upload.id, table.id])
+            buffer = await self._in_thread(self._insert, stored, hashed.terms(terms, described()))
+        except BaseException:
+            await self._in_thread(self.let_go, stored)
+            raise
+        if buffer.blob != stored.blob:
+            await self._in_thread(self.let_go, stored)
         return buffer
+
+    async def _made_again(self, hashed: "_Hashed", described: Callable[[], Upload], terms: Terms) -> Buffer:
+        """What was made under the key, if this is the upload that made it."""
+        size = 0
+        async for chunk in hashed.chunks():
+            size += len(chunk)
+            self._refuse_too_large(size)
+        made_before = await self._in_thread(self._made_before, hashed.terms(terms, described()))
+        if made_before is None:
+            raise Unavailable("the buffer that was made under this Idempotency-Key has gone this moment")
+        return made_before
+
+    async def read(
+        self, chunks: AsyncIterator[bytes], upload: Upload, gone: Callable[[], Awaitable[None]]
+    ) -> StoredTable:
+        """The table that the chunks make, under no name yet: pass it on, and then let it go.
+
+        Raises as `create`, and what the chunks raise.
+        """
+        reading = asyncio.ensure_future(self._read(chunks, lambda: upload))
+        left = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait([reading, left], return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                raise Unavailable("the caller has gone, and the table with it")
+        finally:
+            left.cancel()
+            if not reading.done():
+                reading.cancel()
+                await asyncio.wait([reading])
+        return reading.result()
+
+    def let_go(self, stored: StoredTable) -> None:
+        """Delete what was read, unless a job's row names it by now. Blocking."""
+        self._stores.drop([stored.blob])
 
     async def get(self, buffer_id: str) -> Buffer:
         """The buffer. Raises NotFound, also when its time is over."""
@@ -122,6 +147,25 @@ class Buffers:
     async def delete(self, buffer_id: str) -> None:
         """Remove it. A job that was made from it keeps what it needs. Raises NotFound."""
         await self._in_thread(self._delete, buffer_id)
+
+    async def _read(
+        self,
+        chunks: AsyncIterator[bytes],
+        described: Callable[[], Upload],
+        gone: Callable[[], Awaitable[None]] | None = None,
+    ) -> StoredTable:
+        upload, table = self._stores.new_blob(), self._stores.new_blob()
+        made = False
+        try:
+            size = await self._store(chunks, upload)
+            said = described()
+            most = min(self._settings.max_table_bytes, max(_ALWAYS_ALLOWED, _MOST_SWELLING * size))
+            task = IngestTask(upload, self._open_table, said.media_type, said.options, table, most)
+            stored = await self._ingest(task, gone)
+            made = True
+        finally:
+            await self._in_thread(self._stores.drop, [upload.id] if made else [upload.id, table.id])
+        return stored
 
     async def _store(self, chunks: AsyncIterator[bytes], upload: BlobAccess) -> int:
         """Write the upload, and say how many bytes it is."""
@@ -138,16 +182,13 @@ class Buffers:
             await self._in_thread(writer.close)
         except OSError as error:
             writer.discard()
-            if error.errno not in NO_ROOM:
-                raise
-            raise StorageFull("the storage is full; delete buffers and jobs, or try again later") from None
+            raise storage_error(error) from error
         except BaseException:
             writer.discard()
             raise
         return writer.plain_bytes
 
-    async def _ingested(self, task: IngestTask, gone: Callable[[], Awaitable[None]] | None) -> dict[str, Any]:
-        """What the worker says of the table."""
+    async def _ingest(self, task: IngestTask, gone: Callable[[], Awaitable[None]] | None) -> StoredTable:
         running = self._engine.run(task.upload.id, run_ingest, task)
         left = asyncio.ensure_future(gone()) if gone is not None else None
         try:
@@ -164,7 +205,13 @@ class Buffers:
         outcome = running.result()
         if isinstance(outcome, Failure):
             raise error_of(outcome)
-        return outcome
+        return StoredTable(
+            blob=task.table.id,
+            digest=outcome["digest"],
+            fields=outcome["fields"],
+            rows=outcome["rows"],
+            byte_size=outcome["byte_size"],
+        )
 
     def _admit(self, terms: Terms) -> None:
         """Refuse what cannot be kept before any of it is read; it is looked at again when it is."""
@@ -181,16 +228,16 @@ class Buffers:
             buffer_id = self._idempotency.resource(session, terms, moment)
             return buffers.find(session, buffer_id, moment) if buffer_id is not None else None
 
-    def _insert(self, outcome: dict[str, Any], table: BlobAccess, terms: Terms) -> Buffer:
+    def _insert(self, stored: StoredTable, terms: Terms) -> Buffer:
         created = now()
         buffer = Buffer(
             id=new_id(),
             owner=terms.owner,
-            digest=outcome["digest"],
-            fields=outcome["fields"],
-            row_count=outcome["rows"],
-            byte_size=outcome["byte_size"],
-            blob=table.id,
+            digest=stored.digest,
+            fields=stored.fields,
+            row_count=stored.rows,
+            byte_size=stored.byte_size,
+            blob=stored.blob,
             created_at=created,
             expires_at=created + timedelta(seconds=self._settings.buffer_ttl),
         )
@@ -200,6 +247,7 @@ class Buffers:
                 if self._idempotency.is_known(session, terms, created):
                     raise MadeBefore
                 self._limits.admit_buffer(session, terms.owner, buffer.byte_size, created)
+                self._stores.begin_to_name(session, [buffer.blob])
                 session.add(buffer)
                 self._idempotency.keep(session, terms, buffer.id, created)
                 jobs.audit(session, "buffer.create", buffer.id, buffer.created_at)
@@ -207,6 +255,9 @@ class Buffers:
             known = self._made_before(terms)
             assert known is not None  # unless it was deleted within the moment
             return known
+        except LeaseLost as error:
+            raise Unavailable(str(error)) from None
+        self._stores.named([buffer.blob])
         return buffer
 
     def _refuse_too_large(self, size: int) -> None:

@@ -1,7 +1,7 @@
-"""Tells those who wait for a job that something has changed. Within this process alone."""
+"""Tells those who wait for a job that something has changed: here, or as it is seen that others did it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 
@@ -33,6 +33,7 @@ class Changes:
     def __init__(self) -> None:
         self._watched: dict[str, set[Changed]] = {}
         self._expected: set[str] = set()
+        self._seen: dict[str, tuple[int, bool]] = {}
 
     @contextmanager
     def watch(self, job_id: str) -> Iterator[Changed]:
@@ -46,6 +47,7 @@ class Changes:
             watchers.discard(changed)
             if not watchers:
                 self._watched.pop(job_id, None)
+                self._seen.pop(job_id, None)
 
     def expect(self, job_id: str) -> None:
         """The job was accepted or claimed here, and has not ended: its end will be told."""
@@ -61,6 +63,17 @@ class Changes:
             self._expected.discard(job_id)
         for changed in self._watched.get(job_id, ()):
             changed.tell(ended)
+
+    def watched(self) -> list[str]:
+        """The jobs that somebody watches."""
+        return list(self._watched)
+
+    def see(self, standing: Mapping[str, tuple[int, bool]]) -> None:
+        """How often each job was claimed by now, and whether it has ended: news where that has changed."""
+        for job_id, now in standing.items():
+            if job_id in self._watched and self._seen.get(job_id) != now:
+                self._seen[job_id] = now
+                self.tell(job_id, ended=now[1])
 
     def tell_all(self) -> None:
         """Wake everybody: nothing more will be told."""

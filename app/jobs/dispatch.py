@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 from app.engine.engine import (
@@ -20,16 +22,19 @@ from app.engine.engine import (
 )
 from app.engine.progress import make_progress_file
 from app.engine.worker import failure_of
+from app.errors import StorageFull, Unavailable
 from app.jobs.changes import Changes
 from app.jobs.ends import Ends
 from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
+from app.jobs.sending import Sending
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
 from app.jobs.webhooks import tell_webhook
-from app.store import jobs
+from app.store import jobs, replicas
+from app.store.db import Transaction
 from app.store.models import Job
 from app.telemetry import tracing
 from providers.choosing.seeds import candidate_seed
@@ -37,9 +42,9 @@ from providers.choosing.seeds import candidate_seed
 _log = logging.getLogger("rowveil.jobs")
 
 MOST_CRASHES = 3
-"""A job during which the service itself ended so often is not tried again."""
+"""A job during which the service itself ended so often, or lost its lease, is not tried again."""
 
-_RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
+_RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 _DEADLINE_SECONDS = 1.0
 _CRASHED = Failure(
     ATTEMPTS_EXHAUSTED,
@@ -50,6 +55,18 @@ _LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, an
 _UNREADABLE = "the job's source or seed cannot be opened; its log has why, under the job's id"
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A job's end, as a transaction has it that is to be committed."""
+
+    job: Job
+    """As it was before."""
+    state: State
+    values: dict[str, Any]
+    released: list[str | None]
+    """The blobs that it names no longer."""
+
+
 class Dispatcher:
     """An asyncio task that keeps the engine busy."""
 
@@ -57,6 +74,7 @@ class Dispatcher:
         self,
         stores: Stores,
         engine: Engine,
+        sending: Sending,
         changes: Changes,
         threads: Executor,
         work: TaskFunction,
@@ -66,6 +84,7 @@ class Dispatcher:
         """``memory_bytes``: what a job may take."""
         self._stores = stores
         self._engine = engine
+        self._sending = sending
         self._changes = changes
         self._threads = threads
         self._work = work
@@ -78,13 +97,14 @@ class Dispatcher:
         self._following: dict[str, asyncio.Task[None]] = {}
         self._to_cancel: set[str] = set()
         self._overdue: set[str] = set()
-        self._background: set[asyncio.Future[None]] = set()
+        self._unfollowed: set[tuple[str, int]] = set()
+        """Claims of this replica that nobody here follows, as of the last look."""
+        self._background: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._stopping = self._halted = False
 
     async def start(self) -> None:
-        """Take back what a dead service left running, and start to claim."""
-        await self._in_thread(self._recover)
+        """Start to claim."""
         self._engine.on_capacity = self._wake.set
         self._loop = asyncio.create_task(self._claim_while_there_is_room())
         self._watching = asyncio.create_task(self._expire_queued())
@@ -95,13 +115,39 @@ class Dispatcher:
         self._may_be_queued = True
         self._wake.set()
 
-    async def cancel(self, job_id: str) -> None:
-        """Stop the job if it runs here; returns when its end has been recorded."""
+    async def cancel(self, job_id: str) -> bool:
+        """Stop the job and return when its end has been recorded; False where it does not run here."""
         following = self._following.get(job_id)
-        if following is not None:
+        if following is None:
+            return False
+        self._to_cancel.add(job_id)
+        await self._halt(job_id)
+        await asyncio.wait([following])
+        return True
+
+    def cancel_soon(self, job_id: str) -> None:
+        """Stop the job if it runs here and nobody has told it to; somebody at another replica wants it."""
+        if job_id in self._following and job_id not in self._to_cancel:
             self._to_cancel.add(job_id)
-            await self._engine.cancel(job_id)
-            await asyncio.wait([following])
+            self._spawn(self._halt(job_id))
+
+    async def drop_all(self) -> None:
+        """Stop every job: they are others' now. Returns when nothing of them is left."""
+        following = list(self._following.values())
+        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._following)))
+        if following:
+            await asyncio.wait(following)
+
+    async def take_up_stalled(self, end_leases: bool) -> None:
+        """Put back into the queue what dead replicas had claimed, and what was claimed here in vain.
+
+        ``end_leases``: end those that have run out; else only what no lease covers is taken.
+        """
+        taken, ended = await self._in_thread(self._take_up_stalled, end_leases, set(self._following))
+        if taken:
+            self.wake()
+        if ended:
+            await self._in_thread(self._stores.sweep)
 
     def claim_no_more(self) -> None:
         """Leave what is queued to the next start."""
@@ -119,9 +165,15 @@ class Dispatcher:
             await self._loop
         if self._following:
             await asyncio.wait(self._following.values(), timeout=grace)
-        await asyncio.gather(*(self._engine.cancel(job_id) for job_id in list(self._following)))
+        self._halted = True
+        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._following)))
         if self._following:
             await asyncio.wait(self._following.values())
+
+    async def _halt(self, job_id: str) -> None:
+        """Stop whatever is being done for the job."""
+        self._sending.cancel(job_id)
+        await self._engine.cancel(job_id)
 
     async def _claim_while_there_is_room(self) -> None:
         while not self._stopping:
@@ -143,23 +195,22 @@ class Dispatcher:
                 self._may_be_queued |= more
                 self._changes.expect(job.id)
                 self._changes.tell(job.id, ended=False)
-                following = asyncio.create_task(self._follow(job, task, self._run(job, task)))
+                running = self._engine.run(job.id, self._work, task)
+                following = asyncio.create_task(self._follow(job, task, running))
                 self._following[job.id] = following
+                self._stop_at_deadline(job, following)
 
-    def _run(self, job: Job, task: JobTask) -> asyncio.Task[Outcome]:
-        """The job in a worker; stopped at its deadline."""
-        running = self._engine.run(job.id, self._work, task)
-        if job.deadline is not None:
-            seconds = max(0.0, (job.deadline - now()).total_seconds())
-            at_deadline = self._event_loop.call_later(seconds, self._stop_overdue, job.id)
-            running.add_done_callback(lambda _: at_deadline.cancel())
-        return running
+    def _stop_at_deadline(self, job: Job, following: asyncio.Task[None]) -> None:
+        if job.deadline is None:
+            return
 
-    def _stop_overdue(self, job_id: str) -> None:
-        self._overdue.add(job_id)
-        stopping = asyncio.ensure_future(self._engine.cancel(job_id))
-        self._background.add(stopping)
-        stopping.add_done_callback(self._background.discard)
+        def stop() -> None:
+            self._overdue.add(job.id)
+            self._spawn(self._halt(job.id))
+
+        seconds = max(0.0, (job.deadline - now()).total_seconds())
+        at_deadline = self._event_loop.call_later(seconds, stop)
+        following.add_done_callback(lambda _: at_deadline.cancel())
 
     async def _expire_queued(self) -> None:
         """Fail what is still queued at its deadline."""
@@ -179,28 +230,47 @@ class Dispatcher:
 
     async def _follow(self, job: Job, task: JobTask, running: asyncio.Task[Outcome]) -> None:
         outcome = await running
-        for wait in (*_RETRY_SECONDS, None):
+        if isinstance(task, SwapTask) and job.destination_reference is not None:
+            outcome = await self._sent(job, task, outcome)
+        for wait in chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1])):
             try:
                 with _traced(job, "job.record"):
                     await self._in_thread(self._record, job, task, outcome)
                 break
             except Exception as error:
-                _log.error("job %s: its end is not recorded yet: %s", job.id, failure_of(error).trace)
-                if wait is not None and not self._stopping:
-                    await asyncio.sleep(wait)
-        # A row that could not be changed stays running: the next start takes the job up again.
+                failure = failure_of(error)
+                _log.error("job %s: its end is not recorded yet: %s", job.id, failure.trace)
+                if not isinstance(error, Unavailable | StorageFull):
+                    outcome = failure  # what cannot be recorded is none; that it failed can be
+                if self._stopping:  # its row stays running: it is taken up again when the lease has run out
+                    break
+                await asyncio.sleep(wait)
         del self._following[job.id]
         self._to_cancel.discard(job.id)
         self._overdue.discard(job.id)
         self._changes.tell(job.id, ended=True)
 
+    async def _sent(self, job: Job, task: SwapTask, outcome: Outcome) -> Outcome:
+        """The outcome, when the destination is where the job's reference says."""
+        if isinstance(outcome, Failure):
+            return outcome
+        if self._halted or job.id in self._to_cancel | self._overdue:  # since its worker ended
+            return Failure(CANCELLED, "the job was cancelled")
+        return await self._sending.send(job, task) or outcome
+
     def _claim(self) -> tuple[Job, JobTask, bool] | None:
         while True:
+            replica = self._stores.lease.replica
             with self._stores.database.write() as session:
-                job = jobs.claim_oldest(session, self._stores.instance, now())
+                replicas.hold(session, [replica])
+                job = jobs.claim_oldest(session, replica, now())
                 more = jobs.any_queued(session)
             if job is None:
                 return None
+            if job.cancel_requested:  # of the replica that had it before
+                self._record_end(job, Step.CANCEL)
+                self._event_loop.call_soon_threadsafe(self._changes.tell, job.id, True)
+                continue
             try:
                 return job, self._task(job), more
             except Exception as error:
@@ -210,7 +280,7 @@ class Dispatcher:
 
     def _task(self, job: Job) -> JobTask:
         stores = self._stores
-        progress_path = stores.progress_path(job.id)
+        progress_path = stores.progress_path(job)
         make_progress_file(progress_path)
         assert job.source_blob is not None  # a job that has not ended has its source
         seed = stores.sealer.open(job.sealed_seed, seed_context(job.id))
@@ -249,7 +319,7 @@ class Dispatcher:
             seed=seed,
             seed_bits=job.seed_bits,
             source=source,
-            destination=stores.blobs.allocate(),
+            destination=stores.new_blob(),
             rows=job.row_count,
             report=job.report_level,
             options=options,
@@ -271,9 +341,12 @@ class Dispatcher:
             kept = False
         else:
             kept = self._record_end(job, Step.SUCCEED, **values)
-        if not kept and isinstance(task, SwapTask):
-            self._stores.delete_blobs([task.destination.id])
-        self._stores.progress_path(job.id).unlink(missing_ok=True)
+        if isinstance(task, SwapTask):
+            if kept:
+                self._stores.named([task.destination.id])
+            else:
+                self._stores.drop([task.destination.id])
+        self._stores.progress_path(job).unlink(missing_ok=True)
 
     def _result_values(self, job: Job, task: JobTask, result: dict[str, Any]) -> dict[str, Any]:
         outcome = outcome_of(State.SUCCEEDED, result["event_counts"])
@@ -310,58 +383,101 @@ class Dispatcher:
         elif failure.code == CANCELLED and job.id in self._overdue:
             self._record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
         elif failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
-            self._requeue(job, job.crashes)
+            with self._stores.database.write() as session:
+                _requeue(session, job, job.crashes)
+            self._ends.tell_requeued()
         else:
             self._record_end(job, Step.FAIL, error=problem_of(failure))
 
     def _record_end(self, job: Job, step: Step, **values: Any) -> bool:
         """Record the end of this claim of the job, unless another one was recorded already."""
-        stores = self._stores
+        with self._stores.database.write() as session:
+            end = self._end(session, job, step, **values)
+            unnamed = jobs.unnamed(session, end.released) if end is not None else []
+        self._tell([end] if end is not None else [], unnamed)
+        return end is not None
+
+    def _end(self, session: Transaction, job: Job, step: Step, **values: Any) -> _End | None:
+        """The end, within a transaction; None where the job had moved on."""
         ended = after(State.RUNNING, step)
         given = tables_given(job)
         released = {} if job.retain_source else {f"{role}_blob": None for role in given}
-        with stores.database.write() as session:
-            if job.rerun_of is not None and ended is not State.CANCELLED:
-                original = jobs.find(session, job.rerun_of, "report")
-                if original is not None:
-                    values |= _reproduced(original, values)
-            values = {"finished_at": now(), "outcome": outcome_of(ended, {})} | values
-            moved = jobs.move(
-                session, job.id, sources(step), ended, attempt=job.attempt, **values, **released
-            )
-            if moved:
-                tell_webhook(session, job, ended, values)
-            blobs = jobs.unnamed(session, given.values()) if moved else []
-        if moved:
-            self._ends.tell(job, ended, values)
-        stores.delete_blobs(blobs)
-        return moved
+        if job.rerun_of is not None and ended is not State.CANCELLED:
+            original = jobs.find(session, job.rerun_of, "report")
+            if original is not None:
+                values |= _reproduced(original, values)
+        values = {"finished_at": now(), "outcome": outcome_of(ended, {})} | values
+        moved = jobs.move(session, job.id, sources(step), ended, attempt=job.attempt, **values, **released)
+        made = values.get("destination_blob")
+        if made is not None:
+            jobs.lock_blobs(session, [made])
+        if not moved:
+            return None
+        tell_webhook(session, job, ended, values)
+        return _End(job, ended, values, list(given.values()))
 
-    def _recover(self) -> None:
-        with self._stores.database.read() as session:
-            left = jobs.left_running(session, self._stores.instance)
-        for job in left:
-            if job.crashes + 1 >= MOST_CRASHES:
-                self._record_end(job, Step.FAIL, error=problem_of(_CRASHED), crashes=job.crashes + 1)
-            else:
-                self._requeue(job, job.crashes + 1)
+    def _tell(self, ends: Sequence[_End], unnamed: Sequence[str]) -> None:
+        """When that has been committed."""
+        for end in ends:
+            self._ends.tell(end.job, end.state, end.values)
+        self._stores.delete_blobs(unnamed)
 
-    def _requeue(self, job: Job, crashes: int) -> None:
+    def _take_up_stalled(self, end_leases: bool, followed: Collection[str]) -> tuple[int, int]:
+        """How many jobs were taken up, and how many leases ended.
+
+        One transaction: no lease is gone while a job is still under it.
+        """
+        ends: list[_End | None] = []
+        replica = self._stores.lease.replica
         with self._stores.database.write() as session:
-            jobs.move(
-                session,
-                job.id,
-                sources(Step.REQUEUE),
-                after(State.RUNNING, Step.REQUEUE),
-                attempt=job.attempt,
-                started_at=None,
-                claimed_by=None,
-                crashes=crashes,
-            )
-        self._ends.tell_requeued()
+            # Where a claim's commit was not told, or its job could be neither started nor failed.
+            unfollowed = [job for job in jobs.claimed(session, replica) if job.id not in followed]
+            lost = [job for job in unfollowed if (job.id, job.attempt) in self._unfollowed]
+            for job in lost:
+                _requeue(session, job, job.crashes)
+            dead = replicas.remove_expired(session, replica) if end_leases else ()
+            stalled = replicas.stalled_jobs(session)
+            for job in stalled:
+                if job.cancel_requested:
+                    ends.append(self._end(session, job, Step.CANCEL))
+                elif job.crashes + 1 >= MOST_CRASHES:
+                    values = {"error": problem_of(_CRASHED), "crashes": job.crashes + 1}
+                    ends.append(self._end(session, job, Step.FAIL, **values))
+                else:
+                    _requeue(session, job, job.crashes + 1)
+            ended = [end for end in ends if end is not None]
+            unnamed = jobs.unnamed(session, [blob for end in ended for blob in end.released])
+        self._tell(ended, unnamed)
+        for job in (*stalled, *lost):
+            self._stores.progress_path(job).unlink(missing_ok=True)
+        for _ in range(len(stalled) + len(lost) - len(ended)):
+            self._ends.tell_requeued()
+        self._unfollowed = {(job.id, job.attempt) for job in unfollowed}
+        for name in dead:
+            _log.warning("replica %s is dead; what it left is taken up", name)
+        return len(stalled) + len(lost), len(dead)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._event_loop.run_in_executor(self._threads, function, *arguments)
+
+
+def _requeue(session: Transaction, job: Job, crashes: int) -> None:
+    """Put this claim of the job back, unless it has moved on."""
+    jobs.move(
+        session,
+        job.id,
+        sources(Step.REQUEUE),
+        after(State.RUNNING, Step.REQUEUE),
+        attempt=job.attempt,
+        started_at=None,
+        claimed_by=None,
+        crashes=crashes,
+    )
 
 
 @contextmanager

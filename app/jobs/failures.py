@@ -7,6 +7,7 @@ from app.engine.engine import (
     CANCELLED,
     DEADLINE_EXCEEDED,
     MEMORY_LIMIT,
+    NOT_SENT,
     STORAGE_FULL,
     TIME_LIMIT,
     TOO_LARGE,
@@ -17,6 +18,7 @@ from app.errors import (
     AppError,
     AttemptsExhausted,
     DeadlineExceeded,
+    DestinationNotSent,
     InvalidRequest,
     MemoryLimit,
     StorageFull,
@@ -34,6 +36,7 @@ _OURS: dict[str, type[AppError]] = {
     TIME_LIMIT: TimeLimit,
     WORKER_DIED: WorkerDied,
     CANCELLED: Unavailable,
+    NOT_SENT: DestinationNotSent,
     ATTEMPTS_EXHAUSTED: AttemptsExhausted,
     DEADLINE_EXCEEDED: DeadlineExceeded,
 }

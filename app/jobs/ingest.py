@@ -1,17 +1,17 @@
 """What a worker does with an upload: checks it, and writes it as a table of ours, batch by batch."""
 
-import errno
 import io
 from collections.abc import Iterator
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.engine.engine import STORAGE_FULL, TOO_LARGE, Failure, Outcome
+from app.errors import NO_ROOM
 from app.jobs.run import described_fields, tells_the_callers_errors
-from app.jobs.tasks import IngestTask
+from app.jobs.tasks import IngestTask, Told
 from app.store.batches import evened, pieces
 from app.store.blobs import SealedReader
 from app.store.tables import TableWriter
@@ -23,19 +23,9 @@ MOST_ROW_BYTES = 1 << 26
 
 _MOST_WRITTEN_OUT = 1 << 26
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 class _TooLarge(Exception):
     """The table takes more than it may."""
-
-
-@runtime_checkable
-class _Told(Protocol):
-    """An error whose message is meant for the caller, such as a format's."""
-
-    message: str
-    pointer: str
 
 
 def run_ingest(task: IngestTask) -> Outcome:
@@ -64,7 +54,7 @@ def _ingest(task: IngestTask) -> dict[str, Any]:
     except MemoryError:  # Arrow's is a ValueError as well
         raise
     except ValueError as error:
-        if isinstance(error, _Told):
+        if isinstance(error, Told):
             raise SourceError(error.message, error.pointer) from None
         raise
 

@@ -12,6 +12,7 @@ from app.jobs.failures import error_of
 from app.jobs.identity import new_id
 from app.jobs.run import run_plan
 from app.jobs.stores import Stores, now
+from app.jobs.tables import GivenTable, StoredTable
 from app.jobs.tasks import PlanTask
 from app.settings import Settings
 from app.store import buffers
@@ -28,7 +29,7 @@ class Plans:
         self._engine = engine
         self._threads = threads
 
-    async def plan(self, service: str, params: StrictModel, source: pa.Table | str) -> dict[str, Any]:
+    async def plan(self, service: str, params: StrictModel, source: GivenTable) -> dict[str, Any]:
         """`providers.provider.Plan` as plain values.
 
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
@@ -50,7 +51,9 @@ class Plans:
             raise error_of(outcome)
         return outcome
 
-    def _content(self, source: pa.Table | str) -> tuple[bytes | BlobAccess, int]:
+    def _content(self, source: GivenTable) -> tuple[bytes | BlobAccess, int]:
+        if isinstance(source, StoredTable):
+            return self._stores.blobs.access(source.blob), source.rows
         if isinstance(source, str):
             with self._stores.database.read() as session:
                 buffer = buffers.find(session, source, now())

@@ -1,12 +1,13 @@
 """What goes at the end of its time, and the audit line that says so. Blocking: it runs in a thread."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from app.jobs.stores import Stores, now
+from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store import buffers, callers, deliveries, idempotency, jobs
-from app.store.db import Session
+from app.store.db import Transaction
+from app.store.replicas import moment
 from app.telemetry.metrics import Metrics
 
 
@@ -20,40 +21,54 @@ class Purge:
 
     def run(self) -> None:
         """Do it once. Several replicas may do it at a time: what one takes, the other does not find."""
-        moment = now()
-        settings = self._settings
-        with self._stores.database.write() as session:
-            expired, unnamed = buffers.delete_expired(session, moment)
-            idempotency.forget(session, expired)
-            released, no_more = jobs.release_old(session, _before(moment, settings.result_retention))
-            unnamed += no_more
-            deleted, no_more = jobs.delete_old(session, _before(moment, settings.job_retention))
-            unnamed += no_more
-            idempotency.forget(session, deleted)
-            keys = idempotency.delete_expired(session, moment)
-            told = deliveries.delete_old(session, _before(moment, settings.webhook_retention))
-            callers.forget_unseen(session, _before(moment, settings.job_retention))
-            _audit(session, "buffer.purge", expired, moment)
-            _audit(session, "result.purge", released, moment)
-            _audit(session, "job.purge", deleted, moment)
-        self._stores.delete_blobs(unnamed)
-        if deleted:
-            self._stores.database.forget()
         counts = {
-            "buffer": len(expired),
-            "result": len(released),
-            "job": len(deleted),
-            "idempotency_key": keys,
-            "webhook": told,
+            "buffer": self._once(self._buffers),
+            "result": self._once(self._results),
+            "job": self._once(self._jobs),
+            "idempotency_key": self._once(self._keys),
+            "webhook": self._once(self._told),
         }
+        if counts["job"]:
+            self._stores.database.forget()
         for what, count in counts.items():
             self._metrics.purged.labels(what).inc(count)
+
+    def _once(self, step: Callable[[Transaction, datetime], tuple[int, list[str]]]) -> int:
+        """In a transaction of its own, by the database's clock: one that jumps here deletes nothing."""
+        with self._stores.database.write() as session:
+            count, unnamed = step(session, moment(session))
+        self._stores.delete_blobs(unnamed)
+        return count
+
+    def _buffers(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
+        expired, unnamed = buffers.delete_expired(session, now)
+        idempotency.forget(session, expired)
+        _audit(session, "buffer.purge", expired, now)
+        return len(expired), unnamed
+
+    def _results(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
+        released, unnamed = jobs.release_old(session, _before(now, self._settings.result_retention))
+        _audit(session, "result.purge", released, now)
+        return len(released), unnamed
+
+    def _jobs(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
+        deleted, unnamed = jobs.delete_old(session, _before(now, self._settings.job_retention))
+        idempotency.forget(session, deleted)
+        callers.forget_unseen(session, _before(now, self._settings.job_retention))
+        _audit(session, "job.purge", deleted, now)
+        return len(deleted), unnamed
+
+    def _keys(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
+        return idempotency.delete_expired(session, now), []
+
+    def _told(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
+        return deliveries.delete_old(session, _before(now, self._settings.webhook_retention)), []
 
 
 def _before(moment: datetime, seconds: float) -> datetime:
     return moment - timedelta(seconds=seconds)
 
 
-def _audit(session: Session, action: str, subjects: Sequence[str], moment: datetime) -> None:
+def _audit(session: Transaction, action: str, subjects: Sequence[str], now: datetime) -> None:
     for subject in subjects:
-        jobs.audit(session, action, subject, moment)
+        jobs.audit(session, action, subject, now)

@@ -2,8 +2,13 @@
 
 import asyncio
 import logging
+import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
+from math import inf
 from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -13,7 +18,7 @@ from app.engine.embedded import EmbeddedEngine
 from app.engine.engine import Engine, Progress, TaskFunction
 from app.engine.progress import read_progress
 from app.engine.worker import WorkerSetup
-from app.errors import Gone, NotFound, StateConflict
+from app.errors import Gone, NotFound, StateConflict, Unavailable
 from app.jobs.accept import Acceptance, NewJob
 from app.jobs.buffers import Buffers, Upload
 from app.jobs.changes import Changes
@@ -25,11 +30,15 @@ from app.jobs.identity import job_of_token, new_id, token_of_job
 from app.jobs.kinds import kind_of, tables_given
 from app.jobs.limits import Limits
 from app.jobs.plans import Plans
+from app.jobs.presence import Presence
 from app.jobs.purge import Purge
+from app.jobs.references import References
 from app.jobs.sample import Sample
+from app.jobs.sending import Sending
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores, now, seed_context
-from app.jobs.tasks import OpenTable
+from app.jobs.tables import GivenTable, SendTo, StoredTable
+from app.jobs.tasks import OpenTable, StreamTable
 from app.jobs.terms import PLAIN, Terms
 from app.jobs.webhooks import tell_webhook
 from app.jobs.work import run_job
@@ -47,10 +56,15 @@ __all__ = ["JobService", "NewJob"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Decode = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
+
 _log = logging.getLogger("rowveil.jobs")
 
 _LOOK_SECONDS = 0.25
 _THREADS = 8
+_PURGES_A_SWEEP = 10
+_HEALTH_SECONDS = 5.0
+_PROBE_BYTES = 2**16
 
 
 def _engine_of(settings: Settings, setup: WorkerSetup) -> Engine:
@@ -68,23 +82,25 @@ class JobService:
         self,
         settings: Settings,
         open_table: OpenTable,
+        stream_table: StreamTable,
         work: TaskFunction = run_job,
         metrics: Metrics | None = None,
     ) -> None:
-        """``open_table``: how an upload is read; called in a worker.
+        """``open_table``: how an upload is read; called in a worker. ``stream_table``: how one is written.
 
         ``work``: what a worker does with a job; another one is for tests that must hold a job up.
         """
         self._settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
         self._open_table = open_table
+        self._stream_table = stream_table
         self._work = work
         self._closing = False
 
     async def start(self) -> None:
         """Open the stores, take up the work that was left, and bring up the workers.
 
-        Raises HomeInUse, KeyUnreadable.
+        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer.
         """
         settings = self._settings
         self._threads = ThreadPoolExecutor(_THREADS, "rowveil")
@@ -97,7 +113,7 @@ class JobService:
                 *("app.jobs.ingest", "app.jobs.work", self._open_table.__module__),
                 *(tracing.PRELOAD if tracing.wanted() else ()),
             ),
-            warm="providers.warm:warm",
+            warm="providers.warm:warm" if settings.warm_workers else "",
         )
         self._engine = _engine_of(settings, setup)
         limits = Limits(settings, self.metrics)
@@ -113,6 +129,8 @@ class JobService:
             keys,
             self.metrics,
         )
+        self._references = References(settings)
+        self._sending = Sending(settings, self._references, self._stream_table)
         self._plans = Plans(settings, self._stores, self._engine, self._threads)
         self._purge = Purge(settings, self._stores, self.metrics)
         self._deliverer = Deliverer(settings, self._stores, self._threads, self.metrics)
@@ -120,12 +138,15 @@ class JobService:
         self._dispatcher = Dispatcher(
             self._stores,
             self._engine,
+            self._sending,
             self._changes,
             self._threads,
             self._work,
             settings.worker_memory_bytes,
             self._ends,
         )
+        self._presence = Presence(self._stores, self._changes, self._dispatcher)
+        await self._presence.start()
         await self._dispatcher.start()
         await self._engine.start()
         self._deliverer.start()
@@ -133,17 +154,24 @@ class JobService:
 
     def begin_closing(self) -> None:
         """Claim no more, and keep nobody waiting: callers are told how their jobs are now."""
+        if not self._closing:
+            self._closing_since = time.monotonic()
         self._closing = True
         self._dispatcher.claim_no_more()
         self._changes.tell_all()
 
     async def close(self) -> None:
         """Claim no more, give running jobs their grace, put the rest back, and let go of everything."""
+        self.begin_closing()
         self._purging.cancel()
         await asyncio.wait([self._purging])
-        await self._dispatcher.stop(self._settings.shutdown_grace)
+        gone_by = time.monotonic() - self._closing_since  # while callers were still being answered
+        await self._dispatcher.stop(max(0.0, self._settings.shutdown_grace - gone_by))
         await self._engine.close()
+        self._sending.close()
+        self._references.close()
         await self._deliverer.stop()
+        await self._presence.stop()
         await asyncio.to_thread(self._threads.shutdown)
         self._stores.close()
 
@@ -153,7 +181,8 @@ class JobService:
         results = {}
         for name, check in checks.items():
             try:
-                await self._in_thread(check)
+                async with asyncio.timeout(_HEALTH_SECONDS):
+                    await asyncio.to_thread(check)  # whose threads nobody else keeps busy
                 results[name] = "ok"
             except Exception as error:
                 _log.error("%s is not available: %s", name, type(error).__qualname__)
@@ -170,11 +199,18 @@ class JobService:
         """
         return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new))
 
+    async def accepted_before(self, terms: Terms) -> Job | None:
+        """The job that this very request made before. Raises IdempotencyKeyReused."""
+        if terms.idempotency_key is None:
+            return None
+        return await self._in_thread(self._acceptance.accepted_before, terms)
+
     async def rerun(
         self,
         job_id: str,
-        source: pa.Table | str | None = None,
-        destination: pa.Table | str | None = None,
+        source: GivenTable | None = None,
+        destination: GivenTable | None = None,
+        send_to: SendTo | None = None,
         terms: Terms = PLAIN,
     ) -> Job:
         """A new job with the same parameters and the same seed, on the same rows.
@@ -183,7 +219,7 @@ class JobService:
         another, or is needed), InvalidRequest (a destination for a job that makes its own); and as `submit`.
         """
         again = self._acceptance.accept_again
-        return await self._accepted(lambda new: again(new, job_id, source, destination, terms))
+        return await self._accepted(lambda new: again(new, job_id, source, destination, send_to, terms))
 
     async def wait(self, job_id: str, seconds: float) -> Job:
         """The job when it has ended, or as it is after so many seconds. Raises NotFound."""
@@ -192,7 +228,7 @@ class JobService:
         with self._changes.watch(job_id) as changed:
             while True:
                 if not self._changes.is_expected(job_id):
-                    job = await self.get(job_id)
+                    job = await self._get_by(job_id, deadline)
                     if job.ended:
                         return job
                 if not await changed.ends_within(deadline - loop.time()) or self._closing:
@@ -211,21 +247,26 @@ class JobService:
                 if job.ended or self._closing:
                     return
                 if await changed.within(_LOOK_SECONDS):
-                    job = await self.get(job_id)
+                    job = await self._get_by(job_id, inf)
 
     async def cancel(self, job_id: str) -> Job:
         """The job, cancelled; its worker, if it had one, is stopped.
 
-        Raises NotFound, StateConflict (it has succeeded or failed).
+        Raises NotFound, StateConflict (it has succeeded or failed), Unavailable (the replica that works
+        on it does not answer; it is stopped as soon as it does).
         """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + 2 * self._settings.lease_seconds  # by then a dead replica's job is taken up
         while True:
             job = await self.get(job_id)
             if job.state == State.CANCELLED:
                 return job
             if job.ended:
                 raise StateConflict(f"the job has {job.state} already; there is nothing to cancel")
+            if loop.time() > deadline:
+                raise Unavailable("the job has been told to stop, and has not yet; ask again")
             if job.state == State.RUNNING:
-                await self._dispatcher.cancel(job_id)
+                await self._stop(job)
             elif await self._in_thread(self._cancel_queued, job):
                 self._changes.tell(job_id, ended=True)
 
@@ -253,7 +294,7 @@ class JobService:
     def progress(self, job: Job) -> Progress:
         """How far the job is."""
         if job.state == State.RUNNING:
-            return read_progress(self._stores.progress_path(job.id))
+            return read_progress(self._stores.progress_path(job))
         return Progress(1.0 if job.state == State.SUCCEEDED else 0.0, job.state)
 
     async def report(self, job_id: str) -> dict[str, Any]:
@@ -295,7 +336,7 @@ class JobService:
         """The seed in hex: a secret, whose reading is audited. Raises NotFound."""
         return await self._in_thread(self._open_seed, job_id)
 
-    async def plan(self, service: str, params: StrictModel, source: pa.Table | str) -> dict[str, Any]:
+    async def plan(self, service: str, params: StrictModel, source: GivenTable) -> dict[str, Any]:
         """What a run would do (`providers.provider.Plan`); stores nothing.
 
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
@@ -328,6 +369,36 @@ class JobService:
     async def delete_buffer(self, buffer_id: str) -> None:
         """See `Buffers.delete`."""
         await self._buffers.delete(buffer_id)
+
+    # --------------------------------------------------------------------------------------- references
+
+    async def read_reference(
+        self, reference: str, upload: Upload, decode: Decode, gone: Callable[[], Awaitable[None]]
+    ) -> StoredTable:
+        """The table that the reference names, in the store under no name: let it go in the end.
+
+        Parameters
+        ----------
+        reference : s3://bucket/key or file:///path
+        upload : what is found there
+        decode : what the bytes are passed through, such as what undoes a compression
+        gone : returns when nobody waits for the table any more
+
+        Raises
+        ------
+        InvalidRequest (it may not be read, or is not there), ReferenceUnavailable, and as `create_buffer`
+        """
+        self._references.find(reference, "source")
+        stored = await self._buffers.read(decode(self._references.chunks(reference)), upload, gone)
+        return replace(stored, reference=reference)
+
+    async def let_go(self, stored: StoredTable) -> None:
+        """Delete what was read by reference, unless a job has taken it."""
+        await self._in_thread(self._buffers.let_go, stored)
+
+    async def check_destination(self, reference: str) -> None:
+        """Raise InvalidRequest where no destination may be written."""
+        await self._references.check_destination(reference)
 
     async def purge(self) -> None:
         """Remove everything whose time is over."""
@@ -374,6 +445,10 @@ class JobService:
         self._stores.delete_blobs(unnamed)
         return moved
 
+    def _request_cancel(self, job_id: str) -> None:
+        with self._stores.database.write() as session:
+            jobs.request_cancel(session, job_id)
+
     def _delete_ended(self, job: Job) -> bool:
         with self._stores.database.write() as session:
             deleted = jobs.delete_ended(session, job.id)
@@ -397,15 +472,35 @@ class JobService:
             jobs.newest(session, None, None, 1, None)
 
     def _touch_storage(self) -> None:
-        probe = self._settings.home / ".probe"
-        probe.write_bytes(b"")
-        probe.unlink(missing_ok=True)
+        with tempfile.TemporaryFile(
+            dir=self._settings.shared_folder
+        ) as probe:  # which has no name to leave behind
+            probe.write(bytes(_PROBE_BYTES))
 
     # ------------------------------------------------------------------------------------------- the rest
 
+    async def _get_by(self, job_id: str, deadline: float) -> Job:
+        """The job, also where the database is away for a while. Raises NotFound, Unavailable."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return await self.get(job_id)
+            except Unavailable:
+                if self._closing or loop.time() + _LOOK_SECONDS > deadline:
+                    raise
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _stop(self, job: Job) -> None:
+        """Stop the job here, or ask whoever runs it to; returns when it may have moved on."""
+        if not await self._dispatcher.cancel(job.id):
+            with self._changes.watch(job.id) as changed:
+                await self._in_thread(self._request_cancel, job.id)
+                await changed.within(_LOOK_SECONDS)
+
     async def _accepted(self, accept: Callable[[str], Job]) -> Job:
         job_id = new_id()
-        self._changes.expect(job_id)  # before it can end
+        if not self._stores.database.shared:  # else another replica may run it
+            self._changes.expect(job_id)  # before it can end
         accepted = ""
         try:
             with tracing.span("job.accept") as told:
@@ -427,9 +522,11 @@ class JobService:
         return job
 
     async def _purge_now_and_then(self) -> None:
-        while True:
+        for turn in count(1):
             try:
                 await self.purge()
+                if turn % _PURGES_A_SWEEP == 0:
+                    await self._in_thread(self._stores.sweep)
             except Exception as error:
                 _log.error("purging failed: %s", type(error).__qualname__)
             await asyncio.sleep(self._settings.purge_interval)

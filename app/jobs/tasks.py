@@ -3,9 +3,9 @@
 A task holds all that its worker needs and nothing more: of the keys only those of its own blobs.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -17,6 +17,21 @@ OpenTable = Callable[..., tuple[pa.Schema, Iterator[pa.RecordBatch]]]
 A function of a module, so that a worker can look it up. It raises a ValueError with a ``message``
 and a ``pointer`` that are meant for the caller, at once or when the batch at fault is reached.
 """
+
+
+StreamTable = Callable[[str, pa.Schema, Iterable[pa.RecordBatch]], Iterator[bytes]]
+"""(media type, schema, batches) -> the table's file, piece by piece.
+
+It raises a ValueError with a ``message`` that is meant for the caller where the type cannot carry the table.
+"""
+
+
+@runtime_checkable
+class Told(Protocol):
+    """An error whose message is meant for the caller, such as a format's."""
+
+    message: str
+    pointer: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ key is sealed to the blob's identity, so that one blob cannot stand in for anoth
 
 A worker is given a `BlobAccess`, which opens this blob alone, and never a master key.
 
+The last twelve of a blob's 32 hex digits say which replica makes it, for those who find the file
+and no row that names it.
+
 A file is written beside its place, flushed to the disk (fsync), renamed, and its folder flushed:
 a blob that a row of the database names is there after a power cut as well.
 
@@ -20,8 +23,6 @@ import contextlib
 import io
 import os
 import secrets
-import uuid
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -37,7 +38,10 @@ from app.store.seal import SealBroken, Sealer
 CHUNK = 2**20
 _TAG = 16
 _MAGIC = b"RVBL\x01"
-_DRAFT = ".draft"
+DRAFT = ".draft"
+"""Ends the name of a file that is still being written."""
+_OWNER = 12
+_NOBODY = "0" * _OWNER
 
 
 class BlobMissing(Exception):
@@ -61,9 +65,9 @@ class BlobStore:
         self._folder = folder
         self._sealer = sealer
 
-    def allocate(self) -> BlobAccess:
-        """Access to a blob that is still to be written."""
-        blob_id = uuid.uuid4().hex
+    def allocate(self, owner: str = _NOBODY) -> BlobAccess:
+        """Access to a blob that is still to be written; ``owner``: the replica, 12 hex digits."""
+        blob_id = secrets.token_hex(16 - _OWNER // 2) + owner
         data_key = secrets.token_bytes(32)
         sealed = self._sealer.seal(data_key, _context(blob_id))
         header = _MAGIC + len(sealed).to_bytes(2, "big") + sealed
@@ -87,16 +91,11 @@ class BlobStore:
         """Remove the blob, and a draft of it; nothing happens where there is none."""
         path = self._path(blob_id)
         path.unlink(missing_ok=True)
-        Path(f"{path}{_DRAFT}").unlink(missing_ok=True)
+        Path(f"{path}{DRAFT}").unlink(missing_ok=True)
 
-    def sweep(self, known: Collection[str]) -> int:
-        """Remove every file that is not a known blob, drafts included, and say how many went."""
-        removed = 0
-        for path in self._folder.glob("??/*"):
-            if path.name not in known:
-                path.unlink(missing_ok=True)
-                removed += 1
-        return removed
+    def files(self) -> list[Path]:
+        """Every file that is there, drafts included."""
+        return list(self._folder.glob("??/*"))
 
     def measure(self) -> tuple[int, int]:
         """How many files there are, and their bytes."""
@@ -110,13 +109,18 @@ class BlobStore:
         return self._folder / blob_id[:2] / blob_id
 
 
+def owner_of(blob_id: str) -> str:
+    """The replica that made the blob."""
+    return blob_id[-_OWNER:]
+
+
 class SealedWriter(io.RawIOBase):
     """Writes a blob as a stream. It comes into being at `close`; leaving by an error discards it."""
 
     def __init__(self, access: BlobAccess) -> None:
         super().__init__()
         self._path = Path(access.path)
-        self._draft = Path(f"{access.path}{_DRAFT}")
+        self._draft = Path(f"{access.path}{DRAFT}")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = io.FileIO(os.open(self._draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
         self._cipher = AESGCM(access.data_key)

@@ -11,8 +11,16 @@ from app.store.models import Buffer
 
 def find(session: Session, buffer_id: str, now: datetime) -> Buffer | None:
     """The buffer; None where there is none, or its time is over."""
+    if "\0" in buffer_id:  # PostgreSQL would not even be asked
+        return None
     query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
     return session.scalar(query)
+
+
+def lend(session: Session, buffer_id: str, now: datetime) -> Buffer | None:
+    """The same for a job that is to name its blob: it stays until the transaction ends."""
+    query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
+    return session.scalar(query.with_for_update(read=True))
 
 
 def delete(session: Session, buffer_id: str) -> list[str] | None:
@@ -27,7 +35,8 @@ def delete(session: Session, buffer_id: str) -> list[str] | None:
 
 def delete_expired(session: Session, now: datetime) -> tuple[list[str], list[str]]:
     """Remove the buffers whose time is over: their ids, the blobs that nothing names now."""
-    gone = sa.delete(Buffer).where(Buffer.expires_at <= now).returning(Buffer.id, Buffer.blob)
+    expired = sa.select(Buffer.id).where(Buffer.expires_at <= now).with_for_update(skip_locked=True)
+    gone = sa.delete(Buffer).where(Buffer.id.in_(expired)).returning(Buffer.id, Buffer.blob)
     rows = session.execute(gone).all()
     return [row.id for row in rows], unnamed(session, [row.blob for row in rows])
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -21,6 +22,8 @@ def insert(session: Session, job: Job) -> None:
 
 def find(session: Session, job_id: str, *deferred: str) -> Job | None:
     """The job, with the named deferred columns; None where there is none."""
+    if "\0" in job_id:  # PostgreSQL would not even be asked
+        return None
     options = [undefer(getattr(Job, name)) for name in deferred]
     return session.scalar(sa.select(Job).where(Job.id == job_id).options(*options))
 
@@ -39,10 +42,10 @@ def newest(
     return session.scalars(query).all()
 
 
-def claim_oldest(session: Session, instance: str, now: datetime) -> Job | None:
-    """Take the queued job that counts as the oldest for this run of the service, with its sealed seed.
+def claim_oldest(session: Session, replica: str, now: datetime) -> Job | None:
+    """Take the queued job that counts as the oldest for this replica, with its sealed seed.
 
-    What it counts as, `Job.ranked_at`, is its age and its priority together.
+    What it counts as, `Job.ranked_at`, is its age and its priority together. See also `replicas.hold`.
 
     Rows that another claim has locked are passed over where the database has row locks.
     """
@@ -57,7 +60,7 @@ def claim_oldest(session: Session, instance: str, now: datetime) -> Job | None:
     claimed = (
         sa.update(Job)
         .where(Job.id == first, Job.state == "queued")
-        .values(state="running", started_at=now, claimed_by=instance, attempt=Job.attempt + 1)
+        .values(state="running", started_at=now, claimed_by=replica, attempt=Job.attempt + 1)
         .returning(Job)
         .options(undefer(Job.sealed_seed))
     )
@@ -87,15 +90,38 @@ def move(
     return _changed(session, change.values(state=target, **values))
 
 
+def request_cancel(session: Session, job_id: str) -> None:
+    """Ask the replica that works on the job to stop it."""
+    change = sa.update(Job).where(Job.id == job_id, Job.state == "running")
+    session.execute(change.values(cancel_requested=True))
+
+
+def claimed(session: Session, replica: str) -> Sequence[Job]:
+    """The jobs that the replica works on."""
+    return session.scalars(sa.select(Job).where(Job.state == "running", Job.claimed_by == replica)).all()
+
+
+def to_cancel(session: Session, replica: str) -> Sequence[str]:
+    """The jobs of the replica that somebody wants to stop."""
+    wanted = sa.select(Job.id).where(Job.state == "running", Job.cancel_requested)
+    return session.scalars(wanted.where(Job.claimed_by == replica)).all()
+
+
+def standing(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, bool]]:
+    """How often each of the jobs was claimed, and whether it has ended."""
+    query = sa.select(Job.id, Job.attempt, Job.finished_at.is_not(None)).where(Job.id.in_(job_ids))
+    return {job_id: (attempt, ended) for job_id, attempt, ended in session.execute(query)}
+
+
+def running(session: Session) -> set[tuple[str, int]]:
+    """Each running job and its attempt."""
+    query = sa.select(Job.id, Job.attempt).where(Job.state == "running")
+    return {(job_id, attempt) for job_id, attempt in session.execute(query)}
+
+
 def overdue(session: Session, now: datetime) -> Sequence[Job]:
     """Queued jobs whose deadline has passed."""
     return session.scalars(sa.select(Job).where(Job.state == "queued", Job.deadline <= now)).all()
-
-
-def left_running(session: Session, instance: str) -> Sequence[Job]:
-    """Jobs that another run of the service had claimed."""
-    mine = Job.claimed_by == instance
-    return session.scalars(sa.select(Job).where(Job.state == "running", sa.not_(mine))).all()
 
 
 def delete_ended(session: Session, job_id: str) -> bool:
@@ -105,22 +131,31 @@ def delete_ended(session: Session, job_id: str) -> bool:
 
 
 def retained(session: Session, role: Role, job_id: str, now: datetime) -> str | None:
-    """The blob of a table that the job was given: the job itself may have kept it, or its buffer."""
+    """The blob of a table that the job was given: the job itself may have kept it, or its buffer.
+
+    The row that names it stays until the transaction ends: see `unnamed`.
+    """
     if role == "source":
         blob, buffer = Job.source_blob, Job.source_buffer
     else:
         blob, buffer = Job.destination_blob, Job.destination_buffer
-    own = session.scalar(sa.select(blob).where(Job.id == job_id))
+    own = session.scalar(sa.select(blob).where(Job.id == job_id).with_for_update(read=True))
     if own is not None:
         return own
     of_buffer = sa.select(Buffer.blob).join(Job, buffer == Buffer.id)
-    return session.scalar(of_buffer.where(Job.id == job_id, Buffer.expires_at > now))
+    lent = of_buffer.where(Job.id == job_id, Buffer.expires_at > now)
+    return session.scalar(lent.with_for_update(read=True, of=Buffer))
 
 
 def release_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
     """Take the buffers off the jobs that ended before a moment: their ids, blobs that nothing names now."""
     held = sa.or_(Job.source_blob.is_not(None), Job.destination_blob.is_not(None))
-    query = sa.select(Job).where(Job.finished_at < before, held).with_for_update(skip_locked=True)
+    query = (
+        sa.select(Job)
+        .where(Job.finished_at < before, held)
+        .order_by(Job.id)
+        .with_for_update(skip_locked=True)
+    )
     old = session.scalars(query).all()
     blobs = [blob for job in old for blob in (job.source_blob, job.destination_blob)]
     for job in old:
@@ -131,12 +166,9 @@ def release_old(session: Session, before: datetime) -> tuple[list[str], list[str
 
 def delete_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
     """Remove the jobs that ended before a moment: their ids, the blobs that nothing names now."""
-    gone = (
-        sa.delete(Job)
-        .where(Job.finished_at < before)
-        .returning(Job.id, Job.source_blob, Job.destination_blob)
-    )
-    rows = session.execute(gone).all()
+    old = sa.select(Job.id).where(Job.finished_at < before).with_for_update(skip_locked=True)
+    gone = sa.delete(Job).where(Job.id.in_(old)).returning(Job.id, Job.source_blob, Job.destination_blob)
+    rows = sorted(session.execute(gone).all(), key=lambda row: row.id)
     blobs = [blob for row in rows for blob in (row.source_blob, row.destination_blob)]
     return [row.id for row in rows], unnamed(session, blobs)
 
@@ -144,13 +176,34 @@ def delete_old(session: Session, before: datetime) -> tuple[list[str], list[str]
 def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
     """Those of the blobs that no row names any more: delete them once this has committed.
 
-    A blob comes to be shared in a transaction that reads one of its names, so among transactions
-    that exclude each other nobody can take up a name that this one saw vanish.
+    The transaction has taken away one of their names, and after this does nothing but keep books
+    (idempotency keys, the audit) and commit.
+
+    In SQLite such transactions exclude each other. In PostgreSQL two things could go wrong, and locks
+    keep them from it. A blob could be taken up anew from the very row that goes: but whoever takes one
+    up reads its name under a lock (FOR SHARE), so that either the row's end waits for the new name, and
+    the query below sees that, or the reader finds no row. And two transactions that take away the last
+    two names could each see the other's name still standing, and nobody delete the blob: but each holds
+    the lock of the blob itself while it looks and commits. Locks of blobs come after those of
+    rows, in order, so that nobody waits in a ring.
     """
     candidates = {blob for blob in blobs if blob is not None}
     if not candidates:
         return []
+    lock_blobs(session, candidates)
     return sorted(candidates - _named(session, candidates))
+
+
+def lock_blobs(session: Session, blobs: Collection[str]) -> None:
+    """Let nobody else decide about the blobs before the transaction has ended, however it ends.
+
+    That holds where its end is not told as well: who asks `unnamed` whether a new blob was named
+    after all, its connection having broken at the commit, waits for what became of that.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        for blob in sorted(blobs):
+            number = int.from_bytes(blake2b(blob.encode(), digest_size=8).digest(), "big", signed=True)
+            session.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
 
 
 def count_going(session: Session) -> tuple[dict[str, int], datetime | None]:

@@ -36,6 +36,11 @@ def load_signing_key(settings: Settings) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(seed)
 
 
+def load_folder_id(folder: Path) -> str:
+    """32 hex digits that are the same for all who reach the folder; made and kept where there are none."""
+    return hashlib.blake2b(_read_or_make(folder / "identity").encode(), digest_size=16).hexdigest()
+
+
 def key_id(key: bytes) -> bytes:
     """What names a key, 8 bytes, and tells nothing of it."""
     return hashlib.blake2b(key, digest_size=8, person=b"rowveil-key-id").digest()

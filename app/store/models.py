@@ -15,8 +15,8 @@ from sqlalchemy import (
     String,
     Text,
     TypeDecorator,
+    false,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -35,7 +35,8 @@ NAMING = {
     "pk": "pk_%(table_name)s",
 }
 
-Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+Json = JSON(none_as_null=True)
+"""As it was written, in PostgreSQL too: its JSONB would sort keys, and refuse the character U+0000."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -51,8 +52,10 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC) if value is not None else None
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """SQLite keeps no zone; what lies there is UTC."""
-        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+        """SQLite keeps no zone: what lies there is UTC. PostgreSQL tells the moment in its own."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class Base(DeclarativeBase):
@@ -119,6 +122,8 @@ class Job(Base):
     """May be shared with a buffer or with other runs of the same job."""
     source_buffer: Mapped[str | None] = mapped_column(String(36))
     """The buffer it was taken from; that may be gone by now."""
+    source_reference: Mapped[str | None] = mapped_column(Text)
+    """Where it was read, if that was by reference. A reference has no credentials in it."""
     destination_digest: Mapped[str | None] = mapped_column(String(80))
     destination_fields: Mapped[list[dict[str, Any]] | None]
     destination_rows: Mapped[int | None]
@@ -126,6 +131,10 @@ class Job(Base):
     """What came out; of a job that judges a table, that table, which may be shared like a source."""
     destination_buffer: Mapped[str | None] = mapped_column(String(36))
     """The buffer that the judged table was taken from."""
+    destination_reference: Mapped[str | None] = mapped_column(Text)
+    """Where it is written before the job has succeeded; of a judged table, where that was read."""
+    destination_media_type: Mapped[str | None] = mapped_column(String(60))
+    """As what it is written to its reference."""
     inline: Mapped[bool]
     """The source came in the request, so the answer brings the rows along."""
     retain_source: Mapped[bool]
@@ -151,7 +160,9 @@ class Job(Base):
     crashes: Mapped[int] = mapped_column(default=0)
     """How often the service ended while this job ran."""
     claimed_by: Mapped[str | None] = mapped_column(String(36))
-    """The run of the service that works on it."""
+    """The replica that works on it, and whose lease it needs."""
+    cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Somebody wants it to stop; whoever works on it sees this."""
 
     @property
     def ended(self) -> bool:
@@ -175,6 +186,21 @@ class Buffer(Base):
     blob: Mapped[str] = mapped_column(String(32))
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
+
+
+class Replica(Base):
+    """One run of the service, for as long as its lease lasts. What it works on is nobody else's."""
+
+    __tablename__ = "replicas"
+
+    id: Mapped[str] = mapped_column(String(12), primary_key=True)
+    """Ends the names of the blobs that it makes."""
+    lease_until: Mapped[datetime]
+    """By the database's clock."""
+    key_id: Mapped[str] = mapped_column(String(16))
+    """Names the master key that it seals with."""
+    folder_id: Mapped[str] = mapped_column(String(32))
+    """Names the shared folder that it reaches."""
 
 
 class Caller(Base):

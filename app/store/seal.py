@@ -41,6 +41,16 @@ class Sealer:
         self._primary = key_id(master_keys[0])
         self._fingerprint_key = subkey(master_keys[0], "fingerprint/1")
 
+    @property
+    def key_id(self) -> str:
+        """Names the master key that seals, and tells nothing of it."""
+        return self._primary.hex()
+
+    @property
+    def key_ids(self) -> set[str]:
+        """The same for all that open."""
+        return {name.hex() for name in self._ciphers}
+
     def seal(self, plain: bytes, context: str) -> bytes:
         """``plain``, openable only under the same context, such as ``"job/<id>/seed"``."""
         nonce = secrets.token_bytes(12)

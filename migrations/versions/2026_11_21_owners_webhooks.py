@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "2026_11_21_owners"
-down_revision = "2026_11_21_judged"
+down_revision = "2026_11_21_leases"
 
 _MOMENT = sa.DateTime(timezone=True)
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")

@@ -1,11 +1,31 @@
 """What the tests of the contract call the service with."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from demo.service import running_service
 from tests.api.calls import Api
+from tests.conftest import DATABASES, new_address
+
+
+@pytest.fixture(scope="session", params=DATABASES)
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One real service on each database: its own process, a real port, real workers."""
+    home = tmp_path_factory.mktemp("service")
+    database = new_address(request.param, request)
+    more = {} if database is None else {"database_url": database}
+    with running_service(home, max_body_bytes=str(4 * 2**20), workers="2", **more) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def client(address: str) -> Iterator[httpx.Client]:
+    """A client of that service."""
+    with httpx.Client(base_url=address, timeout=60) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api.formats import open_table
+from app.api.formats import open_table, stream_chunks
 from app.engine.engine import Progress, TaskFunction
 from app.jobs.kinds import FRONTIER, MEASURES
 from app.jobs.parameters import MeasureParameters
@@ -18,6 +18,7 @@ from app.settings import Settings
 from app.store.models import Job
 from providers import PROVIDERS
 from providers.choosing.frontier import FrontierOptions
+from tests.conftest import DATABASES, new_address
 from tests.faults import doings
 from tests.faults.running import PATIENCE, Loop
 
@@ -28,7 +29,7 @@ class Running:
     def __init__(self, settings: Settings, work: TaskFunction = doings.swap_as_told) -> None:
         self.settings = settings
         self.loop = Loop()
-        self.jobs = JobService(settings, open_table, work)
+        self.jobs = JobService(settings, open_table, stream_chunks, work)
         try:
             self.loop.do(self.jobs.start())
         except BaseException:
@@ -125,24 +126,50 @@ def people(rows: int = 1000) -> pa.Table:
 
 def settings_of(home: Path, workers: int = 2, **values: Any) -> Settings:
     """Settings of a service on this home, which goes down without waiting."""
-    known: dict[str, Any] = {"worker_threads": 1, "worker_memory_bytes": 512 * 2**20, "shutdown_grace": 0.0}
+    known: dict[str, Any] = {
+        "worker_threads": 1,
+        "worker_memory_bytes": 512 * 2**20,
+        "shutdown_grace": 0.0,
+        "warm_workers": False,
+        "lease_seconds": 4.0,
+    }
     return Settings(home=home, workers=workers, **known | values)
 
 
+embedded = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+"""What has nothing to do with the database, or is of the embedded one alone."""
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Which database the services of a test have."""
+    kind: str = request.param
+    return kind
+
+
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(settings_of(tmp_path_factory.mktemp("shared") / "home"))
+def service(
+    database_kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    home = tmp_path_factory.mktemp("shared") / "home"
+    running = Running(settings_of(home, 2, **database_of(database_kind, request)))
     yield running
     running.close()
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+def database(database_kind: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    """The setting of the test's own database; nothing for one below the home."""
+    return database_of(database_kind, request)
+
+
+@pytest.fixture
+def start(tmp_path: Path, database: dict[str, str]) -> Iterator[Callable[..., Running]]:
     """Starts services of the test's own; those left open are closed."""
     started: list[Running] = []
 
     def begin(home: str = "home", workers: int = 1, **values: Any) -> Running:
-        running = Running(settings_of(tmp_path / home, workers, **values))
+        running = Running(settings_of(tmp_path / home, workers, **database | values))
         started.append(running)
         return running
 
@@ -150,6 +177,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     for running in started:
         if running.loop.running:
             running.close()
+
+
+def database_of(kind: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    """The setting that names an empty database; nothing for one below the home."""
+    address = new_address(kind, request)
+    return {} if address is None else {"database_url": address}
 
 
 def files_below(home: Path) -> Sequence[Path]:

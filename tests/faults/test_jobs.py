@@ -19,7 +19,7 @@ from app.store.db import Database
 from app.store.models import Job
 from providers.digest import table_digest
 from tests.faults import doings
-from tests.faults.conftest import Running, files_below, new_job, people
+from tests.faults.conftest import Running, embedded, files_below, new_job, people
 from tests.faults.running import PATIENCE, wait_until_gone
 
 pytestmark = pytest.mark.faults
@@ -48,6 +48,7 @@ def test_a_job_out_of_memory_says_so(service: Running) -> None:
     assert service.run(people()).state == "succeeded"
 
 
+@embedded
 def test_a_job_over_its_time_says_so(start: Start) -> None:
     impatient = start(job_time_limit=1.0)
     failed = impatient.run(people(), seed=doings.HELD)
@@ -74,8 +75,7 @@ def test_cancel_stops_the_worker_and_the_job(service: Running) -> None:
     pid = service.wait_until_held(job).pid
     cancelled = service.loop.do(service.jobs.cancel(job.id))
     assert (cancelled.state, cancelled.outcome, cancelled.error) == ("cancelled", "FAILURE", None)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    wait_until_gone(pid, 0)
     assert cancelled.source_blob is None
     assert service.loop.do(service.jobs.cancel(job.id)).state == "cancelled"
     with pytest.raises(StateConflict, match="job is cancelled"):
@@ -123,11 +123,14 @@ def test_a_service_that_is_shut_down_goes_on_where_it_was(start: Start) -> None:
 
 
 @pytest.mark.parametrize("kind", ["swap", "frontier"])
-def test_a_service_that_is_killed_loses_no_job(start: Start, tmp_path: Path, kind: str) -> None:
+def test_a_service_that_is_killed_loses_no_job(
+    start: Start, tmp_path: Path, database: dict[str, str], kind: str
+) -> None:
     """Neither the one that runs nor the one that waits, whatever kind of job it is."""
     home = tmp_path / "home"
     command = [sys.executable, "-m", "tests.faults.killed_service", str(home), kind]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | {f"ROWVEIL_{name.upper()}": value for name, value in database.items()}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None
         running, queued, pid = process.stdout.readline().split()
@@ -168,6 +171,7 @@ def test_a_job_that_the_service_does_not_survive_is_given_up(start: Start, tmp_p
     assert failed.source_blob is None
 
 
+@embedded
 def test_a_home_has_one_service(service: Running) -> None:
     with pytest.raises(HomeInUse, match="another service works on"):
         Running(service.settings)
@@ -188,6 +192,7 @@ def test_a_source_that_was_touched_fails_its_job_alone(start: Start) -> None:
     assert one.end(held).state == "succeeded"
 
 
+@embedded
 def test_the_bytes_do_not_depend_on_workers_or_threads(start: Start) -> None:
     """Enough rows for the parallel kernels; each job at once with the others."""
     table = people(30_000)
@@ -216,6 +221,7 @@ def test_the_bytes_do_not_depend_on_workers_or_threads(start: Start) -> None:
     assert len({table_digest(one) for one in results[0]}) == 4
 
 
+@embedded
 def test_nothing_at_rest_shows_a_seed_or_a_value(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     one = start(workers=1)
@@ -246,12 +252,13 @@ def test_nothing_at_rest_shows_a_seed_or_a_value(start: Start, caplog: pytest.Lo
     one.end(held)
 
 
+@embedded
 def test_a_purged_job_leaves_an_audit_line_and_no_file(start: Start) -> None:
     one = start(workers=1)
     ended = one.run(people(), retain_source=True)
     one.loop.do(one.jobs.delete(ended.id))
     names = {path.name for path in files_below(one.settings.home)}
-    assert names <= {"rowveil.db", "rowveil.db-wal", "rowveil.db-shm", "lock"}
+    assert names <= {"rowveil.db", "rowveil.db-wal", "rowveil.db-shm", "lock", "identity"}
     one.close()
     kept = (one.settings.home / "rowveil.db").read_bytes()
     assert ended.seed_fingerprint.encode() not in kept

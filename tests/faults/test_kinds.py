@@ -11,7 +11,15 @@ from app.errors import Conflict, InvalidRequest, NotFound
 from app.jobs.service import NewJob
 from app.store.models import Job
 from tests.faults import doings
-from tests.faults.conftest import Running, files_below, new_frontier, new_job, new_measures, people
+from tests.faults.conftest import (
+    Running,
+    embedded,
+    files_below,
+    new_frontier,
+    new_job,
+    new_measures,
+    people,
+)
 
 pytestmark = pytest.mark.faults
 
@@ -107,6 +115,7 @@ def test_a_rerun_of_a_failed_frontier_reproduces_nothing(service: Running) -> No
     assert (again.state, again.reproduced) == ("succeeded", None)
 
 
+@embedded
 def test_a_choice_does_not_depend_on_workers_or_threads(start: Callable[..., Running]) -> None:
     """The same master seed: the same candidate, the same bytes, the same points."""
     table = people(3000)

@@ -29,7 +29,7 @@ from providers.errors import ParameterError, SourceError
 from providers.provider import no_progress
 from providers.rng import Stream
 from tests.faults import doings
-from tests.faults.conftest import Running, files_below, new_job, people
+from tests.faults.conftest import Running, embedded, files_below, new_job, people
 from tests.faults.running import PATIENCE
 
 pytestmark = pytest.mark.faults
@@ -336,6 +336,7 @@ def test_an_upload_that_is_no_table_is_refused_and_leaves_nothing(
     assert {path.name for path in files_below(service.settings.home / "blobs")} == before
 
 
+@embedded
 def test_an_upload_over_the_limit_is_refused_while_it_arrives(start: Callable[..., Running]) -> None:
     one = start(max_buffer_bytes=2000)
     sent = 0
@@ -365,10 +366,11 @@ def _zeros(rows: int, times: int) -> bytes:
     return stream
 
 
+@embedded
 def test_an_upload_larger_than_memory_is_read_and_a_batch_that_is_larger_is_stopped(
     start: Callable[..., Running],
 ) -> None:
-    one = start(worker_memory_bytes=192 * 2**20)
+    one = start(worker_memory_bytes=192 * 2**20, warm_workers=True)
     arrow = "application/vnd.apache.arrow.stream"
     assert upload(one, _zeros(10**6, 30), arrow).row_count == 30 * 10**6
     with pytest.raises(MemoryLimit):

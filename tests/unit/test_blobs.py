@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.store.blobs import CHUNK, BlobAccess, BlobMissing, BlobStore, SealedReader, SealedWriter
+from app.store.blobs import (
+    CHUNK,
+    BlobAccess,
+    BlobMissing,
+    BlobStore,
+    SealedReader,
+    SealedWriter,
+    owner_of,
+)
 from app.store.seal import SealBroken, Sealer
 from app.store.tables import read_batches, read_table, write_table
 
@@ -163,16 +171,23 @@ def test_a_blob_is_not_there_before_it_is_closed(store: BlobStore) -> None:
     store.access(access.id)
 
 
-def test_delete_and_sweep(store: BlobStore, tmp_path: Path) -> None:
-    kept, orphan, deleted = (written(store, [b"x"]) for _ in range(3))
+def test_a_blob_says_who_made_it() -> None:
+    store = BlobStore(Path("nowhere"), Sealer([bytes(32)]))
+    assert owner_of(store.allocate("0123456789ab").id) == "0123456789ab"
+
+
+def test_delete(store: BlobStore, tmp_path: Path) -> None:
+    """Of a blob, of its draft, and of neither."""
+    kept, deleted = (written(store, [b"x"]) for _ in range(2))
     store.delete(deleted.id)
     store.delete(deleted.id)
-    draft = Path(f"{store.allocate().path}.draft")
+    left = store.allocate()
+    draft = Path(f"{left.path}.draft")
     draft.parent.mkdir(exist_ok=True)
     draft.write_bytes(b"left by a killed worker")
-    assert store.sweep({kept.id}) == 2
+    assert {path.name for path in store.files()} == {kept.id, draft.name}
+    store.delete(left.id)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [kept.id]
-    assert orphan.id != kept.id
 
 
 def test_a_table_comes_back_equal_whole_and_in_batches(store: BlobStore) -> None:

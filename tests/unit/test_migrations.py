@@ -1,5 +1,6 @@
 """The migrations make exactly the tables of the models, and unmake them."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from alembic.script import ScriptDirectory
 from app.settings import Settings
 from app.store.db import Database, migrate, migration_config
 from app.store.models import Base
+from tests.conftest import DATABASES, settings_on
+from tests.postgres import Postgres
 
 
 def tables(settings: Settings) -> set[str]:
@@ -22,9 +25,9 @@ def tables(settings: Settings) -> set[str]:
         database.close()
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path)
+@pytest.fixture(params=DATABASES)
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    return settings_on(request.param, request, tmp_path)
 
 
 def test_up_down_and_up_again(settings: Settings) -> None:
@@ -58,3 +61,10 @@ def test_migrations_form_one_line_and_are_named_by_date(settings: Settings) -> N
     database.close()
     assert names == sorted(names, reverse=True)
     assert all(name[:4].isdigit() and name[4] == "_" for name in names)
+
+
+def test_replicas_that_start_at_once_migrate_once(postgres: Postgres, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, database_url=postgres.new_database())
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(migrate, [settings] * 3))
+    assert tables(settings) == set(Base.metadata.tables)

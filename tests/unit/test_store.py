@@ -12,17 +12,17 @@ from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
 
 from app.jobs.identity import new_id
 from app.jobs.terms import head_start
-from app.settings import Settings
 from app.store import buffers, callers, deliveries, idempotency, jobs
 from app.store.db import Database, migrate
 from app.store.models import AuditLine, Buffer, Delivery, IdempotencyKey, Job
+from tests.conftest import DATABASES, settings_on
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    settings = Settings(home=tmp_path)
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    settings = settings_on(request.param, request, tmp_path)
     migrate(settings)
     database = Database(settings)
     yield database
@@ -286,7 +286,7 @@ def test_a_source_is_retained_by_its_job_or_by_its_buffer(database: Database) ->
         job(),
     )
     add(database, uploaded)
-    with database.read() as session:
+    with database.write() as session:
         assert jobs.retained(session, "source", own, NOW) == "o" * 32
         assert jobs.retained(session, "source", lent, NOW) == uploaded.blob
         assert jobs.retained(session, "source", lent, NOW + timedelta(hours=1)) is None
@@ -301,7 +301,7 @@ def test_a_judged_table_is_retained_like_a_source(database: Database) -> None:
         job(source_blob="o" * 32, destination_buffer=uploaded.id),
     )
     add(database, uploaded)
-    with database.read() as session:
+    with database.write() as session:
         assert jobs.retained(session, "destination", own, NOW) == "d" * 32
         assert jobs.retained(session, "destination", lent, NOW) == uploaded.blob
 
@@ -350,6 +350,7 @@ def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
         assert jobs.find(session, row.id) is None
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_the_database_keeps_what_it_promises(database: Database) -> None:
     """A commit is on the disk, readers do not wait for writers, and what is deleted is overwritten."""
     with database.engine.connect() as connection:

@@ -1,0 +1,81 @@
+"""A large table the whole way over HTTP as Arrow, stage by stage, beside the kernel alone."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+
+from benchmarks.harness import table
+from benchmarks.http import ARROW, arrow_bytes
+from benchmarks.kernels import SWAPPED, people_table, swap_work
+from demo.service import running_service
+
+GOAL = 3.0
+STAGES = ("upload", "swap", "download")
+KERNEL = "kernel alone"
+
+
+def _timed(work: Callable[[], httpx.Response]) -> tuple[float, httpx.Response]:
+    started = time.perf_counter()
+    answer = work().raise_for_status()
+    return time.perf_counter() - started, answer
+
+
+def _round(client: httpx.Client, content: bytes, parameters: dict[str, Any]) -> dict[str, float]:
+    """Seconds of each stage; the service keeps nothing of it."""
+    seconds = {}
+    as_arrow = {"content-type": ARROW}
+    seconds["upload"], answer = _timed(lambda: client.post("/v1/buffers", content=content, headers=as_arrow))
+    buffer = answer.json()["id"]
+    call = {"source": {"buffer": buffer}, "parameters": parameters, "seed": "07"}
+    waiting = {"prefer": "wait=60"}
+    seconds["swap"], answer = _timed(lambda: client.post("/v1/services/DSWAP", json=call, headers=waiting))
+    job = answer.json()
+    if job["state"] != "succeeded":
+        raise RuntimeError(f"the job is {job['state']}")
+    rows = f"/v1/jobs/{job['id']}/rows"
+    seconds["download"], answer = _timed(lambda: client.get(rows, headers={"accept": ARROW}))
+    received = pa.ipc.open_stream(answer.content).read_all()
+    if received.num_rows != job["row_count"]:
+        raise RuntimeError("rows were lost on the way")
+    client.delete(f"/v1/jobs/{job['id']}").raise_for_status()
+    client.delete(f"/v1/buffers/{buffer}").raise_for_status()
+    return seconds
+
+
+def measure(rows: int, rounds: int) -> str:
+    """The comparison, as Markdown."""
+    source = people_table(rows).select(["a", "b", "c", "d"])
+    parameters: dict[str, Any] = {"swap_fields": list(SWAPPED)}
+    alone = swap_work(source, "DSWAP", parameters)
+    content = arrow_bytes(source)
+    taken: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory() as home, running_service(Path(home), workers="1") as address:
+        client = httpx.Client(base_url=address, timeout=600)
+        for _ in range(rounds + 1):  # the first warms both up
+            seconds = _round(client, content, parameters)
+            started = time.perf_counter()
+            alone()
+            seconds[KERNEL] = time.perf_counter() - started
+            taken.append(seconds)
+        client.close()
+    del taken[0]
+    for seconds in taken:
+        seconds["all three"] = sum(seconds[stage] for stage in STAGES)
+    lines = [
+        [
+            name,
+            f"{statistics.median(seconds[name] for seconds in taken):.2f}",
+            f"{statistics.median(seconds[name] / seconds[KERNEL] for seconds in taken):.2f}",
+        ]
+        for name in (*STAGES, "all three", KERNEL)
+    ]
+    ratio = statistics.median(seconds["all three"] / seconds[KERNEL] for seconds in taken)
+    header = [f"Arrow over HTTP, {rows:,} x 4 ({source.nbytes / 10**6:.0f} MB)", "s", "by the kernel"]
+    verdict = "met" if ratio <= GOAL else "MISSED"
+    return table(header, lines) + f"\n\nGoal: at most {GOAL:g} times the kernel: {ratio:.1f}, {verdict}.\n"

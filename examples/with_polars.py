@@ -1,0 +1,52 @@
+"""Swap a column of a polars DataFrame: ``with_polars.py people.parquet released.parquet [address]``."""
+
+import io
+import sys
+import time
+from typing import Any
+
+import httpx
+import polars as pl
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def swapped(
+    frame: pl.DataFrame, service: str, parameters: dict[str, Any], address: str
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The frame that comes out of a service, and the report on it."""
+    with httpx.Client(base_url=address, timeout=600) as client:
+        content = io.BytesIO()
+        frame.write_ipc_stream(content, compat_level=pl.CompatLevel.oldest())
+        upload = client.post("/v1/buffers", content=content.getvalue(), headers={"content-type": ARROW})
+        buffer = _told(upload).json()["id"]
+        try:
+            call = {"source": {"buffer": buffer}, "parameters": parameters}
+            job = _told(client.post(f"/v1/services/{service}", json=call)).json()
+            while job["state"] in ("queued", "running"):
+                time.sleep(1)
+                job = _told(client.get(f"/v1/jobs/{job['id']}")).json()
+            if job["state"] != "succeeded":
+                raise RuntimeError(job.get("error", job)["detail"])
+            rows = _told(client.get(f"/v1/jobs/{job['id']}/rows", headers={"accept": ARROW}))
+            report = _told(client.get(f"/v1/jobs/{job['id']}/report")).json()
+        finally:
+            client.delete(f"/v1/buffers/{buffer}")
+    return pl.read_ipc_stream(rows.content), report
+
+
+def _told(answer: httpx.Response) -> httpx.Response:
+    """The answer; where it is a problem, what it says is the error's message."""
+    if answer.is_error:
+        raise RuntimeError(answer.json()["detail"])
+    return answer
+
+
+if __name__ == "__main__":
+    source, destination, *rest = sys.argv[1:]
+    people = pl.read_parquet(source)
+    parameters = {"swap_fields": ["income"], "control_field": "town"}
+    released, report = swapped(people, "CDSWAP", parameters, *rest or ["http://127.0.0.1:8080"])
+    released.write_parquet(destination)
+    summary = report["summary"]
+    print(f"{summary['took_part']} of {summary['rows']} rows took part; changed: {summary['changed']}")

@@ -1,0 +1,103 @@
+"""Every example does what it says, run as its reader would run it, against the real service."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from examples.airflow_task import swap_object
+from tests.references.storage import Storage
+from tests.references.tables import as_file, of_file
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def people(rows: int = 3000) -> pa.Table:
+    return pa.table(
+        {
+            "income": [20_000 + 7 * row for row in range(rows)],
+            "town": [f"Town-{row % 9}" for row in range(rows)],
+            "née": [None if row % 5 else row / 8 for row in range(rows)],
+        }
+    )
+
+
+def hold_swapped(source: pa.Table, released: pa.Table) -> None:
+    """Incomes moved, each within its town; nothing else did."""
+    assert released.schema.names == source.schema.names
+    assert released.drop(["income"]).to_pylist() == source.drop(["income"]).to_pylist()
+    assert released["income"].to_pylist() != source["income"].to_pylist()
+    by_town = [("town", "ascending"), ("income", "ascending")]
+    assert released.select(["town", "income"]).sort_by(by_town).to_pylist() == (
+        source.select(["town", "income"]).sort_by(by_town).to_pylist()
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    pyarrow.parquet.write_table(people(), tmp_path / "people.parquet")
+    return tmp_path / "people.parquet"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[sys.executable, "with_pandas.py"], [sys.executable, "with_polars.py"], ["sh", "with_curl.sh"]],
+)
+def test_a_file_is_swapped(address: str, file: Path, command: list[str]) -> None:
+    released = file.parent / "released.parquet"
+    program, script = command
+    run([program, str(EXAMPLES / script), str(file), str(released), address])
+    hold_swapped(people(), pyarrow.parquet.read_table(released))
+
+
+def test_a_query_is_swapped_a_batch_at_a_time(address: str, tmp_path: Path) -> None:
+    source = people(250_000)
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as database:
+        database.register("given", source)
+        database.execute("CREATE TABLE people AS SELECT * FROM given")
+    run([sys.executable, str(EXAMPLES / "with_duckdb.py"), str(tmp_path / "people.duckdb"), address])
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as database:
+        hold_swapped(source, database.sql("FROM released").to_arrow_table())
+
+
+def test_the_task_swaps_an_object_once_however_often_it_is_tried(storage: Storage) -> None:
+    storage.s3.put_object(Bucket="given", Key="day/people.parquet", Body=as_file(people(), ".parquet"))
+    parameters = {"swap_fields": ["income"], "control_field": "town"}
+    to = "s3://released/out/day/people.parquet"
+    address = str(storage.client.base_url)
+
+    def tried() -> dict[str, object]:
+        return swap_object("s3://given/day/people.parquet", to, "CDSWAP", parameters, address, "day/1")
+
+    first = tried()
+    hold_swapped(people(), of_file(storage.object("released", "out/day/people.parquet"), ".parquet"))
+    assert tried() == first
+    with pytest.raises(RuntimeError, match="no such object"):
+        swap_object("s3://given/none.parquet", to, "CDSWAP", parameters, address, "day/2")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[sys.executable, "with_pandas.py"], [sys.executable, "with_polars.py"], ["sh", "with_curl.sh"]],
+)
+def test_an_example_says_what_the_service_says(address: str, tmp_path: Path, command: list[str]) -> None:
+    """A table without the field of the example: the problem's text is the error's, and the buffer goes."""
+    pyarrow.parquet.write_table(pa.table({"wage": [1, 2], "town": ["a", "b"]}), tmp_path / "people.parquet")
+    program, script = command
+    files = [str(tmp_path / "people.parquet"), str(tmp_path / "released.parquet")]
+    done = subprocess.run(
+        [program, str(EXAMPLES / script), *files, address], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "income" in done.stderr
+    assert not (tmp_path / "released.parquet").exists()
+
+
+def run(command: list[str]) -> None:
+    """Run a program that must succeed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

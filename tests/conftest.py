@@ -17,6 +17,14 @@ __all__ = ["address", "client", "data_dir", "s3_address", "storage"]
 
 DATABASES = ("sqlite", "postgresql")
 
+SERVICE = {
+    "max_body_bytes": str(4 * 2**20),
+    "workers": "2",
+    "warm_workers": "false",
+    "default_wait_seconds": "60",  # on a busy machine a stopped worker's replacement takes its time
+}
+"""Settings of the service that tests call."""
+
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("house")
 
@@ -36,10 +44,7 @@ def data_dir() -> Path:
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One real service for all tests that call it: its own process, a real port, real workers."""
-    home = tmp_path_factory.mktemp("service")
-    with running_service(
-        home, max_body_bytes=str(4 * 2**20), workers="2", warm_workers="false", default_wait_seconds="60"
-    ) as started:
+    with running_service(tmp_path_factory.mktemp("service"), **SERVICE) as started:
         yield started
 
 

@@ -7,7 +7,7 @@ nothing but the row is needed to run it, whatever becomes of the service.
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from app.jobs.idempotency import Idempotency, MadeBefore
 from app.jobs.kinds import Kind, kind_of, revision_of
 from app.jobs.limits import Limits
 from app.jobs.run import described
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores, seed_context
 from app.jobs.tables import GivenTable, SendTo, StoredTable
 from app.jobs.terms import PLAIN, Terms, head_start
 from app.jobs.webhooks import sealed_webhook
@@ -26,7 +26,7 @@ from app.store import buffers, callers, jobs
 from app.store.blobs import BlobAccess
 from app.store.jobs import Role
 from app.store.models import Job
-from app.store.replicas import LeaseLost
+from app.store.replicas import LeaseLost, moment
 from app.store.tables import write_table
 from providers.digest import table_digest
 from providers.params import StrictModel
@@ -149,7 +149,7 @@ class Acceptance:
         if terms.idempotency_key is None:
             return None
         with self._stores.database.read() as session:
-            job_id = self._idempotency.resource(session, terms, now())
+            job_id = self._idempotency.resource(session, terms, moment(session))
             return jobs.find(session, job_id) if job_id is not None else None
 
     def _set_seed(self, job: Job, seed: bytes, bits: int) -> None:
@@ -158,13 +158,12 @@ class Acceptance:
         job.seed_fingerprint = sealer.fingerprint(seed)
         job.seed_bits = bits
 
-    def _set_terms(self, job: Job, terms: Terms) -> None:
-        moment = now()
+    def _set_terms(self, job: Job, terms: Terms, now: datetime) -> None:
         job.owner, job.priority = terms.owner, terms.priority
-        job.state, job.created_at = "queued", moment
-        job.ranked_at = moment - head_start(terms.priority, self._settings.priority_seconds)
+        job.state, job.created_at = "queued", now
+        job.ranked_at = now - head_start(terms.priority, self._settings.priority_seconds)
         if terms.deadline_seconds is not None:
-            job.deadline = moment + timedelta(seconds=terms.deadline_seconds)
+            job.deadline = now + timedelta(seconds=terms.deadline_seconds)
         if terms.webhook is not None:
             job.sealed_webhook = sealed_webhook(self._stores.sealer, terms.webhook, job.id)
         job.trace_parent = terms.trace_parent
@@ -203,8 +202,8 @@ class Acceptance:
                     )
                     _must_be_the_same_rows(given, role, first)
                     _set(job, role, given)
-            self._set_terms(job, terms)
             with self._stores.database.write() as session:
+                self._set_terms(job, terms, moment(session))
                 callers.lock(session, terms.owner, job.created_at)
                 if self._idempotency.is_known(session, terms, job.created_at):
                     raise MadeBefore

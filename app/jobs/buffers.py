@@ -18,7 +18,7 @@ from app.jobs.idempotency import Idempotency, MadeBefore
 from app.jobs.identity import new_id
 from app.jobs.ingest import run_ingest
 from app.jobs.limits import Limits
-from app.jobs.stores import Stores, now
+from app.jobs.stores import Stores
 from app.jobs.tables import StoredTable
 from app.jobs.tasks import IngestTask, OpenTable
 from app.jobs.terms import PLAIN, Terms
@@ -26,7 +26,7 @@ from app.settings import Settings
 from app.store import buffers, callers, idempotency, jobs
 from app.store.blobs import CHUNK, BlobAccess, SealedWriter
 from app.store.models import Buffer
-from app.store.replicas import LeaseLost
+from app.store.replicas import LeaseLost, moment
 from app.telemetry.metrics import Metrics
 
 P = ParamSpec("P")
@@ -216,20 +216,19 @@ class Buffers:
     def _admit(self, terms: Terms) -> None:
         """Refuse what cannot be kept before any of it is read; it is looked at again when it is."""
         with self._stores.database.read() as session:
-            self._limits.admit_buffer(session, terms.owner, 1, now())
+            self._limits.admit_buffer(session, terms.owner, 1, moment(session))
 
     def _is_made(self, terms: Terms) -> bool:
         with self._stores.database.read() as session:
-            return self._idempotency.is_known(session, terms, now())
+            return self._idempotency.is_known(session, terms, moment(session))
 
     def _made_before(self, terms: Terms) -> Buffer | None:
-        moment = now()
         with self._stores.database.read() as session:
-            buffer_id = self._idempotency.resource(session, terms, moment)
-            return buffers.find(session, buffer_id, moment) if buffer_id is not None else None
+            now = moment(session)
+            buffer_id = self._idempotency.resource(session, terms, now)
+            return buffers.find(session, buffer_id, now) if buffer_id is not None else None
 
     def _insert(self, stored: StoredTable, terms: Terms) -> Buffer:
-        created = now()
         buffer = Buffer(
             id=new_id(),
             owner=terms.owner,
@@ -238,11 +237,11 @@ class Buffers:
             row_count=stored.rows,
             byte_size=stored.byte_size,
             blob=stored.blob,
-            created_at=created,
-            expires_at=created + timedelta(seconds=self._settings.buffer_ttl),
         )
         try:
             with self._stores.database.write() as session:
+                created = buffer.created_at = moment(session)
+                buffer.expires_at = created + timedelta(seconds=self._settings.buffer_ttl)
                 callers.lock(session, terms.owner, created)
                 if self._idempotency.is_known(session, terms, created):
                     raise MadeBefore
@@ -269,7 +268,7 @@ class Buffers:
 
     def _find(self, buffer_id: str) -> Buffer:
         with self._stores.database.read() as session:
-            buffer = buffers.find(session, buffer_id, now())
+            buffer = buffers.find(session, buffer_id, moment(session))
         if buffer is None:
             raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
         return buffer
@@ -280,7 +279,7 @@ class Buffers:
             if unnamed is None:
                 raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
             idempotency.forget(session, [buffer_id])
-            jobs.audit(session, "buffer.delete", buffer_id, now())
+            jobs.audit(session, "buffer.delete", buffer_id, moment(session))
         self._stores.delete_blobs(unnamed)
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -30,7 +30,7 @@ from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
 from app.jobs.sending import Sending
 from app.jobs.states import State, Step, after, outcome_of, sources
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
 from app.jobs.webhooks import tell_webhook
 from app.store import jobs, replicas
@@ -203,12 +203,13 @@ class Dispatcher:
     def _stop_at_deadline(self, job: Job, following: asyncio.Task[None]) -> None:
         if job.deadline is None:
             return
+        assert job.started_at is not None  # by its claim, just now
 
         def stop() -> None:
             self._overdue.add(job.id)
             self._spawn(self._halt(job.id))
 
-        seconds = max(0.0, (job.deadline - now()).total_seconds())
+        seconds = max(0.0, (job.deadline - job.started_at).total_seconds())
         at_deadline = self._event_loop.call_later(seconds, stop)
         following.add_done_callback(lambda _: at_deadline.cancel())
 
@@ -224,7 +225,7 @@ class Dispatcher:
 
     def _expire_overdue(self) -> list[str]:
         with self._stores.database.read() as session:
-            overdue = jobs.overdue(session, now())
+            overdue = jobs.overdue(session, replicas.moment(session))
         problem = problem_of(_LATE)
         return [job.id for job in overdue if self._record_end(job, Step.EXPIRE, error=problem)]
 
@@ -256,14 +257,17 @@ class Dispatcher:
             return outcome
         if self._halted or job.id in self._to_cancel | self._overdue:  # since its worker ended
             return Failure(CANCELLED, "the job was cancelled")
-        return await self._sending.send(job, task) or outcome
+        try:
+            return await self._sending.send(job, task) or outcome
+        except Exception as error:
+            return failure_of(error)
 
     def _claim(self) -> tuple[Job, JobTask, bool] | None:
         while True:
             replica = self._stores.lease.replica
             with self._stores.database.write() as session:
                 replicas.hold(session, [replica])
-                job = jobs.claim_oldest(session, replica, now())
+                job = jobs.claim_oldest(session, replica, replicas.moment(session))
                 more = jobs.any_queued(session)
             if job is None:
                 return None
@@ -406,7 +410,7 @@ class Dispatcher:
             original = jobs.find(session, job.rerun_of, "report")
             if original is not None:
                 values |= _reproduced(original, values)
-        values = {"finished_at": now(), "outcome": outcome_of(ended, {})} | values
+        values = {"finished_at": replicas.moment(session), "outcome": outcome_of(ended, {})} | values
         moved = jobs.move(session, job.id, sources(step), ended, attempt=job.attempt, **values, **released)
         made = values.get("destination_blob")
         if made is not None:

@@ -11,12 +11,13 @@ from app.errors import InvalidRequest, Unavailable
 from app.jobs.failures import error_of
 from app.jobs.identity import new_id
 from app.jobs.run import run_plan
-from app.jobs.stores import Stores, now
+from app.jobs.stores import Stores
 from app.jobs.tables import GivenTable, StoredTable
 from app.jobs.tasks import PlanTask
 from app.settings import Settings
 from app.store import buffers
 from app.store.blobs import BlobAccess
+from app.store.replicas import moment
 from providers.params import StrictModel
 
 
@@ -56,7 +57,7 @@ class Plans:
             return self._stores.blobs.access(source.blob), source.rows
         if isinstance(source, str):
             with self._stores.database.read() as session:
-                buffer = buffers.find(session, source, now())
+                buffer = buffers.find(session, source, moment(session))
             if buffer is None:
                 raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
             return self._stores.blobs.access(buffer.blob), buffer.row_count

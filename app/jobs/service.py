@@ -36,7 +36,7 @@ from app.jobs.references import References
 from app.jobs.sample import Sample
 from app.jobs.sending import Sending
 from app.jobs.states import State, Step, after, outcome_of
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores, seed_context
 from app.jobs.tables import GivenTable, SendTo, StoredTable
 from app.jobs.tasks import OpenTable, StreamTable
 from app.jobs.terms import PLAIN, Terms
@@ -46,6 +46,7 @@ from app.settings import Settings
 from app.store import idempotency, jobs
 from app.store.blobs import BlobMissing
 from app.store.models import Buffer, Job
+from app.store.replicas import moment
 from app.store.tables import TableReader, read_table
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
@@ -434,7 +435,7 @@ class JobService:
         given = tables_given(job)
         kept = {} if job.retain_source else {f"{role}_blob": None for role in given}
         with self._stores.database.write() as session:
-            values = {"finished_at": now(), "outcome": outcome_of(ended, {})}
+            values = {"finished_at": moment(session), "outcome": outcome_of(ended, {})}
             queued = [State.QUEUED]  # a running one has a worker to be stopped first
             moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **kept)
             if moved:
@@ -455,7 +456,7 @@ class JobService:
             unnamed = jobs.unnamed(session, [job.source_blob, job.destination_blob]) if deleted else []
             if deleted:
                 idempotency.forget(session, [job.id])
-                jobs.audit(session, "job.delete", job.id, now())
+                jobs.audit(session, "job.delete", job.id, moment(session))
         self._stores.delete_blobs(unnamed)
         self._stores.database.forget()
         return deleted
@@ -464,7 +465,7 @@ class JobService:
         job = self._find(job_id, "sealed_seed")
         seed = self._stores.sealer.open(job.sealed_seed, seed_context(job.id))
         with self._stores.database.write() as session:
-            jobs.audit(session, "seed.read", job.id, now())
+            jobs.audit(session, "seed.read", job.id, moment(session))
         return f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
 
     def _touch_database(self) -> None:

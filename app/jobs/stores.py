@@ -5,7 +5,6 @@ import logging
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -140,11 +139,6 @@ class Stores:
         for path in progress:
             if path.name not in running:
                 path.unlink(missing_ok=True)
-
-
-def now() -> datetime:
-    """The present moment, in UTC."""
-    return datetime.now(UTC)
 
 
 def seed_context(job_id: str) -> str:

@@ -62,7 +62,7 @@ class BlobStore:
     """The folder of blobs, and who may open them."""
 
     def __init__(self, folder: Path, sealer: Sealer) -> None:
-        self._folder = folder
+        self.folder = folder
         self._sealer = sealer
 
     def allocate(self, owner: str = _NOBODY) -> BlobAccess:
@@ -95,18 +95,18 @@ class BlobStore:
 
     def files(self) -> list[Path]:
         """Every file that is there, drafts included."""
-        return list(self._folder.glob("??/*"))
+        return list(self.folder.glob("??/*"))
 
     def measure(self) -> tuple[int, int]:
         """How many files there are, and their bytes."""
         sizes = []
-        for path in self._folder.glob("??/*"):
+        for path in self.folder.glob("??/*"):
             with contextlib.suppress(FileNotFoundError):  # gone this moment
                 sizes.append(path.stat().st_size)
         return len(sizes), sum(sizes)
 
     def _path(self, blob_id: str) -> Path:
-        return self._folder / blob_id[:2] / blob_id
+        return self.folder / blob_id[:2] / blob_id
 
 
 def owner_of(blob_id: str) -> str:

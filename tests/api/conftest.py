@@ -8,7 +8,7 @@ import pytest
 
 from demo.service import running_service
 from tests.api.calls import Api
-from tests.conftest import DATABASES, new_address
+from tests.conftest import DATABASES, SERVICE, new_address
 
 
 @pytest.fixture(scope="session", params=DATABASES)
@@ -17,7 +17,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     home = tmp_path_factory.mktemp("service")
     database = new_address(request.param, request)
     more = {} if database is None else {"database_url": database}
-    with running_service(home, max_body_bytes=str(4 * 2**20), workers="2", **more) as started:
+    with running_service(home, **SERVICE, **more) as started:
         yield started
 
 

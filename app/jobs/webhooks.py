@@ -93,7 +93,6 @@ def tell_webhook(session: Session, job: Job, state: str, values: dict[str, Any])
     delivery = Delivery(
         id=new_id(),
         job_id=job.id,
-        owner=job.owner,
         sealed_webhook=job.sealed_webhook,
         body=orjson.dumps(body).decode(),
         state="pending",

@@ -235,13 +235,11 @@ class Delivery(Base):
     __table_args__ = (
         CheckConstraint(f"state IN {DELIVERY_STATES}", name="state"),
         Index(None, "state", "due_at"),
-        Index(None, "job_id"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     """Also the message's own, the same at every attempt."""
     job_id: Mapped[str] = mapped_column(String(36))
-    owner: Mapped[str] = mapped_column(String(255))
     sealed_webhook: Mapped[bytes | None]
     """As in the job; None when there is nothing left to deliver."""
     body: Mapped[str] = mapped_column(Text)

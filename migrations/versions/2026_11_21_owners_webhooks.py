@@ -83,7 +83,6 @@ def _make_tables() -> None:
         "deliveries",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("job_id", sa.String(36), nullable=False),
-        sa.Column("owner", sa.String(255), nullable=False),
         sa.Column("sealed_webhook", sa.LargeBinary()),
         sa.Column("body", sa.Text(), nullable=False),
         sa.Column("state", sa.String(10), nullable=False),
@@ -94,7 +93,6 @@ def _make_tables() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_deliveries")),
     )
     op.create_index("ix_deliveries_state_due_at", "deliveries", ["state", "due_at"])
-    op.create_index("ix_deliveries_job_id", "deliveries", ["job_id"])
 
 
 def _move_keys() -> None:

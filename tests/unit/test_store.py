@@ -72,7 +72,7 @@ def kept_key(resource: str) -> IdempotencyKey:
 
 
 def delivery() -> Delivery:
-    return Delivery(id=new_id(), job_id=new_id(), owner="anonymous", body="{}", state="pending", due_at=NOW)
+    return Delivery(id=new_id(), job_id=new_id(), body="{}", state="pending", due_at=NOW)
 
 
 def add(database: Database, *rows: Job | Buffer) -> list[str]:

@@ -33,6 +33,7 @@ demo: $(VENV)/.kernels ## run the main job on a sample table: three swaps, a rer
 	$(BIN)/python -m demo
 
 serve: $(VENV)/.kernels ## start the service, with Swagger UI at /docs
+	$(BIN)/python -m app keys own
 	$(BIN)/python -m app serve
 
 test: lint ## check everything and run all tests

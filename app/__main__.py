@@ -1,4 +1,4 @@
-"""``python -m app serve | worker | migrate | openapi``."""
+"""``python -m app serve | worker | migrate | openapi | keys | audit``."""
 
 import argparse
 import asyncio
@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
+from app.administration import add_commands, administer
 from app.engine.cluster import cluster_of
 from app.main import create_app
 from app.measure_page import measures_page
@@ -141,6 +142,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         "openapi", help="write openapi/openapi.json and the services' pages from the code"
     )
     derived.add_argument("--check", action="store_true", help="only say whether they are current")
+    add_commands(commands)
     return parser.parse_args(arguments)
 
 
@@ -171,7 +173,9 @@ def main(arguments: list[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 1
         return 0
-    return derive(settings, given.check)
+    if given.command == "openapi":
+        return derive(settings, given.check)
+    return administer(settings, given)
 
 
 if __name__ == "__main__":

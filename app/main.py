@@ -11,12 +11,14 @@ from app import __version__
 from app.api import buffers, frontier, health, jobs, measures, problems, services, swagger
 from app.api.formats import open_table
 from app.api.head import HeadIsGetWithoutContent
+from app.api.oidc import Tokens
 from app.api.openapi import document
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
 from app.settings import Settings
 from app.store.db import DatabaseUnusable
 from app.store.keys import KeyUnreadable
+from app.store.seal import SealBroken
 
 _log = logging.getLogger("rowveil")
 
@@ -38,7 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
         job_service = JobService(settings, open_table)
         try:
             await job_service.start()
-        except (HomeInUse, KeyUnreadable, DatabaseUnusable) as error:
+        except (HomeInUse, KeyUnreadable, DatabaseUnusable, SealBroken) as error:
             app.state.start_refused = True  # the message says it all; no trace has to
             _log.error("%s", error)
             raise
@@ -61,6 +63,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.start_refused = False
+    app.state.tokens = Tokens(settings) if settings.oidc_issuer else None
     problems.install(app)
     app.add_middleware(HeadIsGetWithoutContent)
     for resource in (services, measures, frontier, jobs, buffers, health):

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from hypothesis import settings
 
-from demo.service import running_service
+from demo.service import own_key, running_service
 
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("house")
@@ -27,15 +27,27 @@ def data_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def service_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the service that all tests call keeps its state."""
+    return tmp_path_factory.mktemp("service")
+
+
+@pytest.fixture(scope="session")
+def address(service_home: Path) -> Iterator[str]:
     """One real service for all tests that call it: its own process, a real port, real workers."""
-    home = tmp_path_factory.mktemp("service")
-    with running_service(home, max_body_bytes=str(4 * 2**20), workers="2") as started:
+    with running_service(service_home, auth="on", max_body_bytes=str(4 * 2**20), workers="2") as started:
         yield started
 
 
 @pytest.fixture(scope="session")
-def client(address: str) -> Iterator[httpx.Client]:
-    """A client of that service."""
-    with httpx.Client(base_url=address, timeout=60) as opened:
+def key(address: str, service_home: Path) -> str:
+    """A key with every scope."""
+    return own_key(service_home)
+
+
+@pytest.fixture(scope="session")
+def client(address: str, key: str) -> Iterator[httpx.Client]:
+    """A client of that service that says who it is."""
+    headers = {"authorization": f"Bearer {key}"}
+    with httpx.Client(base_url=address, timeout=60, headers=headers) as opened:
         yield opened

@@ -4,13 +4,21 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.callers import Caller
 from app.jobs.service import JobService
 from app.settings import Settings
 
 
 def _jobs(request: Request) -> JobService:
+    """The service on behalf of the caller: `app.api.requests` has found out who that is."""
     jobs: JobService = request.app.state.jobs
-    return jobs
+    caller: Caller = request.state.caller
+    return jobs.on_behalf_of(caller)
+
+
+def _service(request: Request) -> JobService:
+    service: JobService = request.app.state.jobs
+    return service
 
 
 def _settings(request: Request) -> Settings:
@@ -19,4 +27,7 @@ def _settings(request: Request) -> Settings:
 
 
 Jobs = Annotated[JobService, Depends(_jobs)]
+"""Jobs and buffers as the caller may see them."""
+Service = Annotated[JobService, Depends(_service)]
+"""The service itself, for operations that nobody has to be known for."""
 ServiceSettings = Annotated[Settings, Depends(_settings)]

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response, status
 
-from app.api.context import Jobs
+from app.api.context import Service
 from app.api.requests import JsonRoute
 from app.api.schemas import Health
 
@@ -21,9 +21,9 @@ async def live() -> Health:
     summary="Can the service take work?",
     responses={503: {"model": Health, "description": "Something that it needs is missing."}},
 )
-async def ready(response: Response, jobs: Jobs) -> Health:
+async def ready(response: Response, service: Service) -> Health:
     """Ok when the database, the storage and at least one worker are there."""
-    checks = await jobs.health()
+    checks = await service.health()
     ok = all(result == "ok" for result in checks.values())
     if not ok:
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE

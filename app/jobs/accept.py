@@ -4,6 +4,7 @@ A job is accepted when its row is committed. Its source blob is in the store by 
 nothing but the row is needed to run it, whatever becomes of the service.
 """
 
+import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from app.callers import Caller
 from app.errors import Conflict, IdempotencyKeyReused, InvalidRequest, NotFound, StateConflict
 from app.jobs.kinds import Kind, kind_of, revision_of
 from app.jobs.run import described
@@ -57,20 +59,25 @@ class Acceptance:
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
 
-    def accept(self, job_id: str, new: NewJob) -> Job:
+    def accept(self, job_id: str, new: NewJob, caller: Caller) -> Job:
         """The job, queued under this id; the one accepted before where the idempotency key says so.
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer).
         """
         fingerprint = self._request_fingerprint(new)
-        known = self._accepted_before(new.idempotency_key, fingerprint)
+        idempotency_key = _of_owner(new.idempotency_key, caller)
+        known = self._accepted_before(idempotency_key, fingerprint)
         if known is not None:
+            with self._stores.database.write() as session:  # its rows may be read by this
+                self._stores.audit.append(session, caller, "job.submit.again", known.id, now())
             return known
         seed, bits = new.seed, new.seed_bits or 256
         if seed is None:
             seed, bits = secrets.randbits(_DRAWN_BITS).to_bytes(32, "big"), _DRAWN_BITS
         job = Job(
             id=job_id,
+            owner=caller.owner,
+            project=caller.project,
             service=new.service,
             revision=revision_of(new.service),
             parameters=new.parameters.model_dump(mode="json", by_alias=True),
@@ -78,14 +85,14 @@ class Acceptance:
             report_level=new.report,
             retain_source=new.retain_source,
             inline=new.inline,
-            idempotency_key=new.idempotency_key,
+            idempotency_key=idempotency_key,
             request_fingerprint=fingerprint,
         )
         self._set_seed(job, seed, bits)
         try:
-            return self._insert(job, _tables(job, new.source, new.destination), "job.submit")
+            return self._insert(job, _tables(job, new.source, new.destination), caller, "job.submit")
         except jobs.IdempotencyKeyTaken:  # by a call at the same moment
-            known = self._accepted_before(new.idempotency_key, fingerprint)
+            known = self._accepted_before(idempotency_key, fingerprint)
             assert known is not None  # unless it was purged within the moment
             return known
 
@@ -94,7 +101,8 @@ class Acceptance:
         job_id: str,
         first_id: str,
         source: pa.Table | str | None,
-        destination: pa.Table | str | None = None,
+        destination: pa.Table | str | None,
+        caller: Caller,
     ) -> Job:
         """A new job, queued under this id, with the parameters and the seed of one that has ended.
 
@@ -102,7 +110,7 @@ class Acceptance:
         another, or is needed), InvalidRequest (a destination for a job that makes its own).
         """
         with self._stores.database.read() as session:
-            first = jobs.find(session, first_id, "sealed_seed")
+            first = jobs.find(session, first_id, "sealed_seed", caller=caller)
         if first is None:
             raise NotFound(f"there is no job '{first_id}'")
         if not first.ended:
@@ -117,6 +125,8 @@ class Acceptance:
             raise InvalidRequest("the job made its destination itself: give its source", "/destination")
         job = Job(
             id=job_id,
+            owner=caller.owner,
+            project=caller.project,
             service=first.service,
             revision=first.revision,
             parameters=first.parameters,
@@ -129,7 +139,7 @@ class Acceptance:
         )
         seed = self._stores.sealer.open(first.sealed_seed, seed_context(first.id))
         self._set_seed(job, seed, first.seed_bits)
-        return self._insert(job, _tables(job, source, destination), "job.rerun", first)
+        return self._insert(job, _tables(job, source, destination), caller, "job.rerun", first)
 
     def _accepted_before(self, key: str | None, fingerprint: str | None) -> Job | None:
         if key is None:
@@ -154,7 +164,12 @@ class Acceptance:
         job.seed_bits = bits
 
     def _insert(
-        self, job: Job, tables: Mapping[Role, pa.Table | str | None], action: str, first: Job | None = None
+        self,
+        job: Job,
+        tables: Mapping[Role, pa.Table | str | None],
+        caller: Caller,
+        action: str,
+        first: Job | None = None,
     ) -> Job:
         written: list[str] = []
         try:
@@ -171,7 +186,7 @@ class Acceptance:
             with self._stores.database.write() as session:
                 for role, table in tables.items():
                     if isinstance(table, str):
-                        buffer = buffers.find(session, table, job.created_at)
+                        buffer = buffers.find(session, table, job.created_at, caller)
                         if buffer is None:
                             raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
                         given = _Given(buffer.digest, buffer.fields, buffer.row_count, buffer.blob, buffer.id)
@@ -188,11 +203,17 @@ class Acceptance:
                             )
                         _set(job, role, given)
                 jobs.insert(session, job)
-                jobs.audit(session, action, job.id, job.created_at)
+                of = first.id if first is not None else None
+                self._stores.audit.append(session, caller, action, job.id, job.created_at, of)
         except BaseException:
             self._stores.delete_blobs(written)
             raise
         return job
+
+
+def _of_owner(key: str | None, caller: Caller) -> str | None:
+    """Two callers that think of the same key mean two jobs."""
+    return None if key is None else hashlib.sha256(f"{caller.owner}\0{key}".encode()).hexdigest()
 
 
 def _tables(

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
 
+from app.callers import Caller
 from app.engine.engine import Engine, Failure
-from app.errors import NotFound, StorageFull, TooLarge, Unavailable
+from app.errors import Forbidden, NotFound, StorageFull, TooLarge, Unavailable
 from app.jobs.failures import error_of
 from app.jobs.identity import new_id
 from app.jobs.ingest import NO_ROOM, run_ingest
 from app.jobs.stores import Stores, now
 from app.jobs.tasks import IngestTask, OpenTable
 from app.settings import Settings
-from app.store import buffers, jobs
+from app.store import buffers
 from app.store.blobs import CHUNK, BlobAccess, SealedWriter
 from app.store.models import Buffer
 
@@ -54,7 +55,8 @@ class Buffers:
         self,
         chunks: AsyncIterator[bytes],
         described: Callable[[], Upload],
-        gone: Callable[[], Awaitable[None]] | None = None,
+        gone: Callable[[], Awaitable[None]] | None,
+        caller: Caller,
     ) -> Buffer:
         """The buffer that the upload makes.
 
@@ -75,19 +77,19 @@ class Buffers:
             said = described()
             most = min(self._settings.max_table_bytes, max(_ALWAYS_ALLOWED, _MOST_SWELLING * size))
             task = IngestTask(upload, self._open_table, said.media_type, said.options, table, most)
-            buffer = await self._ingest(task, gone)
+            buffer = await self._ingest(task, gone, caller)
             made = True
         finally:
             await self._in_thread(self._stores.delete_blobs, [upload.id] if made else [upload.id, table.id])
         return buffer
 
-    async def get(self, buffer_id: str) -> Buffer:
-        """The buffer. Raises NotFound, also when its time is over."""
-        return await self._in_thread(self._find, buffer_id)
+    async def get(self, buffer_id: str, caller: Caller) -> Buffer:
+        """The buffer. Raises NotFound, also when its time is over, or it is another's."""
+        return await self._in_thread(self._find, buffer_id, caller)
 
-    async def delete(self, buffer_id: str) -> None:
-        """Remove it. A job that was made from it keeps what it needs. Raises NotFound."""
-        await self._in_thread(self._delete, buffer_id)
+    async def delete(self, buffer_id: str, caller: Caller) -> None:
+        """Remove it. A job that was made from it keeps what it needs. Raises NotFound, Forbidden."""
+        await self._in_thread(self._delete, buffer_id, caller)
 
     async def _store(self, chunks: AsyncIterator[bytes], upload: BlobAccess) -> int:
         """Write the upload, and say how many bytes it is."""
@@ -116,7 +118,9 @@ class Buffers:
             raise
         return writer.plain_bytes
 
-    async def _ingest(self, task: IngestTask, gone: Callable[[], Awaitable[None]] | None) -> Buffer:
+    async def _ingest(
+        self, task: IngestTask, gone: Callable[[], Awaitable[None]] | None, caller: Caller
+    ) -> Buffer:
         running = self._engine.run(task.upload.id, run_ingest, task)
         left = asyncio.ensure_future(gone()) if gone is not None else None
         try:
@@ -136,6 +140,8 @@ class Buffers:
         created = now()
         buffer = Buffer(
             id=new_id(),
+            owner=caller.owner,
+            project=caller.project,
             digest=outcome["digest"],
             fields=outcome["fields"],
             row_count=outcome["rows"],
@@ -144,27 +150,30 @@ class Buffers:
             created_at=created,
             expires_at=created + timedelta(seconds=self._settings.buffer_ttl),
         )
-        return await self._in_thread(self._insert, buffer)
+        return await self._in_thread(self._insert, buffer, caller)
 
-    def _insert(self, buffer: Buffer) -> Buffer:
+    def _insert(self, buffer: Buffer, caller: Caller) -> Buffer:
         with self._stores.database.write() as session:
             session.add(buffer)
-            jobs.audit(session, "buffer.create", buffer.id, buffer.created_at)
+            self._stores.audit.append(session, caller, "buffer.create", buffer.id, buffer.created_at)
         return buffer
 
-    def _find(self, buffer_id: str) -> Buffer:
+    def _find(self, buffer_id: str, caller: Caller) -> Buffer:
         with self._stores.database.read() as session:
-            buffer = buffers.find(session, buffer_id, now())
+            buffer = buffers.find(session, buffer_id, now(), caller)
         if buffer is None:
             raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
         return buffer
 
-    def _delete(self, buffer_id: str) -> None:
+    def _delete(self, buffer_id: str, caller: Caller) -> None:
+        buffer = self._find(buffer_id, caller)
+        if not caller.may_change(buffer.owner):
+            raise Forbidden("the buffer is of your project, but another's: only who made it may delete it")
         with self._stores.database.write() as session:
             unnamed = buffers.delete(session, buffer_id)
             if unnamed is None:
                 raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
-            jobs.audit(session, "buffer.delete", buffer_id, now())
+            self._stores.audit.append(session, caller, "buffer.delete", buffer_id, now())
         self._stores.delete_blobs(unnamed)
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -33,6 +33,8 @@ class Changes:
     def __init__(self) -> None:
         self._watched: dict[str, set[Changed]] = {}
         self._expected: set[str] = set()
+        self.closing = False
+        """Whether nothing more will be told."""
 
     @contextmanager
     def watch(self, job_id: str) -> Iterator[Changed]:
@@ -64,6 +66,7 @@ class Changes:
 
     def tell_all(self) -> None:
         """Wake everybody: nothing more will be told."""
+        self.closing = True
         for watchers in self._watched.values():
             for changed in watchers:
                 changed.tell(ended=True)

@@ -1,21 +1,24 @@
 """The life of jobs and buffers, as the HTTP routes and the command line use it."""
 
 import asyncio
+import copy
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
+from app.callers import THE_SERVICE, Caller
 from app.engine.cluster import cluster_of
 from app.engine.embedded import EmbeddedEngine
 from app.engine.engine import Engine, Progress, TaskFunction
 from app.engine.progress import read_progress
 from app.engine.worker import WorkerSetup
-from app.errors import Gone, NotFound, StateConflict
+from app.errors import Forbidden, Gone, NotFound, StateConflict
 from app.jobs.accept import Acceptance, NewJob
+from app.jobs.api_keys import ApiKeys
 from app.jobs.buffers import Buffers, Upload
 from app.jobs.changes import Changes
 from app.jobs.dispatch import Dispatcher
@@ -54,7 +57,10 @@ def _engine_of(settings: Settings, setup: WorkerSetup) -> Engine:
 
 
 class JobService:
-    """Everything that can be done with jobs. Made anywhere; used within one event loop."""
+    """Everything that can be done with jobs. Made anywhere; used within one event loop.
+
+    What is done is done on behalf of the service itself, or of the caller that `on_behalf_of` names.
+    """
 
     def __init__(self, settings: Settings, open_table: OpenTable, work: TaskFunction = run_job) -> None:
         """``open_table``: how an upload is read; called in a worker.
@@ -64,7 +70,13 @@ class JobService:
         self._settings = settings
         self._open_table = open_table
         self._work = work
-        self._closing = False
+        self._caller = THE_SERVICE
+
+    def on_behalf_of(self, caller: Caller) -> Self:
+        """The same service, for one caller: others' jobs and buffers are not there for it."""
+        mine = copy.copy(self)
+        mine._caller = caller
+        return mine
 
     async def start(self) -> None:
         """Open the stores, take up the work that was left, and bring up the workers.
@@ -82,6 +94,7 @@ class JobService:
             warm="providers.warm:warm",
         )
         self._engine = _engine_of(settings, setup)
+        self.api_keys = ApiKeys(self._stores.database, self._stores.audit)
         self._acceptance = Acceptance(self._stores)
         self._buffers = Buffers(settings, self._stores, self._engine, self._threads, self._open_table)
         self._plans = Plans(settings, self._stores, self._engine, self._threads)
@@ -99,7 +112,6 @@ class JobService:
 
     def begin_closing(self) -> None:
         """Claim no more, and keep nobody waiting: callers are told how their jobs are now."""
-        self._closing = True
         self._dispatcher.claim_no_more()
         self._changes.tell_all()
 
@@ -133,7 +145,7 @@ class JobService:
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer).
         """
-        return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new))
+        return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new, self._caller))
 
     async def rerun(
         self,
@@ -146,8 +158,8 @@ class JobService:
         Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (a table is
         another, or is needed), InvalidRequest (a destination for a job that makes its own).
         """
-        again = self._acceptance.accept_again
-        return await self._accepted(lambda new: again(new, job_id, source, destination))
+        again, caller = self._acceptance.accept_again, self._caller
+        return await self._accepted(lambda new: again(new, job_id, source, destination, caller))
 
     async def wait(self, job_id: str, seconds: float) -> Job:
         """The job when it has ended, or as it is after so many seconds. Raises NotFound."""
@@ -159,7 +171,7 @@ class JobService:
                     job = await self.get(job_id)
                     if job.ended:
                         return job
-                if not await changed.ends_within(deadline - loop.time()) or self._closing:
+                if not await changed.ends_within(deadline - loop.time()) or self._changes.closing:
                     return await self.get(job_id)
 
     async def updates(self, job_id: str) -> AsyncIterator[tuple[Job, Progress]]:
@@ -172,7 +184,7 @@ class JobService:
                 if (job.state, progress) != last:
                     last = (job.state, progress)
                     yield job, progress
-                if job.ended or self._closing:
+                if job.ended or self._changes.closing:
                     return
                 if await changed.within(_LOOK_SECONDS):
                     job = await self.get(job_id)
@@ -180,22 +192,26 @@ class JobService:
     async def cancel(self, job_id: str) -> Job:
         """The job, cancelled; its worker, if it had one, is stopped.
 
-        Raises NotFound, StateConflict (it has succeeded or failed).
+        Raises NotFound, Forbidden, StateConflict (it has succeeded or failed).
         """
+        asked = False
         while True:
-            job = await self.get(job_id)
+            job = await self._to_change(job_id)
             if job.state == State.CANCELLED:
                 return job
             if job.ended:
                 raise StateConflict(f"the job has {job.state} already; there is nothing to cancel")
+            if not asked:
+                await self._in_thread(self._note, "job.cancel", job_id)
+                asked = True
             if job.state == State.RUNNING:
                 await self._dispatcher.cancel(job_id)
             elif await self._in_thread(self._cancel_queued, job):
                 self._changes.tell(job_id, ended=True)
 
     async def delete(self, job_id: str) -> None:
-        """Purge everything of the job but an audit line. Raises NotFound, StateConflict."""
-        job = await self.get(job_id)
+        """Purge everything of the job but its audit. Raises NotFound, Forbidden, StateConflict."""
+        job = await self._to_change(job_id)
         if not job.ended or not await self._in_thread(self._delete_ended, job):
             raise StateConflict(f"the job is {job.state}: cancel it first, then it can be deleted")
 
@@ -225,12 +241,14 @@ class JobService:
         job = await self._succeeded(job_id, "report")
         if job.report is None:
             raise NotFound("the job was run with report 'none'")
+        await self._in_thread(self._note, "report.read", job_id)
         return job.report
 
     async def manifest(self, job_id: str) -> dict[str, Any]:
         """``{"manifest": ..., "signature": ...}``. Raises NotFound, StateConflict."""
         job = await self._succeeded(job_id, "manifest")
         assert job.manifest is not None  # written with the success
+        await self._in_thread(self._note, "manifest.read", job_id)
         return job.manifest
 
     async def with_destination(self, job_id: str) -> Job:
@@ -253,18 +271,18 @@ class JobService:
 
     async def open_destination(self, job: Job) -> TableReader:
         """The destination buffer of a job that has one, to be read in bounded memory and closed."""
-        return await self._in_thread(self._open, str(job.destination_blob))
+        return await self._in_thread(self._open, str(job.destination_blob), "rows.read", job.id)
 
-    async def seed(self, job_id: str) -> str:
-        """The seed in hex: a secret, whose reading is audited. Raises NotFound."""
-        return await self._in_thread(self._open_seed, job_id)
+    async def seed(self, job_id: str, reason: str) -> tuple[Job, str]:
+        """The job and its seed in hex: a secret, read under audit for a reason. Raises NotFound."""
+        return await self._in_thread(self._open_seed, job_id, reason)
 
     async def plan(self, service: str, params: StrictModel, source: pa.Table | str) -> dict[str, Any]:
         """What a run would do (`providers.provider.Plan`); stores nothing.
 
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
         """
-        return await self._plans.plan(service, params, source)
+        return await self._plans.plan(service, params, source, self._caller)
 
     # ---------------------------------------------------------------------------------------- buffers
 
@@ -277,20 +295,20 @@ class JobService:
         """See `Buffers.create`; a media type stands for an upload of that type without options."""
         if isinstance(described, str):
             media_type = described
-            return await self._buffers.create(chunks, lambda: Upload(media_type), gone)
-        return await self._buffers.create(chunks, described, gone)
+            return await self._buffers.create(chunks, lambda: Upload(media_type), gone, self._caller)
+        return await self._buffers.create(chunks, described, gone, self._caller)
 
     async def get_buffer(self, buffer_id: str) -> Buffer:
         """See `Buffers.get`."""
-        return await self._buffers.get(buffer_id)
+        return await self._buffers.get(buffer_id, self._caller)
 
     async def open_buffer(self, buffer: Buffer) -> TableReader:
         """The buffer's rows, to be read in bounded memory and closed."""
-        return await self._in_thread(self._open, buffer.blob)
+        return await self._in_thread(self._open, buffer.blob, "buffer.read", buffer.id)
 
     async def delete_buffer(self, buffer_id: str) -> None:
         """See `Buffers.delete`."""
-        await self._buffers.delete(buffer_id)
+        await self._buffers.delete(buffer_id, self._caller)
 
     async def purge(self) -> None:
         """Remove the buffers and destinations whose time is over."""
@@ -298,7 +316,12 @@ class JobService:
 
     # ---------------------------------------------------------------------- one transaction each, blocking
 
-    def _open(self, blob: str) -> TableReader:
+    def _note(self, action: str, subject: str) -> None:
+        with self._stores.database.write() as session:
+            self._stores.audit.append(session, self._caller, action, subject, now())
+
+    def _open(self, blob: str, action: str, subject: str) -> TableReader:
+        self._note(action, subject)
         try:
             return TableReader(self._stores.blobs.access(blob))
         except BlobMissing:  # deleted, or expired, this moment
@@ -306,7 +329,7 @@ class JobService:
 
     def _find(self, job_id: str, *deferred: str) -> Job:
         with self._stores.database.read() as session:
-            job = jobs.find(session, job_id, *deferred)
+            job = jobs.find(session, job_id, *deferred, caller=self._caller)
         if job is None:
             raise NotFound(f"there is no job '{job_id}'")
         return job
@@ -315,7 +338,7 @@ class JobService:
         self, state: str | None, service: str | None, limit: int, before: str | None
     ) -> Sequence[Job]:
         with self._stores.database.read() as session:
-            return jobs.newest(session, state, service, limit, before)
+            return jobs.newest(session, state, service, limit, before, self._caller)
 
     def _cancel_queued(self, job: Job) -> bool:
         ended = after(State.QUEUED, Step.CANCEL)
@@ -334,25 +357,28 @@ class JobService:
             deleted = jobs.delete_ended(session, job.id)
             unnamed = jobs.unnamed(session, [job.source_blob, job.destination_blob]) if deleted else []
             if deleted:
-                jobs.audit(session, "job.delete", job.id, now())
+                self._stores.audit.append(session, self._caller, "job.delete", job.id, now())
         self._stores.delete_blobs(unnamed)
         self._stores.database.forget()
         return deleted
 
-    def _open_seed(self, job_id: str) -> str:
+    def _open_seed(self, job_id: str, reason: str) -> tuple[Job, str]:
         job = self._find(job_id, "sealed_seed")
         seed = self._stores.sealer.open(job.sealed_seed, seed_context(job.id))
         with self._stores.database.write() as session:
-            jobs.audit(session, "seed.read", job.id, now())
-        return f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
+            self._stores.audit.append(session, self._caller, "seed.read", job.id, now(), reason)
+        return job, f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
 
     def _purge(self) -> None:
         moment = now()
         retained = timedelta(seconds=self._settings.result_retention)
         with self._stores.database.write() as session:
-            unnamed = buffers.delete_expired(session, moment)
-            unnamed += jobs.release_old(session, moment - retained)
-        self._stores.delete_blobs(unnamed)
+            expired, unnamed = buffers.delete_expired(session, moment)
+            released, also = jobs.release_old(session, moment - retained)
+            for action, subjects in (("buffer.expire", expired), ("rows.expire", released)):
+                for subject in subjects:
+                    self._stores.audit.append(session, self._caller, action, subject, moment)
+        self._stores.delete_blobs(unnamed + also)
 
     def _touch_database(self) -> None:
         with self._stores.database.read() as session:
@@ -376,6 +402,14 @@ class JobService:
             if accepted != job_id:
                 self._changes.tell(job_id, ended=True)
         self._dispatcher.wake()
+        return job
+
+    async def _to_change(self, job_id: str) -> Job:
+        job = await self.get(job_id)
+        if not self._caller.may_change(job.owner):
+            raise Forbidden(
+                "the job is of your project, but another's: only who submitted it may cancel or delete it"
+            )
         return job
 
     async def _succeeded(self, job_id: str, *deferred: str) -> Job:

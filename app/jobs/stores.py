@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import secrets
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ from typing import Self
 
 from app.settings import Settings
 from app.store import jobs
+from app.store.audit import AuditTrail
 from app.store.blobs import BlobStore
 from app.store.db import Database, migrate
-from app.store.keys import load_master_keys, load_signing_key
-from app.store.seal import Sealer, Signer
+from app.store.kept_keys import AUDIT, FINGERPRINT, kept_key
+from app.store.keys import KEY_BYTES, load_master_keys, load_signing_key
+from app.store.seal import Sealer, Signer, first_fingerprint_key
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -32,6 +35,7 @@ class Stores:
     blobs: BlobStore
     sealer: Sealer
     signer: Signer
+    audit: AuditTrail
     instance: str
     """Names this run of the service."""
     progress_folder: Path
@@ -49,9 +53,9 @@ class Stores:
         lock = _lock_home(settings.home)
         try:
             migrate(settings)
-            sealer = Sealer(load_master_keys(settings))
             signer = Signer(load_signing_key(settings))
             database = Database(settings)
+            sealer, audit = open_keys(settings, database)
             blobs = BlobStore(settings.shared_folder.resolve() / "blobs", sealer)
             with database.read() as session:
                 blobs.sweep(jobs.all_named(session))
@@ -63,7 +67,7 @@ class Stores:
             raise
         scratch_folder = settings.shared_folder.resolve() / "scratch"
         instance = str(uuid.uuid4())
-        return cls(database, blobs, sealer, signer, instance, progress_folder, scratch_folder, lock)
+        return cls(database, blobs, sealer, signer, audit, instance, progress_folder, scratch_folder, lock)
 
     def close(self) -> None:
         """Let go of the database and of the home."""
@@ -81,6 +85,19 @@ class Stores:
                 self.blobs.delete(blob)
             except OSError as error:
                 _log.warning("blob %s cannot be deleted: %s", blob, error.strerror)
+
+
+def open_keys(settings: Settings, database: Database) -> tuple[Sealer, AuditTrail]:
+    """What seals and opens, and what writes the audit, with the keys that the database keeps sealed.
+
+    Raises KeyUnreadable, SealBroken (none of the master keys is the one that sealed them).
+    """
+    masters = load_master_keys(settings)
+    sealer = Sealer(masters)
+    with database.write() as session:
+        fingerprint = kept_key(session, sealer, FINGERPRINT, first_fingerprint_key(masters))
+        audit = kept_key(session, sealer, AUDIT, secrets.token_bytes(KEY_BYTES))
+    return Sealer(masters, fingerprint), AuditTrail(audit)
 
 
 def now() -> datetime:

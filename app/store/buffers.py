@@ -5,14 +5,16 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.callers import THE_SERVICE, Caller
 from app.store.jobs import unnamed
 from app.store.models import Buffer
+from app.store.ownership import visible_to
 
 
-def find(session: Session, buffer_id: str, now: datetime) -> Buffer | None:
-    """The buffer; None where there is none, or its time is over."""
+def find(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE) -> Buffer | None:
+    """The buffer; None where there is none that the caller may know of, or its time is over."""
     query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
-    return session.scalar(query)
+    return session.scalar(query.where(visible_to(caller, Buffer)))
 
 
 def delete(session: Session, buffer_id: str) -> list[str] | None:
@@ -25,7 +27,8 @@ def delete(session: Session, buffer_id: str) -> list[str] | None:
     return None if blob is None else unnamed(session, [blob])
 
 
-def delete_expired(session: Session, now: datetime) -> list[str]:
-    """Remove the buffers whose time is over; the blobs that nothing names now."""
-    gone = sa.delete(Buffer).where(Buffer.expires_at <= now).returning(Buffer.blob)
-    return unnamed(session, session.scalars(gone).all())
+def delete_expired(session: Session, now: datetime) -> tuple[list[str], list[str]]:
+    """Remove the buffers whose time is over: which they were, and the blobs that nothing names now."""
+    gone = sa.delete(Buffer).where(Buffer.expires_at <= now).returning(Buffer.id, Buffer.blob)
+    expired = session.execute(gone).all()
+    return [row.id for row in expired], unnamed(session, [row.blob for row in expired])

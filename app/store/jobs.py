@@ -1,4 +1,4 @@
-"""All SQL about jobs, their blobs and the audit. Every function works within the caller's transaction."""
+"""All SQL about jobs and their blobs. Every function works within the caller's transaction."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -8,7 +8,9 @@ import sqlalchemy as sa
 import sqlalchemy.exc
 from sqlalchemy.orm import Session, undefer
 
-from app.store.models import AuditLine, Buffer, Job
+from app.callers import THE_SERVICE, Caller
+from app.store.models import Buffer, Job
+from app.store.ownership import visible_to
 
 Role = Literal["source", "destination"]
 """A table that a job was given: its source, or the destination that it judges."""
@@ -29,10 +31,11 @@ def insert(session: Session, job: Job) -> None:
         raise IdempotencyKeyTaken from error
 
 
-def find(session: Session, job_id: str, *deferred: str) -> Job | None:
-    """The job, with the named deferred columns; None where there is none."""
+def find(session: Session, job_id: str, *deferred: str, caller: Caller = THE_SERVICE) -> Job | None:
+    """The job, with the named deferred columns; None where there is none that the caller may know of."""
     options = [undefer(getattr(Job, name)) for name in deferred]
-    return session.scalar(sa.select(Job).where(Job.id == job_id).options(*options))
+    query = sa.select(Job).where(Job.id == job_id, visible_to(caller, Job))
+    return session.scalar(query.options(*options))
 
 
 def find_by_idempotency_key(session: Session, key: str) -> Job | None:
@@ -41,10 +44,15 @@ def find_by_idempotency_key(session: Session, key: str) -> Job | None:
 
 
 def newest(
-    session: Session, state: str | None, service: str | None, limit: int, before: str | None
+    session: Session,
+    state: str | None,
+    service: str | None,
+    limit: int,
+    before: str | None,
+    caller: Caller = THE_SERVICE,
 ) -> Sequence[Job]:
-    """Up to ``limit`` jobs older than the job ``before``, newest first."""
-    query = sa.select(Job).order_by(Job.id.desc()).limit(limit)
+    """Up to ``limit`` jobs older than the job ``before`` that the caller may know of, newest first."""
+    query = sa.select(Job).where(visible_to(caller, Job)).order_by(Job.id.desc()).limit(limit)
     if state is not None:
         query = query.where(Job.state == state)
     if service is not None:
@@ -125,15 +133,15 @@ def retained(session: Session, role: Role, job_id: str, now: datetime) -> str | 
     return session.scalar(of_buffer.where(Job.id == job_id, Buffer.expires_at > now))
 
 
-def release_old(session: Session, before: datetime) -> list[str]:
-    """Take the buffers off the jobs that ended before a moment; the blobs that nothing names now."""
+def release_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
+    """Take the buffers off jobs that ended before a moment: which jobs, and blobs that nothing names now."""
     held = sa.or_(Job.source_blob.is_not(None), Job.destination_blob.is_not(None))
     old = session.scalars(sa.select(Job).where(Job.finished_at < before, held)).all()
     blobs = [blob for job in old for blob in (job.source_blob, job.destination_blob)]
     for job in old:
         job.source_blob = job.destination_blob = None
     session.flush()
-    return unnamed(session, blobs)
+    return [job.id for job in old], unnamed(session, blobs)
 
 
 def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
@@ -151,11 +159,6 @@ def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
 def all_named(session: Session) -> set[str]:
     """Every blob that a row names."""
     return _named(session, None)
-
-
-def audit(session: Session, action: str, subject: str, at: datetime) -> None:
-    """Write one line of the audit."""
-    session.add(AuditLine(at=at, action=action, subject=subject))
 
 
 def _named(session: Session, among: Collection[str] | None) -> set[str]:

@@ -75,10 +75,16 @@ class Job(Base):
         Index(None, "source_blob"),
         Index(None, "destination_blob"),
         Index(None, "finished_at"),
+        Index(None, "owner", "id"),
+        Index(None, "project", "id"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     """UUID version 7: in the order of creation."""
+    owner: Mapped[str] = mapped_column(String(300), server_default="anonymous")
+    """Whose it is: `app.callers.Caller.owner`."""
+    project: Mapped[str | None] = mapped_column(String(64))
+    """Whose members see it too."""
     service: Mapped[str] = mapped_column(String(40))
     revision: Mapped[int]
     state: Mapped[str] = mapped_column(String(10))
@@ -150,6 +156,8 @@ class Buffer(Base):
     __table_args__ = (Index(None, "blob"), Index(None, "expires_at"))
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(300), server_default="anonymous")
+    project: Mapped[str | None] = mapped_column(String(64))
     digest: Mapped[str] = mapped_column(String(80))
     fields: Mapped[list[dict[str, Any]]]
     row_count: Mapped[int]
@@ -160,12 +168,63 @@ class Buffer(Base):
     expires_at: Mapped[datetime]
 
 
+class ApiKey(Base):
+    """What a caller shows. The key itself is kept nowhere."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(String(10), primary_key=True)
+    """The part of the key that is no secret."""
+    name: Mapped[str] = mapped_column(String(64))
+    """The identity; keys of one name are one identity, so that a key can be changed for another."""
+    project: Mapped[str | None] = mapped_column(String(64))
+    scopes: Mapped[str] = mapped_column(String(100))
+    """With spaces between them."""
+    digest: Mapped[str] = mapped_column(String(64))
+    """SHA-256 of the key, in hex."""
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    """To the hour."""
+
+
+class KeptKey(Base):
+    """A key of the service itself, sealed under the master key, which may be changed for another."""
+
+    __tablename__ = "kept_keys"
+
+    name: Mapped[str] = mapped_column(String(40), primary_key=True)
+    sealed: Mapped[bytes]
+
+
 class AuditLine(Base):
     """That something was done, kept when the thing itself is gone. Only ever added to."""
 
     __tablename__ = "audit"
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    """Counts from 1 without a gap."""
     at: Mapped[datetime]
     action: Mapped[str] = mapped_column(String(40))
     subject: Mapped[str] = mapped_column(Text)
+    """The id of what it was done to."""
+    who: Mapped[str | None] = mapped_column(String(300))
+    """None of a line from before there were identities, and so the next four."""
+    project: Mapped[str | None] = mapped_column(String(64))
+    request: Mapped[str | None] = mapped_column(String(64))
+    """Names the request that did it, as the log does."""
+    reason: Mapped[str | None] = mapped_column(Text)
+    mac: Mapped[str | None] = mapped_column(String(64))
+    """HMAC-SHA256 over the line and the one before: see `app.store.audit`."""
+
+
+class AuditHead(Base):
+    """The last line of the audit. Whoever adds one holds this row, so that lines follow one another."""
+
+    __tablename__ = "audit_head"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """1: there is one row."""
+    number: Mapped[int]
+    mac: Mapped[str] = mapped_column(String(64))

@@ -35,11 +35,15 @@ class SealBroken(Exception):
 class Sealer:
     """Seals under the first master key and opens with any of them."""
 
-    def __init__(self, master_keys: Sequence[bytes]) -> None:
-        """``master_keys``: 32 bytes each, the one that seals first."""
+    def __init__(self, master_keys: Sequence[bytes], fingerprint_key: bytes | None = None) -> None:
+        """Make one of these keys.
+
+        ``master_keys``: 32 bytes each, the one that seals first. ``fingerprint_key``: default, derived
+        from the first; another one keeps fingerprints what they were when the master key changes.
+        """
         self._ciphers = {key_id(key): AESGCM(subkey(key, "seal/1")) for key in master_keys}
         self._primary = key_id(master_keys[0])
-        self._fingerprint_key = subkey(master_keys[0], "fingerprint/1")
+        self._fingerprint_key = fingerprint_key or first_fingerprint_key(master_keys)
 
     def seal(self, plain: bytes, context: str) -> bytes:
         """``plain``, openable only under the same context, such as ``"job/<id>/seed"``."""
@@ -66,7 +70,7 @@ class Sealer:
         """16 hex digits that are equal for equal seeds, for those who see jobs but not seeds.
 
         Keyed: a plain hash of a weak seed (a year, say) could be searched for, and a seed undoes
-        its swap. Fingerprints compare within one installation, under one master key.
+        its swap. Fingerprints compare within one installation.
         """
         return self._keyed(seed, b"seed")
 
@@ -77,6 +81,11 @@ class Sealer:
     def _keyed(self, message: bytes, person: bytes) -> str:
         digest = hashlib.blake2b(message, digest_size=8, key=self._fingerprint_key, person=person)
         return digest.hexdigest()
+
+
+def first_fingerprint_key(master_keys: Sequence[bytes]) -> bytes:
+    """What fingerprints are keyed with from an installation's first start on."""
+    return subkey(master_keys[0], "fingerprint/1")
 
 
 class Signer:

@@ -10,9 +10,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
 
+from app.callers import THE_SERVICE
 from app.jobs.identity import new_id
 from app.settings import Settings
 from app.store import buffers, jobs
+from app.store.audit import AuditTrail
 from app.store.db import Database, migrate
 from app.store.models import AuditLine, Buffer, Job
 
@@ -221,8 +223,8 @@ def test_a_buffer_is_gone_at_its_expiry(database: Database) -> None:
     with database.write() as session:
         assert buffers.find(session, buffer_id, NOW) is not None
         assert buffers.find(session, buffer_id, NOW + timedelta(hours=1)) is None
-        assert buffers.delete_expired(session, NOW) == []
-        assert buffers.delete_expired(session, NOW + timedelta(hours=1)) == ["b" * 32]
+        assert buffers.delete_expired(session, NOW) == ([], [])
+        assert buffers.delete_expired(session, NOW + timedelta(hours=1)) == ([buffer_id], ["b" * 32])
 
 
 def test_old_results_are_released_and_their_jobs_stay(database: Database) -> None:
@@ -232,14 +234,14 @@ def test_old_results_are_released_and_their_jobs_stay(database: Database) -> Non
         job(state="succeeded", finished_at=NOW + timedelta(days=8), destination_blob="e" * 32),
     )
     with database.write() as session:
-        assert jobs.release_old(session, NOW + timedelta(days=7)) == ["d" * 32, "s" * 32]
+        assert jobs.release_old(session, NOW + timedelta(days=7)) == ([old], ["d" * 32, "s" * 32])
     assert found(database, old).destination_blob is None
     assert found(database, young).destination_blob == "e" * 32
 
 
 def test_the_audit_is_only_added_to(database: Database) -> None:
     with database.write() as session:
-        jobs.audit(session, "job.delete", "1", NOW)
+        AuditTrail(bytes(32)).append(session, THE_SERVICE, "job.delete", "1", NOW)
     for change in (sa.delete(AuditLine), sa.update(AuditLine).values(action="nothing")):
         with pytest.raises(DatabaseError, match="only ever added to"), database.write() as session:
             session.execute(change)

@@ -1,0 +1,162 @@
+"""The audit: who did what to which job, buffer or key, as a chain of lines that is only ever added to.
+
+Each line has an HMAC-SHA256 over itself and the HMAC of the line before, under a key that is kept
+sealed. Whoever has the database alone can neither alter a line, nor take one out, nor add one,
+without `verify` finding the first that does not hold. An end cut off together with the head is an
+older state of the database, which only somebody who remembers a newer one can tell: `verify` takes
+such an anchor, and the service leaves one outside of the database now and then.
+
+Lines from before there was a chain hold as one: its first line stands on the digest of them all.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.callers import Caller
+from app.store.canonical import canonical_json
+from app.store.models import AuditHead, AuditLine
+
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A line that was there at some moment: its number, and its HMAC."""
+
+    number: int
+    mac: str
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.mac}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Anchor":
+        """From ``<number>:<mac>``. Raises ValueError."""
+        number, _, mac = text.strip().partition(":")
+        if not number.isdecimal() or len(mac) not in (0, 64):
+            raise ValueError("an anchor is '<number>:<mac>', as `audit verify` prints it")
+        return cls(int(number), mac)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What `verify` found."""
+
+    head: Anchor
+    fault: str = ""
+    """The first thing that is wrong; empty where all holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTrail:
+    """Writes lines, and tells whether they are as they were written."""
+
+    key: bytes = field(repr=False)
+
+    def append(
+        self,
+        session: Session,
+        caller: Caller,
+        action: str,
+        subject: str,
+        at: datetime,
+        reason: str | None = None,
+    ) -> None:
+        """Add a line within the caller's transaction, in its last statements: others wait from here on."""
+        head = sa.select(AuditHead.number, AuditHead.mac).where(AuditHead.id == 1).with_for_update()
+        number, previous = session.execute(head).one()
+        line = AuditLine(
+            id=number + 1,
+            at=at,
+            action=action,
+            subject=subject,
+            who=caller.owner,
+            project=caller.project,
+            request=caller.request or None,
+            reason=reason,
+        )
+        line.mac = self._mac(line, previous or _digest(_unchained(session)))
+        session.add(line)
+        session.flush()
+        moved = sa.update(AuditHead).where(AuditHead.id == 1).values(number=line.id, mac=line.mac)
+        session.execute(moved.execution_options(synchronize_session=False))
+
+    def verify(self, session: Session, anchor: Anchor | None = None) -> Verdict:
+        """Whether every line holds, and the anchor's among them."""
+        head = head_of(session)
+        if head is None:
+            return Verdict(Anchor(0, ""), "the audit's head is gone")
+        before, previous, anchored = 0, "", anchor is None or anchor.number == 0
+        early: list[AuditLine] = []
+        for line in _lines(session, head.number):
+            if line.id != before + 1:
+                return Verdict(head, f"line {before + 1} is gone: line {line.id} follows line {before}")
+            if line.mac is None and not previous:
+                early.append(line)
+            else:
+                previous = previous or _digest(early)
+                if not hmac.compare_digest(self._mac(line, previous), line.mac or ""):
+                    return Verdict(head, f"line {line.id} was altered, or the line before it")
+                previous = line.mac or ""
+            if anchor is not None and line.id == anchor.number:
+                if line.mac != anchor.mac:
+                    return Verdict(head, f"line {line.id} is not the one that the anchor {anchor} is of")
+                anchored = True
+            before = line.id
+        if before != head.number or previous != head.mac:
+            return Verdict(head, f"the audit ends at line {before}, and its head says line {head.number}")
+        if not anchored:
+            return Verdict(head, f"the audit ends at line {before}: the end up to line {anchor} was cut off")
+        beyond = session.scalar(sa.select(sa.func.max(AuditLine.id))) or 0
+        newest = head_of(session)  # after the other: lines may be added meanwhile
+        if newest is None or beyond > newest.number:
+            return Verdict(head, f"line {head.number + 1} was added by something else than the service")
+        return Verdict(head)
+
+    def _mac(self, line: AuditLine, previous: str) -> str:
+        return hmac.new(self.key, _written(line, previous), hashlib.sha256).hexdigest()
+
+
+def head_of(session: Session) -> Anchor | None:
+    """The last line; None where nothing says which it is."""
+    row = session.execute(sa.select(AuditHead.number, AuditHead.mac).where(AuditHead.id == 1)).one_or_none()
+    return None if row is None else Anchor(row.number, row.mac)
+
+
+def _written(line: AuditLine, previous: str) -> bytes:
+    return canonical_json(
+        {
+            "number": line.id,
+            "at": line.at.astimezone(UTC).isoformat(timespec="microseconds"),
+            "action": line.action,
+            "subject": line.subject,
+            "who": line.who,
+            "project": line.project,
+            "request": line.request,
+            "reason": line.reason,
+            "previous": previous,
+        }
+    )
+
+
+def _digest(lines: list[AuditLine]) -> str:
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(_written(line, ""))
+    return digest.hexdigest()
+
+
+def _unchained(session: Session) -> list[AuditLine]:
+    """The lines from before the chain, which are asked for once: when its first line is written."""
+    return list(session.scalars(sa.select(AuditLine).order_by(AuditLine.id)))
+
+
+def _lines(session: Session, last: int) -> Iterator[AuditLine]:
+    query = sa.select(AuditLine).where(AuditLine.id <= last).order_by(AuditLine.id)
+    yield from session.scalars(query.execution_options(yield_per=_AT_ONCE))

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from app.administration import add_commands, administer
+from app.api.slow_callers import protocol
 from app.engine.cluster import cluster_of
 from app.main import create_app
 from app.measure_page import measures_page
@@ -26,6 +27,10 @@ from app.store.db import DatabaseUnusable, migrate
 from providers import PROVIDERS
 
 _LOOK_SECONDS = 0.05
+_OPEN = """
+WARNING: authentication is OFF (ROWVEIL_AUTH=off). Every program and every user of this machine can
+run, read and delete all jobs, and reveal every seed. For a laptop alone; never for real data.
+"""
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -53,6 +58,8 @@ class AnnouncingServer(uvicorn.Server):
             await asyncio.sleep(_LOOK_SECONDS)
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
+        if app.state.settings.auth == "off":
+            print(_OPEN, file=sys.stderr, flush=True)
         print(f"Rowveil is ready at http://{shown}:{port} (Swagger UI: /docs)", flush=True)
 
 
@@ -69,6 +76,8 @@ def serve(settings: Settings) -> int:
         port=settings.port,
         log_level="warning",
         access_log=False,
+        server_header=False,
+        http=protocol(settings.request_patience),
         timeout_graceful_shutdown=int(settings.shutdown_grace),
     )
     server = AnnouncingServer(config)

@@ -19,8 +19,11 @@ from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.stores import now, open_keys
 from app.settings import Settings
 from app.store.audit import Anchor, AuditTrail
+from app.store.audit_anchor import kept_anchor
+from app.store.blobs import BlobStore
 from app.store.db import Database, DatabaseUnusable, migrate
 from app.store.keys import KeyUnreadable
+from app.store.rotation import reseal_rows
 from app.store.seal import SealBroken, Sealer
 
 _OWN_LASTS = timedelta(days=90)
@@ -44,6 +47,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     keys.add_parser("revoke", help="refuse a key from now on").add_argument("id")
     keys.add_parser("own", help="print the key of this machine's own user, made where there is none")
 
+    commands.add_parser("rotate-keys", help="seal everything anew under the first master key")
+
     audit = commands.add_parser("audit", help="the record of who did what").add_subparsers(
         dest="action", required=True
     )
@@ -55,9 +60,12 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
     """Do what the command line says; its exit status."""
     try:
         migrate(settings)
-        with _opened(settings) as (database, _, audit):
+        with _opened(settings) as (database, sealer, audit):
             if given.command == "audit":
-                return _verify(database, audit, given.anchor)
+                anchors = [given.anchor, kept_anchor(settings.home)]
+                return _verify(database, audit, [anchor for anchor in anchors if anchor is not None])
+            if given.command == "rotate-keys":
+                return _rotate(settings, database, sealer, audit)
             return _KEYS[given.action](settings, ApiKeys(database, audit), given)
     except (DatabaseUnusable, KeyUnreadable, SealBroken) as error:
         print(error, file=sys.stderr)
@@ -145,14 +153,26 @@ def own_key_file(home: Path) -> Path:
     return home / "keys" / "own.key"
 
 
-def _verify(database: Database, audit: AuditTrail, anchor: Anchor | None) -> int:
+def _verify(database: Database, audit: AuditTrail, anchors: list[Anchor]) -> int:
     with database.read() as session:
-        verdict = audit.verify(session, anchor)
+        verdict = audit.verify(session, *anchors)
     if verdict.fault:
         print(f"the audit does not hold: {verdict.fault}", file=sys.stderr)
         return 1
     print(f"the audit holds: {verdict.head.number} lines. Keep this anchor elsewhere, and give it next time:")
     print(verdict.head)
+    return 0
+
+
+def _rotate(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> int:
+    blobs = BlobStore(settings.shared_folder.resolve() / "blobs", sealer)
+    rows = files = 0
+    while (more := (reseal_rows(database, sealer), blobs.reseal())) != (0, 0):
+        rows, files = rows + more[0], files + more[1]
+    done = f"{rows} values and {files} blobs"
+    with database.write() as session:
+        audit.append(session, _operator(), "keys.rotate", "master", now(), f"sealed anew: {done}")
+    print(f"sealed anew under the first master key: {done}. The other master keys open nothing any more.")
     return 0
 
 

@@ -6,13 +6,16 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 
 from app import __version__
 from app.api import buffers, frontier, health, jobs, measures, problems, services, swagger
 from app.api.formats import open_table
 from app.api.head import HeadIsGetWithoutContent
+from app.api.headers import SafeHeaders
 from app.api.oidc import Tokens
 from app.api.openapi import document
+from app.api.slow_callers import SlowBodies
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
 from app.settings import Settings
@@ -66,6 +69,16 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.tokens = Tokens(settings) if settings.oidc_issuer else None
     problems.install(app)
     app.add_middleware(HeadIsGetWithoutContent)
+    app.add_middleware(SlowBodies, patience=settings.request_patience, least_rate=settings.least_body_rate)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["*"],
+        )
+    app.add_middleware(SafeHeaders)
     for resource in (services, measures, frontier, jobs, buffers, health):
         app.include_router(resource.router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]

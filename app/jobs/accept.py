@@ -16,10 +16,11 @@ from app.callers import Caller
 from app.errors import Conflict, IdempotencyKeyReused, InvalidRequest, NotFound, StateConflict
 from app.jobs.kinds import Kind, kind_of, revision_of
 from app.jobs.run import described
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores, now
 from app.store import buffers, jobs
 from app.store.jobs import Role
 from app.store.models import Job
+from app.store.seal import seed_context
 from app.store.tables import write_table
 from providers.digest import table_digest
 from providers.params import StrictModel

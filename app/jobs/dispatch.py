@@ -23,10 +23,12 @@ from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
 from app.jobs.states import State, Step, after, outcome_of, sources
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores, now
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from app.jobs.weak_seeds import flagged, is_weak
 from app.store import jobs
 from app.store.models import Job
+from app.store.seal import seed_context
 from providers.choosing.seeds import candidate_seed
 
 _log = logging.getLogger("rowveil.jobs")
@@ -210,6 +212,8 @@ class Dispatcher:
     def _result_values(self, job: Job, task: JobTask, result: dict[str, Any]) -> dict[str, Any]:
         outcome = outcome_of(State.SUCCEEDED, result["event_counts"])
         self._add_fingerprints(task.seed, result["report"] or {})
+        if is_weak(job.seed_bits):
+            result = flagged(result, job.seed_bits)
         values = {
             "outcome": outcome,
             "events": result["events"],

@@ -26,13 +26,16 @@ from app.jobs.identity import job_of_token, new_id, token_of_job
 from app.jobs.kinds import kind_of, tables_given
 from app.jobs.plans import Plans
 from app.jobs.states import State, Step, after, outcome_of
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores, now
 from app.jobs.tasks import OpenTable
 from app.jobs.work import run_job
 from app.settings import Settings
 from app.store import buffers, jobs
+from app.store.audit import head_of
+from app.store.audit_anchor import keep_anchor
 from app.store.blobs import BlobMissing
 from app.store.models import Buffer, Job
+from app.store.seal import seed_context
 from app.store.tables import TableReader, read_table
 from providers.params import StrictModel
 
@@ -121,6 +124,7 @@ class JobService:
         await asyncio.wait([self._purging])
         await self._dispatcher.stop(self._settings.shutdown_grace)
         await self._engine.close()
+        await self._in_thread(self._anchor_audit)
         await asyncio.to_thread(self._threads.shutdown)
         self._stores.close()
 
@@ -422,9 +426,16 @@ class JobService:
         while True:
             try:
                 await self.purge()
+                await self._in_thread(self._anchor_audit)
             except Exception as error:
                 _log.error("purging failed: %s", type(error).__qualname__)
             await asyncio.sleep(_PURGE_SECONDS)
+
+    def _anchor_audit(self) -> None:
+        with self._stores.database.read() as session:
+            head = head_of(session)
+        if head is None or not keep_anchor(self._settings.home, head):
+            _log.error("the audit is shorter than it was: see `rowveil audit verify`")
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()

@@ -105,11 +105,6 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def seed_context(job_id: str) -> str:
-    """What a sealed seed is bound to."""
-    return f"job/{job_id}/seed"
-
-
 def _lock_home(home: Path) -> int:
     """Held until closed, or until this process is no more, however it ends."""
     lock = os.open(home / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

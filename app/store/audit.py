@@ -87,12 +87,13 @@ class AuditTrail:
         moved = sa.update(AuditHead).where(AuditHead.id == 1).values(number=line.id, mac=line.mac)
         session.execute(moved.execution_options(synchronize_session=False))
 
-    def verify(self, session: Session, anchor: Anchor | None = None) -> Verdict:
-        """Whether every line holds, and the anchor's among them."""
+    def verify(self, session: Session, *anchors: Anchor) -> Verdict:
+        """Whether every line holds, and the anchors' among them."""
         head = head_of(session)
         if head is None:
             return Verdict(Anchor(0, ""), "the audit's head is gone")
-        before, previous, anchored = 0, "", anchor is None or anchor.number == 0
+        expected = {anchor.number: anchor.mac for anchor in anchors if anchor.number}
+        before, previous = 0, ""
         early: list[AuditLine] = []
         for line in _lines(session, head.number):
             if line.id != before + 1:
@@ -104,15 +105,15 @@ class AuditTrail:
                 if not hmac.compare_digest(self._mac(line, previous), line.mac or ""):
                     return Verdict(head, f"line {line.id} was altered, or the line before it")
                 previous = line.mac or ""
-            if anchor is not None and line.id == anchor.number:
-                if line.mac != anchor.mac:
-                    return Verdict(head, f"line {line.id} is not the one that the anchor {anchor} is of")
-                anchored = True
+            if expected.pop(line.id, line.mac) != line.mac:
+                return Verdict(head, f"line {line.id} is not the one that an anchor is of")
             before = line.id
         if before != head.number or previous != head.mac:
             return Verdict(head, f"the audit ends at line {before}, and its head says line {head.number}")
-        if not anchored:
-            return Verdict(head, f"the audit ends at line {before}: the end up to line {anchor} was cut off")
+        if expected:
+            return Verdict(
+                head, f"the end was cut off: there was a line {max(expected)}, now there are {before}"
+            )
         beyond = session.scalar(sa.select(sa.func.max(AuditLine.id))) or 0
         newest = head_of(session)  # after the other: lines may be added meanwhile
         if newest is None or beyond > newest.number:

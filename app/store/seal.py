@@ -32,6 +32,11 @@ class SealBroken(Exception):
     """A sealed value does not open: it was changed, moved, cut short, or its key is not here."""
 
 
+def seed_context(job_id: str) -> str:
+    """What a job's sealed seed is bound to."""
+    return f"job/{job_id}/seed"
+
+
 class Sealer:
     """Seals under the first master key and opens with any of them."""
 
@@ -65,6 +70,10 @@ class Sealer:
             return cipher.decrypt(sealed[_NONCE], sealed[_BODY], sealed[:9] + context.encode())
         except (InvalidTag, ValueError) as error:  # ValueError: cut short within the nonce
             raise SealBroken(f"the sealed {context.rpartition('/')[2]} was changed or moved") from error
+
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether it was sealed under the first master key."""
+        return sealed[:1] == _VERSION and sealed[_KEY_ID] == self._primary
 
     def fingerprint(self, seed: bytes) -> str:
         """16 hex digits that are equal for equal seeds, for those who see jobs but not seeds.

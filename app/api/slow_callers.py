@@ -6,7 +6,6 @@ does not read is not counted.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import h11
@@ -54,7 +53,7 @@ class SlowBodies:
         await self._app(scope, receive_in_time, send)
 
 
-def protocol(patience: float) -> Callable[..., asyncio.Protocol]:
+def protocol(patience: float) -> type[asyncio.Protocol]:
     """Uvicorn's protocol, which hangs up where a head has not come whole within so many seconds."""
 
     class PatientProtocol(H11Protocol):

@@ -111,9 +111,8 @@ class AuditTrail:
         if before != head.number or previous != head.mac:
             return Verdict(head, f"the audit ends at line {before}, and its head says line {head.number}")
         if expected:
-            return Verdict(
-                head, f"the end was cut off: there was a line {max(expected)}, now there are {before}"
-            )
+            cut = f"the end was cut off: line {max(expected)} was there, and {before} are left"
+            return Verdict(head, cut)
         beyond = session.scalar(sa.select(sa.func.max(AuditLine.id))) or 0
         newest = head_of(session)  # after the other: lines may be added meanwhile
         if newest is None or beyond > newest.number:

@@ -16,12 +16,12 @@ from app.settings import Settings
 
 KEY_BYTES = 32
 _LEAST_DISTINCT = 20
-"""Of 32 random bytes, fewer are distinct less than once in 10**10 keys."""
+"""Of 32 random bytes, fewer are distinct less than once in 10**9 keys."""
 _MAKING = "openssl rand -base64 32"
 
 
 class KeyUnreadable(Exception):
-    """A key is not 32 bytes in base64 or hex."""
+    """A key is not 32 bytes in base64 or hex, or not one that this mode starts with."""
 
 
 def load_master_keys(settings: Settings) -> list[bytes]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from demo.service import own_key, running_service
+from tests.issuer import AUDIENCE, Issuer, running_issuer
 
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("house")
@@ -33,9 +34,24 @@ def service_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def address(service_home: Path) -> Iterator[str]:
+def issuer() -> Iterator[Issuer]:
+    """The OIDC issuer whose tokens that service takes."""
+    with running_issuer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def address(service_home: Path, issuer: Issuer) -> Iterator[str]:
     """One real service for all tests that call it: its own process, a real port, real workers."""
-    with running_service(service_home, auth="on", max_body_bytes=str(4 * 2**20), workers="2") as started:
+    tokens = {"oidc_issuer": issuer.url, "oidc_audience": AUDIENCE}
+    with running_service(
+        service_home,
+        auth="on",
+        max_body_bytes=str(4 * 2**20),
+        workers="2",
+        cors_origins="https://desk.example",
+        **tokens,
+    ) as started:
         yield started
 
 

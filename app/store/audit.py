@@ -11,9 +11,10 @@ Lines from before there was a chain hold as one: its first line stands on the di
 
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -23,6 +24,14 @@ from app.store.canonical import canonical_json
 from app.store.models import AuditHead, AuditLine
 
 _AT_ONCE = 1000
+
+# Made once: a line is added at every act, and to build these takes longer than to run them.
+_LINES = cast(sa.Table, AuditLine.__table__)
+_HEADS = cast(sa.Table, AuditHead.__table__)
+_HEAD = sa.select(_HEADS.c.number, _HEADS.c.mac).where(_HEADS.c.id == 1).with_for_update()
+_ADD = sa.insert(_LINES)
+_MOVE = sa.update(_HEADS).where(_HEADS.c.id == 1)
+_MOVE = _MOVE.values(number=sa.bindparam("to_number"), mac=sa.bindparam("to_mac"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +78,21 @@ class AuditTrail:
         reason: str | None = None,
     ) -> None:
         """Add a line within the caller's transaction, in its last statements: others wait from here on."""
-        head = sa.select(AuditHead.number, AuditHead.mac).where(AuditHead.id == 1).with_for_update()
-        number, previous = session.execute(head).one()
-        line = AuditLine(
-            id=number + 1,
-            at=at,
-            action=action,
-            subject=subject,
-            who=caller.owner,
-            project=caller.project,
-            request=caller.request or None,
-            reason=reason,
-        )
-        line.mac = self._mac(line, previous or _digest(_unchained(session)))
-        session.add(line)
-        session.flush()
-        moved = sa.update(AuditHead).where(AuditHead.id == 1).values(number=line.id, mac=line.mac)
-        session.execute(moved.execution_options(synchronize_session=False))
+        connection = session.connection()
+        number, previous = connection.execute(_HEAD).one()
+        line: dict[str, Any] = {
+            "id": number + 1,
+            "at": at,
+            "action": action,
+            "subject": subject,
+            "who": caller.owner,
+            "project": caller.project,
+            "request": caller.request or None,
+            "reason": reason,
+        }
+        line["mac"] = self._mac(line, previous or _digest(_unchained(session)))
+        connection.execute(_ADD, line)
+        connection.execute(_MOVE, {"to_number": line["id"], "to_mac": line["mac"]})
 
     def verify(self, session: Session, *anchors: Anchor) -> Verdict:
         """Whether every line holds, and the anchors' among them."""
@@ -94,20 +101,20 @@ class AuditTrail:
             return Verdict(Anchor(0, ""), "the audit's head is gone")
         expected = {anchor.number: anchor.mac for anchor in anchors if anchor.number}
         before, previous = 0, ""
-        early: list[AuditLine] = []
+        early: list[Mapping[str, Any]] = []
         for line in _lines(session, head.number):
-            if line.id != before + 1:
-                return Verdict(head, f"line {before + 1} is gone: line {line.id} follows line {before}")
-            if line.mac is None and not previous:
+            if line["id"] != before + 1:
+                return Verdict(head, f"line {before + 1} is gone: line {line['id']} follows line {before}")
+            if line["mac"] is None and not previous:
                 early.append(line)
             else:
                 previous = previous or _digest(early)
-                if not hmac.compare_digest(self._mac(line, previous), line.mac or ""):
-                    return Verdict(head, f"line {line.id} was altered, or the line before it")
-                previous = line.mac or ""
-            if expected.pop(line.id, line.mac) != line.mac:
-                return Verdict(head, f"line {line.id} is not the one that an anchor is of")
-            before = line.id
+                if not hmac.compare_digest(self._mac(line, previous), line["mac"] or ""):
+                    return Verdict(head, f"line {line['id']} was altered, or the line before it")
+                previous = line["mac"] or ""
+            if expected.pop(line["id"], line["mac"]) != line["mac"]:
+                return Verdict(head, f"line {line['id']} is not the one that an anchor is of")
+            before = line["id"]
         if before != head.number or previous != head.mac:
             return Verdict(head, f"the audit ends at line {before}, and its head says line {head.number}")
         if expected:
@@ -119,7 +126,7 @@ class AuditTrail:
             return Verdict(head, f"line {head.number + 1} was added by something else than the service")
         return Verdict(head)
 
-    def _mac(self, line: AuditLine, previous: str) -> str:
+    def _mac(self, line: Mapping[str, Any], previous: str) -> str:
         return hmac.new(self.key, _written(line, previous), hashlib.sha256).hexdigest()
 
 
@@ -129,34 +136,24 @@ def head_of(session: Session) -> Anchor | None:
     return None if row is None else Anchor(row.number, row.mac)
 
 
-def _written(line: AuditLine, previous: str) -> bytes:
-    return canonical_json(
-        {
-            "number": line.id,
-            "at": line.at.astimezone(UTC).isoformat(timespec="microseconds"),
-            "action": line.action,
-            "subject": line.subject,
-            "who": line.who,
-            "project": line.project,
-            "request": line.request,
-            "reason": line.reason,
-            "previous": previous,
-        }
-    )
+def _written(line: Mapping[str, Any], previous: str) -> bytes:
+    said = {name: line[name] for name in ("action", "subject", "who", "project", "request", "reason")}
+    at = line["at"].astimezone(UTC).isoformat(timespec="microseconds")
+    return canonical_json({"number": line["id"], "at": at, "previous": previous, **said})
 
 
-def _digest(lines: list[AuditLine]) -> str:
+def _digest(lines: Iterable[Mapping[str, Any]]) -> str:
     digest = hashlib.sha256()
     for line in lines:
         digest.update(_written(line, ""))
     return digest.hexdigest()
 
 
-def _unchained(session: Session) -> list[AuditLine]:
+def _unchained(session: Session) -> Sequence[Mapping[str, Any]]:
     """The lines from before the chain, which are asked for once: when its first line is written."""
-    return list(session.scalars(sa.select(AuditLine).order_by(AuditLine.id)))
+    return session.execute(sa.select(_LINES).order_by(_LINES.c.id)).mappings().all()
 
 
-def _lines(session: Session, last: int) -> Iterator[AuditLine]:
-    query = sa.select(AuditLine).where(AuditLine.id <= last).order_by(AuditLine.id)
-    yield from session.scalars(query.execution_options(yield_per=_AT_ONCE))
+def _lines(session: Session, last: int) -> Iterator[Mapping[str, Any]]:
+    query = sa.select(_LINES).where(_LINES.c.id <= last).order_by(_LINES.c.id)
+    yield from session.execute(query.execution_options(yield_per=_AT_ONCE)).mappings()

@@ -155,7 +155,9 @@ def test_page_is_read_as_it_is_served(
 ) -> None:
     """The policy in the response's head allows the page's own style, and nothing else is asked for."""
     served = report_page(client, "RWN", data_dir)
-    context = browser.new_context(extra_http_headers={"accept": "text/html", "authorization": f"Bearer {key}"})
+    context = browser.new_context(
+        extra_http_headers={"accept": "text/html", "authorization": f"Bearer {key}"}
+    )
     page = context.new_page()
     said: list[str] = []
     asked: list[str] = []

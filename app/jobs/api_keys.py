@@ -4,9 +4,10 @@ A key is ``rv_<id, 10>_<secret, 43><checksum, 6>``, each part in base 62: a secr
 by ``rv_[0-9A-Za-z]{10}_[0-9A-Za-z]{49}`` and needs no database to tell it from a random word by its
 checksum, nor does the service to refuse one that was mistyped.
 
-Kept is the SHA-256 of the key. A password's hash is slow because passwords can be guessed; of 256
-random bits nobody guesses one, so a fast hash protects them as well and costs every call nothing.
-Whoever reads the table cannot call, and whoever could write to it could as well change the jobs.
+Kept is an HMAC-SHA256 over the key and what it allows. A password's hash is slow because passwords
+can be guessed; of 256 random bits nobody guesses one, so a fast hash protects them as well and costs
+every call nothing. Whoever reads the table cannot call; whoever writes to it can neither add a key
+nor give one more than it had, since the HMAC's key is kept sealed.
 """
 
 import hashlib
@@ -24,7 +25,9 @@ from app.errors import InvalidRequest
 from app.jobs.stores import now
 from app.store import identities
 from app.store.audit import AuditTrail
+from app.store.canonical import canonical_json
 from app.store.db import Database
+from app.store.keys import subkey
 from app.store.models import ApiKey
 from providers.errors import did_you_mean
 
@@ -66,6 +69,7 @@ class ApiKeys:
     def __init__(self, database: Database, audit: AuditTrail) -> None:
         self._database = database
         self._audit = audit
+        self._mac_key = subkey(audit.key, "api-keys/1")
 
     def create(self, new: NewKey, by: Caller) -> tuple[str, ApiKey]:
         """The key, which nothing can show again, and what is kept of it."""
@@ -76,10 +80,10 @@ class ApiKeys:
             name=new.name,
             project=new.project,
             scopes=" ".join(scope for scope in SCOPES if scope in new.scopes),
-            digest=_digest(text),
             created_at=moment,
             expires_at=moment + new.lasts,
         )
+        kept.mac = self._mac(text, kept)
         with self._database.write() as session:
             identities.insert(session, kept)
             self._audit.append(session, by, "key.create", key_id, moment, f"{kept.name}: {kept.scopes}")
@@ -109,7 +113,7 @@ class ApiKeys:
         moment = now()
         with self._database.read() as session:
             key = identities.find(session, found[1])
-        if key is None or not hmac.compare_digest(key.digest, _digest(text)):
+        if key is None or not hmac.compare_digest(key.mac, self._mac(text, key)):
             return None
         if key.revoked_at is not None or key.expires_at <= moment:
             return None
@@ -117,6 +121,10 @@ class ApiKeys:
             with self._database.write() as session:
                 identities.note_use(session, key.id, moment)
         return Caller(key.name, key.project, frozenset(key.scopes.split()))
+
+    def _mac(self, text: str, key: ApiKey) -> str:
+        allowed = [text, key.name, key.project, key.scopes, key.expires_at.isoformat(timespec="microseconds")]
+        return hmac.new(self._mac_key, canonical_json(allowed), hashlib.sha256).hexdigest()
 
 
 def with_checksum(text: str) -> str:
@@ -126,10 +134,6 @@ def with_checksum(text: str) -> str:
         rest, digit = divmod(rest, len(_DIGITS))
         digits = _DIGITS[digit] + digits
     return text + digits
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _random(length: int) -> str:

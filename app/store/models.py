@@ -180,8 +180,8 @@ class ApiKey(Base):
     project: Mapped[str | None] = mapped_column(String(64))
     scopes: Mapped[str] = mapped_column(String(100))
     """With spaces between them."""
-    digest: Mapped[str] = mapped_column(String(64))
-    """SHA-256 of the key, in hex."""
+    mac: Mapped[str] = mapped_column(String(64))
+    """HMAC-SHA256 over the key itself, name, project, scopes and expiry."""
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]

@@ -19,7 +19,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(64), nullable=False),
         sa.Column("project", sa.String(64)),
         sa.Column("scopes", sa.String(100), nullable=False),
-        sa.Column("digest", sa.String(64), nullable=False),
+        sa.Column("mac", sa.String(64), nullable=False),
         sa.Column("created_at", _MOMENT, nullable=False),
         sa.Column("expires_at", _MOMENT, nullable=False),
         sa.Column("revoked_at", _MOMENT),

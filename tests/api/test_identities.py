@@ -1,8 +1,9 @@
 """Who may call what: every operation of the contract, with no key, with a wrong one, and with another's."""
 
 import re
+import sqlite3
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,25 @@ def test_what_is_no_key_is_refused(keys: Keys, key: str, address: str) -> None:
         answer = httpx.get(f"{address}/v1/jobs", headers=headers)
         Api.problem(answer, 401, "unauthenticated")
     assert httpx.get(f"{address}/v1/jobs", params={"access_token": key}).status_code == 401
+
+
+def test_a_key_cannot_be_given_more_in_the_database(keys: Keys, service_home: Path) -> None:
+    """Nor longer, nor another's name: whoever can write to the database lacks what its HMAC is made with."""
+    for column, value in (("scopes", "run read seeds:read admin"), ("name", "ada"), ("project", "census")):
+        key = keys.make((READ,))
+        with closing(sqlite3.connect(service_home / "rowveil.db", timeout=30)) as database, database:
+            change = f"UPDATE api_keys SET {column} = ? WHERE id = ?"
+            database.execute(change, (value, key.split("_")[1]))
+        with keys.client(key) as client:
+            Api.problem(client.get("/v1/services"), 401, "invalid_token")
+
+
+def test_no_key_is_in_the_storage(service_home: Path, keys: Keys) -> None:
+    """A copy of the home, the folder of keys aside, calls nobody."""
+    secret = keys.make().split("_")[2].encode()
+    for path in service_home.rglob("*"):
+        if path.is_file() and path.parent.name != "keys":
+            assert secret not in path.read_bytes(), path.name
 
 
 def test_a_key_is_what_a_scanner_looks_for(key: str) -> None:

@@ -1,4 +1,4 @@
-"""``python -m app serve | worker | migrate | openapi``."""
+"""``python -m app serve | worker | migrate | openapi | keys | audit``."""
 
 import argparse
 import asyncio
@@ -16,6 +16,8 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
+from app.administration import add_commands, administer
+from app.api.slow_callers import protocol
 from app.engine.cluster import cluster_of
 from app.main import create_app
 from app.measure_page import measures_page
@@ -26,6 +28,10 @@ from app.telemetry.logs import set_up_logs
 from providers import PROVIDERS
 
 _LOOK_SECONDS = 0.05
+_OPEN = """
+WARNING: authentication is OFF (ROWVEIL_AUTH=off). Every program and every user of this machine can
+run, read and delete all jobs, and reveal every seed. For a laptop alone; never for real data.
+"""
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -53,6 +59,8 @@ class AnnouncingServer(uvicorn.Server):
             await asyncio.sleep(_LOOK_SECONDS)
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
+        if app.state.settings.auth == "off":
+            print(_OPEN, file=sys.stderr, flush=True)
         print(f"Rowveil is ready at http://{shown}:{port} (Swagger UI: /docs)", flush=True)
 
 
@@ -70,6 +78,8 @@ def serve(settings: Settings) -> int:
         log_level="warning",
         access_log=False,
         log_config=None,
+        server_header=False,
+        http=protocol(settings.request_patience),
         timeout_graceful_shutdown=int(settings.shutdown_grace),
     )
     server = AnnouncingServer(config)
@@ -143,6 +153,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         "openapi", help="write openapi/openapi.json and the services' pages from the code"
     )
     derived.add_argument("--check", action="store_true", help="only say whether they are current")
+    add_commands(commands)
     return parser.parse_args(arguments)
 
 
@@ -173,7 +184,9 @@ def main(arguments: list[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 1
         return 0
-    return derive(settings, given.check)
+    if given.command == "openapi":
+        return derive(settings, given.check)
+    return administer(settings, given)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,12 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app.api.report_schemas import Report
+from app.api.responses import problems
 from app.api.schemas import Rows
+from app.api.scopes import NEEDED
+from app.callers import SCOPES
+
+_BEARER = "An API key (`rv_...`, made by `rowveil keys create`), or a token of the configured OIDC issuer."
 
 
 def document(app: FastAPI) -> dict[str, Any]:
@@ -26,6 +31,7 @@ def document(app: FastAPI) -> dict[str, Any]:
                     events.pop("itemSchema", None)  # which is OpenAPI 3.2
                 if "application/json" in operation["responses"].get("422", {}).get("content", {}):
                     del operation["responses"]["422"]
+                _guard(operation)
         schemas = made["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError", "Seed"):
             schemas.pop(name, None)
@@ -33,5 +39,20 @@ def document(app: FastAPI) -> dict[str, Any]:
             described = model.model_json_schema(ref_template="#/components/schemas/{model}")
             described.pop("$defs", None)
             schemas[model.__name__] = described
+        scopes = f"{_BEARER} Scopes: " + "; ".join(f"`{scope}`: {does}" for scope, does in SCOPES.items())
+        made["components"]["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer", "description": f"{scopes}."}
+        }
         app.openapi_schema = made
     return app.openapi_schema
+
+
+def _guard(operation: dict[str, Any]) -> None:
+    """Say which scope the operation needs, and what it answers those without."""
+    scope = NEEDED[operation["operationId"]]
+    if scope is None:
+        operation["security"] = []
+        return
+    operation["security"] = [{"bearer": [scope]}]
+    refusals = {str(status): answer for status, answer in problems(401, 403).items() if status != 500}
+    operation["responses"] |= refusals

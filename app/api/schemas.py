@@ -367,6 +367,16 @@ class Job(ResponseModel):
     """In the answer to `validate_only`: such a job is not stored, and its id names nothing."""
 
 
+class RevealedSeed(ResponseModel):
+    """A job's seed: a secret."""
+
+    seed: str
+    """In hex digits, as a call takes it."""
+    bits: int
+    """Bits that a search for it must cover."""
+    seed_fingerprint: str
+
+
 class JobPage(ResponseModel):
     """One page of a listing, newest first."""
 

@@ -31,13 +31,15 @@ from app.jobs.manifest import signed_manifest
 from app.jobs.sending import Sending
 from app.jobs.sharing import Sharing
 from app.jobs.states import State, Step, after, outcome_of, sources
-from app.jobs.stores import Stores, seed_context
+from app.jobs.stores import Stores
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from app.jobs.weak_seeds import flagged, is_weak
 from app.jobs.webhooks import tell_webhook
 from app.settings import Settings
 from app.store import jobs, replicas
 from app.store.db import Transaction
 from app.store.models import Job
+from app.store.seal import seed_context
 from app.telemetry import tracing
 from providers.choosing.seeds import candidate_seed
 
@@ -358,6 +360,8 @@ class Dispatcher:
     def _result_values(self, job: Job, task: JobTask, result: dict[str, Any]) -> dict[str, Any]:
         outcome = outcome_of(State.SUCCEEDED, result["event_counts"])
         self._add_fingerprints(task.seed, result["report"] or {})
+        if is_weak(job.seed_bits):
+            result = flagged(result, job.seed_bits)
         values = {
             "outcome": outcome,
             "events": result["events"],

@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import secrets
 import shutil
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from app.errors import Unavailable
 from app.jobs.lease import Lease
 from app.settings import Settings
 from app.store import jobs, replicas
+from app.store.audit import AuditTrail
 from app.store.blobs import BlobAccess, BlobStore, owner_of
 from app.store.db import Database, Transaction, migrate
-from app.store.keys import load_folder_id, load_master_keys, load_signing_key
+from app.store.kept_keys import AUDIT, FINGERPRINT, kept_key
+from app.store.keys import KEY_BYTES, load_folder_id, load_master_keys, load_signing_key
 from app.store.models import Job
-from app.store.seal import Sealer, Signer
+from app.store.seal import Sealer, Signer, first_fingerprint_key
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -34,6 +37,7 @@ class Stores:
     blobs: BlobStore
     sealer: Sealer
     signer: Signer
+    audit: AuditTrail
     lease: Lease
     """Under which this run of the service works."""
     progress_folder: Path
@@ -56,14 +60,22 @@ class Stores:
         lock = None if database.shared else _lock_home(settings.home)
         try:
             migrate(settings)
-            sealer = Sealer(load_master_keys(settings))
             signer = Signer(load_signing_key(settings))
+            sealer, audit = open_keys(settings, database)
             folder = settings.shared_folder.resolve()
             lease = Lease(database, sealer, load_folder_id(folder), settings.lease_seconds)
             lease.begin()
-            blobs = BlobStore(folder / "blobs", sealer)
             stores = cls(
-                database, blobs, sealer, signer, lease, folder / "progress", folder / "scratch", lock, set()
+                database,
+                BlobStore(folder / "blobs", sealer),
+                sealer,
+                signer,
+                audit,
+                lease,
+                folder / "progress",
+                folder / "scratch",
+                lock,
+                set(),
             )
             stores.sweep()
         except BaseException:
@@ -146,9 +158,17 @@ class Stores:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def seed_context(job_id: str) -> str:
-    """What a sealed seed is bound to."""
-    return f"job/{job_id}/seed"
+def open_keys(settings: Settings, database: Database) -> tuple[Sealer, AuditTrail]:
+    """What seals and opens, and what writes the audit, with the keys that the database keeps sealed.
+
+    Raises KeyUnreadable, SealBroken (none of the master keys is the one that sealed them).
+    """
+    masters = load_master_keys(settings)
+    sealer = Sealer(masters)
+    with database.write() as session:
+        fingerprint = kept_key(session, sealer, FINGERPRINT, first_fingerprint_key(masters))
+        audit = kept_key(session, sealer, AUDIT, secrets.token_bytes(KEY_BYTES))
+    return Sealer(masters, fingerprint), AuditTrail(audit)
 
 
 def _lock_home(home: Path) -> int:

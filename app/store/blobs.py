@@ -26,6 +26,7 @@ import io
 import os
 import secrets
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,6 +45,7 @@ DRAFT = ".draft"
 """Ends the name of a file that is still being written."""
 _OWNER = 12
 _NOBODY = "0" * _OWNER
+_RESEALED_AT_ONCE = 1000
 
 
 class BlobMissing(Exception):
@@ -65,18 +67,23 @@ class BlobStore:
 
     def __init__(self, folder: Path, sealer: Sealer) -> None:
         self.folder = folder
+        self._journal = folder / "reseal.journal"
         self._sealer = sealer
 
     def allocate(self, owner: str = _NOBODY) -> BlobAccess:
         """Access to a blob that is still to be written; ``owner``: the replica, 12 hex digits."""
         blob_id = secrets.token_hex(16 - _OWNER // 2) + owner
         data_key = secrets.token_bytes(32)
-        sealed = self._sealer.seal(data_key, _context(blob_id))
-        header = _MAGIC + len(sealed).to_bytes(2, "big") + sealed
-        return BlobAccess(blob_id, str(self._path(blob_id)), header, data_key)
+        return BlobAccess(blob_id, str(self._path(blob_id)), self._header(blob_id, data_key), data_key)
 
     def access(self, blob_id: str) -> BlobAccess:
         """Access to a blob that is there. Raises BlobMissing, SealBroken."""
+        try:
+            return self._access(blob_id)
+        except SealBroken:  # its header may be sealed anew this moment
+            return self._access(blob_id)
+
+    def _access(self, blob_id: str) -> BlobAccess:
         path = self._path(blob_id)
         try:
             with path.open("rb") as file:
@@ -107,6 +114,67 @@ class BlobStore:
             with contextlib.suppress(FileNotFoundError):  # gone this moment
                 sizes.append(path.stat().st_size)
         return len(sizes), sum(sizes)
+
+    def reseal(self) -> int:
+        """Seal every data key anew that is not under the first master key; how many were.
+
+        The chunks stay: a blob's own key is the same as before, so whoever reads it goes on. A header
+        keeps its length and is written in its place, and before that all of them into a file beside,
+        so that one that a power cut tore is written again by the next call. Drafts have no header yet.
+
+        Raises SealBroken: a blob is under a key that is not here.
+        """
+        self._apply_journal()
+        resealed = 0
+        paths = (path for path in self.folder.glob("??/*") if not path.name.endswith(DRAFT))
+        while batch := list(islice(paths, _RESEALED_AT_ONCE)):
+            changes = [change for path in batch if (change := self._resealed(path)) is not None]
+            if changes:
+                self._write_journal(changes)
+                self._apply_journal()
+            resealed += len(changes)
+        return resealed
+
+    def _resealed(self, path: Path) -> tuple[str, bytes] | None:
+        """The blob and its new header; None where it needs none, or has gone."""
+        try:
+            access = self.access(path.name)
+        except BlobMissing:
+            return None
+        if self._sealer.is_current(access.header[len(_MAGIC) + 2 :]):
+            return None
+        return access.id, self._header(access.id, access.data_key)
+
+    def _write_journal(self, changes: list[tuple[str, bytes]]) -> None:
+        text = "".join(f"{blob_id} {header.hex()}\n" for blob_id, header in changes)
+        draft = self._journal.with_suffix(DRAFT)
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(self._journal)
+        _flush_folder(self.folder)
+
+    def _apply_journal(self) -> None:
+        """Write the headers that the journal has. As often as it takes: the same bytes each time."""
+        if not self._journal.is_file():
+            return
+        for line in self._journal.read_text().splitlines():
+            blob_id, _, header = line.partition(" ")
+            try:
+                handle = os.open(self._path(blob_id), os.O_WRONLY)
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+            try:
+                os.pwrite(handle, bytes.fromhex(header), 0)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        self._journal.unlink()
+
+    def _header(self, blob_id: str, data_key: bytes) -> bytes:
+        sealed = self._sealer.seal(data_key, _context(blob_id))
+        return _MAGIC + len(sealed).to_bytes(2, "big") + sealed
 
     def _path(self, blob_id: str) -> Path:
         return self.folder / blob_id[:2] / blob_id

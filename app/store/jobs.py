@@ -1,4 +1,4 @@
-"""All SQL about jobs, their blobs and the audit. Every function works within the caller's transaction."""
+"""All SQL about jobs and their blobs. Every function works within the caller's transaction."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -8,7 +8,9 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, undefer
 
-from app.store.models import AuditLine, Buffer, Job
+from app.callers import THE_SERVICE, Caller
+from app.store.models import Buffer, Job
+from app.store.ownership import visible_to
 
 Role = Literal["source", "destination"]
 """A table that a job was given: its source, or the destination that it judges."""
@@ -20,19 +22,25 @@ def insert(session: Session, job: Job) -> None:
     session.flush()
 
 
-def find(session: Session, job_id: str, *deferred: str) -> Job | None:
-    """The job, with the named deferred columns; None where there is none."""
+def find(session: Session, job_id: str, *deferred: str, caller: Caller = THE_SERVICE) -> Job | None:
+    """The job, with the named deferred columns; None where there is none that the caller may know of."""
     if "\0" in job_id:  # PostgreSQL would not even be asked
         return None
     options = [undefer(getattr(Job, name)) for name in deferred]
-    return session.scalar(sa.select(Job).where(Job.id == job_id).options(*options))
+    query = sa.select(Job).where(Job.id == job_id, visible_to(caller, Job))
+    return session.scalar(query.options(*options))
 
 
 def newest(
-    session: Session, state: str | None, service: str | None, limit: int, before: str | None
+    session: Session,
+    state: str | None,
+    service: str | None,
+    limit: int,
+    before: str | None,
+    caller: Caller = THE_SERVICE,
 ) -> Sequence[Job]:
-    """Up to ``limit`` jobs older than the job ``before``, newest first."""
-    query = sa.select(Job).order_by(Job.id.desc()).limit(limit)
+    """Up to ``limit`` jobs older than the job ``before`` that the caller may know of, newest first."""
+    query = sa.select(Job).where(visible_to(caller, Job)).order_by(Job.id.desc()).limit(limit)
     if state is not None:
         query = query.where(Job.state == state)
     if service is not None:
@@ -217,11 +225,6 @@ def count_going(session: Session) -> tuple[dict[str, int], datetime | None]:
 def all_named(session: Session) -> set[str]:
     """Every blob that a row names."""
     return _named(session, None)
-
-
-def audit(session: Session, action: str, subject: str, at: datetime) -> None:
-    """Write one line of the audit."""
-    session.add(AuditLine(at=at, action=action, subject=subject))
 
 
 def _named(session: Session, among: Collection[str] | None) -> set[str]:

@@ -10,9 +10,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
 
+from app.callers import THE_SERVICE
 from app.jobs.identity import new_id
 from app.jobs.terms import head_start
 from app.store import buffers, callers, deliveries, idempotency, jobs
+from app.store.audit import AuditTrail
 from app.store.db import Database, migrate
 from app.store.models import AuditLine, Buffer, Delivery, IdempotencyKey, Job
 from tests.conftest import DATABASES, settings_on
@@ -333,7 +335,7 @@ def test_old_results_are_released_and_their_jobs_stay(database: Database) -> Non
 
 def test_the_audit_is_only_added_to(database: Database) -> None:
     with database.write() as session:
-        jobs.audit(session, "job.delete", "1", NOW)
+        AuditTrail(bytes(32)).append(session, THE_SERVICE, "job.delete", "1", NOW)
     for change in (sa.delete(AuditLine), sa.update(AuditLine).values(action="nothing")):
         with pytest.raises(DatabaseError, match="only ever added to"), database.write() as session:
             session.execute(change)

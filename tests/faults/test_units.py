@@ -23,12 +23,14 @@ from app.engine.worker import WorkerSetup
 from app.jobs.sharing import Sharing
 from app.jobs.tasks import SwapTask
 from app.jobs.work import run_job
+from app.settings import Settings
 from app.store.blobs import BlobStore
 from app.store.seal import Sealer
 from providers.digest import table_digest
 from tests.faults.clusters import LocalCluster, certified
+from tests.faults.conftest import Running
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
-from tests.naive.agreement import swap
+from tests.naive.agreement import SEED, swap
 from tests.swap_tasks import swap_task
 
 pytestmark = pytest.mark.faults
@@ -238,3 +240,37 @@ def test_units_of_a_lost_worker_are_done_elsewhere(
     parameters = {"fields": ["x", "y"], "iterations": 400}
     assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
     assert not list(Path(task.scratch_folder).iterdir())
+
+
+def test_a_job_of_the_service_is_shared_out_at_home_as_well(tmp_path: Path) -> None:
+    """Between two workers of this machine, each held to a memory that the table's fields do not fit."""
+    memory = 64 * 2**20
+    settings = Settings(
+        home=tmp_path, workers=2, worker_threads=1, worker_memory_bytes=memory, units_per_job=2
+    )
+    service = Running(settings, run_job)
+    number = np.arange(2_000_000)
+    table = pa.table({"income": number * 7919 % 1_999_993, "city": number % 1000})
+    job = service.submit(table, service="CDSWAP", parameters={"control_field": "city"}, seed=SEED)
+
+    async def stages() -> set[str]:
+        return {progress.stage async for _, progress in service.jobs.updates(job.id)}
+
+    told = service.loop.do(stages())
+    ended = service.end(job)
+    assert ended.state == "succeeded", ended.error
+    assert "working on its units" in told
+    parameters = {"swap_fields": ["income"], "control_field": "city"}
+    assert ended.destination_digest == table_digest(swap("CDSWAP", table, parameters).table)
+    assert not list((tmp_path / "scratch").iterdir())
+    service.close()
+
+
+def test_what_a_dead_service_left_of_its_units_is_cleared_away(tmp_path: Path) -> None:
+    """At the next start, before any job."""
+    left = tmp_path / "scratch" / "a job"
+    left.mkdir(parents=True)
+    (left / "a shelf").write_bytes(b"sealed")
+    service = Running(Settings(home=tmp_path, workers=1), run_job)
+    assert not list((tmp_path / "scratch").iterdir())
+    service.close()

@@ -22,7 +22,7 @@ from app.jobs.changes import Changes
 from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
-from app.jobs.sharing import Sharing
+from app.jobs.sharing import JobRuns
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores, now, seed_context
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
@@ -60,7 +60,7 @@ class Dispatcher:
         self._engine = engine
         self._changes = changes
         self._threads = threads
-        self._sharing = Sharing(engine, work, settings.job_time_limit)
+        self._runs = JobRuns(engine, work, settings.job_time_limit)
         self._memory_bytes = settings.worker_memory_bytes
         self._units = settings.units_per_job
         self._wake = asyncio.Event()
@@ -88,7 +88,7 @@ class Dispatcher:
         following = self._following.get(job_id)
         if following is not None:
             self._to_cancel.add(job_id)
-            await self._sharing.cancel(job_id)
+            await self._runs.cancel(job_id)
             await asyncio.wait([following])
 
     def claim_no_more(self) -> None:
@@ -104,7 +104,7 @@ class Dispatcher:
             await self._loop
         if self._following:
             await asyncio.wait(self._following.values(), timeout=grace)
-        await asyncio.gather(*(self._sharing.cancel(job_id) for job_id in list(self._following)))
+        await asyncio.gather(*(self._runs.cancel(job_id) for job_id in list(self._following)))
         if self._following:
             await asyncio.wait(self._following.values())
 
@@ -126,7 +126,7 @@ class Dispatcher:
                 self._may_be_queued |= more
                 self._changes.expect(job.id)
                 self._changes.tell(job.id, ended=False)
-                running = self._sharing.run(job.id, task)
+                running = self._runs.run(job.id, task)
                 following = asyncio.create_task(self._follow(job, task, running))
                 self._following[job.id] = following
 

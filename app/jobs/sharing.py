@@ -34,7 +34,7 @@ class _Shared:
             self.stopped.set_result(why)
 
 
-class Sharing:
+class JobRuns:
     """Runs jobs in an engine, whether they turn out to be divided or not."""
 
     def __init__(self, engine: Engine, work: TaskFunction, time_limit: float) -> None:

@@ -20,7 +20,7 @@ from app.engine.distributed import DaskEngine
 from app.engine.engine import Failure, Outcome
 from app.engine.progress import read_progress
 from app.engine.worker import WorkerSetup
-from app.jobs.sharing import Sharing
+from app.jobs.sharing import JobRuns
 from app.jobs.tasks import SwapTask
 from app.jobs.work import run_job
 from app.settings import Settings
@@ -53,7 +53,7 @@ class Workers:
         self._free = asyncio.Event()
         self.engine.on_capacity = self._free.set
         self.loop.do(self.engine.start())
-        self.sharing = Sharing(self.engine, run_job, PATIENCE)
+        self.runs = JobRuns(self.engine, run_job, PATIENCE)
 
     def grow(self, workers: int) -> None:
         """Have so many workers up, at the least."""
@@ -82,7 +82,7 @@ class Workers:
         """A future of the outcome of a job."""
 
         async def run() -> Outcome:
-            return await self.sharing.run(task.job_id, task)
+            return await self.runs.run(task.job_id, task)
 
         return self.loop.start(run())
 
@@ -199,7 +199,7 @@ def test_a_cancelled_job_takes_its_units_along(
     task = long_job(store, tmp_path, table, 100_000)
     outcome = workers.start(task)
     pids = wait_for_units(task, 2)
-    workers.loop.do(workers.sharing.cancel(task.job_id))
+    workers.loop.do(workers.runs.cancel(task.job_id))
     ended = outcome.result(PATIENCE)
     assert isinstance(ended, Failure)
     assert ended.code == "cancelled"
@@ -207,6 +207,23 @@ def test_a_cancelled_job_takes_its_units_along(
         wait_until_gone(pid)
     assert not list(Path(task.scratch_folder).iterdir())
     assert not Path(task.destination.path).exists()
+
+
+def test_units_over_their_time_are_stopped(
+    workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """All of them together have the time that a job has."""
+    workers.grow(2)
+    task = long_job(store, tmp_path, table, 100_000)
+    runs = JobRuns(workers.engine, run_job, 0.5)
+
+    async def run() -> Outcome:
+        return await runs.run(task.job_id, task)
+
+    ended = workers.loop.do(run())
+    assert isinstance(ended, Failure)
+    assert (ended.code, "0.5 seconds" in ended.message) == ("time_limit", True)
+    assert not list(Path(task.scratch_folder).iterdir())
 
 
 def test_a_unit_that_is_killed_fails_its_job_and_ends_the_others(

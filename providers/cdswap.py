@@ -188,7 +188,8 @@ PROVIDER = Provider(
             params, rows, nbytes, key_arrays=len(params.control_field)
         ),
         cut="Rows are put aside in the order of their classes and exchanged class by class; a class that is "
-        "too large for memory by ranges of the buckets that its random order has.",
+        "too large for memory by ranges of the buckets that its random order has. Units of a shared job are "
+        "whole classes that lie side by side in the order of their labels; a class is in one unit.",
         swap=swap_out_of_core,
         sharing=sharing_of_groups(_CLASSES),
     ),

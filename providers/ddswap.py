@@ -335,7 +335,7 @@ PROVIDER = Provider(
             params, rows, nbytes, key_arrays=len(params.control_field)
         ),
         cut="Rows are put aside in the order of the control fields and exchanged block by block. A block "
-        "must fit in memory.",
+        "must fit in memory. Units of a shared job are whole blocks that lie side by side in that order.",
         swap=swap_out_of_core,
         sharing=replace(_BLOCKS, divide=_divide),
     ),

@@ -87,7 +87,8 @@ PROVIDER = Provider(
         reads=lambda params, schema: fields_read(params),
         memory=lambda params, rows, nbytes: memory_needed(params, rows, nbytes),
         cut="The random order of the rows is made of buckets of about 6,000 rows: each range of buckets is "
-        "exchanged on its own, field by field when unlocked.",
+        "exchanged on its own, field by field when unlocked. Units of a shared job are fields, and ranges of "
+        "buckets: each reads the source and knows every row's bucket without the other units.",
         swap=swap_out_of_core,
         sharing=sharing_of_everything(),
     ),

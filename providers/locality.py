@@ -296,7 +296,8 @@ PROVIDER = Provider(
             + min(2 * RATES_BYTES, 4096 * rows * len(params.fields))
         ),
         cut="Into ranges of whole segments, which are independent of each other but for the range and the "
-        "unit of their field: one pass finds these, the next redraws.",
+        "unit of their field: one pass finds these, the next redraws. Units of a shared job are ranges of "
+        "rows; from a million rows on a job is shared even where it fits.",
         swap=swap_out_of_core,
         sharing=sharing_of_segments(_segmentation),
     ),

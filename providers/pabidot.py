@@ -584,7 +584,8 @@ PROVIDER = Provider(
         reads=fields_read,
         memory=lambda params, rows, nbytes: 2 * nbytes + rows * (8 * len(params.fields) + 44),
         cut="Into ranges of rows: one pass sums the moments block by block in the order of the rows, the "
-        "next perturbs; shuffled rows are put aside by ranges of the buckets that their random order has.",
+        "next perturbs; shuffled rows are put aside by ranges of the buckets that their random order has. "
+        "Units of a shared job are ranges of rows; the first pass is one worker's.",
         swap=swap_out_of_core,
         sharing=Sharing(_divide, _work, _gather),
     ),

@@ -29,7 +29,7 @@ from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
 from app.jobs.sending import Sending
-from app.jobs.sharing import Sharing
+from app.jobs.sharing import JobRuns
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
@@ -90,7 +90,7 @@ class Dispatcher:
         self._sending = sending
         self._changes = changes
         self._threads = threads
-        self._sharing = Sharing(engine, work, settings.job_time_limit)
+        self._runs = JobRuns(engine, work, settings.job_time_limit)
         self._memory_bytes = settings.worker_memory_bytes
         self._units = settings.units_per_job
         self._ends = ends
@@ -177,7 +177,7 @@ class Dispatcher:
     async def _halt(self, job_id: str) -> None:
         """Stop whatever is being done for the job."""
         self._sending.cancel(job_id)
-        await self._sharing.cancel(job_id)
+        await self._runs.cancel(job_id)
 
     async def _claim_while_there_is_room(self) -> None:
         while not self._stopping:
@@ -199,7 +199,7 @@ class Dispatcher:
                 self._may_be_queued |= more
                 self._changes.expect(job.id)
                 self._changes.tell(job.id, ended=False)
-                running = self._sharing.run(job.id, task)
+                running = self._runs.run(job.id, task)
                 following = asyncio.create_task(self._follow(job, task, running))
                 self._following[job.id] = following
                 self._stop_at_deadline(job, following)

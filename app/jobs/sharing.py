@@ -34,7 +34,7 @@ class _Shared:
             self.stopped.set_result(why)
 
 
-class Sharing:
+class JobRuns:
     """Runs jobs in an engine, whether they turn out to be divided or not."""
 
     def __init__(self, engine: Engine, work: TaskFunction, time_limit: float) -> None:
@@ -103,15 +103,15 @@ class Sharing:
         running: set[asyncio.Future[Any]] = set(shared.tasks.values())
         with ProgressFile(job.progress_path) as progress:
             while running and not shared.stopped.done():
+                if len(tasks) > 1:
+                    share = 1 - len(running) / len(tasks)
+                    progress(DIVIDED + (GATHERED - DIVIDED) * share, "working on its units")
                 ended, _ = await asyncio.wait({*running, shared.stopped}, return_when=asyncio.FIRST_COMPLETED)
                 running -= ended
                 for task in shared.tasks.values():  # of several that failed at once, the first in order
                     outcome = task.result() if task.done() else None
                     if isinstance(outcome, Failure):
                         shared.stop(outcome)
-                if len(tasks) > 1:
-                    share = 1 - len(running) / len(tasks)
-                    progress(DIVIDED + (GATHERED - DIVIDED) * share, "working on its units")
         await asyncio.gather(*(self._engine.cancel(name) for name in shared.tasks))
         if shared.stopped.done():
             return shared.stopped.result()

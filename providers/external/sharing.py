@@ -17,7 +17,7 @@ from providers.external.exchanging import Tally
 from providers.external.large import Share
 from providers.external.parts import Rows
 from providers.external.sorting import Labels, Splitters, label_keys, splitting_rows
-from providers.external.swaps import Exchange, Grouping, Watcher
+from providers.external.swaps import Grouping, SwapRun, Watcher
 from providers.kernels import ONE_BUCKET
 from providers.ordering import packed
 from providers.params import SwapParams
@@ -38,18 +38,18 @@ def sharing_of_everything() -> Sharing[Any]:
 
 
 def _divide_everything(run: Run[P], progress: Progress, wanted: int) -> Division:
-    exchange = _exchange(run, ())
-    of = -(-wanted // len(exchange.moves)) if run.source.rows > ONE_BUCKET else 1
-    moves = len(exchange.moves) if run.source.rows > ONE_BUCKET else 1
+    swap = _swap_run(run, ())
+    of = -(-wanted // len(swap.moves)) if run.source.rows > ONE_BUCKET else 1
+    moves = len(swap.moves) if run.source.rows > ONE_BUCKET else 1
     shares = tuple(Share(which, nth, of) for which in range(moves) for nth in range(of))
-    return Division(shares, exchange.parts)
+    return Division(shares, swap.parts)
 
 
 def _work_on_everything(run: Run[P], division: Division, number: int, spool: Spool) -> Tally:
-    exchange = _exchange(run, ())
-    exchanging = exchange.exchanging(spool)
+    swap = _swap_run(run, ())
+    exchanging = swap.exchanging(spool)
     if run.source.rows:
-        exchange.exchange_everything(exchanging, no_progress, division.units[number])
+        swap.exchange_everything(exchanging, no_progress, division.units[number])
     return exchanging.tally
 
 
@@ -60,7 +60,7 @@ def _gather_everything(
     for unit in done:
         tally.add(unit.figures)
     tally.unswappable_groups = min(tally.unswappable_groups, 1)  # one group, in whichever of its exchanges
-    return _exchange(run, ()).assembled([unit.rows for unit in done], tally, None)
+    return _swap_run(run, ()).assembled([unit.rows for unit in done], tally, None)
 
 
 # ------------------------------------------------------------------------------------------ many groups
@@ -82,8 +82,8 @@ def sharing_of_groups(of: Groupings[P]) -> Sharing[P]:
 
     def divide(run: Run[P], progress: Progress, wanted: int) -> Division:
         grouping = of.grouping(run.params, run.source.schema, run.source.rows, 0)
-        exchange = _exchange(run, grouping.controls)
-        rows = Rows.of_source(run.source, exchange.row)
+        swap = _swap_run(run, grouping.controls)
+        rows = Rows.of_source(run.source, swap.row)
         progress(0.0, "looking for places to cut")
         group_rows = of.group_rows(run.params)
         if run.source.rows <= wanted:
@@ -92,27 +92,27 @@ def sharing_of_groups(of: Groupings[P]) -> Sharing[P]:
             sample = splitting_rows(rows, grouping.controls, grouping.labels, wanted)
             cuts = _Cuts(sample, (0,) * wanted)
             if group_rows:
-                splitters = Splitters(sample, grouping.labels, exchange.row)
-                cuts = _at_blocks(rows, grouping.controls, splitters, exchange.row, group_rows)
-        return Division(cuts.ranks, exchange.parts, cuts.rows)
+                splitters = Splitters(sample, grouping.labels, swap.row)
+                cuts = _at_blocks(rows, grouping.controls, splitters, swap.row, group_rows)
+        return Division(cuts.ranks, swap.parts, cuts.rows)
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> tuple[Tally, Watcher]:
         rank = division.units[number]
         grouping = of.grouping(run.params, run.source.schema, run.source.rows, rank)
-        exchange = _exchange(run, grouping.controls)
-        exchanging, watcher = exchange.exchanging(spool), of.watcher(run.params, run.source.schema)
-        rows = Rows.of_source(run.source, exchange.row)
+        swap = _swap_run(run, grouping.controls)
+        exchanging, watcher = swap.exchanging(spool), of.watcher(run.params, run.source.schema)
+        rows = Rows.of_source(run.source, swap.row)
         if division.common is not None:
-            row = exchange.row if of.group_rows(run.params) else None
-            own = run.room.scratch.spool(1, exchange.sizes.waiting)
+            row = swap.row if of.group_rows(run.params) else None
+            own = run.room.scratch.spool(1, swap.sizes.waiting)
             splitters = Splitters(division.common, grouping.labels, row)
             columns = [*grouping.controls, *([] if row is None else [row])]
-            for table in rows.read(exchange.fields):
+            for table in rows.read(swap.fields):
                 mine = np.flatnonzero(splitters.parts_of(table.select(columns)) == number)
                 own.add(0, take_rows(table, mine))
-            rows = Rows.of_spool(own, exchange.row)
+            rows = Rows.of_spool(own, swap.row)
         if rows.count:
-            exchange.exchange_groups(rows, grouping, exchanging, no_progress, watcher)
+            swap.exchange_groups(rows, grouping, exchanging, no_progress, watcher)
         return exchanging.tally, watcher
 
     def gather(run: Run[P], progress: Progress, division: Division, done: Sequence[UnitDone]) -> Streamed:
@@ -122,8 +122,8 @@ def sharing_of_groups(of: Groupings[P]) -> Sharing[P]:
             of_unit, seen = unit.figures
             tally.add(of_unit)
             watcher.include(seen)
-        exchange = _exchange(run, grouping.controls)
-        return exchange.assembled([unit.rows for unit in done], tally, watcher)
+        swap = _swap_run(run, grouping.controls)
+        return swap.assembled([unit.rows for unit in done], tally, watcher)
 
     return Sharing(divide, work, gather)
 
@@ -166,5 +166,5 @@ def _first_rows(table: pa.Table, labels: Labels, row: str, count: int) -> pa.Tab
     return take_rows(table, order[:count])
 
 
-def _exchange(run: Run[P], controls: tuple[str, ...]) -> Exchange:
-    return Exchange(run.source, run.params, run.stream, run.room, controls)
+def _swap_run(run: Run[P], controls: tuple[str, ...]) -> SwapRun:
+    return SwapRun(run.source, run.params, run.stream, run.room, controls)

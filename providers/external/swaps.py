@@ -111,21 +111,21 @@ def swap_outside(
     UnswappableError
         Rows cannot be swapped and the policy is ``fail``; raised before there is a destination.
     """
-    job = Exchange(source, params, stream, room, () if grouping is None else grouping.controls)
-    spool = room.scratch.spool(job.parts, job.sizes.waiting)
-    exchanging = job.exchanging(spool)
+    run = SwapRun(source, params, stream, room, () if grouping is None else grouping.controls)
+    spool = room.scratch.spool(run.parts, run.sizes.waiting)
+    exchanging = run.exchanging(spool)
     if not source.rows:
         pass
     elif grouping is None:
-        job.exchange_everything(exchanging, progress)
+        run.exchange_everything(exchanging, progress)
     else:
         progress(0.0, "sorting")
-        rows = Rows.of_source(source, job.row)
-        job.exchange_groups(rows, grouping, exchanging, progress, watcher)
-    return job.assembled([spool], exchanging.tally, watcher)
+        rows = Rows.of_source(source, run.row)
+        run.exchange_groups(rows, grouping, exchanging, progress, watcher)
+    return run.assembled([spool], exchanging.tally, watcher)
 
 
-class Exchange:
+class SwapRun:
     """One run: how large its pieces are, what is moved, and how what has been moved is put together."""
 
     def __init__(
@@ -201,7 +201,6 @@ class _Walk:
         self._exchanging = exchanging
         self._sizes = sizes
         self._scratch = scratch
-        self._watcher = watcher
         self._see = None if watcher is None else watcher.see
         self._held: pa.Table | None = None
         """Rows of the group that may go on."""

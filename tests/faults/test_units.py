@@ -20,15 +20,17 @@ from app.engine.distributed import DaskEngine
 from app.engine.engine import Failure, Outcome
 from app.engine.progress import read_progress
 from app.engine.worker import WorkerSetup
-from app.jobs.sharing import Sharing
+from app.jobs.sharing import JobRuns
 from app.jobs.tasks import SwapTask
 from app.jobs.work import run_job
+from app.settings import Settings
 from app.store.blobs import BlobStore
 from app.store.seal import Sealer
 from providers.digest import table_digest
 from tests.faults.clusters import LocalCluster, certified
+from tests.faults.conftest import Running
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
-from tests.naive.agreement import swap
+from tests.naive.agreement import SEED, swap
 from tests.swap_tasks import swap_task
 
 pytestmark = pytest.mark.faults
@@ -51,7 +53,7 @@ class Workers:
         self._free = asyncio.Event()
         self.engine.on_capacity = self._free.set
         self.loop.do(self.engine.start())
-        self.sharing = Sharing(self.engine, run_job, PATIENCE)
+        self.runs = JobRuns(self.engine, run_job, PATIENCE)
 
     def grow(self, workers: int) -> None:
         """Have so many workers up, at the least."""
@@ -80,7 +82,7 @@ class Workers:
         """A future of the outcome of a job."""
 
         async def run() -> Outcome:
-            return await self.sharing.run(task.job_id, task)
+            return await self.runs.run(task.job_id, task)
 
         return self.loop.start(run())
 
@@ -197,7 +199,7 @@ def test_a_cancelled_job_takes_its_units_along(
     task = long_job(store, tmp_path, table, 100_000)
     outcome = workers.start(task)
     pids = wait_for_units(task, 2)
-    workers.loop.do(workers.sharing.cancel(task.job_id))
+    workers.loop.do(workers.runs.cancel(task.job_id))
     ended = outcome.result(PATIENCE)
     assert isinstance(ended, Failure)
     assert ended.code == "cancelled"
@@ -205,6 +207,23 @@ def test_a_cancelled_job_takes_its_units_along(
         wait_until_gone(pid)
     assert not list(Path(task.scratch_folder).iterdir())
     assert not Path(task.destination.path).exists()
+
+
+def test_units_over_their_time_are_stopped(
+    workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """All of them together have the time that a job has."""
+    workers.grow(2)
+    task = long_job(store, tmp_path, table, 100_000)
+    runs = JobRuns(workers.engine, run_job, 0.5)
+
+    async def run() -> Outcome:
+        return await runs.run(task.job_id, task)
+
+    ended = workers.loop.do(run())
+    assert isinstance(ended, Failure)
+    assert (ended.code, "0.5 seconds" in ended.message) == ("time_limit", True)
+    assert not list(Path(task.scratch_folder).iterdir())
 
 
 def test_a_unit_that_is_killed_fails_its_job_and_ends_the_others(
@@ -238,3 +257,37 @@ def test_units_of_a_lost_worker_are_done_elsewhere(
     parameters = {"fields": ["x", "y"], "iterations": 400}
     assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
     assert not list(Path(task.scratch_folder).iterdir())
+
+
+def test_a_job_of_the_service_is_shared_out_at_home_as_well(tmp_path: Path) -> None:
+    """Between two workers of this machine, each held to a memory that the table's fields do not fit."""
+    memory = 64 * 2**20
+    settings = Settings(
+        home=tmp_path, workers=2, worker_threads=1, worker_memory_bytes=memory, units_per_job=2
+    )
+    service = Running(settings, run_job)
+    number = np.arange(2_000_000)
+    table = pa.table({"income": number * 7919 % 1_999_993, "city": number % 1000})
+    job = service.submit(table, service="CDSWAP", parameters={"control_field": "city"}, seed=SEED)
+
+    async def stages() -> set[str]:
+        return {progress.stage async for _, progress in service.jobs.updates(job.id)}
+
+    told = service.loop.do(stages())
+    ended = service.end(job)
+    assert ended.state == "succeeded", ended.error
+    assert "working on its units" in told
+    parameters = {"swap_fields": ["income"], "control_field": "city"}
+    assert ended.destination_digest == table_digest(swap("CDSWAP", table, parameters).table)
+    assert not list((tmp_path / "scratch").iterdir())
+    service.close()
+
+
+def test_what_a_dead_service_left_of_its_units_is_cleared_away(tmp_path: Path) -> None:
+    """At the next start, before any job."""
+    left = tmp_path / "scratch" / "a job"
+    left.mkdir(parents=True)
+    (left / "a shelf").write_bytes(b"sealed")
+    service = Running(Settings(home=tmp_path, workers=1), run_job)
+    assert not list((tmp_path / "scratch").iterdir())
+    service.close()

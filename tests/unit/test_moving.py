@@ -1,5 +1,6 @@
 """What a worker reads, what passes by, and when it runs out of core."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +104,10 @@ def test_what_must_fit_and_does_not_is_refused_with_advice(
     assert outcome.code == "memory_limit"
     assert "ROWVEIL_WORKER_MEMORY_BYTES" in outcome.message
     assert outcome.message.endswith(PROVIDERS[service].scaling.cut)
+    found = re.search(r"about (\d+) of its 20000 rows", outcome.message)
+    assert found is not None
+    outcome, _ = run(service, table.slice(0, int(found[1])), {"swap_fields": ["x", "y"], **how}, LITTLE // 4)
+    assert not isinstance(outcome, Failure)
 
 
 @pytest.mark.parametrize(("service", "parameters"), CALLS)

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import psycopg
+from psycopg import sql
 
 from tests.faults.replicas import GRACE_SECONDS, LEASE_SECONDS, PATIENCE, Replica, until
 from tests.postgres import Postgres
@@ -98,7 +99,7 @@ class Rounds:
         for index in range(draw.randint(1, MOST_JOBS)):
             call = draw.choice(self.calls)
             submitted[self._accepted(call, f"round-{number}-{index}", draw)] = call
-        time.sleep(draw.uniform(0.0, 0.3))
+        time.sleep(draw.uniform(0.0, 0.15))
         self.moments.update(self._states(submitted))
         allowed = getattr(self, f"_{name}")(draw, list(submitted))
         for job, call in submitted.items():
@@ -252,6 +253,12 @@ class Rounds:
     def _nothing_named_is_missing(self) -> None:
         missing = self.named() - self.files()
         assert not missing & self.named()  # asked again: it may have been let go between the two
+
+    def column(self, job: str, name: str) -> Any:
+        """What stands in the job's row."""
+        with psycopg.connect(self.database) as connection:
+            query = sql.SQL("SELECT {} FROM jobs WHERE id = %s").format(sql.Identifier(name))
+            return (connection.execute(query, [job]).fetchone() or [None])[0]
 
     def named(self) -> set[str]:
         """Every blob that a row names."""

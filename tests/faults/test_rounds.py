@@ -7,12 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.api.calls import slow_call
 from tests.faults.replicas import compiled_faults, running_pair, until
 from tests.faults.rounds import Rounds
+from tests.faults.running import wait_until_gone
 from tests.postgres import Postgres
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1500)]
 
+ASYNC = {"prefer": "respond-async"}
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "200"))
 
 
@@ -24,6 +27,64 @@ def rounds(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
         made = Rounds(pair, postgres, database, folder / "home")
         made.prepare()
         yield made
+
+
+def test_a_job_is_watched_and_cancelled_at_any_replica(rounds: Rounds) -> None:
+    """Each of the two runs one; all is asked of the first."""
+    client = rounds.pair[0].client
+    call = slow_call(client)
+    jobs = [client.post("/v1/services/DDSWAP", json=call, headers=ASYNC).json()["id"] for _ in range(2)]
+    workers = [pid for replica in rounds.pair for pid in replica.workers()]
+    for job in jobs:
+        with client.stream("GET", f"/v1/jobs/{job}/events") as events:
+            next(line for line in events.iter_lines() if '"running"' in line)
+    assert len({rounds.column(job, "claimed_by") for job in jobs}) == 2
+    for job in jobs:
+        answer = client.post(f"/v1/jobs/{job}/cancel", timeout=30)
+        assert answer.json()["state"] == "cancelled", answer.text
+        with client.stream("GET", f"/v1/jobs/{job}/events") as events:
+            assert any('"cancelled"' in line for line in events.iter_lines())
+    for pid in workers:
+        wait_until_gone(pid)
+
+
+def test_a_call_waits_for_a_job_that_another_replica_runs(rounds: Rounds) -> None:
+    client = rounds.pair[0].client
+    slow = client.post("/v1/services/DDSWAP", json=slow_call(client), headers=ASYNC).json()["id"]
+    until("the slow job runs", lambda: rounds.column(slow, "state") == "running")
+    body = {"source": {"rows": [{"age": 1}, {"age": 2}]}, "parameters": {"swap_fields": ["age"]}}
+    wait = {"prefer": "wait=60"}
+    for replica in rounds.pair:  # one of them is busy
+        answer = replica.client.post("/v1/services/DSWAP", json=body, headers=wait, timeout=70)
+        assert (answer.status_code, answer.json()["state"]) == (200, "succeeded")
+        assert rounds.column(answer.json()["id"], "claimed_by") != rounds.column(slow, "claimed_by")
+    client.post(f"/v1/jobs/{slow}/cancel", timeout=30)
+
+
+def test_a_database_that_is_away_for_ten_seconds_costs_nothing_but_time(rounds: Rounds) -> None:
+    """What runs goes on; who asks meanwhile is told at once; what ended is recorded afterwards."""
+    body = {name: value for name, value in rounds.calls[0].body.items() if name != "service"}
+    client = rounds.pair[0].client
+    jobs = [client.post("/v1/services/DSWAP", json=body, headers=ASYNC).json()["id"] for _ in range(4)]
+    until("a job runs", lambda: any(rounds.column(job, "state") != "queued" for job in jobs))
+    rounds.postgres.kill()
+    away_until = time.monotonic() + 10
+    try:
+        while time.monotonic() < away_until:
+            for replica in rounds.pair:
+                assert replica.ready()["database"] == "not available"
+                asked = time.monotonic()
+                answer = replica.client.post("/v1/services/DSWAP", json=body, headers=ASYNC)
+                assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+                assert int(answer.headers["retry-after"]) > 0
+                assert time.monotonic() - asked < 5
+    finally:
+        rounds.postgres.start()
+    for job in jobs:
+        until("the job has ended", lambda job=job: rounds.column(job, "state") == "succeeded")  # type: ignore[misc]
+        assert rounds.column(job, "destination_digest") == rounds.calls[0].digest
+    for replica in rounds.pair:
+        until("it is ready", lambda replica=replica: set(replica.ready().values()) == {"ok"})  # type: ignore[misc]
 
 
 def test_every_job_ends_once_and_right_whatever_dies(

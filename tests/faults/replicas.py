@@ -94,7 +94,7 @@ class Replica:
             assert found, f"it did not start; {self._log} says why"
             self._address = found[0].rstrip("/")
             self.client.close()
-            self.client = httpx.Client(base_url=self._address, timeout=10)
+            self.client = httpx.Client(base_url=self._address, timeout=60)
         return self._address is not None
 
     @property

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -29,11 +30,16 @@ def rounds(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield made
 
 
-def test_a_job_is_watched_and_cancelled_at_any_replica(rounds: Rounds) -> None:
+@pytest.fixture(scope="module")
+def slow(rounds: Rounds) -> dict[str, Any]:
+    """A call whose job takes a while."""
+    return slow_call(rounds.pair[0].client)
+
+
+def test_a_job_is_watched_and_cancelled_at_any_replica(rounds: Rounds, slow: dict[str, Any]) -> None:
     """Each of the two runs one; all is asked of the first."""
     client = rounds.pair[0].client
-    call = slow_call(client)
-    jobs = [client.post("/v1/services/DDSWAP", json=call, headers=ASYNC).json()["id"] for _ in range(2)]
+    jobs = [client.post("/v1/services/DDSWAP", json=slow, headers=ASYNC).json()["id"] for _ in range(2)]
     workers = [pid for replica in rounds.pair for pid in replica.workers()]
     for job in jobs:
         with client.stream("GET", f"/v1/jobs/{job}/events") as events:
@@ -48,17 +54,20 @@ def test_a_job_is_watched_and_cancelled_at_any_replica(rounds: Rounds) -> None:
         wait_until_gone(pid)
 
 
-def test_a_call_waits_for_a_job_that_another_replica_runs(rounds: Rounds) -> None:
+def test_a_call_waits_for_a_job_that_another_replica_runs(rounds: Rounds, slow: dict[str, Any]) -> None:
     client = rounds.pair[0].client
-    slow = client.post("/v1/services/DDSWAP", json=slow_call(client), headers=ASYNC).json()["id"]
-    until("the slow job runs", lambda: rounds.column(slow, "state") == "running")
+    until(
+        "both have a worker again", lambda: all(replica.ready()["workers"] == "ok" for replica in rounds.pair)
+    )
+    busy = client.post("/v1/services/DDSWAP", json=slow, headers=ASYNC).json()["id"]
+    until("the slow job runs", lambda: rounds.column(busy, "state") == "running")
     body = {"source": {"rows": [{"age": 1}, {"age": 2}]}, "parameters": {"swap_fields": ["age"]}}
     wait = {"prefer": "wait=60"}
     for replica in rounds.pair:  # one of them is busy
         answer = replica.client.post("/v1/services/DSWAP", json=body, headers=wait, timeout=70)
         assert (answer.status_code, answer.json()["state"]) == (200, "succeeded")
-        assert rounds.column(answer.json()["id"], "claimed_by") != rounds.column(slow, "claimed_by")
-    client.post(f"/v1/jobs/{slow}/cancel", timeout=30)
+        assert rounds.column(answer.json()["id"], "claimed_by") != rounds.column(busy, "claimed_by")
+    client.post(f"/v1/jobs/{busy}/cancel", timeout=30)
 
 
 def test_a_database_that_is_away_for_ten_seconds_costs_nothing_but_time(rounds: Rounds) -> None:

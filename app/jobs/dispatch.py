@@ -243,10 +243,11 @@ class Dispatcher:
                     await self._in_thread(self._record, job, task, outcome)
                 break
             except Exception as error:
-                failure = failure_of(error)
-                _log.error("job %s: its end is not recorded yet: %s", job.id, failure.trace)
-                if not isinstance(error, Unavailable | StorageFull):
-                    outcome = failure  # what cannot be recorded is none; that it failed can be
+                if isinstance(error, Unavailable | StorageFull):
+                    _log.warning("job %s: its end is not recorded yet", job.id)
+                else:  # what cannot be recorded is no result; that it failed can be
+                    outcome = failure_of(error)
+                    _log.error("job %s: its end cannot be recorded: %s", job.id, outcome.trace)
                 if self._stopping:  # its row stays running: it is taken up again when the lease has run out
                     break
                 await asyncio.sleep(wait)

@@ -502,9 +502,9 @@ class JobService:
             jobs.newest(session, None, None, 1, None)
 
     def _touch_storage(self) -> None:
-        with tempfile.TemporaryFile(
-            dir=self._settings.shared_folder
-        ) as probe:  # which has no name to leave behind
+        folder = self._stores.blobs.folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:  # it has no name, and leaves none behind
             probe.write(bytes(_PROBE_BYTES))
 
     # ------------------------------------------------------------------------------------------- the rest

@@ -33,6 +33,7 @@ Result = Literal["delivered", "refused", "gone", "failed"]
 
 _AT_ONCE = 8
 _LOOK_SECONDS = 5.0
+_TAKEN_SECONDS = 0.1  # what was due is being claimed by another replica this moment
 _LONGEST_SECONDS = 6 * 3600.0
 _GROWTH = 3.0
 
@@ -86,11 +87,12 @@ class Deliverer:
                 free = _AT_ONCE - len(self._under_way)
                 wait = await self._in_thread(self._seconds_to_look) if free else _LOOK_SECONDS
                 if wait == 0:
-                    for delivery in await self._in_thread(self._claim, free):
+                    claimed = await self._in_thread(self._claim, free)
+                    for delivery in claimed:
                         task = asyncio.create_task(self._deliver(delivery))
                         self._under_way.add(task)
                         task.add_done_callback(self._ended)
-                    continue
+                    wait = 0.0 if claimed else _TAKEN_SECONDS
             except Exception as error:
                 _log.error("looking for messages failed: %s", type(error).__qualname__)
             with contextlib.suppress(TimeoutError):

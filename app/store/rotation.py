@@ -1,7 +1,7 @@
 """Seals everything anew under the first master key, so that the others can be forgotten.
 
-Only what is sealed under the master key itself is touched: seeds, kept keys, and the data keys of
-blobs. Each row is changed by itself, if it still is what was read: the service may run meanwhile,
+Only what is sealed under the master key itself is touched: seeds, reports, kept keys, and the data
+keys of blobs. Each row is changed by itself, if it still is what was read: the service may run meanwhile,
 and a call that was cut off is simply repeated.
 """
 
@@ -15,9 +15,9 @@ from sqlalchemy.orm import InstrumentedAttribute
 from app.store.db import Database
 from app.store.kept_keys import context_of
 from app.store.models import Job, KeptKey
-from app.store.seal import Sealer, seed_context
+from app.store.seal import Sealer, report_context, seed_context
 
-_AT_ONCE = 500
+_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,13 @@ class _Sealed:
     """A column of sealed values."""
 
     key: InstrumentedAttribute[str]
-    value: InstrumentedAttribute[bytes]
+    value: InstrumentedAttribute[bytes] | InstrumentedAttribute[bytes | None]
     context: Callable[[str], str]
 
 
 _EVERY = (
     _Sealed(Job.id, Job.sealed_seed, seed_context),
+    _Sealed(Job.id, Job.sealed_report, report_context),
     _Sealed(KeptKey.name, KeptKey.sealed, context_of),
 )
 """Whoever adds a sealed column adds it here."""
@@ -63,7 +64,8 @@ def _pages(database: Database, column: _Sealed) -> Iterator[list[Any]]:
     """Key and value of every row, some at a time, each in a transaction of its own."""
     last = ""
     while True:
-        query = sa.select(column.key, column.value).where(column.key > last).order_by(column.key)
+        query = sa.select(column.key, column.value).order_by(column.key)
+        query = query.where(column.key > last, column.value.is_not(None))
         with database.read() as session:
             rows = list(session.execute(query.limit(_AT_ONCE)).all())
         if not rows:

@@ -198,4 +198,4 @@ def test_an_issuer_that_is_away_is_told_and_not_taken_for_a_wrong_token(tmp_path
 )
 def test_settings_that_would_believe_too_much_are_refused(own: Issuer, settings: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="ROWVEIL_OIDC"):
-        Settings(**{"oidc_issuer": own.url, "oidc_audience": AUDIENCE} | settings)
+        Settings.model_validate({"oidc_issuer": own.url, "oidc_audience": AUDIENCE} | settings)

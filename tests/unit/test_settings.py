@@ -46,7 +46,6 @@ def test_making_settings_touches_nothing(tmp_path: Path) -> None:
     [
         ("engine", "dask", "needs ROWVEIL_SCHEDULER_ADDRESS"),
         ("engine", "cluster", "unknown engine 'cluster'"),
-        ("auth", "on", "not available in this version"),
         ("auth", "maybe", "unknown auth 'maybe'"),
         ("workers", "0", "greater than or equal to 1"),
         ("default_wait_seconds", "61", "must not be over max_wait_seconds"),

@@ -1,6 +1,7 @@
 """Claims queued jobs, hands them to the engine, and records each end exactly once."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor
@@ -39,7 +40,7 @@ from app.settings import Settings
 from app.store import jobs, replicas
 from app.store.db import Transaction
 from app.store.models import Job
-from app.store.seal import seed_context
+from app.store.seal import report_context, seed_context
 from app.telemetry import tracing
 from providers.choosing.seeds import candidate_seed
 
@@ -367,7 +368,7 @@ class Dispatcher:
             "outcome": outcome,
             "events": result["events"],
             "event_counts": result["event_counts"],
-            "report": result["report"],
+            "sealed_report": self._sealed_report(job, result["report"]),
             "manifest": signed_manifest(job, result, str(outcome), self._stores.signer),
         }
         if isinstance(task, SwapTask):
@@ -379,6 +380,11 @@ class Dispatcher:
                 "destination_blob": task.destination.id,
             }
         return values
+
+    def _sealed_report(self, job: Job, report: dict[str, Any] | None) -> bytes | None:
+        if report is None:
+            return None
+        return self._stores.sealer.seal(json.dumps(report).encode(), report_context(job.id))
 
     def _add_fingerprints(self, seed: bytes, report: dict[str, Any]) -> None:
         """Say which candidate had which seed, which only the holder of the keys can."""
@@ -415,7 +421,7 @@ class Dispatcher:
         given = tables_given(job)
         released = {} if job.retain_source else {f"{role}_blob": None for role in given}
         if job.rerun_of is not None and ended is not State.CANCELLED:
-            original = jobs.find(session, job.rerun_of, "report")
+            original = jobs.find(session, job.rerun_of, "manifest")
             if original is not None:
                 values |= _reproduced(original, values)
         values = {"finished_at": replicas.moment(session), "outcome": outcome_of(ended, {})} | values
@@ -509,6 +515,12 @@ def _trace_waiting(job: Job) -> None:
 
 def _reproduced(original: Job, values: dict[str, Any]) -> dict[str, bool]:
     """Whether a rerun gave what the job gave: its bytes, or where no table comes out, its report."""
-    what = "destination_digest" if kind_of(original.service).has_rows else "report"
-    expected = getattr(original, what)
-    return {} if expected is None else {"reproduced": values.get(what) == expected}
+    if kind_of(original.service).has_rows:
+        expected, found = original.destination_digest, values.get("destination_digest")
+    else:
+        expected, found = _report_digest(original.manifest), _report_digest(values.get("manifest"))
+    return {} if expected is None else {"reproduced": found == expected}
+
+
+def _report_digest(signed: dict[str, Any] | None) -> str | None:
+    return None if signed is None else signed["manifest"]["report_digest"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import json
 import logging
 import tempfile
 import time
@@ -52,7 +53,7 @@ from app.store.audit_anchor import keep_anchor
 from app.store.blobs import BlobMissing
 from app.store.models import Buffer, Job
 from app.store.replicas import moment
-from app.store.seal import seed_context
+from app.store.seal import report_context, seed_context
 from app.store.tables import TableReader, read_table
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
@@ -322,11 +323,10 @@ class JobService:
 
     async def report(self, job_id: str) -> dict[str, Any]:
         """The report. Raises NotFound (none was asked for), StateConflict."""
-        job = await self._succeeded(job_id, "report")
-        if job.report is None:
+        job = await self._succeeded(job_id, "sealed_report")
+        if job.sealed_report is None:
             raise NotFound("the job was run with report 'none'")
-        await self._in_thread(self._note, "report.read", job_id)
-        return job.report
+        return await self._in_thread(self._open_report, job.id, job.sealed_report)
 
     async def manifest(self, job_id: str) -> dict[str, Any]:
         """``{"manifest": ..., "signature": ...}``. Raises NotFound, StateConflict."""
@@ -489,6 +489,11 @@ class JobService:
         self._stores.delete_blobs(unnamed)
         self._stores.database.forget()
         return deleted
+
+    def _open_report(self, job_id: str, sealed: bytes) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self._stores.sealer.open(sealed, report_context(job_id)))
+        self._note("report.read", job_id)
+        return report
 
     def _open_seed(self, job_id: str, reason: str) -> tuple[Job, str]:
         job = self._find(job_id, "sealed_seed")

@@ -14,7 +14,7 @@ import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -23,6 +23,7 @@ from app.callers import Caller
 from app.store.canonical import canonical_json
 from app.store.models import AuditHead, AuditLine
 
+_Line: TypeAlias = Mapping[str, Any] | sa.RowMapping
 _AT_ONCE = 1000
 
 # Made once: a line is added at every act, and to build these takes longer than to run them.
@@ -101,7 +102,7 @@ class AuditTrail:
             return Verdict(Anchor(0, ""), "the audit's head is gone")
         expected = {anchor.number: anchor.mac for anchor in anchors if anchor.number}
         before, previous = 0, ""
-        early: list[Mapping[str, Any]] = []
+        early: list[_Line] = []
         for line in _lines(session, head.number):
             if line["id"] != before + 1:
                 return Verdict(head, f"line {before + 1} is gone: line {line['id']} follows line {before}")
@@ -126,7 +127,7 @@ class AuditTrail:
             return Verdict(head, f"line {head.number + 1} was added by something else than the service")
         return Verdict(head)
 
-    def _mac(self, line: Mapping[str, Any], previous: str) -> str:
+    def _mac(self, line: _Line, previous: str) -> str:
         return hmac.new(self.key, _written(line, previous), hashlib.sha256).hexdigest()
 
 
@@ -136,25 +137,25 @@ def head_of(session: Session) -> Anchor | None:
     return None if row is None else Anchor(row.number, row.mac)
 
 
-def _written(line: Mapping[str, Any], previous: str) -> bytes:
+def _written(line: _Line, previous: str) -> bytes:
     said = {name: line[name] for name in ("action", "subject", "who", "project", "request", "reason")}
     at = line["at"].astimezone(UTC).isoformat(timespec="microseconds")
     return canonical_json({"number": line["id"], "at": at, "previous": previous, **said})
 
 
-def _digest(lines: Iterable[Mapping[str, Any]]) -> str:
+def _digest(lines: Iterable[_Line]) -> str:
     digest = hashlib.sha256()
     for line in lines:
         digest.update(_written(line, ""))
     return digest.hexdigest()
 
 
-def _unchained(session: Session) -> Sequence[Mapping[str, Any]]:
+def _unchained(session: Session) -> Sequence[_Line]:
     """The lines from before the chain, which are asked for once: when its first line is written."""
     return [dict(line) for line in session.execute(sa.select(_LINES).order_by(_LINES.c.id)).mappings()]
 
 
-def _lines(session: Session, last: int) -> Iterator[Mapping[str, Any]]:
+def _lines(session: Session, last: int) -> Iterator[_Line]:
     query = sa.select(_LINES).where(_LINES.c.id <= last).order_by(_LINES.c.id)
     for line in session.execute(query.execution_options(yield_per=_AT_ONCE)).mappings():
         yield dict(line)

@@ -144,7 +144,8 @@ class Job(Base):
     report_level: Mapped[str] = mapped_column(String(10))
     events: Mapped[list[dict[str, Any]] | None]
     event_counts: Mapped[dict[str, Any] | None]
-    report: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    sealed_report: Mapped[bytes | None] = mapped_column(deferred=True)
+    """The report's JSON, sealed: it has labels and bounds of the source's groups."""
     manifest: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """``{"manifest": ..., "signature": ...}``."""
     error: Mapped[dict[str, Any] | None]

@@ -1,8 +1,8 @@
 """Seals everything anew under the first master key, so that the others can be forgotten.
 
-Only what is sealed under the master key itself is touched: seeds, webhooks, kept keys, and the data
-keys of blobs. Each row is changed by itself, if it still is what was read: the service may run
-meanwhile, and a call that was cut off is simply repeated.
+Only what is sealed under the master key itself is touched: seeds, reports, webhooks, kept keys, and
+the data keys of blobs. Each row is changed by itself, if it still is what was read: the service may
+run meanwhile, and a call that was cut off is simply repeated.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,9 +15,9 @@ from sqlalchemy.orm import InstrumentedAttribute
 from app.store.db import Database
 from app.store.kept_keys import context_of
 from app.store.models import Delivery, Job, KeptKey
-from app.store.seal import Sealer, seed_context, webhook_context
+from app.store.seal import Sealer, report_context, seed_context, webhook_context
 
-_AT_ONCE = 500
+_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class _Sealed:
 
 _EVERY = (
     _Sealed(Job.id, Job.sealed_seed, seed_context),
+    _Sealed(Job.id, Job.sealed_report, report_context),
     _Sealed(Job.id, Job.sealed_webhook, webhook_context),
     _Sealed(Delivery.id, Delivery.sealed_webhook, webhook_context, Delivery.job_id),
     _Sealed(KeptKey.name, KeptKey.sealed, context_of),

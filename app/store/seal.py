@@ -37,6 +37,11 @@ def seed_context(job_id: str) -> str:
     return f"job/{job_id}/seed"
 
 
+def report_context(job_id: str) -> str:
+    """What a job's sealed report is bound to."""
+    return f"job/{job_id}/report"
+
+
 def webhook_context(job_id: str) -> str:
     """What a sealed webhook is bound to."""
     return f"job/{job_id}/webhook"

@@ -2,10 +2,12 @@
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 revision = "2026_11_21_security"
 down_revision = "2026_11_21_references"
 
+_JSON = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
 _MOMENT = sa.DateTime(timezone=True)
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _CHAIN = ("who", "project", "request", "reason", "mac")
@@ -34,6 +36,9 @@ def upgrade() -> None:
     )
     for table in ("jobs", "buffers"):
         op.add_column(table, sa.Column("project", sa.String(64)))
+    # Reports lay here in the clear, and no migration has the key to seal them: a rerun makes one again.
+    op.drop_column("jobs", "report")
+    op.add_column("jobs", sa.Column("sealed_report", sa.LargeBinary()))
     op.create_index("ix_jobs_owner_id", "jobs", ["owner", "id"])
     op.create_index("ix_jobs_project_id", "jobs", ["project", "id"])
 
@@ -59,6 +64,8 @@ def downgrade() -> None:
         op.drop_column("audit", column)
     op.drop_index("ix_jobs_project_id", "jobs")
     op.drop_index("ix_jobs_owner_id", "jobs")
+    op.drop_column("jobs", "sealed_report")
+    op.add_column("jobs", sa.Column("report", _JSON))
     for table in ("jobs", "buffers"):
         op.drop_column(table, "project")
     op.drop_table("kept_keys")

@@ -43,7 +43,7 @@ def test_after_a_rotation_the_old_key_opens_nothing(
     monkeypatch.setenv("ROWVEIL_HOME", str(home))
     monkeypatch.setenv("ROWVEIL_KEY", as_setting(NEW, OLD).get_secret_value())
     assert main(["rotate-keys"]) == 0
-    assert "3 values and 2 blobs" in capsys.readouterr().out  # the job's seed, two kept keys; its two tables
+    assert "4 values and 2 blobs" in capsys.readouterr().out  # a seed, a report, two kept keys; two tables
     assert main(["rotate-keys"]) == 0
     assert "0 values and 0 blobs" in capsys.readouterr().out
     between.open_gate(held)

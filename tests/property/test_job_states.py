@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,13 +24,14 @@ from hypothesis.stateful import (
 
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.settings import Settings
-from app.store import jobs, replicas
+from app.store import callers, idempotency, jobs, replicas
 from app.store.db import Database, Transaction, migrate
-from app.store.models import Base, Job, Replica
+from app.store.models import Base, IdempotencyKey, Job, Replica
 from tests.conftest import DATABASES, settings_on
 from tests.unit.test_store import NOW, job
 
 KEYS = {"key"}
+OWNER = "ada"
 
 
 @dataclass
@@ -64,20 +66,28 @@ class JobLife(RuleBasedStateMachine):
         with self.database.write() as session:
             session.execute(sa.delete(Job))
             session.execute(sa.delete(Replica))
+            session.execute(sa.delete(IdempotencyKey))
 
     # ------------------------------------------------------------------------------- what callers do
 
     @rule(target=ids, key=st.none() | st.sampled_from("kl"), blob=st.sampled_from("xyz"))
     def submit(self, key: str | None, blob: str) -> Any:
         """Blobs are shared, as by reruns; a key that is taken makes no second job."""
-        taken = {known.key for known in self.jobs.values()} - {None}
-        row = job(idempotency_key=key, source_blob=blob * 32)
-        if key in taken:
-            with pytest.raises(jobs.IdempotencyKeyTaken), self.database.write() as session:
-                jobs.insert(session, row)
-            return multiple()
+        taken = {known.key: job_id for job_id, known in self.jobs.items()}
+        row = job(owner=OWNER, source_blob=blob * 32)
         with self.database.write() as session:
+            callers.lock(session, OWNER, NOW)
+            found = idempotency.find(session, OWNER, key, NOW) if key is not None else None
+            assert (found.resource if found is not None else None) == (taken.get(key) if key else None)
+            if found is not None:
+                return multiple()
             jobs.insert(session, row)
+            if key is not None:
+                later = NOW + timedelta(days=1)
+                made = IdempotencyKey(
+                    owner=OWNER, key=key, fingerprint="f", resource=row.id, expires_at=later
+                )
+                idempotency.keep(session, made)
         self.jobs[row.id] = Known(blob=blob * 32, key=key)
         return row.id
 
@@ -103,6 +113,8 @@ class JobLife(RuleBasedStateMachine):
         known = self.jobs.get(job_id)
         with self.database.write() as session:
             deleted = jobs.delete_ended(session, job_id)
+            if deleted:
+                idempotency.forget(session, [job_id])
             free = jobs.unnamed(session, [known.blob] if known is not None and deleted else [])
         assert deleted == (known is not None and known.state.ended)
         if deleted:

@@ -92,10 +92,10 @@ def found(database: Database, job_id: str, *deferred: str) -> Job:
 
 def test_a_job_comes_back_as_it_was(database: Database) -> None:
     (job_id,) = add(database, job(events=[{"code": "x", "row": 1}], event_counts={"x": 2**40}))
-    row = found(database, job_id, "sealed_seed", "report", "manifest")
+    row = found(database, job_id, "sealed_seed", "sealed_report", "manifest")
     assert row.parameters == {"swap_fields": ["income"]}
     assert row.event_counts == {"x": 2**40}
-    assert (row.sealed_seed, row.report, row.manifest) == (b"sealed", None, None)
+    assert (row.sealed_seed, row.sealed_report, row.manifest) == (b"sealed", None, None)
     assert row.created_at == NOW
     assert not row.ended
 

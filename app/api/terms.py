@@ -1,7 +1,7 @@
 """On what terms a call asks for something: its caller, its headers, and the part of its body that says so."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Annotated
 
@@ -97,7 +97,7 @@ class Asking:
         if self.idempotency_key is None:
             return {}
         until = made_at + timedelta(seconds=self.settings.idempotency_ttl)
-        return {KEY_EXPIRES: format_datetime(until, usegmt=True)}
+        return {KEY_EXPIRES: format_datetime(until.astimezone(UTC), usegmt=True)}
 
 
 CallTerms = Annotated[Asking, Depends()]

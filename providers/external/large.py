@@ -113,10 +113,10 @@ class _Group:
         every = group.ranges(min(unit_rows, present // self._share.of + 1))
         first, stop = (len(every) * at // self._share.of for at in (self._share.nth, self._share.nth + 1))
         ranges = every[first:stop]
-        if not ranges:
+        if not ranges and not self._share.leads:  # who leads still has to leave what takes no part
             return
         of_bucket = np.repeat(np.arange(len(every)) - first, [len(each.sizes) for each in every])
-        spool = scratch.spool(len(ranges), memory)
+        spool = scratch.spool(max(1, len(ranges)), memory)
         for before, part in self.parts():
             buckets = group.buckets(before, part.num_rows)
             slim = part.select([self._exchanging.row, *self._exchanging.moves[self._which].fields])

@@ -39,6 +39,8 @@ PRELOAD = ("app.jobs.work", "tests.faults.doings")
 SETUP = WorkerSetup(threads=1, memory_bytes=512 * 2**20, preload=PRELOAD)
 ROWS = 20_000
 LITTLE = 10**6
+LONG = 3 * PATIENCE
+"""Seven jobs of six tasks each, and workers that start, on a machine that may be busy."""
 
 
 class Workers:
@@ -49,11 +51,11 @@ class Workers:
         self._cluster = self.loop.do(LocalCluster.start(1, certified(folder), workers=0))
         self._folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.engine = DaskEngine(self._cluster.cluster, SETUP, PATIENCE)
+        self.engine = DaskEngine(self._cluster.cluster, SETUP, LONG)
         self._free = asyncio.Event()
         self.engine.on_capacity = self._free.set
         self.loop.do(self.engine.start())
-        self.runs = JobRuns(self.engine, run_job, PATIENCE)
+        self.runs = JobRuns(self.engine, run_job, LONG)
 
     def grow(self, workers: int) -> None:
         """Have so many workers up, at the least."""
@@ -76,7 +78,7 @@ class Workers:
                 self._free.clear()
                 await self._free.wait()
 
-        self.loop.do(up())
+        self.loop.do(up(), LONG)
 
     def start(self, task: SwapTask) -> Future[Outcome]:
         """A future of the outcome of a job."""
@@ -154,7 +156,7 @@ def test_a_job_in_units_has_the_same_digest(
         task = swap_task(store, folder, service, table, parameters, LITTLE, units=4)
         running.append((service, parameters, task, workers.start(task)))
     for service, parameters, task, outcome in running:
-        found = outcome.result(PATIENCE)
+        found = outcome.result(LONG)
         assert not isinstance(found, Failure), (service, found)
         assert read_progress(Path(task.progress_path)).fraction == 1.0
         assert found["destination"]["digest"] == table_digest(swap(service, table, parameters).table)

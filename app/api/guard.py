@@ -62,10 +62,17 @@ def _must_be_of_this_machine(request: Request) -> None:
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
     allowed = request.app.state.settings.cors_origins
-    if urlsplit(f"//{host}").hostname not in LOOPBACK:
+    if _hostname(host) not in LOOPBACK:
         raise Forbidden("authentication is off: the service answers at localhost alone")
-    if origin is not None and urlsplit(origin).netloc != host and origin not in allowed:
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}", *allowed):
         raise Forbidden("authentication is off: pages of other origins may not call the service")
+
+
+def _hostname(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:  # such as a bracket that is not closed
+        return None
 
 
 def _request_id(request: Request) -> str:

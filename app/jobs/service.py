@@ -576,9 +576,14 @@ class JobService:
             await asyncio.sleep(self._settings.purge_interval)
 
     def _anchor_audit(self) -> None:
-        with self._stores.database.read() as session:
-            head = head_of(session)
-        if head is None or not keep_anchor(self._settings.home, head):
+        try:
+            with self._stores.database.read() as session:
+                head = head_of(session)
+            longer = head is not None and keep_anchor(self._settings.home, head)
+        except Exception as error:  # an older anchor is one as well
+            _log.error("no anchor of the audit was left: %s", type(error).__qualname__)
+            return
+        if not longer:
             _log.error("the audit is shorter than it was: see `rowveil audit verify`")
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

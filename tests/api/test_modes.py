@@ -95,6 +95,7 @@ def test_without_authentication_it_warns_and_serves_this_machine_alone(
         assert client.get("/v1/jobs", headers={"host": "localhost:1"}).status_code == 200
         for headers in (
             {"host": "rowveil.evil.example"},
+            {"host": "[::1"},
             {"origin": "https://evil.example"},
             {"origin": "null"},
         ):

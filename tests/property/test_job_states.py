@@ -1,5 +1,6 @@
 """A job's life in the database, step by step against a model that is a few dictionaries."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ class JobLife(RuleBasedStateMachine):
 
     database: Database
     replicas_: Bundle[str] = Bundle("replicas_")
-    claims: Bundle[tuple[str, str, int]] = Bundle("claims")
+    claims: Bundle[tuple[str, int]] = Bundle("claims")
     ids: Bundle[str] = Bundle("ids")
 
     def __init__(self) -> None:
@@ -59,11 +60,14 @@ class JobLife(RuleBasedStateMachine):
         self.alive: set[str] = set()
         self.made = 0
 
-    @initialize()
-    def empty(self) -> None:
+    @initialize(target=ids)
+    def begin(self) -> Any:
+        """With a replica, and two jobs that share a blob."""
         with self.database.write() as session:
             session.execute(sa.delete(Job))
             session.execute(sa.delete(Replica))
+        self.come()
+        return multiple(*(self.submit_new(None, "x" * 32) for _ in range(2)))
 
     # ------------------------------------------------------------------------------- what callers do
 
@@ -76,10 +80,7 @@ class JobLife(RuleBasedStateMachine):
             with pytest.raises(jobs.IdempotencyKeyTaken), self.database.write() as session:
                 jobs.insert(session, row)
             return multiple()
-        with self.database.write() as session:
-            jobs.insert(session, row)
-        self.jobs[row.id] = Known(blob=blob * 32, key=key)
-        return row.id
+        return self.submit_new(key, blob * 32)
 
     @rule(job_id=ids)
     def cancel_queued(self, job_id: str) -> None:
@@ -120,17 +121,15 @@ class JobLife(RuleBasedStateMachine):
         self.alive.add(name)
         return name
 
-    @rule(target=claims, replica=replicas_)
-    def claim(self, replica: str) -> Any:
-        """The oldest first, by the living alone."""
-        queued = sorted(job_id for job_id, known in self.jobs.items() if known.state is State.QUEUED)
-        if replica not in self.alive:
-            with pytest.raises(replicas.LeaseLost), self.database.write() as session:
-                replicas.hold(session, [replica])
-            return multiple()
+    @precondition(lambda self: self.alive)
+    @rule(target=claims, data=st.data())
+    def claim(self, data: st.DataObject) -> Any:
+        """The oldest first."""
+        replica = data.draw(st.sampled_from(sorted(self.alive)))
         with self.database.write() as session:
             replicas.hold(session, [replica])
             row = jobs.claim_oldest(session, replica, NOW)
+        queued = sorted(job_id for job_id, known in self.jobs.items() if known.state is State.QUEUED)
         if not queued:
             assert row is None
             return multiple()
@@ -139,12 +138,22 @@ class JobLife(RuleBasedStateMachine):
         known = self.jobs[row.id]
         known.state, known.attempt, known.holder = State.RUNNING, known.attempt + 1, replica
         assert (row.attempt, row.cancel_requested) == (known.attempt, known.cancel)
-        return (row.id, replica, row.attempt)
+        return (row.id, row.attempt)
+
+    @rule(replica=replicas_)
+    def renew_or_be_told(self, replica: str) -> None:
+        """Who was taken for dead can neither renew its lease nor claim."""
+        alive = replica in self.alive
+        with self.database.write() as session:
+            assert replicas.renew(session, replica, 60) == alive
+        with contextlib.nullcontext() if alive else pytest.raises(replicas.LeaseLost):  # noqa: SIM117
+            with self.database.write() as session:
+                replicas.hold(session, [replica])
 
     @rule(claim=claims, step=st.sampled_from([Step.SUCCEED, Step.FAIL, Step.CANCEL, Step.REQUEUE]))
-    def record(self, claim: tuple[str, str, int], step: Step) -> None:
+    def record(self, claim: tuple[str, int], step: Step) -> None:
         """An end, or a way back into the queue, counts for the claim that holds the job, and once."""
-        job_id, _, attempt = claim
+        job_id, attempt = claim
         known = self.jobs.get(job_id)
         holds = known is not None and (known.state, known.attempt) == (State.RUNNING, attempt)
         with self.database.write() as session:
@@ -154,26 +163,18 @@ class JobLife(RuleBasedStateMachine):
         if known is not None and moved:
             self.step(known, step, free)
 
-    @rule(replica=replicas_)
-    def renew(self, replica: str) -> None:
-        with self.database.write() as session:
-            assert replicas.renew(session, replica, 60) == (replica in self.alive)
-
-    @rule(replica=replicas_)
-    def leave(self, replica: str) -> None:
-        with self.database.write() as session:
-            replicas.remove(session, replica)
-        self.alive.discard(replica)
-
     @precondition(lambda self: self.alive)
-    @rule(data=st.data())
-    def be_late(self, data: st.DataObject) -> None:
-        """One's lease runs out, and another one finds it."""
-        late = data.draw(st.sampled_from(sorted(self.alive)))
+    @rule(data=st.data(), late=st.booleans())
+    def go(self, data: st.DataObject, late: bool) -> None:
+        """Its lease runs out, and another one finds it; or it ends it itself."""
+        gone = data.draw(st.sampled_from(sorted(self.alive)))
         with self.database.write() as session:
-            session.execute(sa.update(Replica).where(Replica.id == late).values(lease_until=NOW))
-            assert replicas.remove_expired(session, "another") == [late]
-        self.alive.discard(late)
+            if late:
+                session.execute(sa.update(Replica).where(Replica.id == gone).values(lease_until=NOW))
+                assert replicas.remove_expired(session, "another") == [gone]
+            else:
+                replicas.remove(session, gone)
+        self.alive.discard(gone)
 
     @rule()
     def take_up_stalled(self) -> None:
@@ -225,6 +226,13 @@ class JobLife(RuleBasedStateMachine):
 
     # ----------------------------------------------------------------------------------- the rest
 
+    def submit_new(self, key: str | None, blob: str) -> str:
+        row = job(idempotency_key=key, source_blob=blob)
+        with self.database.write() as session:
+            jobs.insert(session, row)
+        self.jobs[row.id] = Known(blob=blob, key=key)
+        return row.id
+
     def move(
         self, session: Transaction, job_id: str, states: Any, step: Step, attempt: int, **values: Any
     ) -> bool:
@@ -269,5 +277,5 @@ def test_a_jobs_life_is_what_the_model_says(database: Database) -> None:
 
     OnThisDatabase.database = database
     run_state_machine_as_test(
-        OnThisDatabase, settings=settings(max_examples=15, stateful_step_count=30, deadline=None)
+        OnThisDatabase, settings=settings(max_examples=30, stateful_step_count=40, deadline=None)
     )

@@ -1,5 +1,6 @@
 """A job's life in the database, step by step against a model that is a few dictionaries."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -52,7 +53,7 @@ class JobLife(RuleBasedStateMachine):
 
     database: Database
     replicas_: Bundle[str] = Bundle("replicas_")
-    claims: Bundle[tuple[str, str, int]] = Bundle("claims")
+    claims: Bundle[tuple[str, int]] = Bundle("claims")
     ids: Bundle[str] = Bundle("ids")
 
     def __init__(self) -> None:
@@ -61,35 +62,29 @@ class JobLife(RuleBasedStateMachine):
         self.alive: set[str] = set()
         self.made = 0
 
-    @initialize()
-    def empty(self) -> None:
+    @initialize(target=ids)
+    def begin(self) -> Any:
+        """With a replica, and two jobs that share a blob."""
         with self.database.write() as session:
             session.execute(sa.delete(Job))
             session.execute(sa.delete(Replica))
             session.execute(sa.delete(IdempotencyKey))
+        self.come()
+        return multiple(*(self.submit_new(None, "x" * 32) for _ in range(2)))
 
     # ------------------------------------------------------------------------------- what callers do
 
     @rule(target=ids, key=st.none() | st.sampled_from("kl"), blob=st.sampled_from("xyz"))
     def submit(self, key: str | None, blob: str) -> Any:
         """Blobs are shared, as by reruns; a key that is taken makes no second job."""
-        taken = {known.key: job_id for job_id, known in self.jobs.items()}
-        row = job(owner=OWNER, source_blob=blob * 32)
-        with self.database.write() as session:
-            callers.lock(session, OWNER, NOW)
-            found = idempotency.find(session, OWNER, key, NOW) if key is not None else None
-            assert (found.resource if found is not None else None) == (taken.get(key) if key else None)
+        if key is not None:
+            taken = {known.key: job_id for job_id, known in self.jobs.items()}
+            with self.database.read() as session:
+                found = idempotency.find(session, OWNER, key, NOW)
+            assert (found.resource if found is not None else None) == taken.get(key)
             if found is not None:
                 return multiple()
-            jobs.insert(session, row)
-            if key is not None:
-                later = NOW + timedelta(days=1)
-                made = IdempotencyKey(
-                    owner=OWNER, key=key, fingerprint="f", resource=row.id, expires_at=later
-                )
-                idempotency.keep(session, made)
-        self.jobs[row.id] = Known(blob=blob * 32, key=key)
-        return row.id
+        return self.submit_new(key, blob * 32)
 
     @rule(job_id=ids)
     def cancel_queued(self, job_id: str) -> None:
@@ -132,17 +127,15 @@ class JobLife(RuleBasedStateMachine):
         self.alive.add(name)
         return name
 
-    @rule(target=claims, replica=replicas_)
-    def claim(self, replica: str) -> Any:
-        """The oldest first, by the living alone."""
-        queued = sorted(job_id for job_id, known in self.jobs.items() if known.state is State.QUEUED)
-        if replica not in self.alive:
-            with pytest.raises(replicas.LeaseLost), self.database.write() as session:
-                replicas.hold(session, [replica])
-            return multiple()
+    @precondition(lambda self: self.alive)
+    @rule(target=claims, data=st.data())
+    def claim(self, data: st.DataObject) -> Any:
+        """The oldest first."""
+        replica = data.draw(st.sampled_from(sorted(self.alive)))
         with self.database.write() as session:
             replicas.hold(session, [replica])
             row = jobs.claim_oldest(session, replica, NOW)
+        queued = sorted(job_id for job_id, known in self.jobs.items() if known.state is State.QUEUED)
         if not queued:
             assert row is None
             return multiple()
@@ -151,12 +144,22 @@ class JobLife(RuleBasedStateMachine):
         known = self.jobs[row.id]
         known.state, known.attempt, known.holder = State.RUNNING, known.attempt + 1, replica
         assert (row.attempt, row.cancel_requested) == (known.attempt, known.cancel)
-        return (row.id, replica, row.attempt)
+        return (row.id, row.attempt)
+
+    @rule(replica=replicas_)
+    def renew_or_be_told(self, replica: str) -> None:
+        """Who was taken for dead can neither renew its lease nor claim."""
+        alive = replica in self.alive
+        with self.database.write() as session:
+            assert replicas.renew(session, replica, 60) == alive
+        with contextlib.nullcontext() if alive else pytest.raises(replicas.LeaseLost):  # noqa: SIM117
+            with self.database.write() as session:
+                replicas.hold(session, [replica])
 
     @rule(claim=claims, step=st.sampled_from([Step.SUCCEED, Step.FAIL, Step.CANCEL, Step.REQUEUE]))
-    def record(self, claim: tuple[str, str, int], step: Step) -> None:
+    def record(self, claim: tuple[str, int], step: Step) -> None:
         """An end, or a way back into the queue, counts for the claim that holds the job, and once."""
-        job_id, _, attempt = claim
+        job_id, attempt = claim
         known = self.jobs.get(job_id)
         holds = known is not None and (known.state, known.attempt) == (State.RUNNING, attempt)
         with self.database.write() as session:
@@ -166,26 +169,18 @@ class JobLife(RuleBasedStateMachine):
         if known is not None and moved:
             self.step(known, step, free)
 
-    @rule(replica=replicas_)
-    def renew(self, replica: str) -> None:
-        with self.database.write() as session:
-            assert replicas.renew(session, replica, 60) == (replica in self.alive)
-
-    @rule(replica=replicas_)
-    def leave(self, replica: str) -> None:
-        with self.database.write() as session:
-            replicas.remove(session, replica)
-        self.alive.discard(replica)
-
     @precondition(lambda self: self.alive)
-    @rule(data=st.data())
-    def be_late(self, data: st.DataObject) -> None:
-        """One's lease runs out, and another one finds it."""
-        late = data.draw(st.sampled_from(sorted(self.alive)))
+    @rule(data=st.data(), late=st.booleans())
+    def go(self, data: st.DataObject, late: bool) -> None:
+        """Its lease runs out, and another one finds it; or it ends it itself."""
+        gone = data.draw(st.sampled_from(sorted(self.alive)))
         with self.database.write() as session:
-            session.execute(sa.update(Replica).where(Replica.id == late).values(lease_until=NOW))
-            assert replicas.remove_expired(session, "another") == [late]
-        self.alive.discard(late)
+            if late:
+                session.execute(sa.update(Replica).where(Replica.id == gone).values(lease_until=NOW))
+                assert replicas.remove_expired(session, "another") == [gone]
+            else:
+                replicas.remove(session, gone)
+        self.alive.discard(gone)
 
     @rule()
     def take_up_stalled(self) -> None:
@@ -237,6 +232,20 @@ class JobLife(RuleBasedStateMachine):
 
     # ----------------------------------------------------------------------------------- the rest
 
+    def submit_new(self, key: str | None, blob: str) -> str:
+        row = job(owner=OWNER, source_blob=blob)
+        with self.database.write() as session:
+            callers.lock(session, OWNER, NOW)
+            jobs.insert(session, row)
+            if key is not None:
+                later = NOW + timedelta(days=1)
+                made = IdempotencyKey(
+                    owner=OWNER, key=key, fingerprint="f", resource=row.id, expires_at=later
+                )
+                idempotency.keep(session, made)
+        self.jobs[row.id] = Known(blob=blob, key=key)
+        return row.id
+
     def move(
         self, session: Transaction, job_id: str, states: Any, step: Step, attempt: int, **values: Any
     ) -> bool:
@@ -281,5 +290,5 @@ def test_a_jobs_life_is_what_the_model_says(database: Database) -> None:
 
     OnThisDatabase.database = database
     run_state_machine_as_test(
-        OnThisDatabase, settings=settings(max_examples=15, stateful_step_count=30, deadline=None)
+        OnThisDatabase, settings=settings(max_examples=30, stateful_step_count=40, deadline=None)
     )

@@ -117,6 +117,8 @@ def to_cancel(session: Session, replica: str) -> Sequence[str]:
 
 def standing(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, bool]]:
     """How often each of the jobs was claimed, and whether it has ended."""
+    if not job_ids:
+        return {}
     query = sa.select(Job.id, Job.attempt, Job.finished_at.is_not(None)).where(Job.id.in_(job_ids))
     return {job_id: (attempt, ended) for job_id, attempt, ended in session.execute(query)}
 

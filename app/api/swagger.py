@@ -4,7 +4,7 @@ from importlib import resources
 
 from fastapi import APIRouter, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 
 router = APIRouter(include_in_schema=False)
 
@@ -13,12 +13,6 @@ _FILES = {
     "swagger-ui.css": "text/css",
     "favicon-32x32.png": "image/png",
 }
-
-
-@router.get("/")
-async def root() -> RedirectResponse:
-    """To the page, until the service has one of its own."""
-    return RedirectResponse("docs")
 
 
 @router.get("/docs")

@@ -26,7 +26,7 @@ export async function view([id]) {
   const parts = {
     ...options.parts,
     get services() {
-      return { fault: () => {}, parts: Object.fromEntries(chosen().map((each, at) => [at, each])) };
+      return { parts: Object.fromEntries(chosen().map((each, at) => [at, each])) };
     },
   };
   return {
@@ -71,10 +71,8 @@ function variation(service, fields, varied, document) {
   );
   return {
     node,
-    focus: tick,
-    fault: () => {},
     get parts() {
-      return inside ? { parameters: { ...inside.parameters, fault: () => {}, focus: tick }, vary: inside.vary } : {};
+      return inside ?? {};
     },
     chosen: () => tick.checked,
     combinations: () => Object.values(inside.vary.value() ?? {}).reduce((product, values) => product * (values?.length ?? 1), 1),
@@ -88,7 +86,7 @@ function variation(service, fields, varied, document) {
 
 function inner(service, fields, varied, document) {
   const schema = service.parameters_schema;
-  const suggest = (name, each) => suggestion(name, each, fields, service);
+  const suggest = (name, each, path) => (path.length ? undefined : suggestion(name, each, fields, service));
   const names = Object.keys(schema.properties);
   return {
     parameters: form(schema, { document: schema, fields, suggest }),

@@ -55,8 +55,9 @@ export function group(name, schema, required, inside, className = "control") {
 
 export function yesOrNo(name, schema) {
   const input = element("input", { type: "checkbox", checked: schema.default === true });
+  const description = schema.description?.replace(/\btrue: /, "Ticked: ").replace(/\bfalse: /, "not ticked: ");
   return {
-    ...single(name, schema, false, input),
+    ...single(name, { ...schema, description }, false, input),
     value: () => (input.checked === (schema.default ?? false) ? undefined : input.checked),
     set: (value) => { input.checked = value === true; },
   };
@@ -65,7 +66,7 @@ export function yesOrNo(name, schema) {
 export function choice(name, schema, required) {
   const values = schema.enum;
   const usual = (value) => `${value}${value === schema.default ? " (default)" : ""}`;
-  if (values.length > FEW_CHOICES) {
+  if (schema.many || values.length > FEW_CHOICES) {
     const input = element("select", {}, values.map((value) => element("option", { value }, usual(value))));
     input.value = schema.default ?? values[0];
     return {
@@ -89,13 +90,20 @@ export function choice(name, schema, required) {
   };
 }
 
+/** What an empty input stands for, or else what one might write. */
+function hint({ default: usual, examples }) {
+  if (usual !== undefined && usual !== null && usual !== "") return `default: ${usual}`;
+  const [example] = examples ?? [];
+  return ["string", "number"].includes(typeof example) ? `such as ${example}` : null;
+}
+
 export function numeral(name, schema, required) {
   const whole = schema.type === "integer";
   const least = schema.minimum ?? (whole && schema.exclusiveMinimum !== undefined ? schema.exclusiveMinimum + 1 : schema.exclusiveMinimum);
   const input = element("input", {
     type: "number", inputmode: whole ? "numeric" : "decimal", step: whole ? 1 : "any",
     min: least, max: schema.maximum > Number.MAX_SAFE_INTEGER / 2 ? null : schema.maximum,
-    placeholder: schema.default ?? (schema.examples ? `such as ${schema.examples[0]}` : null),
+    placeholder: hint(schema),
   });
   return {
     ...single(name, schema, required, input),
@@ -106,10 +114,9 @@ export function numeral(name, schema, required) {
 
 export function text(name, schema, required) {
   const secret = schema.writeOnly === true;
-  const example = schema.examples?.[0];
   const input = element("input", {
     type: secret ? "password" : "text", autocomplete: "off", spellcheck: "false", maxlength: schema.maxLength,
-    placeholder: secret ? null : schema.default || (typeof example === "string" ? `such as ${example}` : null),
+    placeholder: secret ? null : hint(schema),
   });
   return {
     ...single(name, schema, required, input),

@@ -54,7 +54,7 @@ export function table(caption, head, rows, attributes = {}) {
     element(
       "table",
       attributes,
-      element("caption", { id }, caption),
+      element("caption", { id, class: "quiet" }, caption),
       element("thead", {}, element("tr", {}, head.map((name) => element("th", { scope: "col" }, name)))),
       element(
         "tbody",

@@ -17,12 +17,12 @@ const resolverOf = (document) => (schema) => {
 
 /**
  * The control of a schema. `context` has `document` (that `$ref`s lead into), the table's `fields`, and
- * `suggest(name, schema)`, which may be absent.
+ * `suggest(name, schema, path)`, which may be absent; `path` names the models that the value is inside of.
  */
 export function control(name, given, required, context) {
   const schema = resolverOf(context.document)(given);
   const made = kindOf(name, schema, required, context);
-  const start = context.suggest?.(name, schema);
+  const start = context.suggest?.(name, schema, context.path ?? []);
   if (start !== undefined) made.set(start);
   return made;
 }
@@ -54,7 +54,7 @@ function list(name, schema, required, items, context) {
   if (FIELDS.test(name) && items.type === "string") return someFields(name, schema, required, context.fields, false);
   const plain = (each) => ["string", "number", "integer", "boolean"].includes(each.type);
   if (!Object.keys(items).length || plain(items) || items.anyOf?.every(plain)) return lines(name, schema, required, items);
-  return repeated(name, schema, required, () => {
+  return repeated(name, schema, required, context, () => {
     const item = control("entry", items, true, context);
     return { node: item.node, item };
   }, (row) => row.item.value(), (row, value) => row.item.set(value), (values) => values);
@@ -65,10 +65,10 @@ function map(name, schema, required, values, context) {
   const ofFields = OF_FIELDS.test(schema.description ?? "");
   const keySchema = { type: "string" };
   const inner = { ...context, suggest: undefined };
-  return repeated(name, schema, required, () => {
+  return repeated(name, schema, required, context, () => {
     const keys = context.keys?.[name];
     const key = keys
-      ? choice("parameter", { enum: ["", ...keys] }, true)
+      ? choice("parameter", { enum: keys, many: true }, true)
       : ofFields ? oneField("field", keySchema, true, context.fields) : text("name", keySchema, true);
     const value = control(values.type === "array" ? "values" : "value", values, true, inner);
     return { node: element("div", { class: "pair" }, key.node, value.node), key, value };
@@ -79,11 +79,11 @@ function map(name, schema, required, values, context) {
 }
 
 /** Entries that can be added and taken away. */
-function repeated(name, schema, required, make, read, write, made, entries = (value) => value ?? []) {
+function repeated(name, schema, required, context, make, read, write, made, entries = (value) => value ?? []) {
   let rows = [];
   const holder = element("div", { class: "entries" });
   const adder = element("button", { type: "button", onclick: () => add().node.querySelector("input, select, textarea").focus() },
-    `Add to ${humanised(name).toLowerCase()}`);
+    context.keys?.[name] ? "Add a parameter" : `Add to ${humanised(name).toLowerCase()}`);
   const add = () => {
     const row = make();
     const remover = element("button", { type: "button", onclick: () => {
@@ -167,7 +167,7 @@ function fits(kind, value) {
 
 /** A model inside a model. */
 function record(name, schema, required, context) {
-  const parts = partsOf(schema, context);
+  const parts = partsOf(schema, { ...context, path: [...(context.path ?? []), name] });
   const whole = group(name, schema, required, Object.values(parts).map((part) => part.node), "control record");
   return { ...whole, parts, value: () => valuesOf(parts), set: (value) => setAll(parts, value) };
 }
@@ -175,7 +175,8 @@ function record(name, schema, required, context) {
 function partsOf(schema, context, without = []) {
   const needed = schema.required ?? [];
   const names = Object.keys(schema.properties).filter((each) => !without.includes(each));
-  names.sort((one, other) => needed.includes(other) - needed.includes(one));
+  const first = (each) => needed.includes(each) || FIELDS.test(each) || FIELD.test(each);
+  names.sort((one, other) => first(other) - first(one));
   return Object.fromEntries(names.map((each) => [each, control(each, schema.properties[each], needed.includes(each), context)]));
 }
 
@@ -221,7 +222,7 @@ export function form(given, context, { without = [], allInTheOpen = false } = {}
 /** Marks the place that each error points to; those that have none are returned, for the alarm to tell. */
 export function point(parts, errors) {
   const clear = (some) => Object.values(some).forEach((part) => {
-    part.fault("");
+    part.fault?.("");
     clear(part.parts);
   });
   clear(parts);
@@ -230,7 +231,7 @@ export function point(parts, errors) {
     const [, ...path] = (pointer ?? "").split("/").map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"));
     let at = null;
     for (let inside = parts; path.length && inside[path[0]]; inside = at.parts) at = inside[path.shift()];
-    if (!at) return true;
+    if (!at?.fault) return true;
     at.fault(message);
     for (let outer = at.node.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
     first ??= at;

@@ -9,9 +9,8 @@ import * as session from "./session.js";
 import { between, counted, moment, number, written } from "./words.js";
 
 const OUTCOMES = {
-  SUCCESS: "The job succeeded.",
-  SUCCESS_WITH_INFO: "The job succeeded, with something to know: see what happened.",
-  FAILURE: "The job failed.",
+  SUCCESS: "All was done as asked.",
+  SUCCESS_WITH_INFO: "There is something to know:",
 };
 const FILES = { CSV: ["text/csv", "csv"], Parquet: ["application/vnd.apache.parquet", "parquet"], Arrow: ["application/vnd.apache.arrow.stream", "arrows"], JSON: [api.JSON_TYPE, "json"] };
 
@@ -66,16 +65,14 @@ async function follow(id, first, holder, signal, show) {
 }
 
 async function ended(job) {
-  const counts = Object.entries(job.event_counts ?? {});
-  const outcome = job.state === "cancelled" ? "The job was cancelled." : OUTCOMES[job.outcome];
   const nodes = [
-    element("p", { class: `outcome ${job.state}`, role: "status", tabindex: "-1" }, badge(job.state), " ", outcome),
+    element("p", { class: `outcome ${job.state}`, role: "status", tabindex: "-1" }, badge(job.state), " ", OUTCOMES[job.outcome]),
     job.error ? alarm({ title: job.error.title, message: job.error.detail }) : null,
+    happened(job),
     reproduced(job),
     facts([
       ["Rows", number(job.row_count)],
       ["Took", job.started_at ? between(job.started_at, job.finished_at) : null],
-      ["Events", counts.length ? counts.map(([code, count]) => `${code} ${number(count)}`).join(", ") : null],
       ["Fingerprint of the seed", job.seed_fingerprint ? element("code", {}, job.seed_fingerprint) : null],
       ["Digest of the source", element("code", {}, job.source.digest)],
       ["Digest of the result", job.destination && job.kind === "swap" ? element("code", {}, job.destination.digest) : null],
@@ -85,6 +82,15 @@ async function ended(job) {
   nodes.push(parametersOf(job), rerun(job), removal(job));
   if (job.state === "succeeded") nodes.push(await reportOf(job));
   return nodes.filter(Boolean);
+}
+
+/** How often each event came, and what the first of them says. */
+function happened(job) {
+  const counts = Object.entries(job.event_counts ?? {});
+  if (!counts.length) return null;
+  const first = (code) => job.events.find((event) => event.code === code);
+  return element("section", { class: "warning", "aria-label": "What happened" }, element("ul", {}, counts.map(([code, count]) =>
+    element("li", {}, element("code", {}, code), `, ${counted(count, "time")}`, first(code) ? `: ${shown(first(code).message)}` : ""))));
 }
 
 function reproduced(job) {

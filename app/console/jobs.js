@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { element, table } from "./dom.js";
 import { placeOf } from "./places.js";
-import { counted, moment } from "./words.js";
+import { moment, number } from "./words.js";
 
 const PAGE = 20;
 const KINDS = { measures: "Measures of a table", frontier: "Comparison of services" };
@@ -30,12 +30,11 @@ export async function view([state]) {
     next = page.next_page_token;
     more.hidden = !next;
     holder.replaceChildren(jobs.length
-      ? table("Jobs", ["Job", "State", "Rows", "Submitted"], jobs.map((job) => ({
+      ? table("Jobs", ["Job", "State", "Rows"], jobs.map((job) => ({
         cells: [
           element("a", { href: placeOf("jobs", job.id) }, nameOf(job, services), " ",
-            element("small", {}, job.kind === "swap" ? job.service : ""), job.rerun_of ? " (rerun)" : "",
-            element("span", { class: "hidden-words" }, ` of ${moment(job.created_at)}`)),
-          badge(job.state), counted(job.row_count, "row"), moment(job.created_at),
+            element("small", {}, job.kind === "swap" ? job.service : "", ` ${moment(job.created_at)}`, job.rerun_of ? ", a rerun" : "")),
+          badge(job.state), number(job.row_count),
         ],
       })))
       : element("p", {}, "None yet. ", element("a", { href: "#/" }, "Protect a table"), "."));

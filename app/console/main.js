@@ -56,7 +56,7 @@ async function show() {
 }
 
 function tellKey() {
-  keyButton.textContent = session.key() ? "Access key: set" : "Access key";
+  keyButton.lastElementChild.textContent = session.key() ? ": set" : "";
 }
 
 keyButton.addEventListener("click", () => askForKey());

@@ -63,10 +63,13 @@ function frontier({ risk, utility, goals, points }, job) {
         marked: order(point) === 0,
         cells: [
           point.service,
-          element("ul", { class: "parameters" }, Object.entries(point.parameters).map(([name, value]) =>
-            element("li", {}, element("code", {}, name), " ", named(written(value))))),
+          [
+            element("ul", { class: "parameters" }, Object.entries(point.parameters).map(([name, value]) =>
+              element("li", {}, element("code", {}, name), " ", named(written(value))))),
+            point.error ? element("p", { class: "fault" }, shown(point.error)) : null,
+          ],
           figure(point.risk), figure(point.utility),
-          point.error ? shown(point.error) : source ? take(point) : "",
+          source && !point.error ? take(point) : "",
         ],
       })),
     ),

@@ -18,13 +18,13 @@ export async function view([id, identifier]) {
   ]);
   const { fields } = table;
   const { schema } = document.paths[`/v1/services/${identifier}`].post.requestBody.content[api.JSON_TYPE];
-  const suggest = (name, each) => suggestion(name, each, fields, service);
+  const suggest = (name, each, path) => (path.length ? undefined : suggestion(name, each, fields, service));
   const parameters = form(service.parameters_schema, { document: service.parameters_schema, fields, suggest });
   const draft = session.takeDraft(identifier);
   if (draft) parameters.set(draft);
   const options = form(schema, { document, fields, suggest: startOf(fields) }, { without: OWN, allInTheOpen: true });
   const call = () => ({ source: { buffer: id }, parameters: parameters.value(), ...optionsOf(options.value()) });
-  const parts = { ...options.parts, parameters: { ...parameters, fault: () => {}, focus: parameters.node } };
+  const parts = { ...options.parts, parameters: parameters };
   const path = `v1/services/${encodeURIComponent(identifier)}`;
   return {
     title: service.title,
@@ -46,8 +46,8 @@ export async function view([id, identifier]) {
   };
 }
 
-const startOf = (fields) => (name, schema) => {
-  if (name === "report") return "full"; // the pictures are made of it
+const startOf = (fields) => (name, schema, path) => {
+  if (name === "report" && !path.length) return "full"; // the pictures are made of it
   return name === "key_fields" ? suggestion(name, schema, fields) : undefined;
 };
 

@@ -53,7 +53,7 @@ class AnnouncingServer(uvicorn.Server):
             await asyncio.sleep(_LOOK_SECONDS)
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        print(f"Rowveil is ready at http://{shown}:{port} (Swagger UI: /docs)", flush=True)
+        print(f"Rowveil is ready at http://{shown}:{port} (console: /, Swagger UI: /docs)", flush=True)
 
 
 def serve(settings: Settings) -> int:

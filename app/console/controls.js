@@ -134,7 +134,7 @@ export function anyValue(name, schema, required) {
       const given = control.value();
       return given === undefined ? undefined : parsed(given);
     },
-    set: (value) => control.set(typeof value === "string" && parsed(value) === value ? value : JSON.stringify(value)),
+    set: (value) => control.set(unparsed(value)),
   };
 }
 
@@ -145,6 +145,9 @@ function parsed(written) {
     return written;
   }
 }
+
+/** What `parsed` makes the value of. */
+const unparsed = (value) => (typeof value === "string" && parsed(value) === value ? value : JSON.stringify(value));
 
 /** One of the table's fields. */
 export function oneField(name, schema, required, fields) {
@@ -198,23 +201,23 @@ export function someFields(name, schema, required, fields, lone) {
   };
 }
 
-/** Numbers or texts, one a line; any JSON values where the schema does not say what. */
+/** Numbers or texts, one a line. Where both may stand, or any JSON value, a text like a number is in quotes. */
 export function lines(name, schema, required, items) {
-  const kinds = [items, ...(items.anyOf ?? [])].map((each) => each.type);
-  const numbers = kinds.includes("number") || kinds.includes("integer");
+  const kinds = (items.anyOf ?? [items]).map((each) => each.type);
+  const mixed = kinds.includes(undefined) || new Set(kinds).size > 1;
   const example = schema.examples?.map((each) => [each].flat()).find((each) => each.every((one) => typeof one !== "object"));
   const input = element("textarea", { rows: 3, spellcheck: "false", placeholder: example ? example.join("\n") : null });
-  const control = single(name, schema, required, input, `${humanised(name)}, one a line`);
-  const read = (line) => {
-    if (!Object.keys(items).length) return parsed(line);
-    return numbers && !Number.isNaN(Number(line)) ? Number(line) : line;
-  };
+  const about = [schema.description, mixed ? 'A text that looks like a number stands in quotes, as in "007".' : null];
+  const description = about.filter(Boolean).join(" ");
+  const control = single(name, { ...schema, description }, required, input, `${humanised(name)}, one a line`);
+  const asNumber = (line) => (Number.isNaN(Number(line)) ? line : Number(line));
+  const read = mixed ? parsed : kinds[0] === "string" ? (line) => line : asNumber;
   return {
     ...control,
     value: () => {
       const given = input.value.split("\n").map((line) => line.trim()).filter(Boolean);
       return given.length ? given.map(read) : undefined;
     },
-    set: (value) => { input.value = (value ?? []).map(written).join("\n"); },
+    set: (value) => { input.value = (value ?? []).map(mixed ? unparsed : written).join("\n"); },
   };
 }

@@ -30,7 +30,7 @@ const figure = (value) => (value === undefined || value === null ? "–" : numbe
 function candidates({ rank_by: names, chosen, table: runs }) {
   return table(
     `${counted(runs.length, "candidate")}; the one with the least mean of ranks was kept`,
-    ["Candidate", ...names, "Rank", ""],
+    ["Candidate", ...names, "Rank", "Choice"],
     runs.map((run) => ({
       marked: run.index === chosen,
       cells: [String(run.index + 1), ...names.map((name) => figure(run.values[name])), figure(run.rank), run.index === chosen ? "kept" : ""],
@@ -58,7 +58,7 @@ function frontier({ risk, utility, goals, points }, job) {
       source ? "" : " Upload the table again in this tab to take one of them on."),
     table(
       "All combinations",
-      ["Service", "Parameters", `Risk: ${risk} (${better(goals.risk)})`, `Utility: ${utility} (${better(goals.utility)})`, ""],
+      ["Service", "Parameters", `Risk: ${risk} (${better(goals.risk)})`, `Utility: ${utility} (${better(goals.utility)})`, "Take on"],
       sorted.map((point) => ({
         marked: order(point) === 0,
         cells: [

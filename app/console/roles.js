@@ -23,7 +23,7 @@ export function findings(fields, rows) {
     if (!rows?.length) return null;
     const cells = rows.map((row) => row[at] ?? null);
     const values = cells.filter((cell) => cell !== null);
-    return { rows: rows.length, nulls: cells.length - values.length, distinct: new Set(values).size, example: values[0] };
+    return { rows: rows.length, nulls: cells.length - values.length, distinct: new Set(values).size };
   });
 }
 

@@ -32,7 +32,7 @@ export async function view([id, identifier]) {
       element("p", { class: "kind" }, element("a", { href: placeOf("tables", id) }, named(table.name)), ` · ${counted(table.buffer.row_count, "row")}`),
       element("h1", { tabindex: "-1" }, service.title, " ", element("span", { class: "identifier" }, identifier)),
       element("p", { class: "lead" }, service.summary),
-      about(service),
+      about(service, "h2"),
       asking(path, call, parts, [
         element("section", { "aria-labelledby": "parameters" },
           element("h2", { id: "parameters" }, "Parameters"),

@@ -94,17 +94,17 @@ function serviceOf(id, service) {
     element("h3", {}, element("a", { href: placeOf("tables", id, service.identifier) },
       service.title, " ", element("span", { class: "identifier" }, service.identifier))),
     element("p", {}, service.summary),
-    about(service),
+    about(service, "h4"),
   );
 }
 
-/** What a service promises and does not, folded away. */
-export function about(service) {
-  const listing = (heading, items) =>
-    items.length ? [element("h4", {}, heading), element("ul", {}, items.map((item) => element("li", {}, item)))] : [];
+/** What a service promises and does not, folded away, under headings that follow the one before. */
+export function about(service, heading) {
+  const listing = (words, items) =>
+    items.length ? [element(heading, {}, words), element("ul", {}, items.map((item) => element("li", {}, item)))] : [];
   return element(
     "details",
-    {},
+    { class: "told" },
     element("summary", {}, "What it keeps, what it does not protect against", element("span", { class: "hidden-words" }, `: ${service.identifier}`)),
     ...listing("Keeps and guarantees", service.guarantees),
     ...listing("Changes", service.changes),

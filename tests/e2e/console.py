@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 PATIENCE = 120_000
 """Milliseconds; the first job on a busy machine loads every kernel there is."""
@@ -39,8 +39,8 @@ class Console:
     def upload(self, name: str, content: str) -> str:
         """Choose a file; the id of the buffer that it became."""
         self.open()
-        file = {"name": name, "mimeType": "", "buffer": content.encode()}
-        self.page.get_by_label(re.compile("^A file")).set_input_files([file])  # type: ignore[list-item]
+        file = FilePayload(name=name, mimeType="", buffer=content.encode())
+        self.page.get_by_label(re.compile("^A file")).set_input_files(file)
         return self.table()
 
     def table(self) -> str:

@@ -32,7 +32,7 @@ $(VENV)/.development: requirements-dev.lock $(VENV)/.kernels
 demo: $(VENV)/.kernels ## run the main job on a sample table: three swaps, a rerun, the figures
 	$(BIN)/python -m demo
 
-serve: $(VENV)/.kernels ## start the service, with Swagger UI at /docs
+serve: $(VENV)/.kernels ## start the service, with its console at / and Swagger UI at /docs
 	$(BIN)/python -m app keys own
 	$(BIN)/python -m app serve
 

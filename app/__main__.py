@@ -61,7 +61,7 @@ class AnnouncingServer(uvicorn.Server):
         shown = f"[{host}]" if ":" in host else host
         if app.state.settings.auth == "off":
             print(_OPEN, file=sys.stderr, flush=True)
-        print(f"Rowveil is ready at http://{shown}:{port} (Swagger UI: /docs)", flush=True)
+        print(f"Rowveil is ready at http://{shown}:{port} (console: /, Swagger UI: /docs)", flush=True)
 
 
 def serve(settings: Settings) -> int:

@@ -5,7 +5,6 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from app.api.context import Service
 from app.api.requests import JsonRoute
-from app.api.responses import problems
 from app.api.schemas import Health
 
 router = APIRouter(tags=["health"], route_class=JsonRoute)
@@ -42,8 +41,7 @@ async def ready(response: Response, service: Service) -> Health:
             "content": {"text/plain": {"schema": {"type": "string"}}},
             "description": "Prometheus' text format.",
         }
-    }
-    | problems(),
+    },
 )
 async def metrics(service: Service) -> Response:
     """Requests, jobs, queue, workers, webhooks and what was purged; no label holds an id or a value."""

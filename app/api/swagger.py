@@ -7,7 +7,7 @@ from importlib import resources
 
 from fastapi import APIRouter, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 
 router = APIRouter(include_in_schema=False)
 
@@ -37,12 +37,6 @@ _POLICY = (
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """Swagger UI sets styles on its elements; scripts are its own and the page's, known by its digest."""
-
-
-@router.get("/")
-async def root() -> RedirectResponse:
-    """To the page, until the service has one of its own."""
-    return RedirectResponse("docs")
 
 
 @router.get("/docs")

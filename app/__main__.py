@@ -1,4 +1,4 @@
-"""``python -m app serve | worker | migrate | openapi``."""
+"""``python -m app serve | worker | migrate | openapi | run | measures | frontier | verify``."""
 
 import argparse
 import asyncio
@@ -16,6 +16,8 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
+from app.cli.commands import add_commands as add_table_commands
+from app.cli.commands import execute
 from app.engine.cluster import cluster_of
 from app.main import create_app
 from app.measure_page import measures_page
@@ -143,6 +145,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         "openapi", help="write openapi/openapi.json and the services' pages from the code"
     )
     derived.add_argument("--check", action="store_true", help="only say whether they are current")
+    add_table_commands(commands)
     return parser.parse_args(arguments)
 
 
@@ -153,8 +156,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(fault, file=sys.stderr)
     if faults:
         return 2
+    on_tables = hasattr(given, "table_command")
     try:
-        settings = Settings()
+        settings = Settings(workers=1) if on_tables else Settings()  # one job has the machine to itself
     except ValidationError as error:
         for item in error.errors():
             if item["type"] == "default_factory_not_called":
@@ -173,6 +177,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 1
         return 0
+    if on_tables:
+        return execute(settings, given)
     return derive(settings, given.check)
 
 

@@ -1,5 +1,6 @@
 """The OpenAPI document: the framework's, less what this service does not answer."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
@@ -33,5 +34,21 @@ def document(app: FastAPI) -> dict[str, Any]:
             described = model.model_json_schema(ref_template="#/components/schemas/{model}")
             described.pop("$defs", None)
             schemas[model.__name__] = described
+        for schema in _within(schemas):
+            if isinstance(schema.get("default"), dict) and _refers(schema):
+                del schema["default"]  # it says no more than the model's own; generators leave the model out
         app.openapi_schema = made
     return app.openapi_schema
+
+
+def _within(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _within(inner)
+
+
+def _refers(schema: dict[str, Any]) -> bool:
+    """Whether it is a model, or may be one."""
+    return any("$ref" in branch for branch in (schema, *schema.get("anyOf", ())))

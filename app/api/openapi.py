@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app.api.report_schemas import Report
-from app.api.schemas import Rows
+from app.api.schemas import ProgressUpdate, Rows
 
 
 def document(app: FastAPI) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         schemas = made["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError", "Seed"):
             schemas.pop(name, None)
-        for model in (Report, Rows):  # named by operations that answer it in one of several types
+        for model in (Report, Rows, ProgressUpdate):  # in answers that have several types, or events
             described = model.model_json_schema(ref_template="#/components/schemas/{model}")
             described.pop("$defs", None)
             schemas[model.__name__] = described

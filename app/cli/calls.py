@@ -45,6 +45,8 @@ class Call:
             if name in ("source", "destination") and field.is_required()
         }
         body = {name: value for name, value in self.given.items() if name != CSV} | tables | more
+        if "parameters" in model.model_fields:
+            body.setdefault("parameters", {})  # so that it is told which of them are missing
         try:
             return model.model_validate(body)
         except ValidationError as error:

@@ -152,7 +152,7 @@ WRONG = {
         2,
         "needs a replacement",
     ),
-    "no fields": ([], 2, "--swap-fields"),
+    "no fields": ([], 2, "give the swap fields by name"),
     "broken JSON": (
         ["--swap-fields", "income", "--suppression-replacement", "{"],
         2,

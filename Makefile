@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo serve test lint openapi docs bench lock audit sbom clean
+.PHONY: help demo serve test lint openapi clients docs bench lock audit sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z ]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is 
 
 openapi docs: $(VENV)/.service ## write openapi/openapi.json and the services' pages from the code
 	$(BIN)/python -m app openapi
+
+clients: $(VENV)/.development ## generate the Python and TypeScript clients below clients/ (needs Node 20)
+	PATH="$(abspath $(BIN)):$$PATH" clients/generate
 
 bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
 	$(BIN)/python -m benchmarks

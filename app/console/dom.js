@@ -45,16 +45,15 @@ export function humanised(name) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** A table that scrolls by itself where it is too wide; `head` names the columns, each row has their cells. */
-export function table(caption, head, rows, attributes = {}) {
+/** A title, and a table that scrolls by itself where it is too wide; `head` names the columns. */
+export function table(caption, head, rows) {
   const id = newId("caption");
-  return element(
+  const scrolling = element(
     "div",
     { class: "scroll", role: "group", tabindex: "0", "aria-labelledby": id },
     element(
       "table",
-      attributes,
-      element("caption", { id, class: "quiet" }, caption),
+      { "aria-labelledby": id },
       element("thead", {}, element("tr", {}, head.map((name) => element("th", { scope: "col" }, name)))),
       element(
         "tbody",
@@ -69,6 +68,7 @@ export function table(caption, head, rows, attributes = {}) {
       ),
     ),
   );
+  return [element("p", { id, class: "quiet" }, caption), scrolling];
 }
 
 /** Terms and what they stand for; a pair whose value is null or undefined is left out. */

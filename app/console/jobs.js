@@ -29,15 +29,15 @@ export async function view([state]) {
     jobs.push(...page.jobs);
     next = page.next_page_token;
     more.hidden = !next;
-    holder.replaceChildren(jobs.length
-      ? table("Jobs", ["Job", "State", "Rows"], jobs.map((job) => ({
-        cells: [
-          element("a", { href: placeOf("jobs", job.id) }, nameOf(job, services), " ",
-            element("small", {}, job.kind === "swap" ? job.service : "", ` ${moment(job.created_at)}`, job.rerun_of ? ", a rerun" : "")),
-          badge(job.state), number(job.row_count),
-        ],
-      })))
-      : element("p", {}, "None yet. ", element("a", { href: "#/" }, "Protect a table"), "."));
+    const rows = jobs.map((job) => ({
+      cells: [
+        element("a", { href: placeOf("jobs", job.id) }, nameOf(job, services), " ",
+          element("small", {}, job.kind === "swap" ? job.service : "", ` ${moment(job.created_at)}`, job.rerun_of ? ", a rerun" : "")),
+        badge(job.state), number(job.row_count),
+      ],
+    }));
+    const none = [element("p", {}, "None yet. ", element("a", { href: "#/" }, "Protect a table"), ".")];
+    holder.replaceChildren(...(rows.length ? table("Newest first", ["Job", "State", "Rows"], rows) : none));
   };
   more.addEventListener("click", load);
   await load();

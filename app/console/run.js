@@ -98,7 +98,7 @@ export function asking(path, call, parts, inside, planned) {
     "form",
     { onsubmit: submit, novalidate: true },
     inside,
-    element("div", { class: "actions sticky" }, preview, run, element("span", { class: "quiet" }, "A preview runs and stores nothing.")),
+    element("div", { class: "actions sticky" }, preview, run, element("span", { class: "quiet" }, "A preview runs nothing, and stores nothing.")),
     said,
   );
 }

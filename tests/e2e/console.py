@@ -39,6 +39,10 @@ class Console:
     def upload(self, name: str, content: str) -> str:
         """Choose a file; the id of the buffer that it became."""
         self.open()
+        return self.upload_here(name, content)
+
+    def upload_here(self, name: str, content: str) -> str:
+        """The same, from the page that is open."""
         file = FilePayload(name=name, mimeType="", buffer=content.encode())
         self.page.get_by_label(re.compile("^A file")).set_input_files(file)
         return self.table()

@@ -1,6 +1,7 @@
 """The console from a table to its release, as a curator goes, in a real browser."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -8,7 +9,7 @@ from typing import Literal
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, FilePayload, Route, expect
 
 from tests.e2e.console import NOT_BESIDE_THE_PAGE, Console, console
 
@@ -219,6 +220,25 @@ def still_queued(route: Route) -> None:
     """The job as it was a moment before."""
     job = route.fetch().json()
     route.fulfill(json={**job, "state": "queued", "progress": {"fraction": 0, "stage": "queued"}})
+
+
+def test_files_are_taken_as_they_are_written(opened: Console, client: httpx.Client) -> None:
+    """Semicolons are seen, stated nulls are heeded, no table is told, and a table can be deleted at once."""
+    page = opened.page
+    opened.open()
+    page.get_by_text("How the CSV is written").click()
+    page.get_by_label("Null tokens, one a line").fill("NA\n-")
+    table = opened.upload_here("survey.csv", "age;town\n31;Cork\nNA;-\n")
+    fields = client.get(f"/v1/buffers/{table}").json()["fields"]
+    assert fields == [{"name": "age", "type": "int64"}, {"name": "town", "type": "string"}]
+    expect(page.locator("ul.fields")).to_contain_text("1 null")
+    page.get_by_role("button", name="Delete this table").click()
+    expect(page.get_by_role("heading", name="Protect a table")).to_be_visible()
+    assert client.get(f"/v1/buffers/{table}").status_code == 404
+    page.get_by_label(re.compile("^A file")).set_input_files(
+        FilePayload(name="people.xlsx", mimeType="", buffer=b"PK")
+    )
+    expect(page.get_by_role("alert")).to_contain_text("a buffer is uploaded as")
 
 
 def test_a_key_is_asked_for_and_kept_in_the_tab(opened: Console) -> None:

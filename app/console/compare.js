@@ -66,7 +66,7 @@ export async function view([id]) {
           element(
             "p",
             { class: "good" },
-            `${counted(combinations(), "combination")}; every one of them can be run on this table.`,
+            `${counted(combinations(), "combination")}; their parameters fit this table's fields.`,
           ),
         ],
       ),

@@ -88,11 +88,12 @@ const startOf = (fields) => (name, schema, path) => {
   return name === "key_fields" ? suggestion(name, schema, fields) : undefined;
 };
 
-/** The options as the call takes them: measures only where something is measured. */
-function optionsOf(given) {
-  const { measures, ...rest } = given;
+/** The options as the call takes them: key fields were suggested, and are no wish where nothing is measured. */
+function optionsOf({ measures, ...rest }) {
   const measured = rest.report === "full" || rest.candidates !== undefined;
-  return measured && measures ? { ...rest, measures } : rest;
+  const { key_fields, ...wished } = measures ?? {};
+  if (!measured && !Object.keys(wished).length) return rest;
+  return measures ? { ...rest, measures } : rest;
 }
 
 /**
@@ -163,7 +164,7 @@ function planned({ plan }) {
       { class: alone ? "warning" : "good" },
       alone
         ? `${counted(alone, "row")} in ${counted(plan.unswappable_groups, "group")} cannot be swapped: suppression says what becomes of them.`
-        : "Every row has others to exchange values with.",
+        : "Every row can take part, as far as can be told without a draw.",
     ),
     facts([
       ["Rows", number(plan.rows)],

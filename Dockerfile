@@ -18,6 +18,7 @@ ENV PATH=/opt/rowveil/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     ROWVEIL_HOME=/var/lib/rowveil \
     ROWVEIL_HOST=0.0.0.0 \
+    ROWVEIL_LOG_FORMAT=json \
     XDG_CACHE_HOME=/var/lib/rowveil/cache
 VOLUME /var/lib/rowveil
 EXPOSE 8080

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo serve test lint openapi docs bench lock clean
+.PHONY: help demo serve test lint openapi clients docs bench lock audit sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z ]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -33,6 +33,7 @@ demo: $(VENV)/.kernels ## run the main job on a sample table: three swaps, a rer
 	$(BIN)/python -m demo
 
 serve: $(VENV)/.kernels ## start the service, with its console at / and Swagger UI at /docs
+	$(BIN)/python -m app keys own
 	$(BIN)/python -m app serve
 
 test: lint ## check everything and run all tests
@@ -48,6 +49,9 @@ lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is 
 openapi docs: $(VENV)/.service ## write openapi/openapi.json and the services' pages from the code
 	$(BIN)/python -m app openapi
 
+clients: $(VENV)/.development ## generate the Python and TypeScript clients below clients/ (needs Node 20)
+	PATH="$(abspath $(BIN)):$$PATH" clients/generate
+
 bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
 	$(BIN)/python -m benchmarks
 
@@ -57,6 +61,15 @@ lock: $(VENV)/.development ## resolve the dependencies anew
 		--no-emit-index-url --extra dev pyproject.toml -o requirements-dev.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url -c requirements-dev.lock pyproject.toml -o requirements.lock
+
+audit: $(VENV)/.development ## look the locked dependencies up among known vulnerabilities
+	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock || { \
+		echo "Not clean: a known vulnerability is named above, or the database of them cannot be reached,"; \
+		echo "in which case nothing was checked."; exit 1; }
+
+sbom: $(VENV)/.development ## write dist/rowveil.cdx.json: what is in the service, as CycloneDX
+	mkdir -p dist
+	$(BIN)/cyclonedx-py requirements --output-reproducible --of JSON -o dist/rowveil.cdx.json requirements.lock
 
 clean: ## remove the virtual environment and the embedded default's state
 	rm -rf $(VENV) var

@@ -1,4 +1,4 @@
-"""``python -m app serve | worker | migrate | openapi``."""
+"""The command line: ``python -m app``, or ``rowveil`` where it is installed."""
 
 import argparse
 import asyncio
@@ -16,6 +16,11 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
+from app.administration import add_commands, administer
+from app.api.slow_callers import protocol
+from app.cli.commands import add_commands as add_table_commands
+from app.cli.commands import execute
+from app.contract import allows_breaking, breaking_changes
 from app.engine.cluster import cluster_of
 from app.main import create_app
 from app.measure_page import measures_page
@@ -26,6 +31,10 @@ from app.telemetry.logs import set_up_logs
 from providers import PROVIDERS
 
 _LOOK_SECONDS = 0.05
+_OPEN = """
+WARNING: authentication is OFF (ROWVEIL_AUTH=off). Every program and every user of this machine can
+run, read and delete all jobs, and reveal every seed. For a laptop alone; never for real data.
+"""
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -53,6 +62,8 @@ class AnnouncingServer(uvicorn.Server):
             await asyncio.sleep(_LOOK_SECONDS)
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
+        if app.state.settings.auth == "off":
+            print(_OPEN, file=sys.stderr, flush=True)
         print(f"Rowveil is ready at http://{shown}:{port} (console: /, Swagger UI: /docs)", flush=True)
 
 
@@ -70,6 +81,8 @@ def serve(settings: Settings) -> int:
         log_level="warning",
         access_log=False,
         log_config=None,
+        server_header=False,
+        http=protocol(settings.request_patience),
         timeout_graceful_shutdown=int(settings.shutdown_grace),
     )
     server = AnnouncingServer(config)
@@ -131,6 +144,23 @@ def derive(settings: Settings, check: bool) -> int:
     return status
 
 
+_RELEASED = Path("openapi/released.json")
+"""The contract as it was released last: what clients may rely on."""
+
+
+def hold_to_release(settings: Settings) -> int:
+    """1 where the contract breaks clients of the released one, and the version does not say so."""
+    released, current = orjson.loads(_RELEASED.read_bytes()), create_app(settings).openapi()
+    if allows_breaking(released["info"]["version"], current["info"]["version"]):
+        return 0
+    broken = breaking_changes(released, current)
+    for change in broken:
+        print(f"breaks clients of {released['info']['version']}: {change}", file=sys.stderr)
+    if broken:
+        print("raise the version (before 1.0 the minor), or take the change back", file=sys.stderr)
+    return 1 if broken else 0
+
+
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="rowveil", description="Statistical disclosure control by data swapping."
@@ -142,7 +172,16 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     derived = commands.add_parser(
         "openapi", help="write openapi/openapi.json and the services' pages from the code"
     )
-    derived.add_argument("--check", action="store_true", help="only say whether they are current")
+    derived.add_argument(
+        "--check",
+        action="store_true",
+        help="only say whether they are current, and whether the contract keeps what was released",
+    )
+    derived.add_argument(
+        "--release", action="store_true", help="keep the contract as the one that clients may rely on"
+    )
+    add_table_commands(commands)
+    add_commands(commands)
     return parser.parse_args(arguments)
 
 
@@ -153,8 +192,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(fault, file=sys.stderr)
     if faults:
         return 2
+    on_tables = hasattr(given, "table_command")
     try:
-        settings = Settings()
+        settings = Settings(workers=1) if on_tables else Settings()  # one job has the machine to itself
     except ValidationError as error:
         for item in error.errors():
             if item["type"] == "default_factory_not_called":
@@ -173,7 +213,14 @@ def main(arguments: list[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 1
         return 0
-    return derive(settings, given.check)
+    if on_tables:
+        return execute(settings, given)
+    if given.command != "openapi":
+        return administer(settings, given)
+    status = derive(settings, given.check)
+    if given.release and status == 0:
+        _RELEASED.write_bytes(Path("openapi/openapi.json").read_bytes())
+    return max(status, hold_to_release(settings)) if given.check else status
 
 
 if __name__ == "__main__":

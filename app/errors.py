@@ -53,6 +53,52 @@ class BadRequest(AppError):
     title = "Bad request"
 
 
+class Unauthenticated(AppError):
+    """The caller did not say who it is, or not so that it can be believed."""
+
+    status = 401
+    code = "unauthenticated"
+    title = "Not authenticated"
+
+    def headers(self) -> dict[str, str]:
+        """What to send (RFC 6750, section 3)."""
+        return {"WWW-Authenticate": 'Bearer realm="rowveil"'}
+
+
+class InvalidToken(Unauthenticated):
+    """What the caller showed is no key or token of this service, or not any more."""
+
+    code = "invalid_token"
+
+    def headers(self) -> dict[str, str]:
+        """That it was looked at, and is not good."""
+        return {"WWW-Authenticate": 'Bearer realm="rowveil", error="invalid_token"'}
+
+
+class Forbidden(AppError):
+    """The caller is known, and may not do this."""
+
+    status = 403
+    code = "forbidden"
+    title = "Forbidden"
+
+
+class ScopeMissing(Forbidden):
+    """The caller's key or token lacks the scope for it."""
+
+    code = "insufficient_scope"
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"this needs the scope '{scope}', which your key or token does not have")
+        self.args = (scope,)
+        self.scope = scope
+
+    def headers(self) -> dict[str, str]:
+        """Which scope it would take."""
+        challenge = f'Bearer realm="rowveil", error="insufficient_scope", scope="{self.scope}"'
+        return {"WWW-Authenticate": challenge}
+
+
 class NotFound(AppError):
     """There is nothing of that name (or not for this caller)."""
 

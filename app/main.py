@@ -6,12 +6,16 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 
 from app import __version__
 from app.api import buffers, console, frontier, health, jobs, measures, problems, services, swagger
 from app.api.formats import open_table, stream_chunks
 from app.api.head import HeadIsGetWithoutContent
+from app.api.headers import SafeHeaders
+from app.api.oidc import Tokens
 from app.api.openapi import document
+from app.api.slow_callers import SlowBodies
 from app.api.watching import Watched
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
@@ -19,6 +23,7 @@ from app.settings import Settings
 from app.store.db import DatabaseUnusable
 from app.store.keys import KeyUnreadable
 from app.store.replicas import ReplicasDiffer
+from app.store.seal import SealBroken
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import flush, set_up_tracing
 
@@ -44,7 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
         job_service = JobService(settings, open_table, stream_chunks, metrics=metrics)
         try:
             await job_service.start()
-        except (HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer) as error:
+        except (HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, SealBroken) as error:
             app.state.start_refused = True  # the message says it all; no trace has to
             _log.error("%s", error)
             raise
@@ -68,8 +73,19 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.start_refused = False
+    app.state.tokens = Tokens(settings) if settings.oidc_issuer else None
     problems.install(app)
     app.add_middleware(HeadIsGetWithoutContent)
+    app.add_middleware(SlowBodies, patience=settings.request_patience, least_rate=settings.least_body_rate)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["*"],
+        )
+    app.add_middleware(SafeHeaders)
     app.add_middleware(Watched, metrics=metrics)
     for resource in (services, measures, frontier, jobs, buffers, health):
         app.include_router(resource.router)

@@ -47,8 +47,9 @@ def page(provider: Provider[Any]) -> str:
 def _scaling(provider: Provider[Any]) -> str:
     """Whether it runs out of core, and how the table is cut."""
     able = provider.scaling.swap is not None
+    shared = " Runs on several workers at once, likewise." if provider.scaling.sharing is not None else ""
     how = "Runs out of core, with the same destination to the last bit." if able else "Runs in memory alone."
-    return f"{how} {provider.scaling.cut}"
+    return f"{how}{shared} {provider.scaling.cut}"
 
 
 def _listing(title: str, items: tuple[str, ...]) -> list[str]:

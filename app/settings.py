@@ -6,12 +6,18 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.references import ReferenceRefused, parse_prefixes
 from providers.errors import did_you_mean
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Hosts by which nobody but this machine is meant."""
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""What tokens may be signed by: with a private key that the issuer alone has."""
 
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 
@@ -42,6 +48,10 @@ def _default_threads(given: dict[str, Any]) -> int:
 
 def _default_worker_memory(given: dict[str, Any]) -> int:
     return int(available_memory() * 0.8) // int(given.get("workers", 1))
+
+
+def _default_units(given: dict[str, Any]) -> int:
+    return 8 if given.get("engine") == "dask" else 1
 
 
 class Settings(BaseSettings):
@@ -84,14 +94,40 @@ class Settings(BaseSettings):
     warm_workers: bool = True
     """Whether a worker loads every kernel before it is ready, so that no call waits for one; else each is
     loaded when it is first used, and a worker is ready some seconds sooner."""
+    units_per_job: Annotated[int, Field(ge=1)] = Field(default_factory=_default_units)
+    """Units that a job too large for one worker's memory is shared out in, among the workers that are free;
+    1: it stays on one worker. Default: 8 with engine `dask`, else 1."""
     job_time_limit: Annotated[float, Field(gt=0)] = 3600.0
     """Seconds a job may run before it is stopped."""
     host: str = "127.0.0.1"
     """The address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """The port to listen on; 0 takes a free one."""
-    auth: str = "off"
-    """Whether callers must say who they are: `off`."""
+    mode: str = "local"
+    """`production` refuses to start on what only a machine of one's own may have: keys made at the first
+    start or readable by others, authentication off, plain http to an issuer or a scheduler."""
+    auth: str = "on"
+    """Whether callers must say who they are: `on`; `off`, for a laptop alone."""
+    oidc_issuer: str = ""
+    """The issuer whose tokens are taken besides keys, as its tokens name it. Default: none."""
+    oidc_audience: str = ""
+    """What tokens must be meant for (`aud`)."""
+    oidc_jwks_url: str = ""
+    """Where the issuer's keys lie. Default: where its own configuration says."""
+    oidc_algorithms: str = "RS256,PS256,ES256,EdDSA"
+    """What tokens may be signed by, separated by commas; never a shared secret (HS256), never none."""
+    oidc_scope_claim: str = "scope"
+    """The claim with the scopes: a list, or words with spaces between them."""
+    oidc_scope_prefix: str = "rowveil:"
+    """What stands before a scope in a token, such as `rowveil:run`."""
+    oidc_project_claim: str = ""
+    """The claim with the project. Default: tokens have no project."""
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    """Origins whose pages may call the service from a browser, separated by commas. Default: none."""
+    request_patience: Annotated[float, Field(gt=0)] = 20.0
+    """Seconds in which the head of a request must have come, and that its body may pause."""
+    least_body_rate: Annotated[int, Field(ge=0)] = 1024
+    """Bytes a second that a body must bring on average, beyond that patience."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20
     """The largest JSON request body."""
     max_buffer_bytes: Annotated[int, Field(ge=1024)] = 16 * 2**30
@@ -161,10 +197,64 @@ class Settings(BaseSettings):
     def _is_available_in_this_version(self) -> Self:
         if self.engine not in ("local", "dask"):
             raise ValueError(f"unknown engine '{self.engine}'; known are 'local' and 'dask'")
-        if self.auth == "on":
-            raise ValueError("auth 'on' needs identities, not available in this version; use 'off'")
-        if self.auth != "off":
-            raise ValueError(f"unknown auth '{self.auth}'; known is 'off'")
+        if self.auth not in ("on", "off"):
+            raise ValueError(f"unknown auth '{self.auth}'; known are 'on' and 'off'")
+        if self.mode not in ("local", "production"):
+            raise ValueError(f"unknown mode '{self.mode}'; known are 'local' and 'production'")
+        return self
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _separated_by_commas(cls, value: Any) -> Any:
+        return (
+            tuple(word.strip() for word in value.split(",") if word.strip())
+            if isinstance(value, str)
+            else value
+        )
+
+    @property
+    def oidc_algorithm_list(self) -> tuple[str, ...]:
+        """The algorithms by themselves."""
+        return tuple(name.strip() for name in self.oidc_algorithms.split(",") if name.strip())
+
+    @model_validator(mode="after")
+    def _lets_nobody_in(self) -> Self:
+        if self.auth == "off" and self.host not in LOOPBACK:
+            raise ValueError("auth 'off' is for one's own machine: ROWVEIL_HOST must be 127.0.0.1 then")
+        for origin in self.cors_origins:
+            place = urlsplit(origin)
+            if place.scheme not in ("http", "https") or origin != f"{place.scheme}://{place.netloc}":
+                raise ValueError(
+                    "ROWVEIL_CORS_ORIGINS names origins such as https://desk.example, with no path and no '*'"
+                )
+        if self.oidc_issuer:
+            if not self.oidc_audience:
+                raise ValueError("ROWVEIL_OIDC_ISSUER needs ROWVEIL_OIDC_AUDIENCE: what tokens are meant for")
+            for url in (self.oidc_issuer, self.oidc_jwks_url or self.oidc_issuer):
+                place = urlsplit(url)
+                if place.scheme != "https" and not (place.scheme == "http" and place.hostname in LOOPBACK):
+                    raise ValueError("ROWVEIL_OIDC_ISSUER and ROWVEIL_OIDC_JWKS_URL are https:// addresses")
+            unknown = [name for name in self.oidc_algorithm_list if name not in ALGORITHMS]
+            if unknown or not self.oidc_algorithm_list:
+                raise ValueError(f"ROWVEIL_OIDC_ALGORITHMS: known are {', '.join(ALGORITHMS)}")
+        return self
+
+    @model_validator(mode="after")
+    def _fits_production(self) -> Self:
+        if self.mode != "production":
+            return self
+        plain = [url for url in (self.oidc_issuer, self.oidc_jwks_url) if url.startswith("http://")]
+        faults = {
+            "ROWVEIL_AUTH is 'off'": self.auth == "off",
+            "ROWVEIL_OIDC_ISSUER or ROWVEIL_OIDC_JWKS_URL is http://": bool(plain),
+            "ROWVEIL_CORS_ORIGINS has an http:// origin": any(
+                origin.startswith("http://") for origin in self.cors_origins
+            ),
+            "ROWVEIL_SCHEDULER_INSECURE is set": self.scheduler_insecure,
+        }
+        found = [fault for fault, there in faults.items() if there]
+        if found:
+            raise ValueError(f"mode 'production' does not start while {' and '.join(found)}")
         return self
 
     @model_validator(mode="after")
@@ -230,7 +320,8 @@ def webhook_networks(settings: Settings) -> tuple[IPv4Network | IPv6Network, ...
     return tuple(ip_network(part.strip()) for part in settings.webhook_networks.split(",") if part.strip())
 
 
-_OF_TESTS = "ROWVEIL_DATA"
+_OF_OTHERS = ("ROWVEIL_DATA", "ROWVEIL_SEED")
+"""No settings: where tests find real tables, and the seed of a command (`app.cli.seeds`)."""
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
@@ -239,5 +330,5 @@ def unknown_variables(environment: Iterable[str]) -> list[str]:
     return [
         f"{name}: there is no such setting{did_you_mean(name, known)}"
         for name in sorted(environment)
-        if name.startswith("ROWVEIL_") and name not in known and name != _OF_TESTS
+        if name.startswith("ROWVEIL_") and name not in known and name not in _OF_OTHERS
     ]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from benchmarks.harness import in_turn, table
 from benchmarks.kernels import SWAPPED, people_table, swap_work
-from demo.service import running_service
+from demo.service import own_key, running_service
 
 ROWS = 100_000
 GOAL = 3.0
@@ -42,8 +42,9 @@ def measure(rounds: int) -> str:
     body = orjson.dumps({"source": {"rows": source.to_pylist()}, "parameters": parameters, "seed": "07"})
     arrow = arrow_bytes(source)
 
-    with tempfile.TemporaryDirectory() as home, running_service(Path(home)) as address:
-        client = httpx.Client(base_url=address, timeout=120)
+    with tempfile.TemporaryDirectory() as home, running_service(Path(home), auth="on") as address:
+        key = {"authorization": f"Bearer {own_key(Path(home))}"}
+        client = httpx.Client(base_url=address, timeout=120, headers=key)
 
         def over_json() -> object:
             return client.post("/v1/services/DSWAP", content=body, headers=AS_JSON).raise_for_status()
@@ -88,11 +89,12 @@ def measure_small(clients: int) -> str:
         {"source": {"rows": rows}, "parameters": {"swap_fields": list(SWAPPED)}, "seed": "07"}
     )
 
-    with tempfile.TemporaryDirectory() as home, running_service(Path(home)) as address:
+    with tempfile.TemporaryDirectory() as home, running_service(Path(home), auth="on") as address:
+        key = {"authorization": f"Bearer {own_key(Path(home))}"}
 
         def calls(count: int) -> list[float]:
             taken = []
-            with httpx.Client(base_url=address, timeout=120) as client:
+            with httpx.Client(base_url=address, timeout=120, headers=key) as client:
                 for _ in range(count):
                     started = time.perf_counter()
                     client.post("/v1/services/DSWAP", content=body, headers=AS_JSON).raise_for_status()

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from demo.people import LONELY_TOWN, SEED, TYPES, people
-from demo.service import running_service
+from demo.service import own_key, running_service
 
 HOME = Path("var/demo")
 SHOWN_EVENTS = 3
@@ -199,7 +199,13 @@ def main() -> int:
     rows = people()
     print(f"{len(rows)} people, {len(TYPES)} fields; {LONELY_TOWN} has one of them.")
     print("Starting the service on SQLite and local worker processes ...")
-    with running_service(HOME) as address, httpx.Client(base_url=address, timeout=60) as client:
+    key = own_key(HOME)
+    print(f"Callers show a key; this one is of this machine's own user, for this demo alone:\n   {key}")
+    headers = {"authorization": f"Bearer {key}"}
+    with (
+        running_service(HOME, auth="on") as address,
+        httpx.Client(base_url=address, timeout=60, headers=headers) as client,
+    ):
         jobs = {service: _run(client, service, rows) for service in RUNS}
 
         _show_report(client, rows)

@@ -18,7 +18,8 @@ class StartError(RuntimeError):
 def running_service(home: Path, **settings: str) -> Iterator[str]:
     """Start the service on a free port with all its state below `home`; yields its address.
 
-    `settings` are environment variables without their ``ROWVEIL_``, in small letters.
+    `settings` are environment variables without their ``ROWVEIL_``, in small letters. Authentication is off
+    unless they have ``auth="on"``, in which case `own_key` makes a key.
     """
     with service_process(home, **settings) as (address, _):
         yield address
@@ -27,8 +28,7 @@ def running_service(home: Path, **settings: str) -> Iterator[str]:
 @contextmanager
 def service_process(home: Path, **settings: str) -> Iterator[tuple[str, int]]:
     """The same; yields its address and its process id."""
-    environment = os.environ | {"ROWVEIL_HOME": str(home), "ROWVEIL_PORT": "0"}
-    environment |= {f"ROWVEIL_{name.upper()}": value for name, value in settings.items()}
+    environment = _environment(home, settings)
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "serve"], env=environment, stdout=subprocess.PIPE, text=True
     )
@@ -48,3 +48,16 @@ def service_process(home: Path, **settings: str) -> Iterator[tuple[str, int]]:
             process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def own_key(home: Path, **settings: str) -> str:
+    """The key of this machine's own user, which the service on this home takes."""
+    command = [sys.executable, "-m", "app", "keys", "own"]
+    environment = _environment(home, {"auth": "on"} | settings)
+    printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return printed.stdout.split()[-1]
+
+
+def _environment(home: Path, settings: dict[str, str]) -> dict[str, str]:
+    given = {"home": str(home), "port": "0", "auth": "off"} | settings
+    return os.environ | {f"ROWVEIL_{name.upper()}": value for name, value in given.items()}

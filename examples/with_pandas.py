@@ -19,7 +19,8 @@ def swapped(frame: pd.DataFrame, service: str, parameters: dict[str, Any], addre
         table = pa.Table.from_pandas(frame, preserve_index=False)
         with pa.ipc.new_stream(content, table.schema) as stream:
             stream.write_table(table)
-        upload = client.post("/v1/buffers", content=content.getvalue(), headers={"content-type": ARROW})
+        content.seek(0)
+        upload = client.post("/v1/buffers", content=content, headers={"content-type": ARROW})
         buffer = _told(upload).json()["id"]
         try:
             call = {"source": {"buffer": buffer}, "parameters": parameters}

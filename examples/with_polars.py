@@ -18,7 +18,8 @@ def swapped(
     with httpx.Client(base_url=address, timeout=600) as client:
         content = io.BytesIO()
         frame.write_ipc_stream(content, compat_level=pl.CompatLevel.oldest())
-        upload = client.post("/v1/buffers", content=content.getvalue(), headers={"content-type": ARROW})
+        content.seek(0)
+        upload = client.post("/v1/buffers", content=content, headers={"content-type": ARROW})
         buffer = _told(upload).json()["id"]
         try:
             call = {"source": {"buffer": buffer}, "parameters": parameters}

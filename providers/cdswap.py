@@ -13,10 +13,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from providers.classes import Classifier, check_classifier, class_labels, classes
-from providers.external.exchanging import Exchanging
+from providers.external.exchanging import Tally
+from providers.external.sharing import Groupings, sharing_of_groups
 from providers.external.sorting import label_keys
 from providers.external.swaps import Listing, swap_outside
-from providers.kernels import Groups
+from providers.kernels import Groups, Pairing
 from providers.ordering import check_orderable
 from providers.params import ControlFields, SwapParams
 from providers.provider import Plan, Progress, Provider, Scaling, Streamed, SwapResult
@@ -131,12 +132,28 @@ def swap_out_of_core(
     source: Source, params: CdswapParams, stream: Stream, progress: Progress, room: Room
 ) -> Streamed:
     """As `swap`, the rows in the order of their classes, some of them in memory at a time."""
+    return swap_outside(source, params, stream, progress, room, _Classes(params, source.schema), _Counted())
 
-    def figures(result: SwapResult, exchanging: Exchanging) -> dict[str, Any]:
-        return {"classes": result.summary.groups, "singleton_classes": exchanging.tally.groups[1]}
 
-    classes = _Classes(params, source.schema)
-    return swap_outside(source, params, stream, progress, room, classes, figures=figures)
+class _Counted:
+    """The provider's own figures, which the tally has: nothing has to be seen of a unit."""
+
+    def see(self, groups: Groups, table: pa.Table, name: str, pairing: Pairing) -> None:
+        """Nothing."""
+
+    def include(self, other: "_Counted") -> None:
+        """Nothing."""
+
+    def figures(self, tally: Tally) -> dict[str, Any]:
+        """The report's."""
+        return {"classes": tally.groups.total(), "singleton_classes": tally.groups[1]}
+
+
+_CLASSES: Groupings[CdswapParams] = Groupings(
+    grouping=lambda params, schema, rows, rank: _Classes(params, schema),
+    watcher=lambda params, schema: _Counted(),
+    group_rows=lambda params: 0,
+)
 
 
 PROVIDER = Provider(
@@ -171,8 +188,10 @@ PROVIDER = Provider(
             params, rows, nbytes, key_arrays=len(params.control_field)
         ),
         cut="Rows are put aside in the order of their classes and exchanged class by class; a class that is "
-        "too large for memory by ranges of the buckets that its random order has.",
+        "too large for memory by ranges of the buckets that its random order has. Units of a shared job are "
+        "whole classes that lie side by side in the order of their labels; a class is in one unit.",
         swap=swap_out_of_core,
+        sharing=sharing_of_groups(_CLASSES),
     ),
     cost="O(n) time a field and a control field; O(d log d) for d distinct texts of a control field.",
     instead=(

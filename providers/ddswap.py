@@ -7,6 +7,7 @@ References
 Optim data privacy providers 11.3 and 11.7, module Data Swapping: distance-based data swapping.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,14 +18,25 @@ from pydantic import Field
 
 from providers.buckets import Layout, bucket_layout
 from providers.errors import ParameterError, SourceError
-from providers.external.exchanging import Exchanging
+from providers.external.exchanging import Tally
+from providers.external.sharing import Groupings, sharing_of_groups
 from providers.external.sorting import label_keys
 from providers.external.swaps import Listing, Sizes, swap_outside
 from providers.kernels import ONE_BUCKET, Groups, Pairing, near_listing
 from providers.numeric import measured
 from providers.ordering import check_orderable, packed, sort_keys
 from providers.params import MOST_ROWS, ControlFields, SwapParams
-from providers.provider import Plan, Progress, Provider, Scaling, Streamed, SwapResult
+from providers.provider import (
+    Division,
+    Plan,
+    Progress,
+    Provider,
+    Run,
+    Scaling,
+    Sharing,
+    Streamed,
+    SwapResult,
+)
 from providers.radix import IndexArray, Int64Array, radix_order, row_index_type
 from providers.rng import Stream
 from providers.storage import Room, Source
@@ -183,7 +195,6 @@ class _Distances:
 
     def include(self, other: "_Distances") -> None:
         """Count the moves of another part of the table as well."""
-        self._unit = other._unit
         self._moves = np.concatenate([self._moves, other._moves.sum(axis=0, keepdims=True)])
         self._moves[-1, [2, 5]] = other._moves[:, [2, 5]].max(axis=0, initial=0.0)
 
@@ -205,11 +216,12 @@ class _Distances:
 class _Blocks:
     """Blocks of a table that comes in pieces, in the order of its ranks."""
 
-    def __init__(self, params: DdswapParams, rows: int) -> None:
+    def __init__(self, params: DdswapParams, rows: int, rank: int = 0) -> None:
+        """``rows``: those of the whole table; ``rank``: that of the first row, where a block starts."""
         self.controls = params.control_field
         self._block_size = params.block_size
         self._rows = rows
-        self._ranked = 0  # rows in the blocks that are given out
+        self._ranked = rank  # rows in the blocks that are given out
 
     def labels(self, table: pa.Table) -> list[pa.ChunkedArray]:
         """The control fields themselves."""
@@ -237,6 +249,13 @@ def swap_out_of_core(
     SourceError
         A single block does not fit.
     """
+    _refuse_large_blocks(source, params, room)
+    return swap_outside(
+        source, params, stream, progress, room, _Blocks(params, source.rows), _Seen(params, source.schema)
+    )  # fmt: skip
+
+
+def _refuse_large_blocks(source: Source, params: DdswapParams, room: Room) -> None:
     fields = tuple(dict.fromkeys([*params.control_field, *params.swap_fields]))
     most = max(ONE_BUCKET, Sizes.of(source, fields, room.memory_bytes).unit_rows)
     if params.block_size > most:
@@ -244,20 +263,46 @@ def swap_out_of_core(
             f"blocks of {params.block_size} rows do not fit the memory that a job may take; blocks of {most} "
             "do: lower block_size, or raise that memory"
         )
-    nothing = Groups(0, None, np.zeros(1, np.int64), np.zeros(0, np.uint64))
-    distances = _Distances(nothing, None)
 
-    def watch(groups: Groups, table: pa.Table, name: str, pairing: Pairing) -> None:
-        control = table.column(params.control_field[0]) if len(params.control_field) == 1 else None
-        of_unit = _Distances(groups, control)
+
+class _Seen:
+    """The distances of all units."""
+
+    def __init__(self, params: DdswapParams, schema: pa.Schema) -> None:
+        self._control = params.control_field[0] if len(params.control_field) == 1 else None
+        nothing = Groups(0, None, np.zeros(1, np.int64), np.zeros(0, np.uint64))
+        self._distances = _Distances(nothing, self._column(schema.empty_table()))
+
+    def see(self, groups: Groups, table: pa.Table, name: str, pairing: Pairing) -> None:
+        """Count the moves of a unit."""
+        of_unit = _Distances(groups, self._column(table))
         of_unit.add(name, pairing)
-        distances.include(of_unit)
+        self._distances.include(of_unit)
 
-    def figures(result: SwapResult, exchanging: Exchanging) -> dict[str, Any]:
-        return {"blocks": result.summary.groups, "swapping_distance": distances.figures()}
+    def _column(self, table: pa.Table) -> pa.ChunkedArray | None:
+        return None if self._control is None else table.column(self._control)
 
-    blocks_of = _Blocks(params, source.rows)
-    return swap_outside(source, params, stream, progress, room, blocks_of, watch, figures)
+    def include(self, other: "_Seen") -> None:
+        """Count what another one has seen."""
+        self._distances.include(other._distances)
+
+    def figures(self, tally: Tally) -> dict[str, Any]:
+        """The report's."""
+        return {"blocks": tally.groups.total(), "swapping_distance": self._distances.figures()}
+
+
+def _divide(run: Run[DdswapParams], progress: Progress, wanted: int) -> Division:
+    _refuse_large_blocks(run.source, run.params, run.room)
+    return _BLOCKS.divide(run, progress, wanted)
+
+
+_BLOCKS: Sharing[DdswapParams] = sharing_of_groups(
+    Groupings(
+        grouping=lambda params, schema, rows, rank: _Blocks(params, rows, rank),
+        watcher=_Seen,
+        group_rows=lambda params: params.block_size,
+    )
+)
 
 
 PROVIDER = Provider(
@@ -290,8 +335,9 @@ PROVIDER = Provider(
             params, rows, nbytes, key_arrays=len(params.control_field)
         ),
         cut="Rows are put aside in the order of the control fields and exchanged block by block. A block "
-        "must fit in memory.",
+        "must fit in memory. Units of a shared job are whole blocks that lie side by side in that order.",
         swap=swap_out_of_core,
+        sharing=replace(_BLOCKS, divide=_divide),
     ),
     cost="O(n) time a field, after a sort of the control fields by radix, O(n) a pass.",
     instead=(

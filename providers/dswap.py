@@ -9,6 +9,7 @@ Dalenius and Reiss 1982, doi:10.1016/0378-3758(82)90058-1: data swapping.
 import numpy as np
 import pyarrow as pa
 
+from providers.external.sharing import sharing_of_everything
 from providers.external.swaps import swap_outside
 from providers.kernels import Groups
 from providers.params import SwapParams
@@ -86,8 +87,10 @@ PROVIDER = Provider(
         reads=lambda params, schema: fields_read(params),
         memory=lambda params, rows, nbytes: memory_needed(params, rows, nbytes),
         cut="The random order of the rows is made of buckets of about 6,000 rows: each range of buckets is "
-        "exchanged on its own, field by field when unlocked.",
+        "exchanged on its own, field by field when unlocked. Units of a shared job are fields, and ranges of "
+        "buckets: each reads the source and knows every row's bucket without the other units.",
         swap=swap_out_of_core,
+        sharing=sharing_of_everything(),
     ),
     cost="O(n) time a field; three times the swap fields' memory at the peak.",
     instead=(

@@ -15,24 +15,26 @@ Xue, Karras, Raissi and Pung 2011, Utility-driven anonymization in data publishi
 
 from typing import Annotated, Any, Literal, Self
 
-import numpy as np
 import pyarrow as pa
 from pydantic import Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from providers.errors import ParameterError, SourceError, did_you_mean, reference_token
+from providers.external.redrawing import redraw_outside, sharing_of_segments
 from providers.literals import literal
 from providers.localities import BOTH_SIDED, FREE, ONE_SIDED
 from providers.numeric import is_numeric
 from providers.params import Params, StrictModel
-from providers.provider import Plan, Progress, Provider, Scaling, SwapResult, part_of
+from providers.provider import Plan, Progress, Provider, Scaling, Streamed, SwapResult, part_of
 from providers.publication import COLUMN, KEEP, SEGMENT
 from providers.redrawing import RATES_BYTES, Law, redraw
-from providers.redrawn import report
+from providers.redrawn import destination
 from providers.rng import Stream
-from providers.segmented import segmented, segments_of, set_grid, set_places
-from providers.swapping import group_size
-from providers.units import below_encodings, numbers_of, whole_units
+from providers.segmentation import BYTES_OF_A_VALUE, FieldLaw, Segmentation
+from providers.segmented import segment_counts
+from providers.storage import Room, Source
+from providers.swapping import group_size_of_counts
+from providers.units import below_encodings, whole_units
 from providers.walk import FORWARD, ROUNDED, WHOLE_CHORD
 
 _TIES = {"free": FREE, "one_sided": ONE_SIDED, "equal": BOTH_SIDED}
@@ -184,21 +186,17 @@ def _domain(params: LocalityParams, field: pa.Field) -> tuple[Any, Any] | None:
 
 def plan(table: pa.Table, params: LocalityParams) -> Plan:
     """What `swap` would do."""
-    starts = segments_of(table.num_rows, params.segment_size)
+    segments = segment_counts(table.num_rows, params.segment_size)
     return Plan(
         rows=table.num_rows,
-        groups=len(starts) - 1,
-        group_size=group_size(np.diff(starts)),
+        groups=segments.total(),
+        group_size=group_size_of_counts(segments),
         unswappable_rows=0,
         unswappable_groups=0,
         estimated_memory_bytes=int(
-            table.nbytes + table.num_rows * len(params.fields) * _BYTES_OF_A_VALUE + 2 * RATES_BYTES
+            table.nbytes + table.num_rows * len(params.fields) * BYTES_OF_A_VALUE + 2 * RATES_BYTES
         ),
     )
-
-
-_BYTES_OF_A_VALUE = 110
-"""Values, units, order, segment, run and variables of a field's value, sorted and unsorted."""
 
 
 # ------------------------------------------------------------------------------------ the swap
@@ -207,25 +205,38 @@ _BYTES_OF_A_VALUE = 110
 def swap(table: pa.Table, params: LocalityParams, stream: Stream, progress: Progress) -> SwapResult:
     """The table with the fields' values redrawn, every kept relation holding."""
     progress(0.0, "sorting")
-    starts = segments_of(table.num_rows, params.segment_size)
-    fields = []
-    for name in params.fields:
-        numbers = numbers_of(table.column(name), name)
-        of = segmented(name, numbers, stream.key(f"localities/{name}"), starts, params.duplicates == "spread")
-        margin = None if params.margin == "gap" else float(params.margin)
-        field = table.schema.field(name)
-        whole = (
-            None if params.decimals == "off" else whole_units(below_encodings(field.type), params.decimals)
-        )
-        set_places(of, _BOUNDS[params.bounds], margin, _domain(params, field), whole)
-        if params.decimals != "off":
-            set_grid(of, params.decimals, whole is not None)
-        fields.append(of)
-
-    redrawn = redraw(fields, _law(params), part_of(progress, 0.05, 0.95))
+    segmentation = _segmentation(params, table.schema, stream)
+    redrawn = redraw(segmentation.of_table(table), segmentation.law, part_of(progress, 0.05, 0.95))
     progress(0.95, "reporting")
-    own_range = set(params.fields) - set(params.domain) if params.bounds == "column" else set()
-    return report(table, redrawn, starts, own_range)
+    made, figures = destination(table, redrawn)
+    return segmentation.report(made, figures, table.num_rows)
+
+
+def _segmentation(params: LocalityParams, schema: pa.Schema, stream: Stream) -> Segmentation:
+    fields = {}
+    for name in params.fields:
+        field = schema.field(name)
+        kind = below_encodings(field.type)
+        fields[name] = FieldLaw(
+            key=stream.key(f"localities/{name}"),
+            domain=_domain(params, field),
+            whole=None if params.decimals == "off" else whole_units(kind, params.decimals),
+        )
+    return Segmentation(
+        fields=fields,
+        size=params.segment_size,
+        bounds=_BOUNDS[params.bounds],
+        margin=None if params.margin == "gap" else float(params.margin),
+        decimals=None if params.decimals == "off" else params.decimals,
+        law=_law(params),
+    )
+
+
+def swap_out_of_core(
+    source: Source, params: LocalityParams, stream: Stream, progress: Progress, room: Room
+) -> Streamed:
+    """As `swap`, in ranges of whole segments: once to know the fields' own ranges, once to redraw."""
+    return redraw_outside(source, _segmentation(params, source.schema, stream), progress, room)
 
 
 def _law(params: LocalityParams) -> Law:
@@ -281,11 +292,14 @@ PROVIDER = Provider(
         reads=lambda params, schema: params.fields,
         memory=lambda params, rows, nbytes: (
             2 * nbytes
-            + rows * len(params.fields) * _BYTES_OF_A_VALUE
+            + rows * len(params.fields) * BYTES_OF_A_VALUE
             + min(2 * RATES_BYTES, 4096 * rows * len(params.fields))
         ),
-        cut="Not cut: the fields that are redrawn must fit, at about 110 bytes a value; the others need "
-        "not. Segments are independent of each other, but for the range and the unit of their field.",
+        cut="Into ranges of whole segments, which are independent of each other but for the range and the "
+        "unit of their field: one pass finds these, the next redraws. Units of a shared job are ranges of "
+        "rows; from a million rows on a job is shared even where it fits.",
+        swap=swap_out_of_core,
+        sharing=sharing_of_segments(_segmentation),
     ),
     cost=(
         "For n distinct values of a segment O(n^2) to extract, O(n^3) for the centre, and a step for each of "

@@ -267,7 +267,8 @@ PROVIDER = Provider(
         reads=lambda params, schema: bin_fields_read(params, schema),
         memory=lambda params, rows, nbytes: bin_memory(params, rows, nbytes),
         cut="Not cut: bins and their nearest neighbours are found from all rows at once, so that the swap "
-        "fields must fit in memory; the other fields need not.",
+        "fields must fit in memory, at about 76 bytes a row for two float64 fields and 22 for each more; the "
+        "other fields need not. DDSWAP takes any number of rows.",
     ),
     cost="O(n p) time for n rows and p swap fields; `degree` the same again for each number of cells that "
     "is tried. Single rows cost a search of the nearest bin each, quick in few fields. Memory: 8 n for "

@@ -9,9 +9,10 @@ References
 Chamikara et al. 2019, Information Sciences 527, doi:10.1016/j.ins.2019.05.053, sections 3 and 4.
 """
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -21,30 +22,35 @@ from numba import get_num_threads, njit, prange
 from pydantic import Field
 
 from providers.errors import ParameterError, SourceError, did_you_mean
-from providers.external.parts import in_ranges
-from providers.external.shuffling import shuffled
+from providers.external.assembly import append_events
+from providers.external.parts import Reader, Span, in_ranges
+from providers.external.shuffling import Shuffle
 from providers.kernels import reorder, shuffle_rows
 from providers.moments import BLOCK, FloatArray, Moments, MomentsSoFar, moments
 from providers.numeric import check_numeric, float_values, is_numeric
 from providers.params import Params
 from providers.provider import (
+    Division,
     Event,
     Events,
     GroupSize,
     Plan,
     Progress,
     Provider,
+    Run,
     Scaling,
+    Sharing,
     Streamed,
     Summary,
     SwapResult,
+    UnitDone,
     no_progress,
     part_of,
 )
 from providers.radix import IndexArray, Int64Array
 from providers.rng import Stream
-from providers.rotation import ANGLES, choose, perturb
-from providers.storage import Room, Source
+from providers.rotation import ANGLES, Choice, choose, perturb
+from providers.storage import Room, Source, Spool
 from providers.table import BoolArray, check_movable, combined, null_mask, take, words_array, words_of
 
 
@@ -393,12 +399,38 @@ def _summary(rows: int, params: PabidotParams, took_part: int, changed: dict[str
 # ---------------------------------------------------------------------------------------- out of core
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class _Fitted:
+    """What all rows together say, and how they are perturbed: a secret, which shows nothing of itself."""
+
+    moments: Moments
+    faulty: bool
+    """Whether there are values that cannot be rotated."""
+    varying: list[int]
+    choice: Choice
+    most: int
+    """Rows that are perturbed at a time."""
+
+
 def swap_out_of_core(
     source: Source, params: PabidotParams, stream: Stream, progress: Progress, room: Room
 ) -> Streamed:
     """As `swap`, in ranges of rows: once for the moments, once to perturb; shuffled rows put aside."""
+    run = Run(source, params, stream, room)
+    fitted = _fitted(run, progress, 1)
+    perturbing = _Perturbing(run, fitted)
+    in_order = perturbing.pieces(0, source.rows, progress)
+    pieces = _shuffled(run, fitted, in_order) if params.shuffle else (piece for _, piece in in_order)
+    schema = _schema(source.schema, params)
+    return Streamed(schema, pieces, lambda: _result(run, fitted, perturbing.totals, perturbing.events))
+
+
+def _fitted(run: Run[PabidotParams], progress: Progress, wanted: int) -> _Fitted:
+    """Fit, in one pass over the rows. Raises SourceError."""
+    source, params = run.source, run.params
     of_row = 40 * len(params.fields) + 4 * source.nbytes // max(1, source.rows) + 64
-    most = max(BLOCK, int(0.3 * room.memory_bytes) // of_row // BLOCK * BLOCK)
+    most = min(int(0.3 * run.room.memory_bytes) // of_row, source.rows // wanted)
+    most = max(BLOCK, most // BLOCK * BLOCK)
     faults, so_far = _Faults(), MomentsSoFar(len(params.fields))
     for first, table in in_ranges(source, params.fields, most):
         progress(0.4 * first / source.rows, "fitting")
@@ -407,38 +439,104 @@ def swap_out_of_core(
     faults.refuse(params)
     found = so_far.finish()
     varying = _varying(found, params, faults)
-    fields = np.array(varying, np.int64)
-    chosen = choose(found.correlation(fields), params.selection, part_of(progress, 0.4, 0.5))
-    names = [params.fields[at] for at in varying]
-    totals = np.zeros((2, len(varying)), np.int64)
-    events = _events_of_constants(params, varying)
-    schema = _schema(source.schema, params)
+    correlation = found.correlation(np.array(varying, np.int64))
+    chosen = choose(correlation, params.selection, part_of(progress, 0.4, 0.5))
+    return _Fitted(found, bool(faults), varying, chosen, most)
 
-    def perturbed() -> Iterator[pa.Table]:
-        for first, table in in_ranges(source, source.schema.names, most):
-            progress(0.5 + 0.4 * first / source.rows, "perturbing")
+
+class _Perturbing:
+    """Perturbs ranges of rows, and counts what that does."""
+
+    def __init__(self, run: Run[PabidotParams], fitted: _Fitted) -> None:
+        self._run = run
+        self._fitted = fitted
+        self.totals = np.zeros((2, len(fitted.varying)), np.int64)
+        """Of each varying field the cells that are changed, and those outside of its range."""
+        self.events = Events()
+
+    def pieces(self, start: int, stop: int, progress: Progress) -> Iterator[tuple[int, pa.Table]]:
+        """The rows from one up to another, range by range in their own order, with the first one's number."""
+        run, fit = self._run, self._fitted
+        params, names = run.params, [run.params.fields[at] for at in fit.varying]
+        unshuffled = params.model_copy(update={"shuffle": False})
+        reader = Reader(run.source, run.source.schema.names)
+        reader.skip(start)
+        for first in range(start, stop, fit.most):
+            progress(0.5 + 0.4 * first / run.source.rows, "perturbing")
+            table = reader.take(min(fit.most, stop - first))
             values, absent, valid = _read(table, params, _Faults(), no_progress)
             if absent.any():
-                events.add_rows("unperturbed", _UNPERTURBED, first + np.flatnonzero(absent))
-            totals[:] += perturb(
-                values, absent if faults else None, found, varying, names, chosen, params.sigma, stream,
-                no_progress, first,
+                self.events.add_rows("unperturbed", _UNPERTURBED, first + np.flatnonzero(absent))
+            self.totals += perturb(
+                values, absent if fit.faulty else None, fit.moments, fit.varying, names, fit.choice,
+                params.sigma, run.stream, no_progress, first,
             )  # fmt: skip
-            fit = _Fit(values, valid, None, found, varying)
-            unshuffled = params.model_copy(update={"shuffle": False})
-            yield _destination(table, unshuffled, fit, stream, no_progress)[0]
+            of_range = _Fit(values, valid, None, fit.moments, fit.varying)
+            yield first, _destination(table, unshuffled, of_range, run.stream, no_progress)[0]
 
-    def result() -> SwapResult:
-        changed, outside = totals
-        return _report(
-            schema.empty_table(), source.rows, params, names, chosen.phi, found.rows, changed, outside, events
-        )
 
-    pieces = perturbed()
-    if params.shuffle:
-        key, memory = stream.key("shuffle"), room.memory_bytes // 8
-        pieces = shuffled(pieces, schema, source.rows, key, most, room.scratch, memory)
-    return Streamed(schema, pieces, result)
+def _shuffle(run: Run[PabidotParams], fitted: _Fitted) -> Shuffle:
+    schema = _schema(run.source.schema, run.params)
+    return Shuffle(schema, run.source.rows, run.stream.key("shuffle"), fitted.most)
+
+
+def _shuffled(
+    run: Run[PabidotParams], fitted: _Fitted, pieces: Iterator[tuple[int, pa.Table]]
+) -> Iterator[pa.Table]:
+    shuffle = _shuffle(run, fitted)
+    spool = run.room.scratch.spool(shuffle.parts, run.room.memory_bytes // 8)
+    for first, piece in pieces:
+        shuffle.put(spool, first, piece)
+    yield from shuffle.pieces(spool)
+
+
+def _result(
+    run: Run[PabidotParams], fitted: _Fitted, totals: Int64Array, events_of_rows: Events
+) -> SwapResult:
+    params, rows = run.params, run.source.rows
+    events = _events_of_constants(params, fitted.varying)
+    append_events(events, events_of_rows)
+    names = [params.fields[at] for at in fitted.varying]
+    empty = _schema(run.source.schema, params).empty_table()
+    changed, outside = totals
+    took_part = fitted.moments.rows
+    return _report(empty, rows, params, names, fitted.choice.phi, took_part, changed, outside, events)
+
+
+def _divide(run: Run[PabidotParams], progress: Progress, wanted: int) -> Division:
+    fitted = _fitted(run, progress, wanted)
+    starts = list(range(0, run.source.rows, fitted.most))
+    firsts = [starts[len(starts) * nth // wanted] for nth in range(wanted)]
+    ranges = list(itertools.pairwise([*dict.fromkeys(firsts), run.source.rows]))
+    return Division(tuple(ranges), _shuffle(run, fitted).parts if run.params.shuffle else 1, fitted)
+
+
+def _work(
+    run: Run[PabidotParams], division: Division, number: int, spool: Spool
+) -> tuple[Int64Array, Events]:
+    perturbing = _Perturbing(run, division.common)
+    shuffle = _shuffle(run, division.common) if run.params.shuffle else None
+    start, stop = division.units[number]
+    for first, piece in perturbing.pieces(start, stop, no_progress):
+        if shuffle is None:
+            spool.add(0, piece)
+        else:
+            shuffle.put(spool, first, piece)
+    return perturbing.totals, perturbing.events
+
+
+def _gather(
+    run: Run[PabidotParams], progress: Progress, division: Division, done: Sequence[UnitDone]
+) -> Streamed:
+    fitted: _Fitted = division.common
+    spool = Span([unit.rows for unit in done], 0, division.parts)
+    events = Events()
+    for unit in done:
+        append_events(events, unit.figures[1])
+    totals = np.sum([unit.figures[0] for unit in done], axis=0)
+    pieces = _shuffle(run, fitted).pieces(spool) if run.params.shuffle else spool.read(0)
+    schema = _schema(run.source.schema, run.params)
+    return Streamed(schema, pieces, lambda: _result(run, fitted, totals, events))
 
 
 def _schema(schema: pa.Schema, params: PabidotParams) -> pa.Schema:
@@ -486,8 +584,10 @@ PROVIDER = Provider(
         reads=fields_read,
         memory=lambda params, rows, nbytes: 2 * nbytes + rows * (8 * len(params.fields) + 44),
         cut="Into ranges of rows: one pass sums the moments block by block in the order of the rows, the "
-        "next perturbs; shuffled rows are put aside by ranges of the buckets that their random order has.",
+        "next perturbs; shuffled rows are put aside by ranges of the buckets that their random order has. "
+        "Units of a shared job are ranges of rows; the first pass is one worker's.",
         swap=swap_out_of_core,
+        sharing=Sharing(_divide, _work, _gather),
     ),
     cost="O(n p^2) time for the fit and the rotation, O(p^3) an angle for the choice; 16 bytes a cell.",
     instead=(

@@ -1,7 +1,7 @@
 """What a provider is: a declaration that the service, the docs and the tests read."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from providers.params import Params
 from providers.radix import IndexArray
 from providers.rng import Stream
-from providers.storage import Room, Source
+from providers.storage import Room, Source, Spool
 
 P = TypeVar("P", bound=Params)
 
@@ -148,6 +148,52 @@ class Streamed:
 
 
 @dataclass(frozen=True, slots=True)
+class Run(Generic[P]):
+    """A run out of core: what is swapped, how, and what that may use."""
+
+    source: Source
+    params: P
+    """Checked."""
+    stream: Stream
+    room: Room
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A run cut into units, which any workers may do, in any order; it travels between processes."""
+
+    units: tuple[Any, ...]
+    """What tells each unit from the others."""
+    parts: int
+    """In how many parts each unit puts its rows aside."""
+    common: Any = None
+    """What was found out of the whole table."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitDone:
+    """What a unit has left behind."""
+
+    rows: Spool
+    figures: Any
+    """What it adds to the report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing(Generic[P]):
+    """How the units of one run are done by several workers, with the same result to the last bit."""
+
+    divide: Callable[[Run[P], Progress, int], Division]
+    """(run, progress, wanted number of units) -> division; raises what `swap` raises of the source."""
+    work: Callable[[Run[P], Division, int, Spool], Any]
+    """(run, division, number of the unit, where its rows go) -> its figures."""
+    gather: Callable[[Run[P], Progress, Division, Sequence[UnitDone]], Streamed]
+    """(run, progress, division, all units in their order) -> destination."""
+    from_rows: int | None = None
+    """From so many rows on, also what fits in memory is shared; None: only what does not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scaling(Generic[P]):
     """What a provider reads, what memory that takes, and how it works where that is not there.
 
@@ -164,6 +210,8 @@ class Scaling(Generic[P]):
     """How the table is cut where it does not fit, or why it is not: for the service's page."""
     swap: Callable[[Source, P, Stream, Progress, Room], Streamed] | None = None
     """The swap out of core; None where the fields that are read must fit in memory."""
+    sharing: Sharing[P] | None = None
+    """How several workers do it; None where one does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,94 +1,151 @@
 """What redrawing has made of a table: the destination, its events and its figures."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from providers.measures.utility import distortion, relations_kept
+from providers.measures.utility import relations_kept
 from providers.provider import Event, Events, Summary, SwapResult
 from providers.radix import Int64Array
 from providers.redrawing import Redrawn
-from providers.swapping import group_size
+from providers.swapping import group_size_of_counts
 from providers.table import BoolArray
 from providers.units import FloatArray, below_encodings
 
 
-def report(
-    table: pa.Table, redrawn: Sequence[Redrawn], starts: Int64Array, disclosed: set[str]
-) -> SwapResult:
-    """The destination and the report of it.
+@dataclass(slots=True)
+class FieldFigures:
+    """What is counted of a field that was redrawn; figures of parts of the table add up."""
 
-    Parameters
-    ----------
-    redrawn : sequence of Redrawn
-        The fields, every segment gathered.
-    starts : int64, shape (segments + 1,)
-        The rows at which segments start.
-    disclosed : set of str
-        Fields whose own range was their domain.
-    """
+    present: int = 0
+    changed: int = 0
+    segments: int = 0
+    relations_found: int = 0
+    relations_chosen: int = 0
+    rows_after_pruning: int = 0
+    holding: int = 0
+    violations: int = 0
+    segments_repaired: int = 0
+    segments_collapsed: int = 0
+    segments_not_rounded: int = 0
+    segments_without_localities: int = 0
+    zeros: int = 0
+    cells: int = 0
+    """Cells that have a relative change: those of a number that is not zero."""
+    relative_change: float = 0.0
+    """Summed over these."""
+    dated: bool = False
+    """Whether the field holds dates, whose changes are relative to nothing."""
+    walks: int = 0
+    modes: FloatArray = dataclass_field(default_factory=lambda: np.zeros((2, 3)))
+    """Of each slow mode, summed over the walks: sweeps, squares and neighbours' products about the mean."""
+
+    def add(self, other: "FieldFigures") -> None:
+        """Those of more rows."""
+        for name in self.__slots__:
+            if name != "dated":
+                setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(slots=True)
+class Figures:
+    """What is counted of a table; figures of its parts, in the order of their rows, add up."""
+
+    fields: dict[str, FieldFigures]
+    took_part: int = 0
+    absent: int = 0
+
+    @classmethod
+    def none_of(cls, schema: pa.Schema, names: Iterable[str]) -> Self:
+        """Those of a table without rows."""
+        return cls({name: FieldFigures(dated=_is_dated(schema.field(name).type)) for name in names})
+
+    def add(self, other: "Figures") -> None:
+        """Those of more rows."""
+        self.took_part += other.took_part
+        self.absent += other.absent
+        for name, figures in self.fields.items():
+            figures.add(other.fields[name])
+
+
+def destination(table: pa.Table, redrawn: Sequence[Redrawn]) -> tuple[pa.Table, Figures]:
+    """The table with its fields redrawn, every segment gathered; and what is counted of it."""
     columns, schema = list(table.columns), table.schema
-    events = Events()
     took_part: BoolArray = np.zeros(table.num_rows, np.bool_)
     absent: BoolArray = np.zeros(table.num_rows, np.bool_)
-    changed: dict[str, int] = {}
-    by_field: dict[str, dict[str, Any]] = {}
-    relative: list[FloatArray] = []
-    zeros = 0
+    fields = {}
     for one in redrawn:
-        name, numbers = one.of.name, one.of.numbers
-        at = schema.get_field_index(name)
+        at = schema.get_field_index(one.of.name)
+        fields[one.of.name] = _figures(one, schema.field(at).type)
         column = _column(one, table.num_rows, schema.field(at))
         columns[at] = column
         schema = schema.set(at, schema.field(at).with_type(column.type))
-        took_part[numbers.rows] = True
+        took_part[one.of.numbers.rows] = True
         here = np.ones(table.num_rows, np.bool_)
-        here[numbers.rows] = False
+        here[one.of.numbers.rows] = False
         absent |= here
-        published = _published(one)
-        changed[name] = int(np.count_nonzero(_differs(one, published)))
-        figures = _figures(one)
-        if not pa.types.is_date(below_encodings(table.schema.field(name).type)):
-            cells, left_out = _relative_changes(numbers.values, published)
-            relative.append(cells)
-            zeros += left_out
-            figures["distortion"] = distortion(cells)
-        by_field[name] = figures
-        _add_events(events, one, name in disclosed, changed[name])
-    counts = {key: sum(figures[key] for figures in by_field.values()) for key in _COUNTED}
-    kept = relations_kept(sum(one.holding for one in redrawn), counts["relations_found"])
-    together = distortion(np.concatenate(relative)) if relative else None
+    counts = int(np.count_nonzero(took_part)), int(np.count_nonzero(absent))
+    return pa.Table.from_arrays(columns, schema=schema), Figures(fields, *counts)
+
+
+def report(
+    table: pa.Table, figures: Figures, rows: int, segments: Counter[int], disclosed: set[str]
+) -> SwapResult:
+    """The report of it.
+
+    Parameters
+    ----------
+    table : pa.Table
+        The destination, or one without rows where it comes in pieces.
+    rows : int
+        Rows of the whole.
+    segments : Counter
+        Rows of a segment -> how many segments have so many.
+    disclosed : set of str
+        Fields whose own range was their domain.
+    """
+    events = Events()
+    by_field: dict[str, dict[str, Any]] = {}
+    for name, of in figures.fields.items():
+        by_field[name] = _told(of)
+        _add_events(events, name, of, name in disclosed)
+    every = figures.fields.values()
+    counts = {key: sum(told[key] for told in by_field.values()) for key in _COUNTED}
+    kept = relations_kept(sum(of.holding for of in every), counts["relations_found"])
+    cells = sum(of.cells for of in every)
+    together = sum(of.relative_change for of in every) / cells if cells else None
     provider = {
         "relations_kept": kept,
         "violations": counts["violations"],
         "distortion": together,
-        "distortion_zeros_left_out": zeros,
-        "mixing": mixing(redrawn),
+        "distortion_zeros_left_out": sum(of.zeros for of in every),
+        "mixing": mixing(sum(of.walks for of in every), sum((of.modes for of in every), np.zeros((2, 3)))),
         **{key: value for key, value in counts.items() if key != "violations"},
         "by_field": by_field,
     }
-    rows, fields = table.num_rows, len(redrawn)
-    present = {one.of.name: len(one.of.numbers.rows) for one in redrawn}
+    present = {name: of.present for name, of in figures.fields.items()}
     summary = Summary(
         rows=rows,
-        groups=len(starts) - 1,
-        group_size=group_size(np.diff(starts)),
-        took_part=int(np.count_nonzero(took_part)),
+        groups=segments.total(),
+        group_size=group_size_of_counts(segments),
+        took_part=figures.took_part,
         took_part_by_field=present,
-        changed=changed,
+        changed={name: of.changed for name, of in figures.fields.items()},
         suppressed=0,
-        unswapped=int(np.count_nonzero(absent)),
-        unswapped_reasons={"null": int(np.count_nonzero(absent))} if absent.any() else {},
-        achieved_rate=sum(present.values()) / (rows * fields) if rows else 0.0,
+        unswapped=figures.absent,
+        unswapped_reasons={"null": figures.absent} if figures.absent else {},
+        achieved_rate=sum(present.values()) / (rows * len(present)) if rows else 0.0,
     )
     measures = {"relations_kept": kept} if kept is not None else {}
     if together is not None:
         measures["distortion"] = together
-    destination = pa.Table.from_arrays(columns, schema=schema)
-    return SwapResult(destination, summary, events, provider, measures)
+    return SwapResult(table, summary, events, provider, measures)
 
 
 _COUNTED = (
@@ -97,22 +154,45 @@ _COUNTED = (
 )  # fmt: skip
 
 
-def _figures(one: Redrawn) -> dict[str, Any]:
-    return {
-        "segments": len(one.of),
-        "relations_found": one.found,
-        "relations_chosen": one.chosen,
-        "rows_after_pruning": one.rows,
-        "relations_kept": relations_kept(one.holding, one.found),
-        "violations": one.broken,
-        "segments_repaired": one.repaired,
-        "segments_collapsed": one.collapsed,
-        "segments_not_rounded": one.not_rounded,
-        "segments_without_localities": one.without,
-    }
+def _figures(one: Redrawn, kind: pa.DataType) -> FieldFigures:
+    published = _published(one)
+    modes = np.concatenate([*one.modes, np.zeros((0, 2, 3))])
+    found = FieldFigures(
+        present=len(one.of.numbers.rows),
+        changed=int(np.count_nonzero(_differs(one, published))),
+        segments=len(one.of),
+        relations_found=one.found,
+        relations_chosen=one.chosen,
+        rows_after_pruning=one.rows,
+        holding=one.holding,
+        violations=one.broken,
+        segments_repaired=one.repaired,
+        segments_collapsed=one.collapsed,
+        segments_not_rounded=one.not_rounded,
+        segments_without_localities=one.without,
+        dated=_is_dated(kind),
+        walks=int(np.count_nonzero(modes[:, 0, 0])),
+        modes=modes.sum(axis=0),
+    )
+    if not found.dated:
+        changes, found.zeros = _relative_changes(one.of.numbers.values, published)
+        found.cells, found.relative_change = len(changes), float(changes.sum())
+    return found
 
 
-def mixing(redrawn: Sequence[Redrawn]) -> dict[str, float] | None:
+def _is_dated(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(below_encodings(kind)))
+
+
+def _told(of: FieldFigures) -> dict[str, Any]:
+    told: dict[str, Any] = {key: getattr(of, key) for key in _COUNTED}
+    told["relations_kept"] = relations_kept(of.holding, of.relations_found)
+    if not of.dated:
+        told["distortion"] = of.relative_change / of.cells if of.cells else None
+    return told
+
+
+def mixing(walks: int, modes: FloatArray) -> dict[str, float] | None:
     """How far the walks have come: what is left, after a sweep, of the slower of two slow modes.
 
     A sweep is as many steps as there are directions. The modes are a shape's mean, which is how far it is
@@ -120,14 +200,18 @@ def mixing(redrawn: Sequence[Redrawn]) -> dict[str, float] | None:
     from one sweep to the next, r, is taken over all walks together, corrected for the shortness of a walk by
     (1 + 3 r) / sweeps (Kendall 1954, Biometrika 41). A walk of T sweeps is worth T (1 - r) / (1 + r)
     independent draws of the mode. None where no walk had three sweeps.
+
+    Parameters
+    ----------
+    walks : int
+        Walks of three sweeps or more.
+    modes : ndarray of float64, shape (2, 3)
+        As in `FieldFigures`.
     """
-    modes = np.concatenate([part for one in redrawn for part in one.modes] or [np.zeros((0, 2, 3))])
-    walks = int(np.count_nonzero(modes[:, 0, 0]))
     if not walks:
         return None
-    sweeps = float(modes[:, 0, 0].sum()) / walks
-    about, neighbours = modes[:, :, 1].sum(axis=0), modes[:, :, 2].sum(axis=0)
-    raw = [float(part / whole) for part, whole in zip(neighbours, about, strict=True) if whole > 0]
+    sweeps = float(modes[0, 0]) / walks
+    raw = [float(part / whole) for _, whole, part in modes if whole > 0]
     left = max((min(r + (1 + 3 * r) / sweeps, 1.0) for r in raw), default=1.0)
     return {
         "sweeps": sweeps,
@@ -203,15 +287,13 @@ def _decimals(units: Int64Array, kind: pa.DataType, mask: BoolArray | None) -> p
 # ------------------------------------------------------------------------------------ events
 
 
-def _add_events(events: Events, one: Redrawn, disclosed: bool, changed: int) -> None:
-    name = one.of.name
-
+def _add_events(events: Events, name: str, of: FieldFigures, disclosed: bool) -> None:
     def said(code: str, count: int, message: str) -> None:
         if count:
             segments = "1 segment" if count == 1 else f"{count} segments"
             events.add(Event(code, f"{segments} {message}", field=name))
 
-    if disclosed and len(one.of):
+    if disclosed and of.segments:
         events.add(
             Event(
                 "domain_disclosed",
@@ -219,8 +301,17 @@ def _add_events(events: Events, one: Redrawn, disclosed: bool, changed: int) -> 
                 field=name,
             )
         )
-    said("no_localities", one.without, "with too few distinct values, or only ties: the order alone is kept")
-    said("collapsed", one.collapsed, "whose values float64 cannot tell apart closely enough became one value")
-    said("not_rounded", one.not_rounded, "without a rounding that keeps the relations: not rounded")
-    if len(one.of.numbers.rows) and not changed:
+    said(
+        "no_localities", of.segments_without_localities,
+        "with too few distinct values, or only ties: the order alone is kept",
+    )  # fmt: skip
+    said(
+        "collapsed", of.segments_collapsed,
+        "whose values float64 cannot tell apart closely enough became one value",
+    )  # fmt: skip
+    said(
+        "not_rounded", of.segments_not_rounded,
+        "without a rounding that keeps the relations: not rounded",
+    )  # fmt: skip
+    if of.present and not of.changed:
         events.add(Event("nothing_changed", "no row's value changed", field=name))

@@ -396,7 +396,8 @@ PROVIDER = Provider(
         reads=lambda params, schema: tuple(dict.fromkeys([*params.distance_fields, *params.perturb_fields])),
         memory=lambda params, rows, nbytes: 4 * nbytes + rows * (16 + 4 * len(params.perturb_fields)),
         cut="Not cut: a row's neighbours may stand anywhere, so that the fields which are compared or "
-        "replaced must fit in memory; the other fields need not. Tables that do not fit can be cut at random "
+        "replaced must fit in memory, at about 88 bytes a row for two float64 fields and 36 for each more; "
+        "the other fields need not. Tables that do not fit can be cut at random "
         "by the caller, one call a part, which is what `neighbours` `partition` does.",
     ),
     cost=(

@@ -1,6 +1,7 @@
 """A numeric field cut into segments: its sorted distinct values, where they lie, and what they may become."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,14 @@ def segments_of(rows: int, size: int) -> Int64Array:
     if len(starts) > 2 and 2 * (rows - starts[-2]) < size:
         starts = np.delete(starts, -2)
     return starts if rows else starts[:1]
+
+
+def segment_counts(rows: int, size: int) -> Counter[int]:
+    """Rows of a segment -> how many segments have so many, as `segments_of` cuts them."""
+    whole, left = divmod(rows, size)
+    if whole and 2 * left < size:
+        return Counter({size: whole - 1}) + Counter({size + left: 1})
+    return Counter({size: whole}) + Counter({left: 1} if left else {})
 
 
 @dataclass(slots=True)
@@ -99,9 +108,37 @@ def segmented(name: str, numbers: Numbers, key: Key, starts: Int64Array, spread:
     )  # fmt: skip
 
 
+def own_range(numbers: Numbers) -> tuple[Any, Any] | None:
+    """The least and the greatest value, in whole units where the field has such; None of none."""
+    if not len(numbers.rows):
+        return None
+    if numbers.units is None:
+        return float(numbers.values.min()) + 0.0, float(numbers.values.max()) + 0.0  # + 0.0: never -0.0
+    return numbers.least, numbers.least + int(numbers.units.max())
+
+
+def outside_of(numbers: Numbers, domain: tuple[Any, Any] | None) -> int:
+    """How many values lie outside of the domain."""
+    if domain is None:
+        return 0
+    if numbers.units is None:
+        return int(np.count_nonzero((numbers.values < domain[0]) | (numbers.values > domain[1])))
+    return _outside(numbers, *domain)
+
+
+def refuse_outside(name: str, outside: int) -> None:
+    """Raise SourceError where values lie outside of the field's domain."""
+    if outside:
+        raise SourceError(
+            f"field '{name}' holds {outside} value{'s' * (outside > 1)} outside its domain; "
+            "widen it in 'domain'"
+        )
+
+
 def set_places(
-    of: SegmentedField, bounds: int, margin: float | None, domain: tuple[Any, Any] | None, whole: Any
-) -> None:
+    of: SegmentedField, bounds: int, margin: float | None, domain: tuple[Any, Any] | None, whole: Any,
+    own: tuple[Any, Any] | None = None,
+) -> None:  # fmt: skip
     """Say what the values of each segment may become; see `providers.publication`.
 
     Parameters
@@ -113,6 +150,8 @@ def set_places(
         field's own range or, where segments are widened, whatever float64 or the type can hold.
     whole : tuple, optional
         Least and greatest whole unit of the destination's type, where that is no float64.
+    own : tuple, optional
+        As `own_range`, of all of the field's segments; None where these are all.
 
     Raises
     ------
@@ -125,19 +164,9 @@ def set_places(
     firsts, lasts = of.starts[:-1], of.starts[1:] - 1
     gaps = np.maximum(np.diff(of.starts) - 1, 1)
     unit = 10.0**numbers.scale
-    if numbers.units is None:
-        own: tuple[Any, Any] = float(of.values.min()), float(of.values.max())
-        outside = 0 if domain is None else int(
-            np.count_nonzero((numbers.values < domain[0]) | (numbers.values > domain[1]))
-        )  # fmt: skip
-    else:
-        own = numbers.least, numbers.least + int(numbers.units.max())
-        outside = 0 if domain is None else _outside(numbers, *domain)
-    if outside:
-        raise SourceError(
-            f"field '{of.name}' holds {outside} value{'s' * (outside > 1)} outside its domain; "
-            "widen it in 'domain'"
-        )
+    refuse_outside(of.name, outside_of(numbers, domain))
+    own = own or own_range(numbers)
+    assert own is not None  # noqa: S101 - there is a segment, and so a value
     least, greatest = domain or (own if bounds != SEGMENT else whole or (-math.inf, math.inf))
     exponent = math.frexp(max(abs(own[0]), abs(own[1])) / unit)[1]
     if domain:
@@ -194,20 +223,39 @@ def set_grid(of: SegmentedField, decimals: int, whole: bool) -> None:
     of.steps, of.whole = 10.0**decimals, whole
     if not len(of):
         return
-    exponents = place[:, 7].astype(np.int64)
-    lows, highs = (np.ldexp(place[:, 0] + place[:, at], exponents) * of.steps for at in (1, 2))
-    low, high = float(lows.min()), float(highs.max())
-    if not (high - low if whole else max(abs(low), abs(high))) < 2.0**53:
-        raise SourceError(
-            f"field '{of.name}' has more steps of {decimals} decimals than float64 tells apart; "
-            "give fewer decimals, or none"
-        )
+    lows, highs = _in_steps(of)
+    refuse_steps(of.name, decimals, whole, float(lows.min()), float(highs.max()))
     if numbers.units is not None and decimals >= numbers.scale:
         of.factor = 10 ** (decimals - numbers.scale)
-        edges = np.rint(np.ldexp(place[:, 1:3], exponents[:, None]) * of.steps)
+        edges = np.rint(np.ldexp(place[:, 1:3], place[:, 7:].astype(np.int64)) * of.steps)
     else:
         edges = np.rint(np.stack([lows, highs], axis=1))
     of.grid = edges.astype(np.int64)
+
+
+def _in_steps(of: SegmentedField) -> tuple[FloatArray, FloatArray]:
+    """The ends of what each segment's values may become, in steps of the grid."""
+    exponents = of.place[:, 7].astype(np.int64)
+    low, high = (np.ldexp(of.place[:, 0] + of.place[:, at], exponents) * of.steps for at in (1, 2))
+    return low, high
+
+
+def reach_in_steps(of: SegmentedField, decimals: int) -> tuple[float, float] | None:
+    """What the values may become at the least and at the most, in steps; after `set_places`; None of none."""
+    of.steps = 10.0**decimals
+    if not len(of):
+        return None
+    lows, highs = _in_steps(of)
+    return float(lows.min()), float(highs.max())
+
+
+def refuse_steps(name: str, decimals: int, whole: bool, low: float, high: float) -> None:
+    """Raise SourceError where float64 cannot tell the field's steps apart."""
+    if not (high - low if whole else max(abs(low), abs(high))) < 2.0**53:
+        raise SourceError(
+            f"field '{name}' has more steps of {decimals} decimals than float64 tells apart; "
+            "give fewer decimals, or none"
+        )
 
 
 # ------------------------------------------------------------------------------------ many at a time

@@ -238,6 +238,17 @@ def group_size(sizes: Int64Array) -> GroupSize:
     return GroupSize(int(sizes.min()), float(np.median(sizes)), int(sizes.max()))
 
 
+def group_size_of_counts(groups: Counter[int]) -> GroupSize:
+    """The same, of rows of a group -> how many groups have so many."""
+    if not groups:
+        return GroupSize(0, 0.0, 0)
+    sizes = np.array(sorted(groups), np.int64)
+    ends = np.cumsum([groups[size] for size in sizes.tolist()])
+    middle = [(ends[-1] - 1) // 2, ends[-1] // 2]
+    median = float(np.mean(sizes[np.searchsorted(ends, middle, side="right")]))
+    return GroupSize(int(sizes[0]), median, int(sizes[-1]))
+
+
 # --------------------------------------------------------------------------------------- plan and swap
 
 

@@ -9,13 +9,24 @@ import pytest
 from hypothesis import settings
 
 from app.settings import Settings
-from demo.service import running_service
+from demo.service import own_key, running_service
+from tests.issuer import AUDIENCE, Issuer, running_issuer
 from tests.postgres import Postgres, running_postgres
 from tests.references.storage import s3_address, storage
 
 __all__ = ["address", "client", "data_dir", "s3_address", "storage"]
 
 DATABASES = ("sqlite", "postgresql")
+
+SERVICE = {
+    "auth": "on",
+    "cors_origins": "https://desk.example",
+    "max_body_bytes": str(4 * 2**20),
+    "workers": "2",
+    "warm_workers": "false",
+    "default_wait_seconds": "60",  # on a busy machine a stopped worker's replacement takes its time
+}
+"""Settings of the service that tests call."""
 
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("house")
@@ -34,19 +45,41 @@ def data_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def service_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the service that all tests call keeps its state."""
+    return tmp_path_factory.mktemp("service")
+
+
+@pytest.fixture(scope="session")
+def issuer() -> Iterator[Issuer]:
+    """The OIDC issuer whose tokens that service takes."""
+    with running_issuer() as running:
+        yield running
+
+
+def tokens_of(issuer: Issuer) -> dict[str, str]:
+    """Settings of a service that takes the issuer's tokens."""
+    return {"oidc_issuer": issuer.url, "oidc_audience": AUDIENCE}
+
+
+@pytest.fixture(scope="session")
+def address(service_home: Path, issuer: Issuer) -> Iterator[str]:
     """One real service for all tests that call it: its own process, a real port, real workers."""
-    home = tmp_path_factory.mktemp("service")
-    with running_service(
-        home, max_body_bytes=str(4 * 2**20), workers="2", warm_workers="false", default_wait_seconds="60"
-    ) as started:
+    with running_service(service_home, **SERVICE, **tokens_of(issuer)) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
-def client(address: str) -> Iterator[httpx.Client]:
-    """A client of that service."""
-    with httpx.Client(base_url=address, timeout=60) as opened:
+def key(address: str, service_home: Path) -> str:
+    """A key with every scope."""
+    return own_key(service_home)
+
+
+@pytest.fixture(scope="session")
+def client(address: str, key: str) -> Iterator[httpx.Client]:
+    """A client of that service that says who it is."""
+    headers = {"authorization": f"Bearer {key}"}
+    with httpx.Client(base_url=address, timeout=60, headers=headers) as opened:
         yield opened
 
 

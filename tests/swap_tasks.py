@@ -14,8 +14,9 @@ from tests.naive.agreement import SEED
 
 
 def swap_task(
-    store: BlobStore, folder: Path, service: str, table: pa.Table, parameters: dict[str, Any], memory: int
-) -> SwapTask:
+    store: BlobStore, folder: Path, service: str, table: pa.Table, parameters: dict[str, Any], memory: int,
+    units: int = 1,
+) -> SwapTask:  # fmt: skip
     """A task whose source is in the store."""
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
@@ -23,7 +24,7 @@ def swap_task(
     write_table(source, table)
     make_progress_file(folder / "progress")
     return SwapTask(
-        job_id="job",
+        job_id=f"job-{source.id}",
         service=service,
         revision=provider.revision,
         parameters=params.model_dump(mode="json", by_alias=True),
@@ -37,4 +38,5 @@ def swap_task(
         progress_path=str(folder / "progress"),
         memory_bytes=memory,
         scratch_folder=str(folder / "scratch"),
+        units=units,
     )

@@ -1,26 +1,24 @@
 """What a request handler gets from the running service."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.callers import Caller
 from app.jobs.service import JobService
 from app.settings import Settings
-from app.store.models import ANONYMOUS
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who calls."""
-
-    owner: str = ANONYMOUS
-    """What jobs and buffers are counted under."""
 
 
 def _jobs(request: Request) -> JobService:
+    """The service on behalf of the caller: `app.api.requests` has found out who that is."""
     jobs: JobService = request.app.state.jobs
-    return jobs
+    caller: Caller = request.state.caller
+    return jobs.on_behalf_of(caller)
+
+
+def _service(request: Request) -> JobService:
+    service: JobService = request.app.state.jobs
+    return service
 
 
 def _settings(request: Request) -> Settings:
@@ -28,11 +26,8 @@ def _settings(request: Request) -> Settings:
     return settings
 
 
-def _caller(request: Request) -> Identity:
-    """Nobody in particular: callers have no identities in this version."""
-    return Identity()
-
-
-Caller = Annotated[Identity, Depends(_caller)]
 Jobs = Annotated[JobService, Depends(_jobs)]
+"""Jobs and buffers as the caller may see them."""
+Service = Annotated[JobService, Depends(_service)]
+"""The service itself, for operations that nobody has to be known for."""
 ServiceSettings = Annotated[Settings, Depends(_settings)]

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response, status
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from app.api.context import Jobs
+from app.api.context import Service
 from app.api.requests import JsonRoute
 from app.api.schemas import Health
 
@@ -22,9 +22,9 @@ async def live() -> Health:
     summary="Can the service take work?",
     responses={503: {"model": Health, "description": "Something that it needs is missing."}},
 )
-async def ready(response: Response, jobs: Jobs) -> Health:
+async def ready(response: Response, service: Service) -> Health:
     """Ok when the database, the storage and at least one worker are there."""
-    checks = await jobs.health()
+    checks = await service.health()
     ok = all(result == "ok" for result in checks.values())
     if not ok:
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
@@ -43,6 +43,6 @@ async def ready(response: Response, jobs: Jobs) -> Health:
         }
     },
 )
-async def metrics(jobs: Jobs) -> Response:
+async def metrics(service: Service) -> Response:
     """Requests, jobs, queue, workers, webhooks and what was purged; no label holds an id or a value."""
-    return Response(await jobs.sampled_metrics(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    return Response(await service.sampled_metrics(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

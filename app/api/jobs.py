@@ -21,6 +21,7 @@ from app.api.schemas import (
     ProgressDescription,
     ProgressUpdate,
     RerunRequest,
+    RevealedSeed,
     SentTo,
     SignedManifest,
     Source,
@@ -153,6 +154,30 @@ async def get_report(job_id: str, jobs: Jobs, accept: Accept = None) -> Response
 async def get_manifest(job_id: str, jobs: Jobs) -> SignedManifest:
     """All that a rerun needs but the seed: service, revision, parameters, digests, versions."""
     return SignedManifest.model_validate(await jobs.manifest(job_id))
+
+
+@router.get(
+    "/{job_id}/seed",
+    operation_id="revealSeed",
+    summary="Reveal the seed",
+    responses=problems(404, 422),
+)
+async def reveal_seed(
+    job_id: str,
+    jobs: Jobs,
+    reason: Annotated[
+        str,
+        Query(
+            min_length=8,
+            max_length=500,
+            pattern=r"\S",
+            description="Why it is needed, for the audit. [8 to 500]",
+        ),
+    ],
+) -> RevealedSeed:
+    """The job's seed, which undoes its swap. Who asked, when and why stays in the audit."""
+    job, seed = await jobs.seed(job_id, reason)
+    return RevealedSeed(seed=seed, bits=job.seed_bits, seed_fingerprint=job.seed_fingerprint)
 
 
 @router.post(

@@ -47,7 +47,7 @@ def json_pointer(parts: tuple[Any, ...]) -> str:
     return "".join(f"/{reference_token(part)}" for part in parts)
 
 
-def _error_items(error: RequestValidationError) -> list[dict[str, str]]:
+def error_items(error: RequestValidationError) -> list[dict[str, str]]:
     """What is wrong, each thing once: at the innermost place, and by one branch of a union."""
     items: dict[str, dict[str, str]] = {}
     for found in error.errors():
@@ -97,7 +97,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     elif first["loc"][0] == "body" and not _is_json(request):
         problem = UnsupportedMediaType("this operation takes application/json").problem()
     else:
-        problem = _invalid_request(_error_items(error))
+        problem = _invalid_request(error_items(error))
     return problem_response(problem, request.url.path)
 
 
@@ -131,6 +131,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     details = {
         404: f"there is nothing at {request.url.path}; GET /openapi.json lists what there is",
         405: f"{request.method} is not possible here; see the Allow header for what is",
+        408: "the body came too slowly (ROWVEIL_REQUEST_PATIENCE, ROWVEIL_LEAST_BODY_RATE); send it again",
         413: "the body is larger than this operation takes; upload a table in POST /v1/buffers",
     }
     problem = {

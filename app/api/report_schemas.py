@@ -81,6 +81,17 @@ class FrontierDescription(ResponseModel):
     """Figure -> its measure's title, goal, range, formula and source, and the sample of rows if any."""
 
 
+class WeakSeedDescription(ResponseModel):
+    """What it takes to find a seed by trying."""
+
+    bits: int
+    seeds_to_try: float
+    seeds_a_second_and_core: float
+    """As measured; `docs/security.md` says how."""
+    core_seconds: float
+    """Seconds of one core to try them all."""
+
+
 class Report(ResponseModel):
     """What a release is defended with."""
 
@@ -95,6 +106,8 @@ class Report(ResponseModel):
     """What the service does not protect against."""
     left_out: dict[str, str] = {}
     """Of the report `full`: measure -> why it does not apply here; field -> why it is not measured."""
+    weak_seed: WeakSeedDescription | SkipJsonSchema[None] = None
+    """Of a job whose caller gave a seed of less than 64 bits."""
     candidates: CandidatesDescription | SkipJsonSchema[None] = None
     """Of a run that was chosen from several: all of them."""
     frontier: FrontierDescription | SkipJsonSchema[None] = None

@@ -8,7 +8,9 @@ from app.api.schemas import Job
 
 _DESCRIPTIONS = {
     400: "The request cannot be understood.",
-    404: "There is nothing of that name.",
+    401: "The caller did not say who it is, or its key or token is not good.",
+    403: "The key or token lacks the scope, or only who made it may do this.",
+    404: "There is nothing of that name that the caller may know of.",
     406: "None of the media types offered is acceptable.",
     410: "It was there, and its time is over.",
     409: "The request does not fit the state of the thing it is about.",

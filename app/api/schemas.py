@@ -114,16 +114,14 @@ class Source(CsvWriting):
                 {"given": ", ".join(given) or "none"},
             )
         if self.reference is None:
-            for name in sorted(self.model_fields_set & _OF_REFERENCES):
+            own = {"media_type"} if self.media_type is not None else set()
+            for name in sorted(self.said_of_csv() | own):
                 raise PydanticCustomError("source", "'{name}' goes with 'reference'", {"name": name})
         if self.buffer is not None and self.fields is not None:
             raise PydanticCustomError(
                 "source", "'fields' goes with 'rows' or 'columns'; a buffer has its types already"
             )
         return self
-
-
-_OF_REFERENCES = {"media_type", *CsvWriting.model_fields}
 
 
 class SentTo(StrictModel):
@@ -365,6 +363,16 @@ class Job(ResponseModel):
     """Of a job that failed."""
     plan: PlanDescription | SkipJsonSchema[None] = None
     """In the answer to `validate_only`: such a job is not stored, and its id names nothing."""
+
+
+class RevealedSeed(ResponseModel):
+    """A job's seed: a secret."""
+
+    seed: str
+    """In hex digits, as a call takes it."""
+    bits: int
+    """Bits that a search for it must cover."""
+    seed_fingerprint: str
 
 
 class JobPage(ResponseModel):

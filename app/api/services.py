@@ -13,7 +13,7 @@ from app.api.prefer import PreferHeaders, preference_of
 from app.api.requests import JsonRoute
 from app.api.responses import accepted, problems
 from app.api.schemas import Job, RunRequest, Service, ServiceList, run_request_model
-from app.api.sources import RequestTables, checked_destination
+from app.api.sources import RequestTables, check_carried, checked_destination
 from app.api.terms import CallTerms
 from app.errors import NotFound
 from app.jobs.service import NewJob
@@ -75,16 +75,18 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
         terms = await asking.terms(call)
         if not call.validate_only and (before := await answered_before(jobs, terms, preference, asking)):
             return before
+        send_to = await checked_destination(call.destination, jobs)  # before anything large is read
         source = await tables.read(call.source)
+        check_carried(send_to, source.schema)
         parameters = await to_thread.run_sync(provider.check, call.parameters, source.schema)
-        options = _options(call, source.schema)
+        options = options_of_run(call, source.schema)
         new = NewJob(
             service=provider.identifier,
             parameters=parameters,
             seed=call.seed.secret if call.seed else None,
             seed_bits=call.seed.bits if call.seed else None,
             source=source.table,
-            send_to=await checked_destination(call.destination, jobs, source.schema),
+            send_to=send_to,
             report=call.report,
             options=options,
             retain_source=call.retain_source,
@@ -98,8 +100,8 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
     return run_service
 
 
-def _options(call: RunRequest, schema: pa.Schema) -> dict[str, Any]:
-    """What is asked for besides the parameters, checked, as the job keeps it."""
+def options_of_run(call: RunRequest, schema: pa.Schema) -> dict[str, Any]:
+    """What is asked for besides the parameters, checked, as the job keeps it. Raises ParameterError."""
     check_options(call.measures, schema, schema)
     options: dict[str, Any] = {}
     if call.candidates.count > 1:

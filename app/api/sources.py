@@ -125,18 +125,8 @@ async def _tables(request: Request, jobs: Jobs) -> AsyncIterator[Tables]:
 RequestTables = Annotated[Tables, Depends(_tables)]
 
 
-async def checked_destination(
-    wanted: SentTo | None, jobs: JobService, schema: pa.Schema | None = None
-) -> SendTo | None:
-    """Where the destination is to be written, and as what.
-
-    Raises
-    ------
-    InvalidRequest
-        It may not be written there, or in no known type.
-    FormatError
-        The type cannot carry a field of the schema.
-    """
+async def checked_destination(wanted: SentTo | None, jobs: JobService) -> SendTo | None:
+    """Where the destination is to be written, and as what. Raises InvalidRequest."""
     if wanted is None:
         return None
     try:
@@ -149,12 +139,16 @@ async def checked_destination(
             f"the reference's suffix is of no known type: give 'media_type', one of {', '.join(UPLOADED)}",
             "/destination/media_type",
         )
-    if schema is not None:
+    return SendTo(wanted.reference, media_type)
+
+
+def check_carried(send_to: SendTo | None, schema: pa.Schema) -> None:
+    """Raise FormatError where the destination's type cannot carry a field of the schema."""
+    if send_to is not None:
         try:
-            stream_chunks(media_type, schema, iter(()))
+            stream_chunks(send_to.media_type, schema, iter(()))
         except FormatError as error:
             raise FormatError(error.message, "/destination/media_type") from None
-    return SendTo(wanted.reference, media_type)
 
 
 def _described(source: Source, name: str) -> Upload:

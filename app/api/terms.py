@@ -1,7 +1,7 @@
 """On what terms a call asks for something: its caller, its headers, and the part of its body that says so."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from app.api.context import Caller, ServiceSettings
+from app.api.context import ServiceSettings
 from app.api.prefer import IdempotencyKey
 from app.api.requests import fingerprint
 from app.errors import InvalidRequest
@@ -65,7 +65,6 @@ class Asking:
 
     request: Request
     settings: ServiceSettings
-    caller: Caller
     idempotency_key: IdempotencyKey = None
 
     async def terms(self, body: JobTerms) -> Terms:
@@ -78,7 +77,6 @@ class Asking:
                 raise InvalidRequest(str(error), "/webhook/url") from None
             webhook = Webhook(body.webhook.url, body.webhook.secret)
         return Terms(
-            owner=self.caller.owner,
             idempotency_key=self.idempotency_key,
             request_fingerprint=await fingerprint(self.request) if self.idempotency_key else None,
             priority=body.priority,
@@ -92,14 +90,14 @@ class Asking:
         url = self.request.url
         coding = self.request.headers.get("content-encoding", "")
         called = "\0".join((url.path, url.query, coding))
-        return Terms(self.caller.owner, self.idempotency_key, called)
+        return Terms(self.idempotency_key, called)
 
     def headers(self, made_at: datetime) -> dict[str, str]:
         """Until when the key stands for what was made then, where there is a key."""
         if self.idempotency_key is None:
             return {}
         until = made_at + timedelta(seconds=self.settings.idempotency_ttl)
-        return {KEY_EXPIRES: format_datetime(until, usegmt=True)}
+        return {KEY_EXPIRES: format_datetime(until.astimezone(UTC), usegmt=True)}
 
 
 CallTerms = Annotated[Asking, Depends()]

@@ -67,6 +67,11 @@ class CsvWriting(StrictModel):
     encoding: Annotated[Encoding | SkipJsonSchema[None], BeforeValidator(_encoding)] = None
     """CSV: the character encoding. Default: the `charset` of the `Content-Type`, else `utf-8`."""
 
+    def said_of_csv(self) -> set[str]:
+        """The names of what is said. A generated client sends defaults along, which say nothing."""
+        defaults = {name: field.default for name, field in CsvWriting.model_fields.items()}
+        return {name for name, default in defaults.items() if getattr(self, name) != default}
+
 
 class CsvOptions(CsvWriting):
     """How an upload's CSV is written; refused with Arrow and Parquet, which say all this themselves."""
@@ -90,7 +95,7 @@ class CsvOptions(CsvWriting):
         """The upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""
         media_type = essence(content_type)
         if media_type != CSV:
-            for name in sorted(self.model_fields_set):
+            for name in sorted(self.said_of_csv() | ({"fields"} if self.fields is not None else set())):
                 raise InvalidRequest(f"'{name}' says how a CSV is written; leave it out with {media_type}")
             return Upload(media_type)
         dialect = CsvDialect(self.delimiter, tuple(self.null_tokens), self._charset(content_type))

@@ -7,17 +7,18 @@ nothing but the row is needed to run it, whatever becomes of the service.
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from app.callers import Caller
 from app.errors import Conflict, InvalidRequest, NotFound, StateConflict, Unavailable, storage_error
 from app.jobs.idempotency import Idempotency, MadeBefore
 from app.jobs.kinds import Kind, kind_of, revision_of
 from app.jobs.limits import Limits
 from app.jobs.run import described
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores
 from app.jobs.tables import GivenTable, SendTo, StoredTable
 from app.jobs.terms import PLAIN, Terms, head_start
 from app.jobs.webhooks import sealed_webhook
@@ -26,7 +27,8 @@ from app.store import buffers, callers, jobs
 from app.store.blobs import BlobAccess
 from app.store.jobs import Role
 from app.store.models import Job
-from app.store.replicas import LeaseLost
+from app.store.replicas import LeaseLost, moment
+from app.store.seal import seed_context
 from app.store.tables import write_table
 from providers.digest import table_digest
 from providers.params import StrictModel
@@ -68,12 +70,12 @@ class Acceptance:
         self._limits = limits
         self._idempotency = idempotency
 
-    def accept(self, job_id: str, new: NewJob) -> Job:
+    def accept(self, job_id: str, new: NewJob, caller: Caller) -> Job:
         """The job, queued under this id; the one accepted before where the idempotency key says so.
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
-        known = self.accepted_before(new.terms)
+        known = self.accepted_before(new.terms, caller)
         if known is not None:
             return known
         seed, bits = new.seed, new.seed_bits or 256
@@ -81,6 +83,8 @@ class Acceptance:
             seed, bits = secrets.randbits(_DRAWN_BITS).to_bytes(32, "big"), _DRAWN_BITS
         job = Job(
             id=job_id,
+            owner=caller.owner,
+            project=caller.project,
             service=new.service,
             revision=revision_of(new.service),
             parameters=new.parameters.model_dump(mode="json", by_alias=True),
@@ -91,7 +95,7 @@ class Acceptance:
         )
         _set_send_to(job, new.send_to)
         self._set_seed(job, seed, bits)
-        return self._insert(job, _tables(job, new.source, new.destination), new.terms, "job.submit")
+        return self._insert(job, _tables(job, new.source, new.destination), new.terms, caller, "job.submit")
 
     def accept_again(
         self,
@@ -101,6 +105,7 @@ class Acceptance:
         destination: GivenTable | None,
         send_to: SendTo | None,
         terms: Terms,
+        caller: Caller,
     ) -> Job:
         """A new job, queued under this id, with the parameters and the seed of one that has ended.
 
@@ -110,11 +115,11 @@ class Acceptance:
         another, or is needed), InvalidRequest (a destination for a job that makes its own),
         IdempotencyKeyReused, LimitReached, TooLarge.
         """
-        known = self.accepted_before(terms)
+        known = self.accepted_before(terms, caller)
         if known is not None:
             return known
         with self._stores.database.read() as session:
-            first = jobs.find(session, first_id, "sealed_seed")
+            first = jobs.find(session, first_id, "sealed_seed", caller=caller)
         if first is None:
             raise NotFound(f"there is no job '{first_id}'")
         if not first.ended:
@@ -129,6 +134,8 @@ class Acceptance:
             raise InvalidRequest("the job made its destination itself: give its source", "/destination")
         job = Job(
             id=job_id,
+            owner=caller.owner,
+            project=caller.project,
             service=first.service,
             revision=first.revision,
             parameters=first.parameters,
@@ -142,15 +149,19 @@ class Acceptance:
         _set_send_to(job, send_to)
         seed = self._stores.sealer.open(first.sealed_seed, seed_context(first.id))
         self._set_seed(job, seed, first.seed_bits)
-        return self._insert(job, _tables(job, source, destination), terms, "job.rerun", first)
+        return self._insert(job, _tables(job, source, destination), terms, caller, "job.rerun", first)
 
-    def accepted_before(self, terms: Terms) -> Job | None:
+    def accepted_before(self, terms: Terms, caller: Caller) -> Job | None:
         """The job that this very request made before. Raises IdempotencyKeyReused."""
         if terms.idempotency_key is None:
             return None
-        with self._stores.database.read() as session:
-            job_id = self._idempotency.resource(session, terms, now())
-            return jobs.find(session, job_id) if job_id is not None else None
+        with self._stores.database.write() as session:
+            now = moment(session)
+            job_id = self._idempotency.resource(session, caller.owner, terms, now)
+            job = jobs.find(session, job_id) if job_id is not None else None
+            if job is not None:  # its rows may be read by this
+                self._stores.audit.append(session, caller, "job.submit.again", job.id, now)
+            return job
 
     def _set_seed(self, job: Job, seed: bytes, bits: int) -> None:
         sealer = self._stores.sealer
@@ -158,13 +169,12 @@ class Acceptance:
         job.seed_fingerprint = sealer.fingerprint(seed)
         job.seed_bits = bits
 
-    def _set_terms(self, job: Job, terms: Terms) -> None:
-        moment = now()
-        job.owner, job.priority = terms.owner, terms.priority
-        job.state, job.created_at = "queued", moment
-        job.ranked_at = moment - head_start(terms.priority, self._settings.priority_seconds)
+    def _set_terms(self, job: Job, terms: Terms, now: datetime) -> None:
+        job.priority = terms.priority
+        job.state, job.created_at = "queued", now
+        job.ranked_at = now - head_start(terms.priority, self._settings.priority_seconds)
         if terms.deadline_seconds is not None:
-            job.deadline = moment + timedelta(seconds=terms.deadline_seconds)
+            job.deadline = now + timedelta(seconds=terms.deadline_seconds)
         if terms.webhook is not None:
             job.sealed_webhook = sealed_webhook(self._stores.sealer, terms.webhook, job.id)
         job.trace_parent = terms.trace_parent
@@ -174,6 +184,7 @@ class Acceptance:
         job: Job,
         tables: Mapping[Role, GivenTable | None],
         terms: Terms,
+        caller: Caller,
         action: str,
         first: Job | None = None,
     ) -> Job:
@@ -203,16 +214,16 @@ class Acceptance:
                     )
                     _must_be_the_same_rows(given, role, first)
                     _set(job, role, given)
-            self._set_terms(job, terms)
             with self._stores.database.write() as session:
-                callers.lock(session, terms.owner, job.created_at)
-                if self._idempotency.is_known(session, terms, job.created_at):
+                self._set_terms(job, terms, moment(session))
+                callers.lock(session, job.owner, job.created_at)
+                if self._idempotency.is_known(session, job.owner, terms, job.created_at):
                     raise MadeBefore
                 read = [table.blob for table in tables.values() if isinstance(table, StoredTable)]
                 self._stores.begin_to_name(session, [*written, *read])
                 for role, table in tables.items():
                     if isinstance(table, str):
-                        buffer = buffers.lend(session, table, job.created_at)
+                        buffer = buffers.lend(session, table, job.created_at, caller)
                         if buffer is None:
                             raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
                         given = _Given(
@@ -235,13 +246,14 @@ class Acceptance:
                                 f"{given.digest}"
                             )
                         _set(job, role, given)
-                self._limits.admit_job(session, terms.owner, job.row_count, job.byte_size)
+                self._limits.admit_job(session, job.owner, job.row_count, job.byte_size)
                 jobs.insert(session, job)
-                self._idempotency.keep(session, terms, job.id, job.created_at)
-                jobs.audit(session, action, job.id, job.created_at)
+                self._idempotency.keep(session, job.owner, terms, job.id, job.created_at)
+                of = first.id if first is not None else None
+                self._stores.audit.append(session, caller, action, job.id, job.created_at, of)
         except MadeBefore:  # by a call at the same moment
             self._stores.drop(written)
-            known = self.accepted_before(terms)
+            known = self.accepted_before(terms, caller)
             assert known is not None  # unless it was deleted within the moment
             return known
         except BaseException as error:

@@ -11,22 +11,23 @@ from typing import Any, ParamSpec, TypeVar
 
 import orjson
 
+from app.callers import Caller
 from app.engine.engine import Engine, Failure
-from app.errors import NotFound, TooLarge, Unavailable, storage_error
+from app.errors import Forbidden, NotFound, TooLarge, Unavailable, storage_error
 from app.jobs.failures import error_of
 from app.jobs.idempotency import Idempotency, MadeBefore
 from app.jobs.identity import new_id
 from app.jobs.ingest import run_ingest
 from app.jobs.limits import Limits
-from app.jobs.stores import Stores, now
+from app.jobs.stores import Stores
 from app.jobs.tables import StoredTable
 from app.jobs.tasks import IngestTask, OpenTable
-from app.jobs.terms import PLAIN, Terms
+from app.jobs.terms import Terms
 from app.settings import Settings
-from app.store import buffers, callers, idempotency, jobs
+from app.store import buffers, callers, idempotency
 from app.store.blobs import CHUNK, BlobAccess, SealedWriter
 from app.store.models import Buffer
-from app.store.replicas import LeaseLost
+from app.store.replicas import LeaseLost, moment
 from app.telemetry.metrics import Metrics
 
 P = ParamSpec("P")
@@ -74,8 +75,9 @@ class Buffers:
         self,
         chunks: AsyncIterator[bytes],
         described: Callable[[], Upload],
-        gone: Callable[[], Awaitable[None]] | None = None,
-        terms: Terms = PLAIN,
+        gone: Callable[[], Awaitable[None]] | None,
+        terms: Terms,
+        caller: Caller,
     ) -> Buffer:
         """The buffer that the upload makes; the one made before where the idempotency key says so.
 
@@ -91,13 +93,13 @@ class Buffers:
         TooLarge, SourceError (it is not a table of that type), MemoryLimit, TimeLimit, StorageFull,
         LimitReached, IdempotencyKeyReused
         """
-        await self._in_thread(self._admit, terms)
+        await self._in_thread(self._admit, caller)
         hashed = _Hashed(chunks)
-        if await self._in_thread(self._is_made, terms):
-            return await self._made_again(hashed, described, terms)
+        if await self._in_thread(self._is_made, terms, caller):
+            return await self._made_again(hashed, described, terms, caller)
         stored = await self._read(hashed.chunks() if terms.idempotency_key else chunks, described, gone)
         try:
-            buffer = await self._in_thread(self._insert, stored, hashed.terms(terms, described()))
+            buffer = await self._in_thread(self._insert, stored, hashed.terms(terms, described()), caller)
         except BaseException:
             await self._in_thread(self.let_go, stored)
             raise
@@ -105,13 +107,16 @@ class Buffers:
             await self._in_thread(self.let_go, stored)
         return buffer
 
-    async def _made_again(self, hashed: "_Hashed", described: Callable[[], Upload], terms: Terms) -> Buffer:
+    async def _made_again(
+        self, hashed: "_Hashed", described: Callable[[], Upload], terms: Terms, caller: Caller
+    ) -> Buffer:
         """What was made under the key, if this is the upload that made it."""
         size = 0
         async for chunk in hashed.chunks():
             size += len(chunk)
             self._refuse_too_large(size)
-        made_before = await self._in_thread(self._made_before, hashed.terms(terms, described()))
+        terms = hashed.terms(terms, described())
+        made_before = await self._in_thread(self._made_before, terms, caller)
         if made_before is None:
             raise Unavailable("the buffer that was made under this Idempotency-Key has gone this moment")
         return made_before
@@ -140,13 +145,13 @@ class Buffers:
         """Delete what was read, unless a job's row names it by now. Blocking."""
         self._stores.drop([stored.blob])
 
-    async def get(self, buffer_id: str) -> Buffer:
-        """The buffer. Raises NotFound, also when its time is over."""
-        return await self._in_thread(self._find, buffer_id)
+    async def get(self, buffer_id: str, caller: Caller) -> Buffer:
+        """The buffer. Raises NotFound, also when its time is over, or it is another's."""
+        return await self._in_thread(self._find, buffer_id, caller)
 
-    async def delete(self, buffer_id: str) -> None:
-        """Remove it. A job that was made from it keeps what it needs. Raises NotFound."""
-        await self._in_thread(self._delete, buffer_id)
+    async def delete(self, buffer_id: str, caller: Caller) -> None:
+        """Remove it. A job that was made from it keeps what it needs. Raises NotFound, Forbidden."""
+        await self._in_thread(self._delete, buffer_id, caller)
 
     async def _read(
         self,
@@ -213,46 +218,46 @@ class Buffers:
             byte_size=outcome["byte_size"],
         )
 
-    def _admit(self, terms: Terms) -> None:
+    def _admit(self, caller: Caller) -> None:
         """Refuse what cannot be kept before any of it is read; it is looked at again when it is."""
         with self._stores.database.read() as session:
-            self._limits.admit_buffer(session, terms.owner, 1, now())
+            self._limits.admit_buffer(session, caller.owner, 1, moment(session))
 
-    def _is_made(self, terms: Terms) -> bool:
+    def _is_made(self, terms: Terms, caller: Caller) -> bool:
         with self._stores.database.read() as session:
-            return self._idempotency.is_known(session, terms, now())
+            return self._idempotency.is_known(session, caller.owner, terms, moment(session))
 
-    def _made_before(self, terms: Terms) -> Buffer | None:
-        moment = now()
+    def _made_before(self, terms: Terms, caller: Caller) -> Buffer | None:
         with self._stores.database.read() as session:
-            buffer_id = self._idempotency.resource(session, terms, moment)
-            return buffers.find(session, buffer_id, moment) if buffer_id is not None else None
+            now = moment(session)
+            buffer_id = self._idempotency.resource(session, caller.owner, terms, now)
+            return buffers.find(session, buffer_id, now) if buffer_id is not None else None
 
-    def _insert(self, stored: StoredTable, terms: Terms) -> Buffer:
-        created = now()
+    def _insert(self, stored: StoredTable, terms: Terms, caller: Caller) -> Buffer:
         buffer = Buffer(
             id=new_id(),
-            owner=terms.owner,
+            owner=caller.owner,
+            project=caller.project,
             digest=stored.digest,
             fields=stored.fields,
             row_count=stored.rows,
             byte_size=stored.byte_size,
             blob=stored.blob,
-            created_at=created,
-            expires_at=created + timedelta(seconds=self._settings.buffer_ttl),
         )
         try:
             with self._stores.database.write() as session:
-                callers.lock(session, terms.owner, created)
-                if self._idempotency.is_known(session, terms, created):
+                created = buffer.created_at = moment(session)
+                buffer.expires_at = created + timedelta(seconds=self._settings.buffer_ttl)
+                callers.lock(session, buffer.owner, created)
+                if self._idempotency.is_known(session, buffer.owner, terms, created):
                     raise MadeBefore
-                self._limits.admit_buffer(session, terms.owner, buffer.byte_size, created)
+                self._limits.admit_buffer(session, buffer.owner, buffer.byte_size, created)
                 self._stores.begin_to_name(session, [buffer.blob])
                 session.add(buffer)
-                self._idempotency.keep(session, terms, buffer.id, created)
-                jobs.audit(session, "buffer.create", buffer.id, buffer.created_at)
+                self._idempotency.keep(session, buffer.owner, terms, buffer.id, created)
+                self._stores.audit.append(session, caller, "buffer.create", buffer.id, created)
         except MadeBefore:  # by a call at the same time
-            known = self._made_before(terms)
+            known = self._made_before(terms, caller)
             assert known is not None  # unless it was deleted within the moment
             return known
         except LeaseLost as error:
@@ -267,20 +272,23 @@ class Buffers:
                 "(ROWVEIL_MAX_BUFFER_BYTES); upload the table in parts"
             )
 
-    def _find(self, buffer_id: str) -> Buffer:
+    def _find(self, buffer_id: str, caller: Caller) -> Buffer:
         with self._stores.database.read() as session:
-            buffer = buffers.find(session, buffer_id, now())
+            buffer = buffers.find(session, buffer_id, moment(session), caller)
         if buffer is None:
             raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
         return buffer
 
-    def _delete(self, buffer_id: str) -> None:
+    def _delete(self, buffer_id: str, caller: Caller) -> None:
+        buffer = self._find(buffer_id, caller)
+        if not caller.may_change(buffer.owner):
+            raise Forbidden("the buffer is of your project, but another's: only who made it may delete it")
         with self._stores.database.write() as session:
             unnamed = buffers.delete(session, buffer_id)
             if unnamed is None:
                 raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
             idempotency.forget(session, [buffer_id])
-            jobs.audit(session, "buffer.delete", buffer_id, now())
+            self._stores.audit.append(session, caller, "buffer.delete", buffer_id, moment(session))
         self._stores.delete_blobs(unnamed)
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

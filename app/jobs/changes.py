@@ -34,6 +34,8 @@ class Changes:
         self._watched: dict[str, set[Changed]] = {}
         self._expected: set[str] = set()
         self._seen: dict[str, tuple[int, bool]] = {}
+        self.closing = False
+        """Whether nothing more will be told."""
 
     @contextmanager
     def watch(self, job_id: str) -> Iterator[Changed]:
@@ -77,6 +79,7 @@ class Changes:
 
     def tell_all(self) -> None:
         """Wake everybody: nothing more will be told."""
+        self.closing = True
         for watchers in self._watched.values():
             for changed in watchers:
                 changed.tell(ended=True)

@@ -11,18 +11,19 @@ import logging
 import random
 import ssl
 from concurrent.futures import Executor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import httpcore
 
 from app import __version__
-from app.jobs.stores import Stores, now
+from app.jobs.stores import Stores
 from app.jobs.webhook_addresses import AddressRefused, CheckedNetwork, Reach
 from app.jobs.webhooks import message_id_of, opened_webhook, signed_headers
 from app.settings import Settings, webhook_networks
 from app.store import deliveries
 from app.store.models import Delivery
+from app.store.replicas import moment
 from app.telemetry.metrics import Metrics
 
 _log = logging.getLogger("rowveil.webhooks")
@@ -32,6 +33,7 @@ Result = Literal["delivered", "refused", "gone", "failed"]
 
 _AT_ONCE = 8
 _LOOK_SECONDS = 5.0
+_TAKEN_SECONDS = 0.1  # what was due is being claimed by another replica this moment
 _LONGEST_SECONDS = 6 * 3600.0
 _GROWTH = 3.0
 
@@ -85,11 +87,12 @@ class Deliverer:
                 free = _AT_ONCE - len(self._under_way)
                 wait = await self._in_thread(self._seconds_to_look) if free else _LOOK_SECONDS
                 if wait == 0:
-                    for delivery in await self._in_thread(self._claim, free):
+                    claimed = await self._in_thread(self._claim, free)
+                    for delivery in claimed:
                         task = asyncio.create_task(self._deliver(delivery))
                         self._under_way.add(task)
                         task.add_done_callback(self._ended)
-                    continue
+                    wait = 0.0 if claimed else _TAKEN_SECONDS
             except Exception as error:
                 _log.error("looking for messages failed: %s", type(error).__qualname__)
             with contextlib.suppress(TimeoutError):
@@ -140,7 +143,7 @@ class Deliverer:
             "content-length": str(len(body)),
             "user-agent": f"Rowveil/{__version__}",
             "connection": "close",
-            **signed_headers(message_id_of(delivery), now(), body, webhook.secret),
+            **signed_headers(message_id_of(delivery), datetime.now(UTC), body, webhook.secret),
         }
         seconds = self._settings.webhook_timeout
         each = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), seconds)}
@@ -156,30 +159,30 @@ class Deliverer:
             return answer.status
 
     def _claim(self, most: int) -> list[Delivery]:
-        moment = now()
         lease = timedelta(seconds=2 * self._settings.webhook_timeout + 30)
         with self._stores.database.write() as session:
-            return list(deliveries.claim_due(session, moment, moment + lease, most))
+            now = moment(session)
+            return list(deliveries.claim_due(session, now, now + lease, most))
 
     def _seconds_to_look(self) -> float:
         with self._stores.database.read() as session:
             due = deliveries.next_due(session)
-        if due is None:
-            return _LOOK_SECONDS
-        return min(_LOOK_SECONDS, max(0.0, (due - now()).total_seconds()))
+            if due is None:
+                return _LOOK_SECONDS
+            return min(_LOOK_SECONDS, max(0.0, (due - moment(session)).total_seconds()))
 
     def _record(self, delivery: Delivery, result: Result) -> tuple[bool, str]:
         """Whether that was the last attempt, and as what it counts."""
-        moment = now()
         values: dict[str, Any]
         last = result != "failed" or delivery.attempts >= self._settings.webhook_attempts
-        if last:
-            state = "delivered" if result == "delivered" else "given_up"
-            values = {"state": state, "ended_at": moment, "sealed_webhook": None}
-        else:
-            wait = seconds_to_next(delivery.attempts, self._settings.webhook_retry_seconds)
-            values = {"due_at": moment + timedelta(seconds=wait)}
         with self._stores.database.write() as session:
+            now = moment(session)
+            if last:
+                state = "delivered" if result == "delivered" else "given_up"
+                values = {"state": state, "ended_at": now, "sealed_webhook": None}
+            else:
+                wait = seconds_to_next(delivery.attempts, self._settings.webhook_retry_seconds)
+                values = {"due_at": now + timedelta(seconds=wait)}
             deliveries.record(session, delivery.id, delivery.attempts, **values)
         return last, result if result != "failed" else "given_up" if last else "retried"
 

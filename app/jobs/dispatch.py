@@ -1,6 +1,7 @@
 """Claims queued jobs, hands them to the engine, and records each end exactly once."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor
@@ -29,13 +30,17 @@ from app.jobs.failures import problem_of
 from app.jobs.kinds import Kind, kind_of, tables_given
 from app.jobs.manifest import signed_manifest
 from app.jobs.sending import Sending
+from app.jobs.sharing import JobRuns
 from app.jobs.states import State, Step, after, outcome_of, sources
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from app.jobs.weak_seeds import flagged, is_weak
 from app.jobs.webhooks import tell_webhook
+from app.settings import Settings
 from app.store import jobs, replicas
 from app.store.db import Transaction
 from app.store.models import Job
+from app.store.seal import report_context, seed_context
 from app.telemetry import tracing
 from providers.choosing.seeds import candidate_seed
 
@@ -78,17 +83,17 @@ class Dispatcher:
         changes: Changes,
         threads: Executor,
         work: TaskFunction,
-        memory_bytes: int,
+        settings: Settings,
         ends: Ends,
     ) -> None:
-        """``memory_bytes``: what a job may take."""
         self._stores = stores
         self._engine = engine
         self._sending = sending
         self._changes = changes
         self._threads = threads
-        self._work = work
-        self._memory_bytes = memory_bytes
+        self._runs = JobRuns(engine, work, settings.job_time_limit)
+        self._memory_bytes = settings.worker_memory_bytes
+        self._units = settings.units_per_job
         self._ends = ends
         self._wake = asyncio.Event()
         self._may_be_queued = False
@@ -173,7 +178,7 @@ class Dispatcher:
     async def _halt(self, job_id: str) -> None:
         """Stop whatever is being done for the job."""
         self._sending.cancel(job_id)
-        await self._engine.cancel(job_id)
+        await self._runs.cancel(job_id)
 
     async def _claim_while_there_is_room(self) -> None:
         while not self._stopping:
@@ -195,7 +200,7 @@ class Dispatcher:
                 self._may_be_queued |= more
                 self._changes.expect(job.id)
                 self._changes.tell(job.id, ended=False)
-                running = self._engine.run(job.id, self._work, task)
+                running = self._runs.run(job.id, task)
                 following = asyncio.create_task(self._follow(job, task, running))
                 self._following[job.id] = following
                 self._stop_at_deadline(job, following)
@@ -203,12 +208,13 @@ class Dispatcher:
     def _stop_at_deadline(self, job: Job, following: asyncio.Task[None]) -> None:
         if job.deadline is None:
             return
+        assert job.started_at is not None  # by its claim, just now
 
         def stop() -> None:
             self._overdue.add(job.id)
             self._spawn(self._halt(job.id))
 
-        seconds = max(0.0, (job.deadline - now()).total_seconds())
+        seconds = max(0.0, (job.deadline - job.started_at).total_seconds())
         at_deadline = self._event_loop.call_later(seconds, stop)
         following.add_done_callback(lambda _: at_deadline.cancel())
 
@@ -224,7 +230,7 @@ class Dispatcher:
 
     def _expire_overdue(self) -> list[str]:
         with self._stores.database.read() as session:
-            overdue = jobs.overdue(session, now())
+            overdue = jobs.overdue(session, replicas.moment(session))
         problem = problem_of(_LATE)
         return [job.id for job in overdue if self._record_end(job, Step.EXPIRE, error=problem)]
 
@@ -238,10 +244,11 @@ class Dispatcher:
                     await self._in_thread(self._record, job, task, outcome)
                 break
             except Exception as error:
-                failure = failure_of(error)
-                _log.error("job %s: its end is not recorded yet: %s", job.id, failure.trace)
-                if not isinstance(error, Unavailable | StorageFull):
-                    outcome = failure  # what cannot be recorded is none; that it failed can be
+                if isinstance(error, Unavailable | StorageFull):
+                    _log.warning("job %s: its end is not recorded yet", job.id)
+                else:  # what cannot be recorded is no result; that it failed can be
+                    outcome = failure_of(error)
+                    _log.error("job %s: its end cannot be recorded: %s", job.id, outcome.trace)
                 if self._stopping:  # its row stays running: it is taken up again when the lease has run out
                     break
                 await asyncio.sleep(wait)
@@ -256,14 +263,17 @@ class Dispatcher:
             return outcome
         if self._halted or job.id in self._to_cancel | self._overdue:  # since its worker ended
             return Failure(CANCELLED, "the job was cancelled")
-        return await self._sending.send(job, task) or outcome
+        try:
+            return await self._sending.send(job, task) or outcome
+        except Exception as error:
+            return failure_of(error)
 
     def _claim(self) -> tuple[Job, JobTask, bool] | None:
         while True:
             replica = self._stores.lease.replica
             with self._stores.database.write() as session:
                 replicas.hold(session, [replica])
-                job = jobs.claim_oldest(session, replica, now())
+                job = jobs.claim_oldest(session, replica, replicas.moment(session))
                 more = jobs.any_queued(session)
             if job is None:
                 return None
@@ -327,6 +337,7 @@ class Dispatcher:
             memory_bytes=self._memory_bytes,
             scratch_folder=str(stores.scratch_folder),
             trace_parent=job.trace_parent,
+            units=self._units,
         )
 
     def _record(self, job: Job, task: JobTask, outcome: Outcome) -> None:
@@ -351,11 +362,13 @@ class Dispatcher:
     def _result_values(self, job: Job, task: JobTask, result: dict[str, Any]) -> dict[str, Any]:
         outcome = outcome_of(State.SUCCEEDED, result["event_counts"])
         self._add_fingerprints(task.seed, result["report"] or {})
+        if is_weak(job.seed_bits):
+            result = flagged(result, job.seed_bits)
         values = {
             "outcome": outcome,
             "events": result["events"],
             "event_counts": result["event_counts"],
-            "report": result["report"],
+            "sealed_report": self._sealed_report(job, result["report"]),
             "manifest": signed_manifest(job, result, str(outcome), self._stores.signer),
         }
         if isinstance(task, SwapTask):
@@ -367,6 +380,11 @@ class Dispatcher:
                 "destination_blob": task.destination.id,
             }
         return values
+
+    def _sealed_report(self, job: Job, report: dict[str, Any] | None) -> bytes | None:
+        if report is None:
+            return None
+        return self._stores.sealer.seal(json.dumps(report).encode(), report_context(job.id))
 
     def _add_fingerprints(self, seed: bytes, report: dict[str, Any]) -> None:
         """Say which candidate had which seed, which only the holder of the keys can."""
@@ -403,10 +421,10 @@ class Dispatcher:
         given = tables_given(job)
         released = {} if job.retain_source else {f"{role}_blob": None for role in given}
         if job.rerun_of is not None and ended is not State.CANCELLED:
-            original = jobs.find(session, job.rerun_of, "report")
+            original = jobs.find(session, job.rerun_of, "manifest")
             if original is not None:
                 values |= _reproduced(original, values)
-        values = {"finished_at": now(), "outcome": outcome_of(ended, {})} | values
+        values = {"finished_at": replicas.moment(session), "outcome": outcome_of(ended, {})} | values
         moved = jobs.move(session, job.id, sources(step), ended, attempt=job.attempt, **values, **released)
         made = values.get("destination_blob")
         if made is not None:
@@ -497,6 +515,12 @@ def _trace_waiting(job: Job) -> None:
 
 def _reproduced(original: Job, values: dict[str, Any]) -> dict[str, bool]:
     """Whether a rerun gave what the job gave: its bytes, or where no table comes out, its report."""
-    what = "destination_digest" if kind_of(original.service).has_rows else "report"
-    expected = getattr(original, what)
-    return {} if expected is None else {"reproduced": values.get(what) == expected}
+    if kind_of(original.service).has_rows:
+        expected, found = original.destination_digest, values.get("destination_digest")
+    else:
+        expected, found = _report_digest(original.manifest), _report_digest(values.get("manifest"))
+    return {} if expected is None else {"reproduced": found == expected}
+
+
+def _report_digest(signed: dict[str, Any] | None) -> str | None:
+    return None if signed is None else signed["manifest"]["report_digest"]

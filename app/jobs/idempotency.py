@@ -26,14 +26,14 @@ class Idempotency:
         self._sealer = sealer
         self._time = timedelta(seconds=seconds)
 
-    def resource(self, session: Session, terms: Terms, moment: datetime) -> str | None:
+    def resource(self, session: Session, owner: str, terms: Terms, moment: datetime) -> str | None:
         """The id of what was made under the key; None where nothing was, or no key is given.
 
         Raises IdempotencyKeyReused (by another request).
         """
         if terms.idempotency_key is None:
             return None
-        known = idempotency.find(session, terms.owner, terms.idempotency_key, moment)
+        known = idempotency.find(session, owner, terms.idempotency_key, moment)
         if known is None:
             return None
         if known.fingerprint != self._fingerprint(terms):
@@ -42,17 +42,17 @@ class Idempotency:
             )
         return known.resource
 
-    def is_known(self, session: Session, terms: Terms, moment: datetime) -> bool:
+    def is_known(self, session: Session, owner: str, terms: Terms, moment: datetime) -> bool:
         """Whether something was made under the key, by whatever request."""
         key = terms.idempotency_key
-        return key is not None and idempotency.find(session, terms.owner, key, moment) is not None
+        return key is not None and idempotency.find(session, owner, key, moment) is not None
 
-    def keep(self, session: Session, terms: Terms, resource: str, moment: datetime) -> None:
+    def keep(self, session: Session, owner: str, terms: Terms, resource: str, moment: datetime) -> None:
         """Keep what was made; the owner's row is locked by now."""
         if terms.idempotency_key is None:
             return
         key = IdempotencyKey(
-            owner=terms.owner,
+            owner=owner,
             key=terms.idempotency_key,
             fingerprint=self._fingerprint(terms),
             resource=resource,

@@ -1,11 +1,14 @@
 """What a job can be: a run of a service, or one of the two that compare and judge."""
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from app.store.models import Job
 from providers import PROVIDERS
 from providers.choosing.frontier import FRONTIER_REVISION
 from providers.measures.runs import MEASURES_REVISION
+
+if TYPE_CHECKING:  # a worker, which needs no database, does not load what talks to one
+    from app.store.models import Job
 
 MEASURES = "measures"
 """The `service` of a job that judges a table beside its source. No provider is called in small letters."""
@@ -37,7 +40,7 @@ def revision_of(service: str) -> int | None:
     return own[service] if service in own else PROVIDERS[service].revision if service in PROVIDERS else None
 
 
-def tables_given(job: Job) -> dict[str, str | None]:
+def tables_given(job: "Job") -> dict[str, str | None]:
     """``source``, and of a job that judges a table ``destination`` -> the blob in which it is kept."""
     given = {"source": job.source_blob}
     if kind_of(job.service) is Kind.MEASURES:

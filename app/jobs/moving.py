@@ -46,9 +46,11 @@ def swapped(
         return beside_the_others(source, fields, result)
     if scaling.swap is None:
         needed = _needed(provider, source, params)
+        rows = int(source.rows * _USED * room.memory_bytes / needed)
         raise TooLargeForMemory(
             f"{provider.identifier} needs about {needed} bytes for this table, and a job may take "
-            f"{room.memory_bytes} (ROWVEIL_WORKER_MEMORY_BYTES). {scaling.cut}"
+            f"{room.memory_bytes} (ROWVEIL_WORKER_MEMORY_BYTES), which does for about {rows} of its "
+            f"{source.rows} rows. {scaling.cut}"
         )
     return scaling.swap(source, params, stream, progress, room)
 

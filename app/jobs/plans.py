@@ -6,17 +6,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.callers import Caller
 from app.engine.engine import Engine, Failure
 from app.errors import InvalidRequest, Unavailable
 from app.jobs.failures import error_of
 from app.jobs.identity import new_id
 from app.jobs.run import run_plan
-from app.jobs.stores import Stores, now
+from app.jobs.stores import Stores
 from app.jobs.tables import GivenTable, StoredTable
 from app.jobs.tasks import PlanTask
 from app.settings import Settings
 from app.store import buffers
 from app.store.blobs import BlobAccess
+from app.store.replicas import moment
 from providers.params import StrictModel
 
 
@@ -29,13 +31,15 @@ class Plans:
         self._engine = engine
         self._threads = threads
 
-    async def plan(self, service: str, params: StrictModel, source: GivenTable) -> dict[str, Any]:
+    async def plan(
+        self, service: str, params: StrictModel, source: GivenTable, caller: Caller
+    ) -> dict[str, Any]:
         """`providers.provider.Plan` as plain values.
 
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
         """
         loop = asyncio.get_running_loop()
-        content, rows = await loop.run_in_executor(self._threads, self._content, source)
+        content, rows = await loop.run_in_executor(self._threads, self._content, source, caller)
         task = PlanTask(service, params.model_dump(mode="json", by_alias=True), content, rows)
         task_id = new_id()
         running = self._engine.run(task_id, run_plan, task)
@@ -51,12 +55,12 @@ class Plans:
             raise error_of(outcome)
         return outcome
 
-    def _content(self, source: GivenTable) -> tuple[bytes | BlobAccess, int]:
+    def _content(self, source: GivenTable, caller: Caller) -> tuple[bytes | BlobAccess, int]:
         if isinstance(source, StoredTable):
             return self._stores.blobs.access(source.blob), source.rows
         if isinstance(source, str):
             with self._stores.database.read() as session:
-                buffer = buffers.find(session, source, now())
+                buffer = buffers.find(session, source, moment(session), caller)
             if buffer is None:
                 raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
             return self._stores.blobs.access(buffer.blob), buffer.row_count

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from app.callers import THE_SERVICE
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store import buffers, callers, deliveries, idempotency, jobs
@@ -43,19 +44,19 @@ class Purge:
     def _buffers(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
         expired, unnamed = buffers.delete_expired(session, now)
         idempotency.forget(session, expired)
-        _audit(session, "buffer.purge", expired, now)
+        self._audit(session, "buffer.purge", expired, now)
         return len(expired), unnamed
 
     def _results(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
         released, unnamed = jobs.release_old(session, _before(now, self._settings.result_retention))
-        _audit(session, "result.purge", released, now)
+        self._audit(session, "result.purge", released, now)
         return len(released), unnamed
 
     def _jobs(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
         deleted, unnamed = jobs.delete_old(session, _before(now, self._settings.job_retention))
         idempotency.forget(session, deleted)
         callers.forget_unseen(session, _before(now, self._settings.job_retention))
-        _audit(session, "job.purge", deleted, now)
+        self._audit(session, "job.purge", deleted, now)
         return len(deleted), unnamed
 
     def _keys(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
@@ -64,11 +65,10 @@ class Purge:
     def _told(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
         return deliveries.delete_old(session, _before(now, self._settings.webhook_retention)), []
 
+    def _audit(self, session: Transaction, action: str, subjects: Sequence[str], now: datetime) -> None:
+        for subject in subjects:
+            self._stores.audit.append(session, THE_SERVICE, action, subject, now)
+
 
 def _before(moment: datetime, seconds: float) -> datetime:
     return moment - timedelta(seconds=seconds)
-
-
-def _audit(session: Transaction, action: str, subjects: Sequence[str], now: datetime) -> None:
-    for subject in subjects:
-        jobs.audit(session, action, subject, now)

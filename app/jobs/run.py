@@ -58,13 +58,7 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
     """Swap, write the destination, and say what the job's row will hold."""
     with ProgressFile(task.progress_path) as progress:
         progress(0.0, "reading")
-        provider = PROVIDERS[task.service]
-        if provider.revision != task.revision:
-            raise ProviderError(
-                f"the job was accepted for revision {task.revision} of {task.service}, and this "
-                f"version of the service has revision {provider.revision}; submit it again"
-            )
-        params = provider.params.model_validate(task.parameters)
+        provider, params = provider_of(task)
         source = BlobTable(task.source, task.rows)
         ended = _SWAPPED if task.report != "full" else _SWAPPED_BEFORE_MEASURING
         written = 1.0 if task.report != "full" else ended + 0.1
@@ -72,10 +66,9 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
             room = Room(scratch, task.memory_bytes)
             with tracing.span("provider.run"):
                 made = _made(task, provider, params, source, room, part_of(progress, _LOADED, ended))
-            pieces = _told_of(made.streamed.pieces, source.rows, part_of(progress, ended, written))
-            with tracing.span("destination.write"):  # out of core, and most of the run
-                digest, rows = write_tables(task.destination, made.streamed.schema, pieces)
-        result = made.streamed.result()
+            result, digest, rows = write_streamed(
+                task, made.streamed, source.rows, part_of(progress, ended, written)
+            )
         report = None
         if task.report != "none":
             report = report_of(task.service, result, task.seed_bits) | made.evidence
@@ -84,12 +77,40 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
             stream, told = measures_stream(task.seed), part_of(progress, written, 1.0)
             report |= asdict(assess(released, _measures(task), stream, told))
         progress(1.0, "written")
+    return answer_of(result, digest, rows, report, made.chosen)
+
+
+def provider_of(task: SwapTask) -> tuple[Provider[Any], Params]:
+    """The service that is asked for, and its parameters. Raises ProviderError (it is of another revision)."""
+    provider = PROVIDERS[task.service]
+    if provider.revision != task.revision:
+        raise ProviderError(
+            f"the job was accepted for revision {task.revision} of {task.service}, and this "
+            f"version of the service has revision {provider.revision}; submit it again"
+        )
+    return provider, provider.params.model_validate(task.parameters)
+
+
+def write_streamed(
+    task: SwapTask, streamed: Streamed, rows: int, progress: Progress
+) -> tuple[SwapResult, str, int]:
+    """Write the destination; what the report says, the digest, and how many rows have come out."""
+    pieces = _told_of(streamed.pieces, rows, progress)
+    with tracing.span("destination.write"):  # out of core, and most of the run
+        digest, written = write_tables(task.destination, streamed.schema, pieces)
+    return streamed.result(), digest, written
+
+
+def answer_of(
+    result: SwapResult, digest: str, rows: int, report: dict[str, Any] | None, chosen: int = 0
+) -> dict[str, Any]:
+    """What the job's row will hold."""
     return plain(
         {
             "destination": described(result.table) | {"digest": digest, "rows": rows},
             "events": [_event(event) for event in result.events.listed],
             "event_counts": dict(result.events.counts),
-            "chosen": made.chosen,
+            "chosen": chosen,
             "report": report,
             "libraries": library_versions(),
             "platform": platform.platform(),

@@ -3,9 +3,10 @@
 import logging
 
 from app.engine.engine import Engine
-from app.jobs.stores import Stores, now
+from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store import buffers, deliveries, jobs
+from app.store.replicas import moment
 from app.telemetry.metrics import Metrics
 
 _log = logging.getLogger("rowveil.metrics")
@@ -38,15 +39,15 @@ class Sample:
         return metrics.text()
 
     def _look_into_the_database(self) -> None:
-        moment = now()
         with self._stores.database.read() as session:
+            now = moment(session)
             going, oldest = jobs.count_going(session)
-            kept, size = buffers.count(session, moment)
+            kept, size = buffers.count(session, now)
             pending = deliveries.count_pending(session)
         metrics = self._metrics
         for state, count in going.items():
             metrics.jobs.labels(state).set(count)
-        metrics.oldest.set(0.0 if oldest is None else max(0.0, (moment - oldest).total_seconds()))
+        metrics.oldest.set(0.0 if oldest is None else max(0.0, (now - oldest).total_seconds()))
         metrics.buffers.set(kept)
         metrics.buffer_bytes.set(size)
         metrics.pending.set(pending)

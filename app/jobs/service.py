@@ -1,6 +1,8 @@
 """The life of jobs and buffers, as the HTTP routes and the command line use it."""
 
 import asyncio
+import copy
+import json
 import logging
 import tempfile
 import time
@@ -9,17 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from math import inf
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
+from app.callers import THE_SERVICE, Caller
 from app.engine.cluster import cluster_of
 from app.engine.embedded import EmbeddedEngine
 from app.engine.engine import Engine, Progress, TaskFunction
 from app.engine.progress import read_progress
 from app.engine.worker import WorkerSetup
-from app.errors import Gone, NotFound, StateConflict, Unavailable
+from app.errors import Forbidden, Gone, NotFound, StateConflict, Unavailable
 from app.jobs.accept import Acceptance, NewJob
+from app.jobs.api_keys import ApiKeys
 from app.jobs.buffers import Buffers, Upload
 from app.jobs.changes import Changes
 from app.jobs.deliver import Deliverer
@@ -36,7 +40,7 @@ from app.jobs.references import References
 from app.jobs.sample import Sample
 from app.jobs.sending import Sending
 from app.jobs.states import State, Step, after, outcome_of
-from app.jobs.stores import Stores, now, seed_context
+from app.jobs.stores import Stores
 from app.jobs.tables import GivenTable, SendTo, StoredTable
 from app.jobs.tasks import OpenTable, StreamTable
 from app.jobs.terms import PLAIN, Terms
@@ -44,8 +48,12 @@ from app.jobs.webhooks import tell_webhook
 from app.jobs.work import run_job
 from app.settings import Settings
 from app.store import idempotency, jobs
+from app.store.audit import head_of
+from app.store.audit_anchor import keep_anchor
 from app.store.blobs import BlobMissing
 from app.store.models import Buffer, Job
+from app.store.replicas import moment
+from app.store.seal import report_context, seed_context
 from app.store.tables import TableReader, read_table
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
@@ -76,7 +84,10 @@ def _engine_of(settings: Settings, setup: WorkerSetup) -> Engine:
 
 
 class JobService:
-    """Everything that can be done with jobs. Made anywhere; used within one event loop."""
+    """Everything that can be done with jobs. Made anywhere; used within one event loop.
+
+    What is done is done on behalf of the service itself, or of the caller that `on_behalf_of` names.
+    """
 
     def __init__(
         self,
@@ -95,7 +106,13 @@ class JobService:
         self._open_table = open_table
         self._stream_table = stream_table
         self._work = work
-        self._closing = False
+        self._caller = THE_SERVICE
+
+    def on_behalf_of(self, caller: Caller) -> Self:
+        """The same service, for one caller: others' jobs and buffers are not there for it."""
+        mine = copy.copy(self)
+        mine._caller = caller
+        return mine
 
     async def start(self) -> None:
         """Open the stores, take up the work that was left, and bring up the workers.
@@ -116,6 +133,7 @@ class JobService:
             warm="providers.warm:warm" if settings.warm_workers else "",
         )
         self._engine = _engine_of(settings, setup)
+        self.api_keys = ApiKeys(self._stores.database, self._stores.audit)
         limits = Limits(settings, self.metrics)
         keys = Idempotency(self._stores.sealer, settings.idempotency_ttl)
         self._acceptance = Acceptance(settings, self._stores, limits, keys)
@@ -142,7 +160,7 @@ class JobService:
             self._changes,
             self._threads,
             self._work,
-            settings.worker_memory_bytes,
+            settings,
             self._ends,
         )
         self._presence = Presence(self._stores, self._changes, self._dispatcher)
@@ -154,9 +172,8 @@ class JobService:
 
     def begin_closing(self) -> None:
         """Claim no more, and keep nobody waiting: callers are told how their jobs are now."""
-        if not self._closing:
+        if not self._changes.closing:
             self._closing_since = time.monotonic()
-        self._closing = True
         self._dispatcher.claim_no_more()
         self._changes.tell_all()
 
@@ -171,6 +188,7 @@ class JobService:
         self._sending.close()
         self._references.close()
         await self._deliverer.stop()
+        await self._in_thread(self._anchor_audit)
         await self._presence.stop()
         await asyncio.to_thread(self._threads.shutdown)
         self._stores.close()
@@ -197,13 +215,13 @@ class JobService:
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
-        return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new))
+        return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new, self._caller))
 
     async def accepted_before(self, terms: Terms) -> Job | None:
         """The job that this very request made before. Raises IdempotencyKeyReused."""
         if terms.idempotency_key is None:
             return None
-        return await self._in_thread(self._acceptance.accepted_before, terms)
+        return await self._in_thread(self._acceptance.accepted_before, terms, self._caller)
 
     async def rerun(
         self,
@@ -218,8 +236,10 @@ class JobService:
         Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (a table is
         another, or is needed), InvalidRequest (a destination for a job that makes its own); and as `submit`.
         """
-        again = self._acceptance.accept_again
-        return await self._accepted(lambda new: again(new, job_id, source, destination, send_to, terms))
+        again, caller = self._acceptance.accept_again, self._caller
+        return await self._accepted(
+            lambda new: again(new, job_id, source, destination, send_to, terms, caller)
+        )
 
     async def wait(self, job_id: str, seconds: float) -> Job:
         """The job when it has ended, or as it is after so many seconds. Raises NotFound."""
@@ -231,7 +251,7 @@ class JobService:
                     job = await self._get_by(job_id, deadline)
                     if job.ended:
                         return job
-                if not await changed.ends_within(deadline - loop.time()) or self._closing:
+                if not await changed.ends_within(deadline - loop.time()) or self._changes.closing:
                     return await self.get(job_id)
 
     async def updates(self, job_id: str) -> AsyncIterator[tuple[Job, Progress]]:
@@ -244,7 +264,7 @@ class JobService:
                 if (job.state, progress) != last:
                     last = (job.state, progress)
                     yield job, progress
-                if job.ended or self._closing:
+                if job.ended or self._changes.closing:
                     return
                 if await changed.within(_LOOK_SECONDS):
                     job = await self._get_by(job_id, inf)
@@ -252,27 +272,31 @@ class JobService:
     async def cancel(self, job_id: str) -> Job:
         """The job, cancelled; its worker, if it had one, is stopped.
 
-        Raises NotFound, StateConflict (it has succeeded or failed), Unavailable (the replica that works
-        on it does not answer; it is stopped as soon as it does).
+        Raises NotFound, Forbidden, StateConflict (it has succeeded or failed), Unavailable (the replica
+        that works on it does not answer; it is stopped as soon as it does).
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 2 * self._settings.lease_seconds  # by then a dead replica's job is taken up
+        asked = False
         while True:
-            job = await self.get(job_id)
+            job = await self._to_change(job_id)
             if job.state == State.CANCELLED:
                 return job
             if job.ended:
                 raise StateConflict(f"the job has {job.state} already; there is nothing to cancel")
             if loop.time() > deadline:
                 raise Unavailable("the job has been told to stop, and has not yet; ask again")
+            if not asked:
+                await self._in_thread(self._note, "job.cancel", job_id)
+                asked = True
             if job.state == State.RUNNING:
                 await self._stop(job)
             elif await self._in_thread(self._cancel_queued, job):
                 self._changes.tell(job_id, ended=True)
 
     async def delete(self, job_id: str) -> None:
-        """Purge everything of the job but an audit line. Raises NotFound, StateConflict."""
-        job = await self.get(job_id)
+        """Purge everything of the job but its audit. Raises NotFound, Forbidden, StateConflict."""
+        job = await self._to_change(job_id)
         if not job.ended or not await self._in_thread(self._delete_ended, job):
             raise StateConflict(f"the job is {job.state}: cancel it first, then it can be deleted")
 
@@ -299,15 +323,16 @@ class JobService:
 
     async def report(self, job_id: str) -> dict[str, Any]:
         """The report. Raises NotFound (none was asked for), StateConflict."""
-        job = await self._succeeded(job_id, "report")
-        if job.report is None:
+        job = await self._succeeded(job_id, "sealed_report")
+        if job.sealed_report is None:
             raise NotFound("the job was run with report 'none'")
-        return job.report
+        return await self._in_thread(self._open_report, job.id, job.sealed_report)
 
     async def manifest(self, job_id: str) -> dict[str, Any]:
         """``{"manifest": ..., "signature": ...}``. Raises NotFound, StateConflict."""
         job = await self._succeeded(job_id, "manifest")
         assert job.manifest is not None  # written with the success
+        await self._in_thread(self._note, "manifest.read", job_id)
         return job.manifest
 
     async def with_destination(self, job_id: str) -> Job:
@@ -330,18 +355,18 @@ class JobService:
 
     async def open_destination(self, job: Job) -> TableReader:
         """The destination buffer of a job that has one, to be read in bounded memory and closed."""
-        return await self._in_thread(self._open, str(job.destination_blob))
+        return await self._in_thread(self._open, str(job.destination_blob), "rows.read", job.id)
 
-    async def seed(self, job_id: str) -> str:
-        """The seed in hex: a secret, whose reading is audited. Raises NotFound."""
-        return await self._in_thread(self._open_seed, job_id)
+    async def seed(self, job_id: str, reason: str) -> tuple[Job, str]:
+        """The job and its seed in hex: a secret, read under audit for a reason. Raises NotFound."""
+        return await self._in_thread(self._open_seed, job_id, reason)
 
     async def plan(self, service: str, params: StrictModel, source: GivenTable) -> dict[str, Any]:
         """What a run would do (`providers.provider.Plan`); stores nothing.
 
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
         """
-        return await self._plans.plan(service, params, source)
+        return await self._plans.plan(service, params, source, self._caller)
 
     # ---------------------------------------------------------------------------------------- buffers
 
@@ -355,20 +380,20 @@ class JobService:
         """See `Buffers.create`; a media type stands for an upload of that type without options."""
         if isinstance(described, str):
             media_type = described
-            return await self._buffers.create(chunks, lambda: Upload(media_type), gone, terms)
-        return await self._buffers.create(chunks, described, gone, terms)
+            return await self._buffers.create(chunks, lambda: Upload(media_type), gone, terms, self._caller)
+        return await self._buffers.create(chunks, described, gone, terms, self._caller)
 
     async def get_buffer(self, buffer_id: str) -> Buffer:
         """See `Buffers.get`."""
-        return await self._buffers.get(buffer_id)
+        return await self._buffers.get(buffer_id, self._caller)
 
     async def open_buffer(self, buffer: Buffer) -> TableReader:
         """The buffer's rows, to be read in bounded memory and closed."""
-        return await self._in_thread(self._open, buffer.blob)
+        return await self._in_thread(self._open, buffer.blob, "buffer.read", buffer.id)
 
     async def delete_buffer(self, buffer_id: str) -> None:
         """See `Buffers.delete`."""
-        await self._buffers.delete(buffer_id)
+        await self._buffers.delete(buffer_id, self._caller)
 
     # --------------------------------------------------------------------------------------- references
 
@@ -410,7 +435,12 @@ class JobService:
 
     # ---------------------------------------------------------------------- one transaction each, blocking
 
-    def _open(self, blob: str) -> TableReader:
+    def _note(self, action: str, subject: str) -> None:
+        with self._stores.database.write() as session:
+            self._stores.audit.append(session, self._caller, action, subject, moment(session))
+
+    def _open(self, blob: str, action: str, subject: str) -> TableReader:
+        self._note(action, subject)
         try:
             return TableReader(self._stores.blobs.access(blob))
         except BlobMissing:  # deleted, or expired, this moment
@@ -418,7 +448,7 @@ class JobService:
 
     def _find(self, job_id: str, *deferred: str) -> Job:
         with self._stores.database.read() as session:
-            job = jobs.find(session, job_id, *deferred)
+            job = jobs.find(session, job_id, *deferred, caller=self._caller)
         if job is None:
             raise NotFound(f"there is no job '{job_id}'")
         return job
@@ -427,14 +457,14 @@ class JobService:
         self, state: str | None, service: str | None, limit: int, before: str | None
     ) -> Sequence[Job]:
         with self._stores.database.read() as session:
-            return jobs.newest(session, state, service, limit, before)
+            return jobs.newest(session, state, service, limit, before, self._caller)
 
     def _cancel_queued(self, job: Job) -> bool:
         ended = after(State.QUEUED, Step.CANCEL)
         given = tables_given(job)
         kept = {} if job.retain_source else {f"{role}_blob": None for role in given}
         with self._stores.database.write() as session:
-            values = {"finished_at": now(), "outcome": outcome_of(ended, {})}
+            values = {"finished_at": moment(session), "outcome": outcome_of(ended, {})}
             queued = [State.QUEUED]  # a running one has a worker to be stopped first
             moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **kept)
             if moved:
@@ -455,26 +485,31 @@ class JobService:
             unnamed = jobs.unnamed(session, [job.source_blob, job.destination_blob]) if deleted else []
             if deleted:
                 idempotency.forget(session, [job.id])
-                jobs.audit(session, "job.delete", job.id, now())
+                self._stores.audit.append(session, self._caller, "job.delete", job.id, moment(session))
         self._stores.delete_blobs(unnamed)
         self._stores.database.forget()
         return deleted
 
-    def _open_seed(self, job_id: str) -> str:
+    def _open_report(self, job_id: str, sealed: bytes) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self._stores.sealer.open(sealed, report_context(job_id)))
+        self._note("report.read", job_id)
+        return report
+
+    def _open_seed(self, job_id: str, reason: str) -> tuple[Job, str]:
         job = self._find(job_id, "sealed_seed")
         seed = self._stores.sealer.open(job.sealed_seed, seed_context(job.id))
         with self._stores.database.write() as session:
-            jobs.audit(session, "seed.read", job.id, now())
-        return f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
+            self._stores.audit.append(session, self._caller, "seed.read", job.id, moment(session), reason)
+        return job, f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
 
     def _touch_database(self) -> None:
         with self._stores.database.read() as session:
             jobs.newest(session, None, None, 1, None)
 
     def _touch_storage(self) -> None:
-        with tempfile.TemporaryFile(
-            dir=self._settings.shared_folder
-        ) as probe:  # which has no name to leave behind
+        folder = self._stores.blobs.folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:  # it has no name, and leaves none behind
             probe.write(bytes(_PROBE_BYTES))
 
     # ------------------------------------------------------------------------------------------- the rest
@@ -486,7 +521,7 @@ class JobService:
             try:
                 return await self.get(job_id)
             except Unavailable:
-                if self._closing or loop.time() + _LOOK_SECONDS > deadline:
+                if self._changes.closing or loop.time() + _LOOK_SECONDS > deadline:
                     raise
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -515,6 +550,14 @@ class JobService:
         self._dispatcher.wake()
         return job
 
+    async def _to_change(self, job_id: str) -> Job:
+        job = await self.get(job_id)
+        if not self._caller.may_change(job.owner):
+            raise Forbidden(
+                "the job is of your project, but another's: only who submitted it may cancel or delete it"
+            )
+        return job
+
     async def _succeeded(self, job_id: str, *deferred: str) -> Job:
         job = await self._in_thread(self._find, job_id, *deferred)
         if job.state != State.SUCCEEDED:
@@ -525,11 +568,23 @@ class JobService:
         for turn in count(1):
             try:
                 await self.purge()
+                await self._in_thread(self._anchor_audit)
                 if turn % _PURGES_A_SWEEP == 0:
                     await self._in_thread(self._stores.sweep)
             except Exception as error:
                 _log.error("purging failed: %s", type(error).__qualname__)
             await asyncio.sleep(self._settings.purge_interval)
+
+    def _anchor_audit(self) -> None:
+        try:
+            with self._stores.database.read() as session:
+                head = head_of(session)
+            longer = head is not None and keep_anchor(self._settings.home, head)
+        except Exception as error:  # an older anchor is one as well
+            _log.error("no anchor of the audit was left: %s", type(error).__qualname__)
+            return
+        if not longer:
+            _log.error("the audit is shorter than it was: see `rowveil audit verify`")
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()

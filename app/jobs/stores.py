@@ -3,21 +3,24 @@
 import fcntl
 import logging
 import os
+import secrets
+import shutil
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from app.errors import Unavailable
+from app.errors import StorageFull, Unavailable
 from app.jobs.lease import Lease
 from app.settings import Settings
 from app.store import jobs, replicas
-from app.store.blobs import DRAFT, BlobAccess, BlobStore, owner_of
+from app.store.audit import AuditTrail
+from app.store.blobs import BlobAccess, BlobStore, owner_of
 from app.store.db import Database, Transaction, migrate
-from app.store.keys import load_folder_id, load_master_keys, load_signing_key
+from app.store.kept_keys import AUDIT, FINGERPRINT, kept_key
+from app.store.keys import KEY_BYTES, load_folder_id, load_master_keys, load_signing_key
 from app.store.models import Job
-from app.store.seal import Sealer, Signer
+from app.store.seal import Sealer, Signer, first_fingerprint_key
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -34,6 +37,7 @@ class Stores:
     blobs: BlobStore
     sealer: Sealer
     signer: Signer
+    audit: AuditTrail
     lease: Lease
     """Under which this run of the service works."""
     progress_folder: Path
@@ -56,14 +60,22 @@ class Stores:
         lock = None if database.shared else _lock_home(settings.home)
         try:
             migrate(settings)
-            sealer = Sealer(load_master_keys(settings))
             signer = Signer(load_signing_key(settings))
+            sealer, audit = open_keys(settings, database)
             folder = settings.shared_folder.resolve()
             lease = Lease(database, sealer, load_folder_id(folder), settings.lease_seconds)
             lease.begin()
-            blobs = BlobStore(folder / "blobs", sealer)
             stores = cls(
-                database, blobs, sealer, signer, lease, folder / "progress", folder / "scratch", lock, set()
+                database,
+                BlobStore(folder / "blobs", sealer),
+                sealer,
+                signer,
+                audit,
+                lease,
+                folder / "progress",
+                folder / "scratch",
+                lock,
+                set(),
             )
             stores.sweep()
         except BaseException:
@@ -107,7 +119,7 @@ class Stores:
             with self.database.write() as session:
                 unnamed = jobs.unnamed(session, blobs)
             self.delete_blobs(unnamed)
-        except Unavailable:
+        except (Unavailable, StorageFull):
             _log.warning("%d blobs are left to the next sweep", len(blobs))
         self._unnamed.difference_update(blobs)
 
@@ -127,6 +139,7 @@ class Stores:
         came to be named meanwhile had an owner that was alive, or is found to be named.
         """
         files, progress = self.blobs.files(), list(self.progress_folder.glob("*"))
+        shelves = [path for path in self.scratch_folder.glob("*") if path.is_dir()]
         mine, unnamed = self.lease.replica, set(self._unnamed)
         with self.database.read() as session:
             alive = replicas.alive(session) - {mine}
@@ -134,22 +147,28 @@ class Stores:
             named = jobs.all_named(session)
             running = {f"{job_id}.{attempt}" for job_id, attempt in jobs.running(session)}
         for path in files:
-            blob = path.name.removesuffix(DRAFT)
+            blob = path.name.partition(".")[0]  # of a draft as well
             if path.name not in named and owner_of(blob) not in alive and blob not in unnamed:
                 path.unlink(missing_ok=True)
         for path in progress:
             if path.name not in running:
                 path.unlink(missing_ok=True)
+        for path in shelves:
+            if path.name not in running:
+                shutil.rmtree(path, ignore_errors=True)
 
 
-def now() -> datetime:
-    """The present moment, in UTC."""
-    return datetime.now(UTC)
+def open_keys(settings: Settings, database: Database) -> tuple[Sealer, AuditTrail]:
+    """What seals and opens, and what writes the audit, with the keys that the database keeps sealed.
 
-
-def seed_context(job_id: str) -> str:
-    """What a sealed seed is bound to."""
-    return f"job/{job_id}/seed"
+    Raises KeyUnreadable, SealBroken (none of the master keys is the one that sealed them).
+    """
+    masters = load_master_keys(settings)
+    sealer = Sealer(masters)
+    with database.write() as session:
+        fingerprint = kept_key(session, sealer, FINGERPRINT, first_fingerprint_key(masters))
+        audit = kept_key(session, sealer, AUDIT, secrets.token_bytes(KEY_BYTES))
+    return Sealer(masters, fingerprint), AuditTrail(audit)
 
 
 def _lock_home(home: Path) -> int:

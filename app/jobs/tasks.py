@@ -5,11 +5,14 @@ A task holds all that its worker needs and nothing more: of the keys only those 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from app.store.blobs import BlobAccess
+from app.store.scratch import Shelf
+from providers.provider import Division
 
 OpenTable = Callable[..., tuple[pa.Schema, Iterator[pa.RecordBatch]]]
 """(media type, binary file, options by name) -> schema, rows batch by batch.
@@ -59,6 +62,32 @@ class SwapTask:
     """Where it may put aside what does not fit."""
     trace_parent: str | None = None
     """The span of the request, where traces are taken."""
+    units: int = 1
+    """In how many units it may be shared out among workers."""
+
+    @property
+    def shelves(self) -> Path:
+        """The folder of what its units put aside for each other; it is there as long as this attempt runs."""
+        return Path(self.scratch_folder) / Path(self.progress_path).name
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTask:
+    """Do one unit of a job that was divided."""
+
+    job: SwapTask
+    division: Division = field(repr=False)
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class GatherTask:
+    """Put together what all units of a job have made."""
+
+    job: SwapTask
+    division: Division = field(repr=False)
+    done: tuple[tuple[Shelf, Any], ...] = field(repr=False)
+    """Rows and figures of each unit, in their order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, get_args
 
-from app.store.models import ANONYMOUS
-
 Priority = Literal["low", "normal", "high"]
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 
@@ -23,7 +21,6 @@ class Webhook:
 class Terms:
     """On what terms something is asked for."""
 
-    owner: str = ANONYMOUS
     idempotency_key: str | None = None
     request_fingerprint: str | None = None
     """Equal for equal requests. Kept as a keyed hash: the request holds a seed and rows."""

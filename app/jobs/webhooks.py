@@ -18,7 +18,7 @@ from app.jobs.terms import Webhook
 from app.store import deliveries
 from app.store.db import Session
 from app.store.models import Delivery, Job
-from app.store.seal import Sealer
+from app.store.seal import Sealer, webhook_context
 
 _PREFIX = "whsec_"
 _LEAST, _MOST = 24, 64  # bytes, as the standard has it
@@ -57,12 +57,12 @@ def message_id_of(delivery: Delivery) -> str:
 
 def sealed_webhook(sealer: Sealer, webhook: Webhook, job_id: str) -> bytes:
     """Address and secret, as they lie in the database."""
-    return sealer.seal(orjson.dumps([webhook.url, webhook.secret]), _context(job_id))
+    return sealer.seal(orjson.dumps([webhook.url, webhook.secret]), webhook_context(job_id))
 
 
 def opened_webhook(sealer: Sealer, sealed: bytes, job_id: str) -> Webhook:
     """The same again. Raises SealBroken."""
-    return Webhook(*orjson.loads(sealer.open(sealed, _context(job_id))))
+    return Webhook(*orjson.loads(sealer.open(sealed, webhook_context(job_id))))
 
 
 def tell_webhook(session: Session, job: Job, state: str, values: dict[str, Any]) -> None:
@@ -93,14 +93,9 @@ def tell_webhook(session: Session, job: Job, state: str, values: dict[str, Any])
     delivery = Delivery(
         id=new_id(),
         job_id=job.id,
-        owner=job.owner,
         sealed_webhook=job.sealed_webhook,
         body=orjson.dumps(body).decode(),
         state="pending",
         due_at=finished,
     )
     deliveries.insert(session, delivery)
-
-
-def _context(job_id: str) -> str:
-    return f"job/{job_id}/webhook"

@@ -8,8 +8,9 @@ from app.engine.engine import Failure, Outcome
 from app.engine.progress import ProgressFile
 from app.jobs.kinds import FRONTIER, MEASURES
 from app.jobs.parameters import MeasureParameters
-from app.jobs.run import library_versions, plain, run_swap, tells_the_callers_errors
+from app.jobs.run import library_versions, plain, tells_the_callers_errors
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from app.jobs.units import run_or_divide
 from app.store.tables import read_table
 from app.telemetry import tracing
 from providers.choosing.combinations import combinations_of
@@ -57,7 +58,7 @@ def _run(task: JobTask) -> Outcome:
             return run_measures(task)
         case FrontierTask():
             return run_frontier(task)
-    return run_swap(task)
+    return run_or_divide(task)
 
 
 @tells_the_callers_errors

@@ -34,6 +34,7 @@ _EVENTS = {
     "rows_unchanged": "Rows leave as they came, with no value changed.",
     "suppressed": "Rows that could not be swapped had their values suppressed.",
     "unperturbed": "Rows with a null, NaN or infinity passed through unperturbed.",
+    "weak_seed": "The seed that was given is short enough to be searched for.",
 }
 
 _ROWLESS = frozenset(_EVENTS) - {"dropped", "kept", "null_kept", "replaced", "suppressed", "unperturbed"}

@@ -12,7 +12,9 @@ The last twelve of a blob's 32 hex digits say which replica makes it, for those 
 and no row that names it.
 
 A file is written beside its place, flushed to the disk (fsync), renamed, and its folder flushed:
-a blob that a row of the database names is there after a power cut as well.
+a blob that a row of the database names is there after a power cut as well. Each writer has a draft of its
+own: two that write one blob, where a cluster starts a task again whose worker it has lost from sight, do
+not write into each other's.
 
 References
 ----------
@@ -24,6 +26,7 @@ import io
 import os
 import secrets
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,6 +45,7 @@ DRAFT = ".draft"
 """Ends the name of a file that is still being written."""
 _OWNER = 12
 _NOBODY = "0" * _OWNER
+_RESEALED_AT_ONCE = 1000
 
 
 class BlobMissing(Exception):
@@ -62,19 +66,24 @@ class BlobStore:
     """The folder of blobs, and who may open them."""
 
     def __init__(self, folder: Path, sealer: Sealer) -> None:
-        self._folder = folder
+        self.folder = folder
+        self._journal = folder / "reseal.journal"
         self._sealer = sealer
 
     def allocate(self, owner: str = _NOBODY) -> BlobAccess:
         """Access to a blob that is still to be written; ``owner``: the replica, 12 hex digits."""
         blob_id = secrets.token_hex(16 - _OWNER // 2) + owner
         data_key = secrets.token_bytes(32)
-        sealed = self._sealer.seal(data_key, _context(blob_id))
-        header = _MAGIC + len(sealed).to_bytes(2, "big") + sealed
-        return BlobAccess(blob_id, str(self._path(blob_id)), header, data_key)
+        return BlobAccess(blob_id, str(self._path(blob_id)), self._header(blob_id, data_key), data_key)
 
     def access(self, blob_id: str) -> BlobAccess:
         """Access to a blob that is there. Raises BlobMissing, SealBroken."""
+        try:
+            return self._access(blob_id)
+        except SealBroken:  # its header may be sealed anew this moment
+            return self._access(blob_id)
+
+    def _access(self, blob_id: str) -> BlobAccess:
         path = self._path(blob_id)
         try:
             with path.open("rb") as file:
@@ -88,25 +97,87 @@ class BlobStore:
         return BlobAccess(blob_id, str(path), start + sealed, data_key)
 
     def delete(self, blob_id: str) -> None:
-        """Remove the blob, and a draft of it; nothing happens where there is none."""
+        """Remove the blob and its drafts, none of which can become it then; nothing happens where none is."""
         path = self._path(blob_id)
         path.unlink(missing_ok=True)
-        Path(f"{path}{DRAFT}").unlink(missing_ok=True)
+        for draft in path.parent.glob(f"{blob_id}.*{DRAFT}"):
+            draft.unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
         """Every file that is there, drafts included."""
-        return list(self._folder.glob("??/*"))
+        return list(self.folder.glob("??/*"))
 
     def measure(self) -> tuple[int, int]:
         """How many files there are, and their bytes."""
         sizes = []
-        for path in self._folder.glob("??/*"):
+        for path in self.folder.glob("??/*"):
             with contextlib.suppress(FileNotFoundError):  # gone this moment
                 sizes.append(path.stat().st_size)
         return len(sizes), sum(sizes)
 
+    def reseal(self) -> int:
+        """Seal every data key anew that is not under the first master key; how many were.
+
+        The chunks stay: a blob's own key is the same as before, so whoever reads it goes on. A header
+        keeps its length and is written in its place, and before that all of them into a file beside,
+        so that one that a power cut tore is written again by the next call. Drafts have no header yet.
+
+        Raises SealBroken: a blob is under a key that is not here.
+        """
+        self._apply_journal()
+        resealed = 0
+        paths = (path for path in self.folder.glob("??/*") if not path.name.endswith(DRAFT))
+        while batch := list(islice(paths, _RESEALED_AT_ONCE)):
+            changes = [change for path in batch if (change := self._resealed(path)) is not None]
+            if changes:
+                self._write_journal(changes)
+                self._apply_journal()
+            resealed += len(changes)
+        return resealed
+
+    def _resealed(self, path: Path) -> tuple[str, bytes] | None:
+        """The blob and its new header; None where it needs none, or has gone."""
+        try:
+            access = self.access(path.name)
+        except BlobMissing:
+            return None
+        if self._sealer.is_current(access.header[len(_MAGIC) + 2 :]):
+            return None
+        return access.id, self._header(access.id, access.data_key)
+
+    def _write_journal(self, changes: list[tuple[str, bytes]]) -> None:
+        text = "".join(f"{blob_id} {header.hex()}\n" for blob_id, header in changes)
+        draft = self._journal.with_suffix(DRAFT)
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(self._journal)
+        _flush_folder(self.folder)
+
+    def _apply_journal(self) -> None:
+        """Write the headers that the journal has. As often as it takes: the same bytes each time."""
+        if not self._journal.is_file():
+            return
+        for line in self._journal.read_text().splitlines():
+            blob_id, _, header = line.partition(" ")
+            try:
+                handle = os.open(self._path(blob_id), os.O_WRONLY)
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+            try:
+                os.pwrite(handle, bytes.fromhex(header), 0)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        self._journal.unlink()
+
+    def _header(self, blob_id: str, data_key: bytes) -> bytes:
+        sealed = self._sealer.seal(data_key, _context(blob_id))
+        return _MAGIC + len(sealed).to_bytes(2, "big") + sealed
+
     def _path(self, blob_id: str) -> Path:
-        return self._folder / blob_id[:2] / blob_id
+        return self.folder / blob_id[:2] / blob_id
 
 
 def owner_of(blob_id: str) -> str:
@@ -120,9 +191,9 @@ class SealedWriter(io.RawIOBase):
     def __init__(self, access: BlobAccess) -> None:
         super().__init__()
         self._path = Path(access.path)
-        self._draft = Path(f"{access.path}{DRAFT}")
+        self._draft = Path(f"{access.path}.{secrets.token_hex(8)}{DRAFT}")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = io.FileIO(os.open(self._draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+        self._file = io.FileIO(os.open(self._draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
         self._cipher = AESGCM(access.data_key)
         self._pending = bytearray()
         self._sealed = bytearray(CHUNK + _TAG)

@@ -5,22 +5,24 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.callers import THE_SERVICE, Caller
 from app.store.jobs import unnamed
 from app.store.models import Buffer
+from app.store.ownership import visible_to
 
 
-def find(session: Session, buffer_id: str, now: datetime) -> Buffer | None:
-    """The buffer; None where there is none, or its time is over."""
+def find(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE) -> Buffer | None:
+    """The buffer; None where there is none that the caller may know of, or its time is over."""
     if "\0" in buffer_id:  # PostgreSQL would not even be asked
         return None
     query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
-    return session.scalar(query)
+    return session.scalar(query.where(visible_to(caller, Buffer)))
 
 
-def lend(session: Session, buffer_id: str, now: datetime) -> Buffer | None:
+def lend(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE) -> Buffer | None:
     """The same for a job that is to name its blob: it stays until the transaction ends."""
     query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
-    return session.scalar(query.with_for_update(read=True))
+    return session.scalar(query.where(visible_to(caller, Buffer)).with_for_update(read=True))
 
 
 def delete(session: Session, buffer_id: str) -> list[str] | None:

@@ -53,11 +53,6 @@ def next_due(session: Session) -> datetime | None:
     return session.scalar(sa.select(sa.func.min(Delivery.due_at)).where(Delivery.state == "pending"))
 
 
-def of_job(session: Session, job_id: str) -> Delivery | None:
-    """The message about the job's end."""
-    return session.scalar(sa.select(Delivery).where(Delivery.job_id == job_id))
-
-
 def count_pending(session: Session) -> int:
     """How many are to be delivered."""
     count = session.scalar(sa.select(sa.func.count()).where(Delivery.state == "pending"))

@@ -1,4 +1,4 @@
-"""All SQL about jobs, their blobs and the audit. Every function works within the caller's transaction."""
+"""All SQL about jobs and their blobs. Every function works within the caller's transaction."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -8,7 +8,9 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, undefer
 
-from app.store.models import AuditLine, Buffer, Job
+from app.callers import THE_SERVICE, Caller
+from app.store.models import Buffer, Job
+from app.store.ownership import visible_to
 
 Role = Literal["source", "destination"]
 """A table that a job was given: its source, or the destination that it judges."""
@@ -20,19 +22,25 @@ def insert(session: Session, job: Job) -> None:
     session.flush()
 
 
-def find(session: Session, job_id: str, *deferred: str) -> Job | None:
-    """The job, with the named deferred columns; None where there is none."""
+def find(session: Session, job_id: str, *deferred: str, caller: Caller = THE_SERVICE) -> Job | None:
+    """The job, with the named deferred columns; None where there is none that the caller may know of."""
     if "\0" in job_id:  # PostgreSQL would not even be asked
         return None
     options = [undefer(getattr(Job, name)) for name in deferred]
-    return session.scalar(sa.select(Job).where(Job.id == job_id).options(*options))
+    query = sa.select(Job).where(Job.id == job_id, visible_to(caller, Job))
+    return session.scalar(query.options(*options))
 
 
 def newest(
-    session: Session, state: str | None, service: str | None, limit: int, before: str | None
+    session: Session,
+    state: str | None,
+    service: str | None,
+    limit: int,
+    before: str | None,
+    caller: Caller = THE_SERVICE,
 ) -> Sequence[Job]:
-    """Up to ``limit`` jobs older than the job ``before``, newest first."""
-    query = sa.select(Job).order_by(Job.id.desc()).limit(limit)
+    """Up to ``limit`` jobs older than the job ``before`` that the caller may know of, newest first."""
+    query = sa.select(Job).where(visible_to(caller, Job)).order_by(Job.id.desc()).limit(limit)
     if state is not None:
         query = query.where(Job.state == state)
     if service is not None:
@@ -109,6 +117,8 @@ def to_cancel(session: Session, replica: str) -> Sequence[str]:
 
 def standing(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, bool]]:
     """How often each of the jobs was claimed, and whether it has ended."""
+    if not job_ids:
+        return {}
     query = sa.select(Job.id, Job.attempt, Job.finished_at.is_not(None)).where(Job.id.in_(job_ids))
     return {job_id: (attempt, ended) for job_id, attempt, ended in session.execute(query)}
 
@@ -150,7 +160,12 @@ def retained(session: Session, role: Role, job_id: str, now: datetime) -> str | 
 def release_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
     """Take the buffers off the jobs that ended before a moment: their ids, blobs that nothing names now."""
     held = sa.or_(Job.source_blob.is_not(None), Job.destination_blob.is_not(None))
-    query = sa.select(Job).where(Job.finished_at < before, held).with_for_update(skip_locked=True)
+    query = (
+        sa.select(Job)
+        .where(Job.finished_at < before, held)
+        .order_by(Job.id)
+        .with_for_update(skip_locked=True)
+    )
     old = session.scalars(query).all()
     blobs = [blob for job in old for blob in (job.source_blob, job.destination_blob)]
     for job in old:
@@ -161,12 +176,9 @@ def release_old(session: Session, before: datetime) -> tuple[list[str], list[str
 
 def delete_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
     """Remove the jobs that ended before a moment: their ids, the blobs that nothing names now."""
-    gone = (
-        sa.delete(Job)
-        .where(Job.finished_at < before)
-        .returning(Job.id, Job.source_blob, Job.destination_blob)
-    )
-    rows = session.execute(gone).all()
+    old = sa.select(Job.id).where(Job.finished_at < before).with_for_update(skip_locked=True)
+    gone = sa.delete(Job).where(Job.id.in_(old)).returning(Job.id, Job.source_blob, Job.destination_blob)
+    rows = sorted(session.execute(gone).all(), key=lambda row: row.id)
     blobs = [blob for row in rows for blob in (row.source_blob, row.destination_blob)]
     return [row.id for row in rows], unnamed(session, blobs)
 
@@ -174,15 +186,16 @@ def delete_old(session: Session, before: datetime) -> tuple[list[str], list[str]
 def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
     """Those of the blobs that no row names any more: delete them once this has committed.
 
-    The transaction has taken away one of their names, and does nothing after this but commit.
+    The transaction has taken away one of their names, and after this does nothing but keep books
+    (idempotency keys, the audit) and commit.
 
     In SQLite such transactions exclude each other. In PostgreSQL two things could go wrong, and locks
     keep them from it. A blob could be taken up anew from the very row that goes: but whoever takes one
     up reads its name under a lock (FOR SHARE), so that either the row's end waits for the new name, and
     the query below sees that, or the reader finds no row. And two transactions that take away the last
     two names could each see the other's name still standing, and nobody delete the blob: but each holds
-    the lock of the blob itself while it looks and commits. Locks of blobs come last, in order, so that
-    nobody waits in a ring.
+    the lock of the blob itself while it looks and commits. Locks of blobs come after those of
+    rows, in order, so that nobody waits in a ring.
     """
     candidates = {blob for blob in blobs if blob is not None}
     if not candidates:
@@ -214,11 +227,6 @@ def count_going(session: Session) -> tuple[dict[str, int], datetime | None]:
 def all_named(session: Session) -> set[str]:
     """Every blob that a row names."""
     return _named(session, None)
-
-
-def audit(session: Session, action: str, subject: str, at: datetime) -> None:
-    """Write one line of the audit."""
-    session.add(AuditLine(at=at, action=action, subject=subject))
 
 
 def _named(session: Session, among: Collection[str] | None) -> set[str]:

@@ -15,23 +15,30 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from app.settings import Settings
 
 KEY_BYTES = 32
+_LEAST_DISTINCT = 20
+"""Of 32 random bytes, fewer are distinct less than once in 10**9 keys."""
+_MAKING = "openssl rand -base64 32"
 
 
 class KeyUnreadable(Exception):
-    """A key is not 32 bytes in base64 or hex."""
+    """A key is not 32 bytes in base64 or hex, or not one that this mode starts with."""
 
 
 def load_master_keys(settings: Settings) -> list[bytes]:
     """The master keys, the one that seals first; made and kept (0600) where there is none."""
     if settings.key is not None:
-        return _decoded(settings.key.get_secret_value().split(","), "ROWVEIL_KEY")
-    text = _read_or_make(settings.key_file)
-    return _decoded(text.split(), str(settings.key_file))
+        keys = _decoded(settings.key.get_secret_value().split(","), "ROWVEIL_KEY")
+        _refuse_weak(keys, settings)
+        return keys
+    text = _read_or_make(settings.key_file, settings.mode == "production")
+    keys = _decoded(text.split(), str(settings.key_file))
+    _refuse_weak(keys, settings)
+    return keys
 
 
 def load_signing_key(settings: Settings) -> Ed25519PrivateKey:
     """The Ed25519 key that signs manifests; made and kept (0600) where there is none."""
-    text = _read_or_make(settings.signing_key_file)
+    text = _read_or_make(settings.signing_key_file, settings.mode == "production")
     (seed,) = _decoded(text.split()[:1], str(settings.signing_key_file))
     return Ed25519PrivateKey.from_private_bytes(seed)
 
@@ -52,11 +59,22 @@ def subkey(master: bytes, purpose: str) -> bytes:
     return kdf.derive(master)
 
 
-def _read_or_make(path: Path) -> str:
+def _refuse_weak(keys: list[bytes], settings: Settings) -> None:
+    if settings.mode == "production" and any(len(set(key)) < _LEAST_DISTINCT for key in keys):
+        raise KeyUnreadable(f"a master key is not random; mode 'production' wants one of `{_MAKING}`")
+
+
+def _read_or_make(path: Path, production: bool = False) -> str:
     try:
+        if production and path.stat().st_mode & 0o077:
+            raise KeyUnreadable(f"{path} can be read by others; mode 'production' wants `chmod 600` of it")
         return path.read_text()
     except FileNotFoundError:
-        pass
+        if production:
+            raise KeyUnreadable(
+                f"there is no key in {path}, and mode 'production' makes none: put one there that is kept "
+                f"elsewhere too, such as of `{_MAKING}`"
+            ) from None
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:

@@ -24,8 +24,6 @@ STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
 DELIVERY_STATES = ("pending", "delivered", "given_up")
 
-ANONYMOUS = "anonymous"
-"""The owner of what was asked for by nobody in particular."""
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -83,12 +81,16 @@ class Job(Base):
         Index(None, "source_blob"),
         Index(None, "destination_blob"),
         Index(None, "finished_at"),
+        Index(None, "owner", "id"),
+        Index(None, "project", "id"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     """UUID version 7: in the order of creation."""
-    owner: Mapped[str] = mapped_column(String(255), default=ANONYMOUS, server_default=ANONYMOUS)
-    """Whoever asked for it; limits count by it."""
+    owner: Mapped[str] = mapped_column(String(300), server_default="anonymous")
+    """Whose it is: `app.callers.Caller.owner`. Limits count by it."""
+    project: Mapped[str | None] = mapped_column(String(64))
+    """Whose members see it too."""
     service: Mapped[str] = mapped_column(String(40))
     revision: Mapped[int]
     state: Mapped[str] = mapped_column(String(10))
@@ -142,7 +144,8 @@ class Job(Base):
     report_level: Mapped[str] = mapped_column(String(10))
     events: Mapped[list[dict[str, Any]] | None]
     event_counts: Mapped[dict[str, Any] | None]
-    report: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    sealed_report: Mapped[bytes | None] = mapped_column(deferred=True)
+    """The report's JSON, sealed: it has labels and bounds of the source's groups."""
     manifest: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """``{"manifest": ..., "signature": ...}``."""
     error: Mapped[dict[str, Any] | None]
@@ -177,7 +180,8 @@ class Buffer(Base):
     __table_args__ = (Index(None, "blob"), Index(None, "expires_at"), Index(None, "owner"))
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    owner: Mapped[str] = mapped_column(String(255), default=ANONYMOUS, server_default=ANONYMOUS)
+    owner: Mapped[str] = mapped_column(String(300), server_default="anonymous")
+    project: Mapped[str | None] = mapped_column(String(64))
     digest: Mapped[str] = mapped_column(String(80))
     fields: Mapped[list[dict[str, Any]]]
     row_count: Mapped[int]
@@ -209,7 +213,7 @@ class Caller(Base):
     __tablename__ = "callers"
     __table_args__ = (Index(None, "seen_at"),)
 
-    owner: Mapped[str] = mapped_column(String(255), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(300), primary_key=True)
     seen_at: Mapped[datetime]
 
 
@@ -219,7 +223,7 @@ class IdempotencyKey(Base):
     __tablename__ = "idempotency_keys"
     __table_args__ = (Index(None, "expires_at"), Index(None, "resource"))
 
-    owner: Mapped[str] = mapped_column(String(255), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(300), primary_key=True)
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     fingerprint: Mapped[str] = mapped_column(String(16))
     """Of the request. Keyed: it holds a seed and rows."""
@@ -235,13 +239,11 @@ class Delivery(Base):
     __table_args__ = (
         CheckConstraint(f"state IN {DELIVERY_STATES}", name="state"),
         Index(None, "state", "due_at"),
-        Index(None, "job_id"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     """Also the message's own, the same at every attempt."""
     job_id: Mapped[str] = mapped_column(String(36))
-    owner: Mapped[str] = mapped_column(String(255))
     sealed_webhook: Mapped[bytes | None]
     """As in the job; None when there is nothing left to deliver."""
     body: Mapped[str] = mapped_column(Text)
@@ -253,12 +255,63 @@ class Delivery(Base):
     ended_at: Mapped[datetime | None]
 
 
+class ApiKey(Base):
+    """What a caller shows. The key itself is kept nowhere."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(String(10), primary_key=True)
+    """The part of the key that is no secret."""
+    name: Mapped[str] = mapped_column(String(64))
+    """The identity; keys of one name are one identity, so that a key can be changed for another."""
+    project: Mapped[str | None] = mapped_column(String(64))
+    scopes: Mapped[str] = mapped_column(String(100))
+    """With spaces between them."""
+    mac: Mapped[str] = mapped_column(String(64))
+    """HMAC-SHA256 over the key itself, name, project, scopes and expiry."""
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    """To the hour."""
+
+
+class KeptKey(Base):
+    """A key of the service itself, sealed under the master key, which may be changed for another."""
+
+    __tablename__ = "kept_keys"
+
+    name: Mapped[str] = mapped_column(String(40), primary_key=True)
+    sealed: Mapped[bytes]
+
+
 class AuditLine(Base):
     """That something was done, kept when the thing itself is gone. Only ever added to."""
 
     __tablename__ = "audit"
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    """Counts from 1 without a gap."""
     at: Mapped[datetime]
     action: Mapped[str] = mapped_column(String(40))
     subject: Mapped[str] = mapped_column(Text)
+    """The id of what it was done to."""
+    who: Mapped[str | None] = mapped_column(String(300))
+    """None of a line from before there were identities, and so the next four."""
+    project: Mapped[str | None] = mapped_column(String(64))
+    request: Mapped[str | None] = mapped_column(String(64))
+    """Names the request that did it, as the log does."""
+    reason: Mapped[str | None] = mapped_column(Text)
+    mac: Mapped[str | None] = mapped_column(String(64))
+    """HMAC-SHA256 over the line and the one before: see `app.store.audit`."""
+
+
+class AuditHead(Base):
+    """The last line of the audit. Whoever adds one holds this row, so that lines follow one another."""
+
+    __tablename__ = "audit_head"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """1: there is one row."""
+    number: Mapped[int]
+    mac: Mapped[str] = mapped_column(String(64))

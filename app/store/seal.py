@@ -32,14 +32,33 @@ class SealBroken(Exception):
     """A sealed value does not open: it was changed, moved, cut short, or its key is not here."""
 
 
+def seed_context(job_id: str) -> str:
+    """What a job's sealed seed is bound to."""
+    return f"job/{job_id}/seed"
+
+
+def report_context(job_id: str) -> str:
+    """What a job's sealed report is bound to."""
+    return f"job/{job_id}/report"
+
+
+def webhook_context(job_id: str) -> str:
+    """What a sealed webhook is bound to."""
+    return f"job/{job_id}/webhook"
+
+
 class Sealer:
     """Seals under the first master key and opens with any of them."""
 
-    def __init__(self, master_keys: Sequence[bytes]) -> None:
-        """``master_keys``: 32 bytes each, the one that seals first."""
+    def __init__(self, master_keys: Sequence[bytes], fingerprint_key: bytes | None = None) -> None:
+        """Make one of these keys.
+
+        ``master_keys``: 32 bytes each, the one that seals first. ``fingerprint_key``: default, derived
+        from the first; another one keeps fingerprints what they were when the master key changes.
+        """
         self._ciphers = {key_id(key): AESGCM(subkey(key, "seal/1")) for key in master_keys}
         self._primary = key_id(master_keys[0])
-        self._fingerprint_key = subkey(master_keys[0], "fingerprint/1")
+        self._fingerprint_key = fingerprint_key or first_fingerprint_key(master_keys)
 
     @property
     def key_id(self) -> str:
@@ -72,11 +91,15 @@ class Sealer:
         except (InvalidTag, ValueError) as error:  # ValueError: cut short within the nonce
             raise SealBroken(f"the sealed {context.rpartition('/')[2]} was changed or moved") from error
 
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether it was sealed under the first master key."""
+        return sealed[:1] == _VERSION and sealed[_KEY_ID] == self._primary
+
     def fingerprint(self, seed: bytes) -> str:
         """16 hex digits that are equal for equal seeds, for those who see jobs but not seeds.
 
         Keyed: a plain hash of a weak seed (a year, say) could be searched for, and a seed undoes
-        its swap. Fingerprints compare within one installation, under one master key.
+        its swap. Fingerprints compare within one installation.
         """
         return self._keyed(seed, b"seed")
 
@@ -87,6 +110,11 @@ class Sealer:
     def _keyed(self, message: bytes, person: bytes) -> str:
         digest = hashlib.blake2b(message, digest_size=8, key=self._fingerprint_key, person=person)
         return digest.hexdigest()
+
+
+def first_fingerprint_key(master_keys: Sequence[bytes]) -> bytes:
+    """What fingerprints are keyed with from an installation's first start on."""
+    return subkey(master_keys[0], "fingerprint/1")
 
 
 class Signer:

@@ -22,8 +22,8 @@ class Metrics:
     def __init__(self, version: str = "") -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        build = Gauge("rowveil_build_info", "1, with the version.", ["version"], registry=registry)
-        build.labels(version).set(1)
+        self.build = Gauge("rowveil_build_info", "1, with the version.", ["version"], registry=registry)
+        self.build.labels(version).set(1)
 
         self.requests = Counter(
             "rowveil_http_requests",

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "2026_11_21_owners"
-down_revision = "2026_11_21_references"
+down_revision = "2026_11_21_leases"
 
 _MOMENT = sa.DateTime(timezone=True)
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -16,7 +16,7 @@ _KEPT = timedelta(hours=24)
 def upgrade() -> None:
     """Add the columns and tables; move the idempotency keys."""
     _make_tables()
-    op.add_column("jobs", sa.Column("owner", sa.String(255), nullable=False, server_default="anonymous"))
+    op.add_column("jobs", sa.Column("owner", sa.String(300), nullable=False, server_default="anonymous"))
     op.add_column("jobs", sa.Column("priority", sa.String(10), nullable=False, server_default="normal"))
     op.add_column("jobs", sa.Column("ranked_at", _MOMENT))
     op.add_column("jobs", sa.Column("deadline", _MOMENT))
@@ -32,7 +32,7 @@ def upgrade() -> None:
         jobs.drop_column("request_fingerprint")
     op.create_index("ix_jobs_state_ranked_at_id", "jobs", ["state", "ranked_at", "id"])
     op.create_index("ix_jobs_owner_state", "jobs", ["owner", "state"])
-    op.add_column("buffers", sa.Column("owner", sa.String(255), nullable=False, server_default="anonymous"))
+    op.add_column("buffers", sa.Column("owner", sa.String(300), nullable=False, server_default="anonymous"))
     op.create_index("ix_buffers_owner", "buffers", ["owner"])
 
 
@@ -63,14 +63,14 @@ def downgrade() -> None:
 def _make_tables() -> None:
     op.create_table(
         "callers",
-        sa.Column("owner", sa.String(255), nullable=False),
+        sa.Column("owner", sa.String(300), nullable=False),
         sa.Column("seen_at", _MOMENT, nullable=False),
         sa.PrimaryKeyConstraint("owner", name=op.f("pk_callers")),
     )
     op.create_index("ix_callers_seen_at", "callers", ["seen_at"])
     op.create_table(
         "idempotency_keys",
-        sa.Column("owner", sa.String(255), nullable=False),
+        sa.Column("owner", sa.String(300), nullable=False),
         sa.Column("key", sa.String(255), nullable=False),
         sa.Column("fingerprint", sa.String(16), nullable=False),
         sa.Column("resource", sa.String(36), nullable=False),
@@ -83,7 +83,6 @@ def _make_tables() -> None:
         "deliveries",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("job_id", sa.String(36), nullable=False),
-        sa.Column("owner", sa.String(255), nullable=False),
         sa.Column("sealed_webhook", sa.LargeBinary()),
         sa.Column("body", sa.Text(), nullable=False),
         sa.Column("state", sa.String(10), nullable=False),
@@ -94,7 +93,6 @@ def _make_tables() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_deliveries")),
     )
     op.create_index("ix_deliveries_state_due_at", "deliveries", ["state", "due_at"])
-    op.create_index("ix_deliveries_job_id", "deliveries", ["job_id"])
 
 
 def _move_keys() -> None:

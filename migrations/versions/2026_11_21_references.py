@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "2026_11_21_references"
-down_revision = "2026_11_21_leases"
+down_revision = "2026_11_21_owners"
 
 
 def upgrade() -> None:

@@ -11,11 +11,11 @@ from providers.external.exchanging import Marks, Moves, Ranges, Tally
 from providers.external.parts import in_ranges
 from providers.measures.risk import matching_bits_of_counts
 from providers.params import SwapParams
-from providers.provider import EVENTS_SHOWN, Event, Events, GroupSize, Summary, SwapResult
+from providers.provider import EVENTS_SHOWN, Event, Events, Summary, SwapResult
 from providers.radix import IndexArray
 from providers.storage import Source
 from providers.suppression import Unswappable, add_row_events, describe, suppress
-from providers.swapping import REASONS, TOOK_PART
+from providers.swapping import REASONS, TOOK_PART, group_size_of_counts
 from providers.table import null_mask
 
 _UNSWAPPABLE = REASONS["alone"] | REASONS["group_too_small"]
@@ -102,14 +102,14 @@ class Assembly:
         table, suppressed = suppress(table, self._params, Unswappable(by_field, 0), events)
         self._suppressed += suppressed
         add_row_events(beside_nulls, kept)
-        _append(self._events, events, first)
-        _append(self._kept_beside_nulls, beside_nulls, first)
+        append_events(self._events, events, first)
+        append_events(self._kept_beside_nulls, beside_nulls, first)
         return pa.Table.from_arrays(table.columns, schema=self.schema)
 
     def result(self) -> SwapResult:
         """The report; after the last piece."""
         tally, events = self._tally, self._events
-        _append(events, self._kept_beside_nulls, 0)
+        append_events(events, self._kept_beside_nulls)
         for name in self._moved:
             if not tally.changed[name] and tally.took_part[name]:
                 message = "every exchange was of equal values: no row's value changed"
@@ -119,7 +119,7 @@ class Assembly:
         summary = Summary(
             rows=rows,
             groups=tally.groups.total(),
-            group_size=_group_size(tally.groups),
+            group_size=group_size_of_counts(tally.groups),
             took_part=self._took_part,
             took_part_by_field={name: tally.took_part[name] for name in self._moved},
             changed={name: tally.changed[name] for name in self._moved},
@@ -134,20 +134,9 @@ class Assembly:
         return SwapResult(self.schema.empty_table(), summary, events, {"matching_bits": bits})
 
 
-def _append(events: Events, more: Events, first: int) -> None:
-    """Events of later rows, which count from `first`, at the end."""
+def append_events(events: Events, more: Events, first: int = 0) -> None:
+    """Add events of later rows, which count from `first`, at the end."""
     events.counts.update(more.counts)
     for event in more.listed[: max(0, EVENTS_SHOWN - len(events.listed))]:
         row = None if event.row is None else event.row + first
         events.listed.append(Event(event.code, event.message, row, event.field))
-
-
-def _group_size(groups: Counter[int]) -> GroupSize:
-    """As `swapping.group_size`, of rows of a group -> how many groups have so many."""
-    if not groups:
-        return GroupSize(0, 0.0, 0)
-    sizes = np.array(sorted(groups), np.int64)
-    ends = np.cumsum([groups[size] for size in sizes.tolist()])
-    middle = [(ends[-1] - 1) // 2, ends[-1] // 2]
-    median = float(np.mean(sizes[np.searchsorted(ends, middle, side="right")]))
-    return GroupSize(int(sizes[0]), median, int(sizes[-1]))

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from providers.external.parts import scatter
+from providers.external.parts import Span, scatter
 from providers.kernels import Groups, Pairing, shuffle_groups
 from providers.params import SwapParams
 from providers.radix import Int64Array
 from providers.rng import Key, Stream
-from providers.storage import Scratch
+from providers.storage import Spool
 from providers.suppression import union
 from providers.swapping import Exchange, row_marks, standings_in
 from providers.table import permute, take_rows
@@ -51,6 +51,15 @@ class Tally:
     """Field -> rows that cannot be swapped in it."""
     unswappable_groups: int = 0
 
+    def add(self, other: "Tally") -> None:
+        """Those of other units."""
+        self.groups.update(other.groups)
+        for name, sizes in other.swapped.items():
+            self.swapped.setdefault(name, Counter()).update(sizes)
+        for name in ("took_part", "changed", "unswappable"):
+            getattr(self, name).update(getattr(other, name))
+        self.unswappable_groups += other.unswappable_groups
+
 
 def count_sizes(counter: Counter[int], sizes: Int64Array) -> None:
     """Add the groups of each size."""
@@ -61,11 +70,17 @@ def count_sizes(counter: Counter[int], sizes: Int64Array) -> None:
 class Ranges:
     """The table cut into ranges of consecutive rows: where exchanged values wait to be put together."""
 
-    def __init__(self, scratch: Scratch, rows: int, range_rows: int, moves: Sequence[Moves], memory: int):
+    def __init__(self, spools: Sequence[Spool], rows: int, range_rows: int, moves: int) -> None:
+        """``spools``: where they wait, in `parts` parts; several of those whose work is brought together."""
         self.rows = rows
         self.range_rows = range_rows
         self.count = -(-rows // range_rows)
-        self._spools = [scratch.spool(max(self.count, 1), memory // len(moves)) for _ in moves]
+        self._spools = [Span(spools, which * self.count, self.count) for which in range(moves)]
+
+    @staticmethod
+    def parts(rows: int, range_rows: int, moves: int) -> int:
+        """Parts that a spool must have: one for each range and for fields that move together."""
+        return max(1, moves * -(-rows // range_rows))
 
     def put(self, which: int, rows: Int64Array, columns: Sequence[pa.ChunkedArray], marks: Marks) -> None:
         """Values of the fields that move together, and marks, for these rows of the table."""

@@ -1,6 +1,7 @@
 """A group that is too large for memory: its rows by ranges of the buckets that its random order has."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +21,36 @@ Pieces = Callable[[], Iterator[pa.Table]]
 """The rows of the group in listing order, piece by piece, as often as asked."""
 
 
+@dataclass(frozen=True)
+class Share:
+    """What one of several workers does of a group: one exchange, and of that a stretch of its buckets."""
+
+    which: int
+    nth: int
+    of: int
+
+    @property
+    def leads(self) -> bool:
+        """Whether what cannot be shared out is left to it."""
+        return self.nth == 0
+
+
 def exchange_large(
     exchanging: Exchanging, pieces: Pieces, rows: int, identity: int, unit_rows: int, scratch: Scratch,
-    memory: int, progress: Progress,
+    memory: int, progress: Progress, share: Share | None = None,
 ) -> None:  # fmt: skip
-    """Exchange the rows of one group, about `unit_rows` of them in memory at a time."""
-    exchanging.tally.groups[rows] += 1
+    """Exchange the rows of one group, or a share of them, about `unit_rows` of them in memory at a time."""
+    shares = [share] if share is not None else [Share(at, 0, 1) for at in range(len(exchanging.moves))]
+    if Share(0, 0, shares[0].of) in shares:
+        exchanging.tally.groups[rows] += 1
     unswappable = False
-    for which, move in enumerate(exchanging.moves):
-        progress(which / len(exchanging.moves), f"exchanging {move.fields[0]}")
-        group = _Group(exchanging, which, pieces, identity)
+    for done, mine in enumerate(shares):
+        which, move = mine.which, exchanging.moves[mine.which]
+        progress(done / len(shares), f"exchanging {move.fields[0]}")
+        group = _Group(exchanging, mine, pieces, identity)
         present = group.present()
+        if not mine.leads and present <= max(ONE_BUCKET, exchanging.params.min_group_size - 1):
+            continue
         if present < max(2, exchanging.params.min_group_size):
             reason = REASONS["alone" if present == 1 else "group_too_small"]
             for _, part in group.parts():
@@ -39,7 +59,8 @@ def exchange_large(
                 exchanging.tally.unswappable[name] += present
             unswappable |= present > 0
             continue
-        exchanging.swapped_sizes(which, np.array([present]))
+        if mine.leads:
+            exchanging.swapped_sizes(which, np.array([present]))
         if present <= ONE_BUCKET:
             group.exchange_whole()
         else:
@@ -48,10 +69,12 @@ def exchange_large(
 
 
 class _Group:
-    """One group in one exchange."""
+    """One group, or a share of it, in one exchange."""
 
-    def __init__(self, exchanging: Exchanging, which: int, pieces: Pieces, identity: int) -> None:
+    def __init__(self, exchanging: Exchanging, share: Share, pieces: Pieces, identity: int) -> None:
+        which = share.which
         self._exchanging = exchanging
+        self._share = share
         self._which = which
         self._pieces = pieces
         self._identity = identity
@@ -69,7 +92,9 @@ class _Group:
         for here, table in self._looked_at():
             part = table
             if not here.all():
-                self._exchanging.left(self._which, take_rows(table, np.flatnonzero(~here)), REASONS["null"])
+                if self._share.leads:
+                    kept = take_rows(table, np.flatnonzero(~here))
+                    self._exchanging.left(self._which, kept, REASONS["null"])
                 part = take_rows(table, np.flatnonzero(here))
             yield before, part
             before += part.num_rows
@@ -85,13 +110,22 @@ class _Group:
     def exchange_by_buckets(self, present: int, unit_rows: int, scratch: Scratch, memory: int) -> None:
         """Put the rows aside by ranges of buckets, and exchange range by range."""
         group = LargeGroup(present, self._identity, self._key, self._exchanging.params.rate)
-        ranges = group.ranges(unit_rows)
-        of_bucket = np.repeat(np.arange(len(ranges)), [len(each.sizes) for each in ranges])
-        spool = scratch.spool(len(ranges), memory)
+        every = group.ranges(min(unit_rows, present // self._share.of + 1))
+        first, stop = (len(every) * at // self._share.of for at in (self._share.nth, self._share.nth + 1))
+        ranges = every[first:stop]
+        if not ranges and not self._share.leads:  # who leads still has to leave what takes no part
+            return
+        of_bucket = np.repeat(np.arange(len(every)) - first, [len(each.sizes) for each in every])
+        spool = scratch.spool(max(1, len(ranges)), memory)
         for before, part in self.parts():
             buckets = group.buckets(before, part.num_rows)
             slim = part.select([self._exchanging.row, *self._exchanging.moves[self._which].fields])
-            scatter(spool, of_bucket[buckets], slim.append_column(self._bucket, pa.array(buckets)))
+            slim = slim.append_column(self._bucket, pa.array(buckets))
+            of_range = of_bucket[buckets]
+            if len(ranges) < len(every):
+                mine = np.flatnonzero((of_range >= 0) & (of_range < len(ranges)))
+                slim, of_range = take_rows(slim, mine), of_range[mine]
+            scatter(spool, of_range, slim)
         for number, each in enumerate(ranges):
             self._exchange_range(group, each, pa.concat_tables(spool.read(number)))
             spool.clear(number)

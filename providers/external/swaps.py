@@ -1,6 +1,6 @@
 """DSWAP, CDSWAP and DDSWAP out of core: from a source to its destination, through units that fit."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from providers.external.assembly import Assembly
-from providers.external.exchanging import Exchanging, Ranges, Watch, all_moves
-from providers.external.large import exchange_large
-from providers.external.parts import numbered, unused
+from providers.external.exchanging import Exchanging, Ranges, Tally, all_moves
+from providers.external.large import Share, exchange_large
+from providers.external.parts import Rows, numbered, unused
 from providers.external.sorting import Labels, sorted_parts
-from providers.kernels import ONE_BUCKET, Groups
+from providers.kernels import ONE_BUCKET, Groups, Pairing
 from providers.params import SwapParams
 from providers.provider import Progress, Streamed, SwapResult, no_progress
 from providers.radix import IndexArray, Int64Array, UInt64Array
 from providers.rng import Stream
-from providers.storage import Room, Scratch, Source, bytes_read
+from providers.storage import Room, Scratch, Source, Spool, bytes_read
 from providers.table import take_rows
 
 
@@ -73,10 +73,22 @@ class Grouping(Protocol):
         """
 
 
+class Watcher(Protocol):
+    """Sees every unit, to say the provider's own figures; it travels between processes."""
+
+    def see(self, groups: Groups, table: pa.Table, name: str, pairing: Pairing) -> None:
+        """A unit's groups and rows, the first of the fields that move, and how they are exchanged."""
+
+    def include(self, other: Any) -> None:
+        """What another one of its kind has seen."""
+
+    def figures(self, tally: Tally) -> dict[str, Any]:
+        """The figures, once all is exchanged."""
+
+
 def swap_outside(
     source: Source, params: SwapParams, stream: Stream, progress: Progress, room: Room,
-    grouping: Grouping | None, watch: Watch | None = None,
-    figures: Callable[[SwapResult, Exchanging], dict[str, Any]] | None = None,
+    grouping: Grouping | None, watcher: Watcher | None = None,
 ) -> Streamed:  # fmt: skip
     """Exchange the swap fields' values within groups; the same result as `swapping.swap_within`.
 
@@ -92,78 +104,104 @@ def swap_outside(
     room : Room
     grouping : Grouping, optional
         None: the whole table is one group.
-    watch : callable, optional
-        Told of every unit.
-    figures : callable, optional
-        The provider's own figures, once all is exchanged.
+    watcher : Watcher, optional
 
     Raises
     ------
     UnswappableError
         Rows cannot be swapped and the policy is ``fail``; raised before there is a destination.
     """
-    moves = all_moves(params, stream)
-    controls = () if grouping is None else grouping.controls
-    fields = tuple(dict.fromkeys([*controls, *params.swap_fields]))
-    sizes = Sizes.of(source, fields, room.memory_bytes)
-    row = unused("row", source.schema.names)
-    ranges = Ranges(room.scratch, source.rows, sizes.range_rows, moves, sizes.waiting)
-    exchanging = Exchanging(params, moves, ranges, row)
+    run = SwapRun(source, params, stream, room, () if grouping is None else grouping.controls)
+    spool = room.scratch.spool(run.parts, run.sizes.waiting)
+    exchanging = run.exchanging(spool)
     if not source.rows:
         pass
     elif grouping is None:
-        _exchange_everything(source, fields, exchanging, sizes, room.scratch, progress)
+        run.exchange_everything(exchanging, progress)
     else:
         progress(0.0, "sorting")
-        _Walk(source, fields, grouping, exchanging, sizes, room.scratch, watch).run(progress)
-    assembly = Assembly(source, params, moves, ranges, exchanging.tally)
-    assembly.refuse_unswappable()
-
-    def result() -> SwapResult:
-        found = assembly.result()
-        if figures is not None:
-            found.provider.update(figures(found, exchanging))
-        return found
-
-    return Streamed(assembly.schema, assembly.pieces(), result)
+        rows = Rows.of_source(source, run.row)
+        run.exchange_groups(rows, grouping, exchanging, progress, watcher)
+    return run.assembled([spool], exchanging.tally, watcher)
 
 
-def _exchange_everything(
-    source: Source,
-    fields: tuple[str, ...],
-    exchanging: Exchanging,
-    sizes: Sizes,
-    scratch: Scratch,
-    progress: Progress,
-) -> None:
-    """The whole table as one group."""
+class SwapRun:
+    """One run: how large its pieces are, what is moved, and how what has been moved is put together."""
 
-    def pieces() -> Iterator[pa.Table]:
-        return numbered(source, fields, exchanging.row)
+    def __init__(
+        self, source: Source, params: SwapParams, stream: Stream, room: Room, controls: tuple[str, ...]
+    ) -> None:
+        self.source = source
+        self.params = params
+        self.fields = tuple(dict.fromkeys([*controls, *params.swap_fields]))
+        self.moves = all_moves(params, stream)
+        self.sizes = Sizes.of(source, self.fields, room.memory_bytes)
+        self.row = unused("row", source.schema.names)
+        self._scratch = room.scratch
 
-    if source.rows <= ONE_BUCKET:
-        table = pa.concat_tables(pieces())
-        starts = np.array([0, source.rows], np.int64)
-        exchanging.unit(table, Groups(source.rows, None, starts, np.zeros(1, np.uint64)))
-    else:
-        memory = sizes.waiting
-        exchange_large(exchanging, pieces, source.rows, 0, sizes.unit_rows, scratch, memory, progress)
+    @property
+    def parts(self) -> int:
+        """Parts that a spool for exchanged values must have."""
+        return Ranges.parts(self.source.rows, self.sizes.range_rows, len(self.moves))
+
+    def exchanging(self, spool: Spool) -> Exchanging:
+        """What exchanges units, and puts what comes out into the spool."""
+        return Exchanging(self.params, self.moves, self._ranges([spool]), self.row)
+
+    def exchange_everything(
+        self, exchanging: Exchanging, progress: Progress, share: Share | None = None
+    ) -> None:
+        """The whole table as one group, or a share of it."""
+        source, sizes = self.source, self.sizes
+        if source.rows <= ONE_BUCKET:
+            table = pa.concat_tables(numbered(source, self.fields, self.row))
+            starts = np.array([0, source.rows], np.int64)
+            exchanging.unit(table, Groups(source.rows, None, starts, np.zeros(1, np.uint64)))
+            return
+        fields = self.fields if share is None else self.moves[share.which].fields
+        exchange_large(
+            exchanging, lambda: numbered(source, fields, self.row), source.rows, 0, sizes.unit_rows,
+            self._scratch, sizes.waiting, progress, share,
+        )  # fmt: skip
+
+    def exchange_groups(
+        self, rows: Rows, grouping: Grouping, exchanging: Exchanging, progress: Progress,
+        watcher: Watcher | None,
+    ) -> None:  # fmt: skip
+        """Whole groups, which these rows are, in the order of their labels."""
+        _Walk(rows, self.fields, grouping, exchanging, self.sizes, self._scratch, watcher).run(progress)
+
+    def assembled(self, spools: Sequence[Spool], tally: Tally, watcher: Watcher | None) -> Streamed:
+        """The destination. Raises UnswappableError."""
+        assembly = Assembly(self.source, self.params, self.moves, self._ranges(spools), tally)
+        assembly.refuse_unswappable()
+
+        def result() -> SwapResult:
+            found = assembly.result()
+            if watcher is not None:
+                found.provider.update(watcher.figures(tally))
+            return found
+
+        return Streamed(assembly.schema, assembly.pieces(), result)
+
+    def _ranges(self, spools: Sequence[Spool]) -> Ranges:
+        return Ranges(spools, self.source.rows, self.sizes.range_rows, len(self.moves))
 
 
 class _Walk:
     """Leads through the parts in the order of their labels, and gives out each group once it is whole."""
 
     def __init__(
-        self, source: Source, fields: tuple[str, ...], grouping: Grouping, exchanging: Exchanging,
-        sizes: Sizes, scratch: Scratch, watch: Watch | None,
+        self, rows: Rows, fields: tuple[str, ...], grouping: Grouping, exchanging: Exchanging,
+        sizes: Sizes, scratch: Scratch, watcher: Watcher | None,
     ) -> None:  # fmt: skip
-        self._source = source
+        self._rows = rows
         self._fields = fields
         self._grouping = grouping
         self._exchanging = exchanging
         self._sizes = sizes
         self._scratch = scratch
-        self._watch = watch
+        self._see = None if watcher is None else watcher.see
         self._held: pa.Table | None = None
         """Rows of the group that may go on."""
         self._large: _LargeGroup | None = None
@@ -174,13 +212,13 @@ class _Walk:
         done = 0
         labels: Labels = self._grouping.labels
         parts = sorted_parts(
-            self._source, self._fields, self._grouping.controls, labels, self._exchanging.row,
+            self._rows, self._fields, self._grouping.controls, labels, self._exchanging.row,
             self._sizes.unit_rows, self._scratch, self._sizes.waiting,
         )  # fmt: skip
         for table in parts:
             done += table.num_rows
-            progress(0.3 + 0.6 * done / self._source.rows, "exchanging")
-            self._take_in(table, final=done == self._source.rows)
+            progress(0.3 + 0.6 * done / self._rows.count, "exchanging")
+            self._take_in(table, final=done == self._rows.count)
 
     def _take_in(self, table: pa.Table, final: bool) -> None:
         if self._held is not None:
@@ -202,7 +240,7 @@ class _Walk:
             unit = take_rows(table, listing.order[start:stop])
             starts = listing.starts[first : whole + 1] - start
             identities = listing.identities[first:whole]
-            self._exchanging.unit(unit, Groups(unit.num_rows, None, starts, identities), self._watch)
+            self._exchanging.unit(unit, Groups(unit.num_rows, None, starts, identities), self._see)
             del unit
         left = listing.order[listing.starts[whole] :]
         if len(left) > max(self._sizes.unit_rows, ONE_BUCKET):

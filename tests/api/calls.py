@@ -3,6 +3,8 @@
 from typing import Any
 
 import httpx
+import numpy as np
+import pyarrow as pa
 
 from app.api.schemas import Job, Problem
 
@@ -49,3 +51,16 @@ class Api:
         document = self.problem(answer, status)
         first: dict[str, Any] = document["errors"][0]
         return first
+
+
+def slow_call(client: httpx.Client) -> dict[str, Any]:
+    """A call that takes seconds: millions of different texts have to be put in order."""
+    rows = 2_000_000
+    mixed = (np.arange(rows, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).astype(str)
+    table = pa.table({"code": mixed, "x": np.arange(rows)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    answer = client.post("/v1/buffers", content=sink.getvalue().to_pybytes(), headers={"content-type": ARROW})
+    parameters = {"swap_fields": ["x"], "control_field": "code", "block_size": 5}
+    return {"source": {"buffer": answer.raise_for_status().json()["id"]}, "parameters": parameters}

@@ -1,31 +1,47 @@
 """What the tests of the contract call the service with."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from demo.service import running_service
+from demo.service import own_key, running_service
 from tests.api.calls import Api
-from tests.conftest import DATABASES, new_address
+from tests.conftest import DATABASES, SERVICE, new_address, tokens_of
+from tests.issuer import Issuer
 
 
 @pytest.fixture(scope="session", params=DATABASES)
-def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def database_url(request: pytest.FixtureRequest) -> str | None:
+    """The database of the service; None is that below its home. Every test is run on each kind."""
+    return new_address(request.param, request)
+
+
+@pytest.fixture(scope="session")
+def database(database_url: str | None) -> dict[str, str]:
+    """The same as settings."""
+    return {} if database_url is None else {"database_url": database_url}
+
+
+@pytest.fixture(scope="session")
+def service_home(tmp_path_factory: pytest.TempPathFactory, database_url: str | None) -> Path:
+    """Where the service keeps its state."""
+    return tmp_path_factory.mktemp("service")
+
+
+@pytest.fixture(scope="session")
+def address(service_home: Path, database: dict[str, str], issuer: Issuer) -> Iterator[str]:
     """One real service on each database: its own process, a real port, real workers."""
-    home = tmp_path_factory.mktemp("service")
-    database = new_address(request.param, request)
-    more = {} if database is None else {"database_url": database}
-    with running_service(home, max_body_bytes=str(4 * 2**20), workers="2", **more) as started:
+    with running_service(service_home, **SERVICE, **tokens_of(issuer), **database) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
-def client(address: str) -> Iterator[httpx.Client]:
-    """A client of that service."""
-    with httpx.Client(base_url=address, timeout=60) as opened:
-        yield opened
+def key(address: str, service_home: Path, database: dict[str, str]) -> str:
+    """A key with every scope."""
+    return own_key(service_home, **database)
 
 
 @pytest.fixture(scope="session")

@@ -224,7 +224,7 @@ def test_a_caller_who_has_the_rows_is_told_so(client: httpx.Client, rows_path: s
         for method in ("GET", "HEAD"):
             again = client.request(method, rows_path, headers={"accept": media_type, "if-none-match": known})
             assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
-            assert again.headers["vary"] == "Accept"
+            assert "Accept" in again.headers["vary"]
     for other in ('"other"', tag.strip('"'), ""):
         assert (
             client.get(rows_path, headers={"accept": media_type, "if-none-match": other}).status_code == 200

@@ -6,7 +6,6 @@ from base64 import b64decode
 from typing import Any
 
 import httpx
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -14,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from providers.digest import table_digest
-from tests.api.calls import ARROW, PARQUET, Api
+from tests.api.calls import ARROW, PARQUET, Api, slow_call
 
 Rows = list[dict[str, Any]]
 
@@ -193,21 +192,8 @@ def test_rerun_needs_the_source_unless_it_was_retained(api: Api, people: Rows) -
 # --------------------------------------------------------------------------------------- cancel
 
 
-def _slow_call(client: httpx.Client) -> dict[str, Any]:
-    """A call that takes seconds: millions of different texts have to be put in order."""
-    rows = 2_000_000
-    mixed = (np.arange(rows, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).astype(str)
-    table = pa.table({"code": mixed, "x": np.arange(rows)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    answer = client.post("/v1/buffers", content=sink.getvalue().to_pybytes(), headers={"content-type": ARROW})
-    parameters = {"swap_fields": ["x"], "control_field": "code", "block_size": 5}
-    return {"source": {"buffer": answer.raise_for_status().json()["id"]}, "parameters": parameters}
-
-
 def test_cancel_stops_running_and_queued_jobs_and_others_go_on(api: Api, people: Rows) -> None:
-    call = _slow_call(api.client)
+    call = slow_call(api.client)
     asynchronous = {"prefer": "respond-async"}
     jobs = [api.client.post("/v1/services/DDSWAP", json=call, headers=asynchronous).json() for _ in range(4)]
     with api.client.stream("GET", f"/v1/jobs/{jobs[0]['id']}/events") as events:

@@ -36,7 +36,7 @@ def test_report_is_in_the_type_that_is_wanted_most(
     answer = api.client.get(path, headers={"accept": accept} if accept else {})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == media_type
-    assert answer.headers["vary"] == "Accept"
+    assert "Accept" in answer.headers["vary"]
     ending = media_type.partition(";")[0].partition("/")[2]
     name = f"rowveil-report-{path.split('/')[3]}.{ending}"
     assert answer.headers["content-disposition"] == f'inline; filename="{name}"'

@@ -151,11 +151,13 @@ def plain(text: str) -> str:
 
 @pytest.mark.realdata
 def test_page_is_read_as_it_is_served(
-    browser: Browser, client: httpx.Client, address: str, data_dir: Path
+    browser: Browser, client: httpx.Client, address: str, key: str, data_dir: Path
 ) -> None:
     """The policy in the response's head allows the page's own style, and nothing else is asked for."""
     served = report_page(client, "RWN", data_dir)
-    context = browser.new_context(extra_http_headers={"accept": "text/html"})
+    context = browser.new_context(
+        extra_http_headers={"accept": "text/html", "authorization": f"Bearer {key}"}
+    )
     page = context.new_page()
     said: list[str] = []
     asked: list[str] = []

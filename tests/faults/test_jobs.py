@@ -19,7 +19,7 @@ from app.store.db import Database
 from app.store.models import Job
 from providers.digest import table_digest
 from tests.faults import doings
-from tests.faults.conftest import Running, embedded, files_below, new_job, people
+from tests.faults.conftest import Running, embedded, files_below, new_job, new_measures, people
 from tests.faults.running import PATIENCE, wait_until_gone
 
 pytestmark = pytest.mark.faults
@@ -228,6 +228,10 @@ def test_nothing_at_rest_shows_a_seed_or_a_value(start: Start, caplog: pytest.Lo
     seed = bytes(range(101, 133))
     ended = one.run(people(), seed=seed, retain_source=True)
     one.run(people(), seed=doings.BROKEN)
+    judged = one.end(
+        one.accept(new_measures(people(), people(), seed=seed, options={"measures": {"sample": 50}}))
+    )
+    assert "City-1" in str(one.loop.do(one.jobs.report(judged.id)))  # reports name groups: they are sealed
     held = one.submit(people(), seed=doings.HELD)
     one.wait_until_held(held)
     income = 987_654_321_000 + 500
@@ -238,6 +242,7 @@ def test_nothing_at_rest_shows_a_seed_or_a_value(start: Start, caplog: pytest.Lo
         "income": income.to_bytes(8, "little"),
         "income as text": str(income).encode(),
         "name": b"Person-0005",
+        "category": b"City-1",
     }
     files = files_below(one.settings.home)
     assert {path.name for path in files} >= {"rowveil.db", "rowveil.db-wal", str(ended.source_blob)}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from starlette.requests import ClientDisconnect
 
 from app.errors import IdempotencyKeyReused, LimitReached, NotFound, TooLarge
 from app.jobs.terms import Terms
@@ -95,10 +96,10 @@ def test_uploads_at_once_under_one_key_make_one_buffer(service: Running) -> None
 def test_an_upload_that_broke_off_leaves_its_key_free(service: Running) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield CSV[:100]
-        raise ConnectionError
+        raise ClientDisconnect
 
     terms = Terms(idempotency_key="broken", request_fingerprint="call")
-    with pytest.raises(ConnectionError):
+    with pytest.raises(ClientDisconnect):
         service.loop.do(service.jobs.create_buffer(broken(), "text/csv", None, terms))
     assert upload(service, idempotency_key="broken").row_count == 500
 
@@ -240,5 +241,4 @@ def test_everything_goes_at_the_end_of_its_time_and_the_audit_says_so(start: Sta
     assert {("buffer.purge", buffer.id), ("result.purge", job.id), ("job.purge", job.id)} <= set(audited(one))
     text = one.loop.do(one.jobs.sampled_metrics()).decode()
     assert 'rowveil_purged_total{what="buffer"} 1.0' in text
-    assert 'rowveil_purged_total{what="idempotency_key"} 0.0' not in text
     assert "rowveil_buffers 0.0" in text

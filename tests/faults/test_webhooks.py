@@ -218,11 +218,12 @@ def test_a_certificate_must_be_one_that_is_trusted_and_of_that_name(
     assert made.cert_file is not None
     tls.load_cert_chain(made.cert_file, made.key_file)
     receiver = receive(tls=tls)
-    one = start("strange", webhook_networks="127.0.0.0/8", webhook_attempts=1)
+    one = start(webhook_networks="127.0.0.0/8", webhook_attempts=1)
     url = f"https://127.0.0.1:{receiver.port}/"
     assert settled(one, one.accept(new_job(people(20), webhook=Webhook(url, SECRET)))).state == "given_up"
+    one.close()
     monkeypatch.setenv("SSL_CERT_FILE", str(made.cert_file))
-    two = start("trusting", webhook_networks="127.0.0.0/8,::1/128", webhook_attempts=1)
+    two = start(webhook_networks="127.0.0.0/8,::1/128", webhook_attempts=1)
     assert settled(two, submit(two, url)).state == "delivered"
     assert settled(two, submit(two, f"https://localhost:{receiver.port}/")).state == "given_up"
     assert len(receiver.messages) == 1

@@ -1,9 +1,10 @@
 """A swap out of core beside the same in memory."""
 
+import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -12,10 +13,12 @@ from app.store.scratch import SealedScratch
 from providers import PROVIDERS
 from providers.digest import table_digest
 from providers.errors import ProviderError
-from providers.provider import SwapResult, no_progress
+from providers.provider import Run, Streamed, SwapResult, UnitDone, no_progress
 from providers.rng import Stream
 from providers.storage import Room
 from tests.naive.agreement import SEED
+
+T = TypeVar("T")
 
 
 class TableSource:
@@ -43,27 +46,61 @@ def swap_out_of_core(
     assert provider.scaling.swap is not None
     with SealedScratch(Path(tempfile.gettempdir())) as scratch:
         source = TableSource(table, batch_rows)
-        streamed = provider.scaling.swap(source, params, stream, no_progress, Room(scratch, memory))
-        pieces = list(streamed.pieces)
-        for piece in pieces:
-            assert piece.schema == streamed.schema
-        whole = pa.concat_tables([streamed.schema.empty_table(), *pieces])
-        found = streamed.result()
-        return SwapResult(whole, found.summary, found.events, found.provider, found.measures)
+        return _whole(provider.scaling.swap(source, params, stream, no_progress, Room(scratch, memory)))
+
+
+def _sent(what: T) -> T:
+    """As another process gets it."""
+    sent: T = pickle.loads(pickle.dumps(what))  # noqa: S301 - our own
+    return sent
+
+
+def _whole(streamed: Streamed) -> SwapResult:
+    pieces = list(streamed.pieces)
+    for piece in pieces:
+        assert piece.schema == streamed.schema
+    whole = pa.concat_tables([streamed.schema.empty_table(), *pieces])
+    found = streamed.result()
+    return SwapResult(whole, found.summary, found.events, found.provider, found.measures)
+
+
+def swap_in_units(
+    service: str, table: pa.Table, parameters: dict[str, Any], memory: int, batch_rows: int, wanted: int
+) -> SwapResult:
+    """What the provider makes of the table in units, done last to first, each as if by another process."""
+    provider = PROVIDERS[service]
+    params = provider.check(provider.params.model_validate(parameters), table.schema)
+    sharing, folder = provider.scaling.sharing, Path(tempfile.gettempdir())
+    assert sharing is not None
+    with SealedScratch(folder) as scratch:
+        stream = Stream(SEED, service, provider.revision)
+        run = Run(TableSource(table, batch_rows), params, stream, Room(scratch, memory))
+        division = _sent(sharing.divide(run, no_progress, wanted))
+        done = []
+        for number in reversed(range(len(division.units))):
+            spool = scratch.spool(division.parts, memory)
+            figures = sharing.work(run, division, number, spool)
+            done.append(UnitDone(spool, _sent(figures)))
+        streamed = sharing.gather(run, no_progress, division, done[::-1])
+        return _whole(streamed)
 
 
 def assert_same(
-    service: str, table: pa.Table, parameters: dict[str, Any], memory: int, batch_rows: int
+    service: str, table: pa.Table, parameters: dict[str, Any], memory: int, batch_rows: int, units: int = 1
 ) -> SwapResult | None:
     """The destination in memory, which is that out of core to the last bit, as is the report.
 
-    None where both end in the same error.
+    ``units``: in so many instead, where there are several. None where both end in the same error.
     """
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
     stream = Stream(SEED, service, provider.revision)
     expected = _result_or_error(lambda: provider.swap(table, params, stream, no_progress))
-    found = _result_or_error(lambda: swap_out_of_core(service, table, parameters, memory, batch_rows))
+    if units == 1:
+        found = _result_or_error(lambda: swap_out_of_core(service, table, parameters, memory, batch_rows))
+    else:
+        given = service, table, parameters, memory, batch_rows, units
+        found = _result_or_error(lambda: swap_in_units(*given))
     if isinstance(expected, ProviderError) or isinstance(found, ProviderError):
         assert (type(found), str(found)) == (type(expected), str(expected))
         return None
@@ -72,7 +109,7 @@ def assert_same(
     assert found.summary == expected.summary
     assert found.events.counts == expected.events.counts
     assert found.events.listed == expected.events.listed
-    assert found.measures == expected.measures
+    assert_close(found.measures, expected.measures)
     assert_close(found.provider, expected.provider)
     return found
 

@@ -8,31 +8,74 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from providers.errors import SourceError
 from providers.kernels import ONE_BUCKET
-from tests.property.out_of_core import assert_same
+from tests.property.out_of_core import assert_same, swap_out_of_core
 from tests.property.tables import classifiers, swap_parameters, tables
+from tests.property.test_locality import cases as locality_cases
 
 TINY = 4096
 """Bytes of memory of which every unit is as small as it can be."""
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.data(), st.integers(1, 40))
-def test_random_tables_come_out_the_same(data: st.DataObject, batch_rows: int) -> None:
-    """Every type, classifier, policy, rate and way with nulls, in units of 64 rows and in any batches."""
+@given(st.data(), st.integers(1, 40), st.sampled_from([1, 2, 3, 7]))
+def test_random_tables_come_out_the_same(data: st.DataObject, batch_rows: int, units: int) -> None:
+    """Every type, classifier, policy, rate and way with nulls, in parts of 64 rows, in units and batches."""
     source, kinds = data.draw(tables())
     if data.draw(st.booleans()):  # so that it is cut at all
         source = pa.concat_tables([source] * 4)
     parameters = data.draw(swap_parameters(source))
     control = [f"c{at}" for at in range(len(kinds))]
     of_control = [data.draw(classifiers(kind)) for kind in kinds]
-    assert_same("DSWAP", source, parameters, TINY, batch_rows)
+    assert_same("DSWAP", source, parameters, TINY, batch_rows, units)
     extra: dict[str, Any] = {"control_field": control, "classifier": of_control}
-    assert_same("CDSWAP", source, parameters | extra, TINY, batch_rows)
+    assert_same("CDSWAP", source, parameters | extra, TINY, batch_rows, units)
     block_size = data.draw(st.sampled_from([5, 7, 80]))
-    assert_same(
-        "DDSWAP", source, parameters | {"control_field": control, "block_size": block_size}, TINY, batch_rows
+    extra = {"control_field": control, "block_size": block_size}
+    assert_same("DDSWAP", source, parameters | extra, TINY, batch_rows, units)
+
+
+@settings(max_examples=60, deadline=None)
+@given(locality_cases(), st.integers(1, 40), st.sampled_from([1, 2, 5]))
+def test_segments_are_redrawn_the_same(
+    case: tuple[pa.Table, dict[str, Any]], batch_rows: int, units: int
+) -> None:
+    """Every type, bound, tie and rounding, a segment at a time; the field's own range is that of all rows."""
+    table, parameters = case
+    source = pa.concat_tables([table, table.slice(1), table])
+    assert_same("LOCALITY", source, parameters, TINY, batch_rows, units)
+
+
+BROKEN_FIELDS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"fields": ["late", "outside"], "domain": {"outside": [0, 50]}},
+        "field 'late' holds 2 values that are not",
+    ),
+    (
+        {"fields": ["outside", "late"], "domain": {"outside": [0, 50]}},
+        "field 'outside' holds 49 values outside",
+    ),
+    ({"fields": ["wide", "late"], "decimals": 2}, "field 'wide' has more steps of 2 decimals"),
+    ({"fields": ["late", "wide"], "decimals": 2}, "field 'late' holds 2 values that are"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "message"), BROKEN_FIELDS)
+def test_what_cannot_be_redrawn_is_told_the_same(parameters: dict[str, Any], message: str) -> None:
+    """Of all rows, and of the first field that is at fault, before there is a destination."""
+    number = np.arange(100)
+    table = pa.table(
+        {
+            "outside": number,
+            "late": np.where(number < 98, number, np.nan),
+            "wide": np.where(number == 50, 1e18, number),
+        }
     )
+    assert assert_same("LOCALITY", table, parameters, TINY, 7) is None
+    assert assert_same("LOCALITY", table, parameters, TINY, 7, units=2) is None
+    with pytest.raises(SourceError, match=message):
+        swap_out_of_core("LOCALITY", table, parameters, TINY, 7)
 
 
 ROWS = 60_003
@@ -68,21 +111,28 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("memory", [1_500_000, 4_000_000])
+CUT = pytest.mark.parametrize(
+    ("memory", "units"), [(1_500_000, 1), (4_000_000, 1), (1_500_000, 4), (10**9, 2)]
+)
+"""Memory, and workers among whom it is shared."""
+
+
+@CUT
 @pytest.mark.parametrize("parameters", [{"nulls": "drop_from_fit"}, {"shuffle": False, "sigma": 0}])
 def test_ranges_of_rows_are_perturbed_and_shuffled_the_same(
-    parameters: dict[str, Any], memory: int, table: pa.Table
+    parameters: dict[str, Any], memory: int, units: int, table: pa.Table
 ) -> None:
     """Moments, noise and the order of the rows, nulls and text among them."""
     fields = ["v", "x", "still"] if parameters.get("nulls") else ["x", "still"]
-    found = assert_same("PABIDOT", table, {"fields": fields} | parameters, memory, 5000)
+    found = assert_same("PABIDOT", table, {"fields": fields} | parameters, memory, 5000, units)
     assert found is not None
 
 
 def test_few_rows_are_shuffled_the_same(table: pa.Table) -> None:
     """As many as two, and as many as fit one bucket."""
     for rows in (2, ONE_BUCKET):
-        assert assert_same("PABIDOT", table.slice(7, rows), {"fields": ["x", "still"]}, TINY, 100)
+        for units in (1, 3):
+            assert assert_same("PABIDOT", table.slice(7, rows), {"fields": ["x", "still"]}, TINY, 100, units)
 
 
 def test_what_cannot_be_rotated_is_told_the_same(table: pa.Table) -> None:
@@ -90,12 +140,13 @@ def test_what_cannot_be_rotated_is_told_the_same(table: pa.Table) -> None:
     assert assert_same("PABIDOT", table, {"fields": ["v", "x"]}, 1_500_000, 5000) is None
 
 
-@pytest.mark.parametrize("memory", [1_500_000, 4_000_000])
+@CUT
 @pytest.mark.parametrize(("service", "parameters"), CALLS)
 def test_groups_larger_than_memory_come_out_the_same(
-    service: str, parameters: dict[str, Any], memory: int, table: pa.Table
+    service: str, parameters: dict[str, Any], memory: int, units: int, table: pa.Table
 ) -> None:
     """A whole table, a class or the rows of one label, of several buckets each and cut among units."""
     assert table.num_rows > 7 * ONE_BUCKET
-    found = assert_same(service, table, {"swap_fields": ["v", "x", "text"]} | parameters, memory, 5000)
+    given = {"swap_fields": ["v", "x", "text"]} | parameters
+    found = assert_same(service, table, given, memory, 5000, units)
     assert found is not None

@@ -127,6 +127,8 @@ def test_a_destination_outside_the_prefixes_is_refused(
     reference = below(storage, "a.csv") if reference == "file" else reference
     message = refused(storage, api, call(source, reference), "/destination/reference")
     assert "ROWVEIL_DESTINATION_PREFIXES" in message
+    unread = below(storage, "none.csv")  # nothing is fetched for a call that cannot be done
+    assert refused(storage, api, call(unread, reference), "/destination/reference") == message
 
 
 def test_a_destinations_folder_must_be_there(storage: Storage, api: Api, source: str) -> None:

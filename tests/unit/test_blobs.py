@@ -182,12 +182,40 @@ def test_delete(store: BlobStore, tmp_path: Path) -> None:
     store.delete(deleted.id)
     store.delete(deleted.id)
     left = store.allocate()
-    draft = Path(f"{left.path}.draft")
+    draft = Path(f"{left.path}.0123.draft")
     draft.parent.mkdir(exist_ok=True)
     draft.write_bytes(b"left by a killed worker")
     assert {path.name for path in store.files()} == {kept.id, draft.name}
     store.delete(left.id)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [kept.id]
+
+
+def test_two_writers_of_one_blob_do_not_write_into_each_others_draft(store: BlobStore) -> None:
+    """As where a cluster runs a task again whose first worker is not dead: the blob is whole at any time."""
+    access = store.allocate()
+    plain = pattern(3 * CHUNK + 17)
+    first, second = SealedWriter(access), SealedWriter(access)
+    first.write(plain[: 2 * CHUNK])
+    second.write(plain)
+    second.close()
+    with SealedReader(access) as reader:
+        assert reader.read_whole().to_pybytes() == plain
+    first.write(plain[2 * CHUNK :])
+    first.close()
+    with SealedReader(access) as reader:
+        assert reader.read_whole().to_pybytes() == plain
+    assert [path.name for path in Path(access.path).parent.iterdir()] == [access.id]
+
+
+def test_a_writer_whose_blob_was_deleted_makes_none(store: BlobStore) -> None:
+    """Its draft went with the blob, so that what comes too late does not come at all."""
+    access = store.allocate()
+    writer = SealedWriter(access)
+    writer.write(b"too late")
+    store.delete(access.id)
+    with pytest.raises(FileNotFoundError):
+        writer.close()
+    assert not list(Path(access.path).parent.iterdir())
 
 
 def test_a_table_comes_back_equal_whole_and_in_batches(store: BlobStore) -> None:

@@ -1,6 +1,8 @@
 """What a worker reads, what passes by, and when it runs out of core."""
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from app.engine.engine import Failure, Outcome
 from app.jobs.run import run_swap
 from app.store.blob_table import BlobTable
 from app.store.blobs import BlobStore
-from app.store.scratch import SealedScratch
+from app.store.scratch import SealedScratch, ShelfReader, ShelfWriter
 from app.store.seal import SealBroken, Sealer
 from app.store.tables import read_table, write_table
 from providers import PROVIDERS
@@ -67,6 +69,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("DDSWAP", {"swap_fields": ["name"], "control_field": "x", "block_size": 7}),
     ("PABIDOT", {"fields": ["x", "y"], "shuffle": False}),
     ("PABIDOT", {"fields": ["x", "y"]}),
+    ("LOCALITY", {"fields": ["x", "y"], "iterations": 1}),
 ]
 
 
@@ -101,6 +104,10 @@ def test_what_must_fit_and_does_not_is_refused_with_advice(
     assert outcome.code == "memory_limit"
     assert "ROWVEIL_WORKER_MEMORY_BYTES" in outcome.message
     assert outcome.message.endswith(PROVIDERS[service].scaling.cut)
+    found = re.search(r"about (\d+) of its 20000 rows", outcome.message)
+    assert found is not None
+    outcome, _ = run(service, table.slice(0, int(found[1])), {"swap_fields": ["x", "y"], **how}, LITTLE // 4)
+    assert not isinstance(outcome, Failure)
 
 
 @pytest.mark.parametrize(("service", "parameters"), CALLS)
@@ -141,6 +148,27 @@ def test_what_is_put_aside_is_sealed_and_has_no_name(tmp_path: Path) -> None:
         assert found == sorted(found)
         assert set(found) == {row for start in range(100, 5000, 300) for row in
                               table.column(0)[start : start + 100].to_pylist()}  # fmt: skip
+
+
+def test_a_shelf_is_read_by_whoever_holds_its_key(tmp_path: Path) -> None:
+    """Each writer's lies in a file of its own; where the job's folder is gone, nobody puts one up."""
+    table = pa.table({"name": [f"Person-{row:06d}-Quux" for row in range(500)]})
+    with ShelfWriter(tmp_path) as writer, ShelfWriter(tmp_path):
+        spool = writer.spool(2, 10**6)
+        spool.add(1, table)
+        shelf = writer.shelf(spool)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert b"Person" not in Path(shelf.path).read_bytes()
+    assert shelf.key.hex() not in repr(shelf)
+    assert repr(shelf.key) not in repr(shelf)
+    with ShelfReader(shelf) as reader:
+        parts = reader.parts()
+        assert [parts.rows(part) for part in range(2)] == [0, 500]
+        assert pa.concat_tables(parts.read(1)).equals(table)
+    with ShelfReader(replace(shelf, key=bytes(32))) as reader, pytest.raises(SealBroken):
+        list(reader.parts().read(1))
+    with pytest.raises(FileNotFoundError):
+        ShelfWriter(tmp_path / "gone")
 
 
 def test_a_record_that_was_changed_does_not_open(tmp_path: Path) -> None:

@@ -188,3 +188,9 @@ def test_the_wheel_has_what_is_read_at_run_time(tmp_path: Path) -> None:
     for path in (ROOT / "app" / "console").iterdir():
         assert f"app/console/{path.name}" in names
     assert "app/migrations/env.py" in names
+
+
+def test_a_worker_loads_nothing_that_talks_to_a_database() -> None:
+    """It needs none, and would start a second later."""
+    said = "import sys, app.jobs.ingest, app.jobs.work; sys.exit('sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", said], cwd=ROOT, check=False).returncode == 0

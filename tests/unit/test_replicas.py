@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.errors import Unavailable
+from app.errors import InvalidRequest, Unavailable
 from app.settings import Settings
 from app.store import buffers, jobs, replicas
-from app.store.db import Database, Transaction, migrate
+from app.store.db import Database, DatabaseUnusable, Transaction, migrate
 from app.store.models import Job, Replica
 from tests.conftest import DATABASES, settings_on
 from tests.postgres import Postgres
@@ -260,4 +260,28 @@ def test_a_database_that_is_away_is_unavailable(postgres: Postgres, tmp_path: Pa
         postgres.start()
     with database.read() as session:
         assert session.scalar(sa.select(sa.func.count(Job.id))) == 1
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "address", ["mysql://me:secret@host/x", "postgresql+asyncpg://me:secret@host/x", "secret"]
+)
+def test_an_address_that_is_none_is_refused_and_not_quoted(address: str, tmp_path: Path) -> None:
+    with pytest.raises(DatabaseUnusable, match="postgresql://user:password@host/rowveil") as caught:
+        Database(Settings(home=tmp_path, database_url=address))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_name_that_the_database_cannot_keep_is_the_callers_fault(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """A job of such an id is not there; anything else that is asked for with it is refused."""
+    settings = Settings(home=tmp_path, database_url=postgres.new_database())
+    migrate(settings)
+    database = Database(settings)
+    with database.read() as session:
+        assert jobs.find(session, "a\0b") is None
+        assert buffers.find(session, "a\0b", NOW) is None
+    with pytest.raises(InvalidRequest, match=r"U\+0000"), database.read() as session:
+        jobs.newest(session, None, "a\0b", 1, None)
     database.close()

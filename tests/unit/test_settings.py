@@ -46,7 +46,6 @@ def test_making_settings_touches_nothing(tmp_path: Path) -> None:
     [
         ("engine", "dask", "needs ROWVEIL_SCHEDULER_ADDRESS"),
         ("engine", "cluster", "unknown engine 'cluster'"),
-        ("auth", "on", "not available in this version"),
         ("auth", "maybe", "unknown auth 'maybe'"),
         ("workers", "0", "greater than or equal to 1"),
         ("default_wait_seconds", "61", "must not be over max_wait_seconds"),
@@ -105,3 +104,25 @@ def test_a_database_that_cannot_be_used_is_told_in_one_line(
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "database" in told
+
+
+def test_a_log_for_programs_tells_each_request_and_one_for_people_does_not() -> None:
+    assert (Settings().log_level, Settings(log_format="json").log_level) == ("warning", "info")
+    assert Settings(log_format="json", log_level="error").log_level == "error"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("JOB_RETENTION", "60", "job_retention must not be under result_retention"),
+        ("WEBHOOK_NETWORKS", "10.0.0.0/8,10.1.2.3/8", "a network is like 10.20.0.0/16"),
+        ("LOG_FORMAT", "xml", "'text' or 'json'"),
+        ("CALLER_JOBS", "0", "greater than or equal to 1"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_with_what_would(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str
+) -> None:
+    monkeypatch.setenv(f"ROWVEIL_{name}", value)
+    with pytest.raises(ValidationError, match=reason):
+        Settings()

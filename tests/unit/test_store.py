@@ -10,9 +10,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
 
+from app.callers import THE_SERVICE
 from app.jobs.identity import new_id
 from app.jobs.terms import head_start
 from app.store import buffers, callers, deliveries, idempotency, jobs
+from app.store.audit import AuditTrail
 from app.store.db import Database, migrate
 from app.store.models import AuditLine, Buffer, Delivery, IdempotencyKey, Job
 from tests.conftest import DATABASES, settings_on
@@ -72,7 +74,7 @@ def kept_key(resource: str) -> IdempotencyKey:
 
 
 def delivery() -> Delivery:
-    return Delivery(id=new_id(), job_id=new_id(), owner="anonymous", body="{}", state="pending", due_at=NOW)
+    return Delivery(id=new_id(), job_id=new_id(), body="{}", state="pending", due_at=NOW)
 
 
 def add(database: Database, *rows: Job | Buffer) -> list[str]:
@@ -90,10 +92,10 @@ def found(database: Database, job_id: str, *deferred: str) -> Job:
 
 def test_a_job_comes_back_as_it_was(database: Database) -> None:
     (job_id,) = add(database, job(events=[{"code": "x", "row": 1}], event_counts={"x": 2**40}))
-    row = found(database, job_id, "sealed_seed", "report", "manifest")
+    row = found(database, job_id, "sealed_seed", "sealed_report", "manifest")
     assert row.parameters == {"swap_fields": ["income"]}
     assert row.event_counts == {"x": 2**40}
-    assert (row.sealed_seed, row.report, row.manifest) == (b"sealed", None, None)
+    assert (row.sealed_seed, row.sealed_report, row.manifest) == (b"sealed", None, None)
     assert row.created_at == NOW
     assert not row.ended
 
@@ -333,7 +335,7 @@ def test_old_results_are_released_and_their_jobs_stay(database: Database) -> Non
 
 def test_the_audit_is_only_added_to(database: Database) -> None:
     with database.write() as session:
-        jobs.audit(session, "job.delete", "1", NOW)
+        AuditTrail(bytes(32)).append(session, THE_SERVICE, "job.delete", "1", NOW)
     for change in (sa.delete(AuditLine), sa.update(AuditLine).values(action="nothing")):
         with pytest.raises(DatabaseError, match="only ever added to"), database.write() as session:
             session.execute(change)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from app.api.formats.columns import Values, column, inferred_column
 from app.api.formats.errors import FormatError, Place
+from app.api.formats.schema import MOST_FIELDS
 from providers.errors import did_you_mean, reference_token
 from providers.types import canonical_type, parse_type
 
@@ -23,6 +24,8 @@ Fields = Mapping[str, str] | list[dict[str, str]]
 """Field -> type name; or a list of ``{"name", "type"}``, as this service writes it."""
 
 _TO_ZEROS = bytes(48 if 48 <= byte <= 57 else byte for byte in range(256))
+_MOST_CELLS = 1 << 25
+"""Of rows that lack fields: a short body would else take memory as the square of its length."""
 _LONG_INTEGER = b"0" * 19  # the shortest that may not fit 64 bits
 
 
@@ -103,6 +106,12 @@ def _gather(rows: list[dict[str, Any]]) -> dict[str, Values]:
         else:
             return _none_empty(gathered)
     names = dict.fromkeys(chain.from_iterable(rows))
+    if len(names) > MOST_FIELDS or len(names) * len(rows) > _MOST_CELLS:
+        raise FormatError(
+            f"the rows have {len(names)} different fields in all, most of which most rows lack; "
+            "upload such a table in POST /v1/buffers",
+            "/rows",
+        )
     return _none_empty({name: [row.get(name) for row in rows] for name in names})
 
 
@@ -124,6 +133,8 @@ def _table(
     columns: Mapping[str, Values], declared: dict[str, Any], place_of: Callable[[str], Place]
 ) -> pa.Table:
     refuse_unknown(declared, columns)
+    if len(columns) > MOST_FIELDS:
+        raise FormatError(f"the table has {len(columns)} fields; a table has at most {MOST_FIELDS}")
     arrays = []
     for name, values in columns.items():
         if not name:

@@ -1,0 +1,80 @@
+"""Who is calling: an API key or an OIDC token, looked at before a byte of the body is read."""
+
+import re
+import uuid
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from anyio import to_thread
+from fastapi import Request
+
+from app.api.oidc import Tokens
+from app.callers import ANONYMOUS, Caller
+from app.errors import Forbidden, InvalidToken, ScopeMissing, Unauthenticated
+from app.jobs.api_keys import ApiKeys
+from app.settings import LOOPBACK
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HOW = "send 'Authorization: Bearer <key>'; `rowveil keys create` makes a key"
+
+
+async def caller_of(request: Request, scope: str) -> Caller:
+    """Who calls, who has the scope.
+
+    Raises
+    ------
+    Unauthenticated, InvalidToken, ScopeMissing, Forbidden
+    """
+    caller = replace(await _identified(request), request=_request_id(request))
+    if scope not in caller.scopes:
+        raise ScopeMissing(scope)
+    return caller
+
+
+async def _identified(request: Request) -> Caller:
+    if request.app.state.settings.auth == "off":
+        _must_be_of_this_machine(request)
+        return ANONYMOUS
+    given = request.headers.getlist("authorization")
+    if not given:
+        raise Unauthenticated(f"this needs to know who calls: {_HOW}")
+    kind, _, text = given[0].partition(" ")
+    if len(given) > 1 or kind.lower() != "bearer" or not text.strip():
+        raise Unauthenticated(f"the Authorization header is not one that is taken here: {_HOW}")
+    text = text.strip()
+    if text.startswith("rv_"):
+        keys: ApiKeys = request.app.state.jobs.api_keys
+        known = await to_thread.run_sync(keys.caller, text)
+        if known is None:
+            raise InvalidToken("the key is not one of this service, was revoked, or has expired")
+        return known
+    tokens: Tokens | None = request.app.state.tokens
+    if tokens is None:
+        raise InvalidToken(f"this is no key of this service, and it takes no tokens: {_HOW}")
+    return await tokens.caller(text)
+
+
+def _must_be_of_this_machine(request: Request) -> None:
+    """Refuse a page of some web site, which a browser on this machine would let call a service here.
+
+    The Host header tells a name that was made to point here (DNS rebinding), the Origin another site.
+    """
+    host = request.headers.get("host", "")
+    origin = request.headers.get("origin")
+    allowed = request.app.state.settings.cors_origins
+    if _hostname(host) not in LOOPBACK:
+        raise Forbidden("authentication is off: the service answers at localhost alone")
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}", *allowed):
+        raise Forbidden("authentication is off: pages of other origins may not call the service")
+
+
+def _hostname(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:  # such as a bracket that is not closed
+        return None
+
+
+def _request_id(request: Request) -> str:
+    given = request.headers.get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

@@ -1,0 +1,37 @@
+"""All SQL about API keys. Every function works within the caller's transaction."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.store.models import ApiKey
+
+
+def insert(session: Session, key: ApiKey) -> None:
+    """Add the key."""
+    session.add(key)
+
+
+def find(session: Session, key_id: str) -> ApiKey | None:
+    """The key; None where there is none."""
+    return session.get(ApiKey, key_id)
+
+
+def every(session: Session) -> Sequence[ApiKey]:
+    """All keys, newest first."""
+    return session.scalars(sa.select(ApiKey).order_by(ApiKey.created_at.desc(), ApiKey.id)).all()
+
+
+def revoke(session: Session, key_id: str, now: datetime) -> bool:
+    """Whether the key was there, and not revoked before."""
+    change = sa.update(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
+    result = session.execute(change.values(revoked_at=now))
+    assert isinstance(result, sa.CursorResult)
+    return result.rowcount == 1
+
+
+def note_use(session: Session, key_id: str, now: datetime) -> None:
+    """The key was used."""
+    session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=now))

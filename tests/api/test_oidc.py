@@ -1,0 +1,201 @@
+"""Tokens of an OIDC issuer: who they let in, and the many ways in which one is not to be believed."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from app.api import oidc
+from app.api.oidc import Tokens
+from app.callers import Caller
+from app.errors import InvalidToken, Unavailable
+from app.settings import Settings
+from tests.api.calls import Api
+from tests.issuer import AUDIENCE, Issuer, running_issuer
+
+CALL = {"source": {"rows": [{"a": 1}, {"a": 2}]}, "parameters": {"swap_fields": ["a"]}}
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Issuer]:
+    """An issuer whose keys these tests change."""
+    with running_issuer() as running:
+        yield running
+
+
+def tokens_of(issuer: Issuer, tmp_path: Path, **settings: Any) -> Tokens:
+    known = {"oidc_issuer": issuer.url, "oidc_audience": AUDIENCE, "oidc_project_claim": "project"}
+    return Tokens(Settings(home=tmp_path, **known | settings))
+
+
+def read(tokens: Tokens, *texts: str) -> list[Caller]:
+    async def all_of_them() -> list[Caller]:
+        return [await tokens.caller(text) for text in texts]
+
+    return asyncio.run(all_of_them())
+
+
+def bearer(address: str, token: str) -> httpx.Client:
+    return httpx.Client(base_url=address, timeout=60, headers={"authorization": f"Bearer {token}"})
+
+
+def test_a_token_calls_as_its_subject(address: str, issuer: Issuer) -> None:
+    """With its scopes and no others; what it makes is its subject's, whatever key signed the token."""
+    with bearer(address, issuer.token()) as ada, bearer(address, issuer.token("ec", "ES256")) as later:
+        job = Api.job(ada.post("/v1/services/DSWAP", json=CALL))["id"]
+        assert later.get(f"/v1/jobs/{job}").status_code == 200
+        Api.problem(ada.get(f"/v1/jobs/{job}/seed", params={"reason": "to look at it"}), 403)
+    with bearer(address, issuer.token(sub="bob")) as bob:
+        Api.problem(bob.get(f"/v1/jobs/{job}"), 404)
+    with bearer(address, issuer.token(exp=int(time.time()) - 60)) as late:
+        answer = late.get("/v1/jobs")
+        assert "expired" in Api.problem(answer, 401, "invalid_token")["detail"]
+
+
+def test_what_a_token_says_of_its_bearer(own: Issuer, tmp_path: Path) -> None:
+    """Scopes with the prefix alone, as words or as a list; the project by its claim."""
+    tokens = tokens_of(own, tmp_path)
+    words, several, none = read(
+        tokens,
+        own.token("ed", "EdDSA", project="census"),
+        own.token(scope=["rowveil:read", "admin", "rowveil:nothing"]),
+        own.token(scope=None),
+    )
+    assert words == Caller("oidc:ada", "census", frozenset({"run", "read"}))
+    assert several.scopes == {"read"}
+    assert none.scopes == frozenset()
+
+
+def _encoded(part: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+
+
+def _unsigned(issuer: Issuer) -> str:
+    return f"{_encoded({'alg': 'none', 'kid': 'rsa', 'typ': 'JWT'})}.{_encoded(issuer.claims())}."
+
+
+def _signed_with_the_public_key(issuer: Issuer) -> str:
+    """HS256 keyed with the RSA public key, as whoever mixes the two up would verify it."""
+    public = issuer.private["rsa"].public_key()
+    key = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    text = f"{_encoded({'alg': 'HS256', 'kid': 'rsa', 'typ': 'JWT'})}.{_encoded(issuer.claims())}"
+    mac = hmac.new(key, text.encode(), hashlib.sha256).digest()
+    return f"{text}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}"
+
+
+def _by_a_key_of_its_own(issuer: Issuer, **headers: Any) -> str:
+    forged = rsa.generate_private_key(65537, 2048)
+    return jwt.encode(issuer.claims(), forged, "RS256", {"kid": "rsa", **headers})
+
+
+def _altered(issuer: Issuer) -> str:
+    head, _, signature = issuer.token().split(".")
+    return f"{head}.{_encoded(issuer.claims(sub='root', scope='rowveil:admin'))}.{signature}"
+
+
+HOSTILE = {
+    "unsigned": (_unsigned, "algorithm"),
+    "HS256 with the public key": (_signed_with_the_public_key, "algorithm"),
+    "HS256 with a shared key that is published": (
+        lambda issuer: jwt.encode(issuer.claims(), b"secret" * 8, "HS256", {"kid": "shared"}),
+        "algorithm",
+    ),
+    "a key of its own": (_by_a_key_of_its_own, "not valid"),
+    "a key of its own at an address in the header": (
+        lambda issuer: _by_a_key_of_its_own(issuer, kid="mine", jku="http://127.0.0.1:9/keys"),
+        "does not publish",
+    ),
+    "a certificate in the header": (
+        lambda issuer: _by_a_key_of_its_own(issuer, x5u="http://127.0.0.1:9/x", x5c=["AAAA"]),
+        "not valid",
+    ),
+    "a name of no key": (lambda issuer: issuer.token(headers={"kid": "nobody"}), "does not publish"),
+    "no name of a key": (
+        lambda issuer: jwt.encode(issuer.claims(), issuer.private["rsa"], "RS256"),
+        "kid",
+    ),
+    "a key that is not for signing": (lambda issuer: issuer.token("not for signing"), "does not publish"),
+    "an algorithm that is not the key's": (
+        lambda issuer: issuer.token(headers={"kid": "ec"}),
+        "does not publish",
+    ),
+    "an algorithm that is not allowed": (lambda issuer: issuer.token(algorithm="RS512"), "algorithm"),
+    "altered claims": (_altered, "not valid"),
+    "expired": (lambda issuer: issuer.token(exp=int(time.time()) - 60), "expired"),
+    "not yet valid": (lambda issuer: issuer.token(nbf=int(time.time()) + 600), "not valid"),
+    "issued in the future": (lambda issuer: issuer.token(iat=int(time.time()) + 600), "not valid"),
+    "no expiry": (lambda issuer: issuer.token(exp=None), "not valid"),
+    "another audience": (lambda issuer: issuer.token(aud="https://other.example"), "audience"),
+    "no audience": (lambda issuer: issuer.token(aud=None), "not valid"),
+    "another issuer": (lambda issuer: issuer.token(iss="https://evil.example"), "issuer"),
+    "no subject": (lambda issuer: issuer.token(sub=None), "not valid"),
+    "a subject of many lines": (lambda issuer: issuer.token(sub="ada\nadmin"), "subject"),
+    "a project that is a path": (lambda issuer: issuer.token(project="../census"), "project"),
+    "critical extensions": (
+        lambda issuer: issuer.token(headers={"crit": ["exp"], "b64": True}),
+        "neither",
+    ),
+    "too long": (lambda issuer: issuer.token(padding="x" * 20_000), "longer"),
+    "not a token": (lambda issuer: "eyJhbGciOi.x.y", "neither"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_token_that_is_not_to_be_believed_is_refused(own: Issuer, tmp_path: Path, name: str) -> None:
+    make, said = HOSTILE[name]
+    with pytest.raises(InvalidToken, match=said):
+        read(tokens_of(own, tmp_path), make(own))
+
+
+def test_the_issuers_new_keys_are_found_and_made_up_names_fetch_nothing(
+    own: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred tokens with names of no key cost the issuer one fetch in half a minute."""
+    tokens = tokens_of(own, tmp_path)
+    read(tokens, own.token())
+    fetched = own.fetched
+    own.add("new", "EdDSA", ed25519.Ed25519PrivateKey.generate())
+    unknown = own.token(headers={"kid": "made up"})
+
+    async def knock() -> list[Any]:
+        return await asyncio.gather(*(tokens.caller(unknown) for _ in range(100)), return_exceptions=True)
+
+    assert {type(error) for error in asyncio.run(knock())} == {InvalidToken}
+    assert own.fetched == fetched  # they were fetched a moment ago
+    monkeypatch.setattr(oidc, "_BETWEEN_FETCHES_SECONDS", 0.0)
+    (found,) = read(tokens, own.token("new", "EdDSA"))
+    assert found.owner == "oidc:ada"
+    assert own.fetched == fetched + 1
+
+
+def test_an_issuer_that_is_away_is_told_and_not_taken_for_a_wrong_token(tmp_path: Path) -> None:
+    with running_issuer() as gone:
+        token = gone.token()
+    with pytest.raises(Unavailable, match="issuer"):
+        read(tokens_of(gone, tmp_path), token)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"oidc_audience": ""},
+        {"oidc_issuer": "http://login.example"},
+        {"oidc_algorithms": "HS256"},
+        {"oidc_algorithms": "none"},
+        {"oidc_jwks_url": "file:///etc/passwd"},
+    ],
+)
+def test_settings_that_would_believe_too_much_are_refused(own: Issuer, settings: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="ROWVEIL_OIDC"):
+        Settings.model_validate({"oidc_issuer": own.url, "oidc_audience": AUDIENCE} | settings)

@@ -1,0 +1,104 @@
+"""Master keys change: what was sealed stays readable, under the new key alone."""
+
+import base64
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pydantic import SecretStr
+
+from app.__main__ import main
+from app.store.blobs import BlobStore
+from app.store.seal import SealBroken, Sealer, seed_context
+from app.store.tables import read_table, write_table
+from tests.faults import doings
+from tests.faults.conftest import Running, people
+
+pytestmark = pytest.mark.faults
+
+OLD, NEW = bytes(range(32)), bytes(range(1, 33))
+SEED = bytes(range(2, 34))
+
+
+def as_setting(*keys: bytes) -> SecretStr:
+    return SecretStr(",".join(base64.b64encode(key).decode() for key in keys))
+
+
+def test_after_a_rotation_the_old_key_opens_nothing(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While the service runs, with a job in its midst; results, fingerprints and the audit go on."""
+    before = start(workers=1, key=as_setting(OLD))
+    job = before.run(people(), seed=SEED, retain_source=True)
+    digest = job.destination_digest
+    before.close()
+
+    between = start(workers=1, key=as_setting(NEW, OLD))
+    held = between.submit(people(), seed=doings.HELD)
+    between.wait_until_held(held)
+    home = between.settings.home
+    monkeypatch.setenv("ROWVEIL_HOME", str(home))
+    monkeypatch.setenv("ROWVEIL_KEY", as_setting(NEW, OLD).get_secret_value())
+    assert main(["rotate-keys"]) == 0
+    assert "4 values and 2 blobs" in capsys.readouterr().out  # a seed, a report, two kept keys; two tables
+    assert main(["rotate-keys"]) == 0
+    assert "0 values and 0 blobs" in capsys.readouterr().out
+    between.open_gate(held)
+    assert between.end(held).state == "succeeded"
+    between.close()
+
+    old = Sealer([OLD])
+    with closing(sqlite3.connect(home / "rowveil.db")) as database:
+        for job_id, sealed in database.execute("SELECT id, sealed_seed FROM jobs"):
+            with pytest.raises(SealBroken, match="not among the keys"):
+                old.open(sealed, seed_context(job_id))
+    files = [path for path in (home / "blobs").glob("??/*") if path.is_file()]
+    assert len(files) == 3
+    for path in files:
+        with pytest.raises(SealBroken, match="not among the keys"):
+            BlobStore(home / "blobs", old).access(path.name)
+
+    after = start(workers=1, key=as_setting(NEW))
+    again = after.end(after.loop.do(after.jobs.rerun(job.id)))
+    assert (again.reproduced, again.destination_digest) == (True, digest)
+    assert again.seed_fingerprint == job.seed_fingerprint
+    assert after.rows(job).num_rows == people().num_rows
+    assert after.loop.do(after.jobs.seed(job.id, "to test it"))[1] == SEED.hex()
+    after.close()
+    monkeypatch.setenv("ROWVEIL_KEY", as_setting(NEW).get_secret_value())
+    assert main(["audit", "verify"]) == 0
+
+
+def test_without_the_key_that_sealed_the_service_does_not_start(start: Callable[..., Running]) -> None:
+    """It says so, rather than to start anew on a database that it cannot read."""
+    start(workers=1, key=as_setting(OLD)).close()
+    with pytest.raises(SealBroken, match="not among the keys given"):
+        start(workers=1, key=as_setting(NEW))
+
+
+def test_a_header_that_a_power_cut_tore_is_written_again(tmp_path: Path) -> None:
+    """The journal has every header before the first of them is touched."""
+    table = pa.table({"a": [1, 2, 3]})
+    store = BlobStore(tmp_path, Sealer([OLD]))
+    access = store.allocate()
+    write_table(access, table)
+    rotating = BlobStore(tmp_path, Sealer([NEW, OLD]))
+    rotating._write_journal([(access.id, rotating._header(access.id, access.data_key))])
+    path = Path(access.path)
+    path.write_bytes(b"RVBL\x01" + b"torn" + path.read_bytes()[9:])
+    with pytest.raises(SealBroken):
+        rotating.access(access.id)
+    assert rotating.reseal() == 0
+    assert read_table(BlobStore(tmp_path, Sealer([NEW])).access(access.id)) == table
+    assert not list(tmp_path.glob("*.journal"))
+
+
+def test_a_blob_under_an_unknown_key_stops_the_rotation(tmp_path: Path) -> None:
+    """Nothing is forgotten in silence: its key may be found yet."""
+    store = BlobStore(tmp_path, Sealer([OLD]))
+    write_table(store.allocate(), pa.table({"a": [1]}))
+    with pytest.raises(SealBroken, match="not among the keys"):
+        BlobStore(tmp_path, Sealer([NEW])).reseal()

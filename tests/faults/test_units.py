@@ -1,0 +1,295 @@
+"""The units of one job on the workers of a cluster: the same digest, and nothing left when it is stopped."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.engine.distributed import DaskEngine
+from app.engine.engine import Failure, Outcome
+from app.engine.progress import read_progress
+from app.engine.worker import WorkerSetup
+from app.jobs.sharing import JobRuns
+from app.jobs.tasks import SwapTask
+from app.jobs.work import run_job
+from app.settings import Settings
+from app.store.blobs import BlobStore
+from app.store.seal import Sealer
+from providers.digest import table_digest
+from tests.faults.clusters import LocalCluster, certified
+from tests.faults.conftest import Running
+from tests.faults.running import PATIENCE, Loop, wait_until_gone
+from tests.naive.agreement import SEED, swap
+from tests.swap_tasks import swap_task
+
+pytestmark = pytest.mark.faults
+
+PRELOAD = ("app.jobs.work", "tests.faults.doings")
+SETUP = WorkerSetup(threads=1, memory_bytes=512 * 2**20, preload=PRELOAD)
+ROWS = 20_000
+LITTLE = 10**6
+LONG = 3 * PATIENCE
+"""Seven jobs of six tasks each, and workers that start, on a machine that may be busy."""
+
+
+class Workers:
+    """A scheduler over TLS, and workers that are processes of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.loop = Loop()
+        self._cluster = self.loop.do(LocalCluster.start(1, certified(folder), workers=0))
+        self._folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.engine = DaskEngine(self._cluster.cluster, SETUP, LONG)
+        self._free = asyncio.Event()
+        self.engine.on_capacity = self._free.set
+        self.loop.do(self.engine.start())
+        self.runs = JobRuns(self.engine, run_job, LONG)
+
+    def grow(self, workers: int) -> None:
+        """Have so many workers up, at the least."""
+        reached = self._cluster.cluster
+        settings = {
+            "ROWVEIL_ENGINE": "dask",
+            "ROWVEIL_SCHEDULER_ADDRESS": reached.address,
+            "ROWVEIL_TLS_CA_FILE": str(reached.ca_file),
+            "ROWVEIL_TLS_CERT_FILE": str(reached.cert_file),
+            "ROWVEIL_TLS_KEY_FILE": str(reached.key_file),
+            "ROWVEIL_HOME": str(self._folder),
+            "ROWVEIL_WORKERS": "1",
+        }
+        while len(self.processes) < workers:
+            command = [sys.executable, "-m", "app", "worker"]
+            self.processes.append(subprocess.Popen(command, env=os.environ | settings))
+
+        async def up() -> None:
+            while self.engine.capacity() < workers:
+                self._free.clear()
+                await self._free.wait()
+
+        self.loop.do(up(), LONG)
+
+    def start(self, task: SwapTask) -> Future[Outcome]:
+        """A future of the outcome of a job."""
+
+        async def run() -> Outcome:
+            return await self.runs.run(task.job_id, task)
+
+        return self.loop.start(run())
+
+    def kill_parent_of(self, child: int) -> None:
+        """Kill the worker whose child this is, at once."""
+        status = Path(f"/proc/{child}/status").read_text()
+        parent = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
+        (killed,) = (process for process in self.processes if process.pid == parent)
+        killed.kill()
+        killed.wait(PATIENCE)
+        self.processes.remove(killed)
+
+    def close(self) -> None:
+        self.loop.do(self.engine.close())
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait(PATIENCE)
+        self.loop.do(self._cluster.close())
+        self.loop.close()
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    made = Workers(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BlobStore:
+    return BlobStore(tmp_path / "blobs", Sealer([bytes(32)]))
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    number = np.arange(ROWS)
+    return pa.table(
+        {
+            "name": number.astype(str),
+            "x": number % 1009 / 8,
+            "class": np.where(number % 5000 == 0, number, number % 70),
+            "y": number * 7919 % ROWS / 4,
+        }
+    )
+
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("DSWAP", {"swap_fields": ["y", "x"]}),
+    ("DSWAP", {"swap_fields": ["y", "x"], "locked": True}),
+    ("CDSWAP", {"swap_fields": ["y"], "control_field": "class"}),
+    ("DDSWAP", {"swap_fields": ["y", "name"], "control_field": "x", "block_size": 7}),
+    ("PABIDOT", {"fields": ["x", "y"]}),
+    ("PABIDOT", {"fields": ["x", "y"], "shuffle": False}),
+    ("LOCALITY", {"fields": ["x", "y"], "iterations": 1}),
+]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_job_in_units_has_the_same_digest(
+    count: int, workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """On any number of workers, whichever does which unit; and nothing is left of what was put aside."""
+    workers.grow(count)
+    running: list[tuple[str, dict[str, Any], SwapTask, Future[Outcome]]] = []
+    for service, parameters in CALLS:
+        folder = tmp_path / f"{len(running)}"
+        folder.mkdir()
+        task = swap_task(store, folder, service, table, parameters, LITTLE, units=4)
+        running.append((service, parameters, task, workers.start(task)))
+    for service, parameters, task, outcome in running:
+        found = outcome.result(LONG)
+        assert not isinstance(found, Failure), (service, found)
+        assert read_progress(Path(task.progress_path)).fraction == 1.0
+        assert found["destination"]["digest"] == table_digest(swap(service, table, parameters).table)
+        assert not list(Path(task.scratch_folder).iterdir())
+
+
+def long_job(store: BlobStore, folder: Path, table: pa.Table, iterations: int) -> SwapTask:
+    """A job whose units compute for a while."""
+    parameters = {"fields": ["x", "y"], "iterations": iterations}
+    return swap_task(store, folder, "LOCALITY", table, parameters, LITTLE, units=2)
+
+
+def wait_for_units(task: SwapTask, count: int) -> set[int]:
+    """The processes that so many units of the job run in, each of which has its shelf open."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        found = {int(link.parts[2]) for link in _open_files() if _leads_into(link, task.shelves)}
+        if len(found) == count:
+            return found
+        time.sleep(0.01)
+    raise AssertionError("the units do not run")
+
+
+def _open_files() -> Iterator[Path]:
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            yield from list(folder.iterdir())
+
+
+def _leads_into(link: Path, folder: Path) -> bool:
+    try:
+        return link.readlink().parent == folder
+    except OSError:
+        return False
+
+
+def test_a_cancelled_job_takes_its_units_along(
+    workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """The processes of both units are gone when the call returns, and what they had put aside."""
+    workers.grow(2)
+    task = long_job(store, tmp_path, table, 100_000)
+    outcome = workers.start(task)
+    pids = wait_for_units(task, 2)
+    workers.loop.do(workers.runs.cancel(task.job_id))
+    ended = outcome.result(PATIENCE)
+    assert isinstance(ended, Failure)
+    assert ended.code == "cancelled"
+    for pid in pids:
+        wait_until_gone(pid)
+    assert not list(Path(task.scratch_folder).iterdir())
+    assert not Path(task.destination.path).exists()
+
+
+def test_units_over_their_time_are_stopped(
+    workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """All of them together have the time that a job has."""
+    workers.grow(2)
+    task = long_job(store, tmp_path, table, 100_000)
+    runs = JobRuns(workers.engine, run_job, 0.5)
+
+    async def run() -> Outcome:
+        return await runs.run(task.job_id, task)
+
+    ended = workers.loop.do(run())
+    assert isinstance(ended, Failure)
+    assert (ended.code, "0.5 seconds" in ended.message) == ("time_limit", True)
+    assert not list(Path(task.scratch_folder).iterdir())
+
+
+def test_a_unit_that_is_killed_fails_its_job_and_ends_the_others(
+    workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """With the reason; the worker is there for the next job."""
+    workers.grow(2)
+    task = long_job(store, tmp_path, table, 100_000)
+    outcome = workers.start(task)
+    killed, other = wait_for_units(task, 2)
+    os.kill(killed, signal.SIGKILL)
+    ended = outcome.result(PATIENCE)
+    assert isinstance(ended, Failure)
+    assert (ended.code, "SIGKILL" in ended.message) == ("worker_died", True)
+    wait_until_gone(other)
+    assert not list(Path(task.scratch_folder).iterdir())
+
+
+def test_units_of_a_lost_worker_are_done_elsewhere(
+    workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """The worker dies with its child in the middle of a unit; the digest is that of an undisturbed run."""
+    workers.grow(2)
+    task = long_job(store, tmp_path, table, 400)
+    outcome = workers.start(task)
+    lost = wait_for_units(task, 2).pop()
+    workers.kill_parent_of(lost)
+    found = outcome.result(PATIENCE)
+    wait_until_gone(lost)
+    assert not isinstance(found, Failure), found
+    parameters = {"fields": ["x", "y"], "iterations": 400}
+    assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
+    assert not list(Path(task.scratch_folder).iterdir())
+
+
+def test_a_job_of_the_service_is_shared_out_at_home_as_well(tmp_path: Path) -> None:
+    """Between two workers of this machine, each held to a memory that the table's fields do not fit."""
+    memory = 64 * 2**20
+    settings = Settings(
+        home=tmp_path, workers=2, worker_threads=1, worker_memory_bytes=memory, units_per_job=2
+    )
+    service = Running(settings, run_job)
+    number = np.arange(2_000_000)
+    table = pa.table({"income": number * 7919 % 1_999_993, "city": number % 1000})
+    job = service.submit(table, service="CDSWAP", parameters={"control_field": "city"}, seed=SEED)
+
+    async def stages() -> set[str]:
+        return {progress.stage async for _, progress in service.jobs.updates(job.id)}
+
+    told = service.loop.do(stages())
+    ended = service.end(job)
+    assert ended.state == "succeeded", ended.error
+    assert "working on its units" in told
+    parameters = {"swap_fields": ["income"], "control_field": "city"}
+    assert ended.destination_digest == table_digest(swap("CDSWAP", table, parameters).table)
+    assert not list((tmp_path / "scratch").iterdir())
+    service.close()
+
+
+def test_what_a_dead_service_left_of_its_units_is_cleared_away(tmp_path: Path) -> None:
+    """At the next start, before any job."""
+    left = tmp_path / "scratch" / "a job"
+    left.mkdir(parents=True)
+    (left / "a shelf").write_bytes(b"sealed")
+    service = Running(Settings(home=tmp_path, workers=1), run_job)
+    assert not list((tmp_path / "scratch").iterdir())
+    service.close()

@@ -1,0 +1,94 @@
+"""The dashboard and the alerts ask for metrics and labels that there are, in PromQL that parses."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from app.telemetry.metrics import Metrics
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+OF_PROMETHEUS = {"up": {"job", "instance"}}
+
+
+def alerts() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((DEPLOY / "grafana" / "rowveil.json").read_text())["panels"]
+    return found
+
+
+def queries() -> dict[str, str]:
+    asked = {f"alert {rule['alert']}": rule["expr"] for rule in alerts()}
+    for panel in panels():
+        for target in panel["targets"]:
+            asked[f"panel {panel['title']}, {target['refId']}"] = target["expr"]
+    return asked
+
+
+def series() -> dict[str, set[str]]:
+    """Name of a series -> its labels; what Prometheus adds to each is among them."""
+    known = dict(OF_PROMETHEUS)
+    metrics = Metrics()
+    for collector in vars(metrics).values():
+        if collector is metrics.registry:
+            continue
+        labels = {*collector._labelnames, "job", "instance"}
+        for family in collector.describe():
+            for suffix in {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(
+                family.type, [""]
+            ):
+                known[family.name + suffix] = labels | ({"le"} if suffix == "_bucket" else set())
+    for family in metrics.registry.collect():
+        if family.name.startswith("process_"):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            known[name] = {"job", "instance"}
+    return known
+
+
+@pytest.mark.parametrize(("place", "query"), queries().items(), ids=list(queries()))
+def test_a_query_parses_and_names_what_there_is(place: str, query: str) -> None:
+    known = series()
+    plain = query.replace("$__rate_interval", "5m")
+    promql_parser.parse(plain)
+    used = re.findall(r"\b((?:rowveil|process)_\w+|up\b)(?:\{([^}]*)\})?", plain)
+    assert used, place
+    for name, matchers in used:
+        assert name in known, f"{place}: there is no series {name}"
+        labels = set(re.findall(r"(\w+)\s*(?:=|!=|=~|!~)", matchers))
+        labels |= {
+            label.strip() for group in re.findall(r"\bby \(([^)]*)\)", plain) for label in group.split(",")
+        }
+        assert labels <= known[name], f"{place}: {name} has no label {labels - known[name]}"
+
+
+def test_every_series_of_ours_is_on_the_dashboard_or_in_an_alert() -> None:
+    """Nothing is counted that nobody looks at, but for a few that are there to be asked for."""
+    asked = " ".join(queries().values())
+    names = {name.removesuffix("_sum").removesuffix("_count").removesuffix("_bucket") for name in series()}
+    unasked = {name for name in names if name.startswith("rowveil_") and name not in asked}
+    assert unasked == {"rowveil_build_info", "rowveil_buffers", "rowveil_blobs"}
+
+
+def test_every_alert_says_what_to_do() -> None:
+    for rule in alerts():
+        assert {"summary", "action"} <= rule["annotations"].keys()
+        assert rule["labels"]["severity"] in ("page", "ticket")
+    assert len({rule["alert"] for rule in alerts()}) == len(alerts())
+
+
+def test_panels_do_not_lie_on_each_other() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in panels():
+        place = panel["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells

@@ -1,0 +1,200 @@
+"""What a real service tells of itself: metrics, traces, log lines; and what it never tells."""
+
+import os
+import re
+import secrets
+import subprocess
+import sys
+
+import orjson
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.api.watching import REQUEST_ID_HEADER
+from app.jobs.ends import CODES
+from app.jobs.kinds import FRONTIER, MEASURES
+from app.jobs.states import State
+from app.jobs.terms import PRIORITIES
+from app.telemetry.metrics import METHODS
+from providers import PROVIDERS
+from tests.watch.conftest import WatchedService
+
+SEED = "deadbeefcafe0123456789"
+ROWS = [{"name": f"Quux-{row}", "income": 98_765_432_100 + row} for row in range(50)]
+CALL = {"source": {"rows": ROWS}, "parameters": {"swap_fields": ["income"]}, "seed": SEED}
+
+SPANS = {"POST /v1/services/DSWAP", "job.accept", "job.queue", "job.run", "provider.run", "destination.write"}
+
+
+def test_a_trace_goes_from_the_request_into_the_worker(watched: WatchedService) -> None:
+    """Under the caller's own trace; no attribute holds a value, a seed or a name of a field."""
+    trace_id, parent = secrets.token_hex(16), secrets.token_hex(8)
+    headers = {"traceparent": f"00-{trace_id}-{parent}-01"}
+    answer = watched.client.post("/v1/services/DSWAP", json=CALL, headers=headers)
+    assert answer.json()["state"] == "succeeded"
+    spans = watched.collector.trace(trace_id, SPANS | {"job.record"})
+    root = spans["POST /v1/services/DSWAP"]
+    assert root.parent_span_id.hex() == parent
+    for name in ("job.accept", "job.queue", "job.run", "job.record"):
+        assert spans[name].parent_span_id == root.span_id, name
+    for name in ("provider.run", "destination.write"):
+        assert spans[name].parent_span_id == spans["job.run"].span_id
+    assert spans["job.run"].start_time_unix_nano >= spans["job.queue"].end_time_unix_nano
+    assert spans["provider.run"].end_time_unix_nano <= spans["job.run"].end_time_unix_nano
+    told = {attribute.key for span in spans.values() for attribute in span.attributes}
+    assert told == {
+        "http.request.method",
+        "http.response.status_code",
+        "http.route",
+        "rowveil.request_id",
+        "rowveil.rows",
+        "rowveil.service",
+    }
+    everything = b"".join(span.SerializeToString() for span in watched.collector.spans)
+    for secret in (SEED, "Quux", "98765432", "income"):
+        assert secret.encode() not in everything
+
+
+def test_a_request_keeps_its_identifier(watched: WatchedService) -> None:
+    """The caller's, or where that may not stand in a log, a new one; in answer, problem and log."""
+    given = watched.client.get("/v1/jobs/none", headers={REQUEST_ID_HEADER: "call-4.2_x"})
+    assert given.headers[REQUEST_ID_HEADER] == given.json()["request_id"] == "call-4.2_x"
+    line = watched.line("call-4.2_x")
+    assert (line["route"], line["method"], line["status"]) == ("/v1/jobs/{job_id}", "GET", "404")
+    for bad in ("a b", "x" * 65, '"', "%0a", ""):
+        answer = watched.client.get("/v1/jobs/none", headers={REQUEST_ID_HEADER: bad})
+        assert re.fullmatch(r"[0-9a-f]{32}", answer.headers[REQUEST_ID_HEADER])
+    assert REQUEST_ID_HEADER in watched.client.head("/v1/services").headers
+    assert REQUEST_ID_HEADER in watched.client.get("/nothing").headers
+
+
+def test_no_log_line_holds_a_seed_a_value_or_a_query(watched: WatchedService) -> None:
+    """Of runs that succeed and fail, of uploads, and of requests that are refused."""
+    client = watched.client
+    client.post("/v1/services/DSWAP", json=CALL).raise_for_status()
+    unswappable = [{"income": 98_765_432_100, "city": "Quux"}, {"income": 98_765_432_101, "city": "Quuux"}]
+    parameters = {"swap_fields": ["income"], "control_field": "city", "suppression": {"policy": "fail"}}
+    call = {"source": {"rows": unswappable}, "parameters": parameters, "seed": SEED}
+    assert client.post("/v1/services/CDSWAP", json=call).json()["state"] == "failed"
+    client.post("/v1/services/DSWAP", json=CALL | {"parameters": {"swap_fields": ["Quux"]}})
+    client.post("/v1/services/DSWAP", json={"source": {"rows": [{"income": "Quux"}, {"income": 1}]}})
+    as_json = {"content-type": "application/json"}
+    client.post("/v1/services/DSWAP", content=b'{"seed": "deadbeefcafe', headers=as_json)
+    client.get("/v1/jobs", params={"page_token": "needle", "service": SEED})
+    client.get(f"/v1/{SEED}")
+    lines = watched.lines()
+    assert {line["route"] for line in lines if line["message"] == "request"} >= {
+        "/v1/services/DSWAP",
+        "/v1/services/CDSWAP",
+        "/v1/jobs",
+        "unmatched",
+    }
+    text = watched.log.read_text()
+    for secret in (SEED[:12], "Quux", "98765432", "needle"):
+        assert secret not in text
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+
+
+def test_the_metrics_count_what_was_done(watched: WatchedService) -> None:
+    """A job more, and what it did."""
+
+    def figures() -> dict[str, float]:
+        families = text_string_to_metric_families(watched.metrics())
+        return {
+            f"{sample.name}{orjson.dumps(sample.labels, option=orjson.OPT_SORT_KEYS).decode()}": sample.value
+            for family in families
+            for sample in family.samples
+        }
+
+    before = figures()
+    watched.client.post("/v1/services/DSWAP", json=CALL | {"priority": "high"}).raise_for_status()
+    after = figures()
+    counted = {name for name in after if after[name] != before.get(name, 0.0)}
+    for name in (
+        'rowveil_jobs_accepted_total{"priority":"high","service":"DSWAP"}',
+        'rowveil_jobs_ended_total{"code":"none","service":"DSWAP","state":"succeeded"}',
+        'rowveil_http_requests_total{"method":"POST","route":"/v1/services/DSWAP","status":"200"}',
+    ):
+        assert after[name] == before.get(name, 0.0) + 1
+    assert after['rowveil_job_rows_total{"service":"DSWAP"}'] - before.get(
+        'rowveil_job_rows_total{"service":"DSWAP"}', 0.0
+    ) == len(ROWS)
+    assert 'rowveil_job_run_seconds_count{"service":"DSWAP"}' in counted
+    assert after['rowveil_jobs{"state":"running"}'] == after['rowveil_jobs{"state":"queued"}'] == 0
+    assert after["rowveil_database_up{}"] == after["rowveil_workers_ready{}"] == 1
+    assert after["rowveil_workers{}"] == 1
+    assert after["rowveil_blobs{}"] > before["rowveil_blobs{}"]
+
+
+def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
+    """Each label's values are on a list that does not depend on them."""
+    client = watched.client
+    for odd in ("nothing", "v1/services/NOPE", "v1/jobs/4711", "v1/jobs/4711/rows", "v1/buffers/x"):
+        client.get(f"/{odd}")
+        client.request("BREW", f"/{odd}")
+    client.get("/v1/jobs", params={"service": "NOPE"})
+    services = {*PROVIDERS, MEASURES, FRONTIER}
+    templates = {*client.get("/openapi.json").json()["paths"], "unmatched", "/", "/docs", "/openapi.json"}
+    allowed = {
+        "method": {*METHODS, "other"},
+        "route": templates,
+        "service": services,
+        "state": set(State),
+        "code": {*CODES, "none", "other"},
+        "priority": set(PRIORITIES),
+        "limit": {"jobs", "rows", "bytes", "buffer_bytes"},
+        "result": {"delivered", "refused", "gone", "given_up", "retried"},
+        "what": {"buffer", "result", "job", "idempotency_key", "webhook"},
+    }
+    seen: set[str] = set()
+    for family in text_string_to_metric_families(watched.metrics()):
+        for sample in family.samples:
+            for name, value in sample.labels.items():
+                seen.add(name)
+                if name in ("le", "version"):
+                    continue
+                if name == "status":
+                    assert re.fullmatch(r"[1-5][0-9]{2}|aborted", value)
+                else:
+                    assert value in allowed[name], (family.name, name, value)
+    assert seen >= {"method", "route", "status", "service", "state", "code", "what"}
+
+
+def test_head_and_streams_are_watched_like_the_rest(watched: WatchedService) -> None:
+    job = watched.client.post("/v1/services/DSWAP", json=CALL).json()
+    watched.client.head(f"/v1/jobs/{job['id']}")
+    watched.client.get(f"/v1/jobs/{job['id']}/events")
+    text = watched.metrics()
+    for method, route in (("HEAD", "/v1/jobs/{job_id}"), ("GET", "/v1/jobs/{job_id}/events")):
+        assert f'rowveil_http_requests_total{{method="{method}",route="{route}",status="200"}}' in text
+
+
+def test_a_limit_is_told_by_the_fields_of_the_draft(watched: WatchedService) -> None:
+    """With when to try again, which is when the first buffer goes."""
+    csv = b"a,b\n" + b"".join(b"%d,%d\n" % (row, row) for row in range(500))
+    headers = {"content-type": "text/csv"}
+    answers = [watched.client.post("/v1/buffers", content=csv, headers=headers) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [201, 201, 429]
+    refused = answers[2]
+    assert refused.json()["code"] == "limit_reached"
+    assert "ROWVEIL_CALLER_BUFFER_BYTES" in refused.json()["detail"]
+    assert refused.headers["ratelimit-policy"] == '"buffer-bytes";q=20000'
+    seconds = int(refused.headers["retry-after"])
+    left = re.fullmatch(r'"buffer-bytes";r=(\d+);t=(\d+)', refused.headers["ratelimit"])
+    assert left is not None
+    assert int(left[2]) == seconds
+    assert 86_400 - 300 < seconds <= 86_400
+    assert 0 <= int(left[1]) < 20_000
+    for answer in answers[:2]:
+        watched.client.delete(answer.headers["location"]).raise_for_status()
+    assert watched.client.post("/v1/buffers", content=csv, headers=headers).status_code == 201
+
+
+def test_nothing_is_imported_for_traces_that_nobody_takes() -> None:
+    """The SDK and its exporter stay where they are until the environment names a collector."""
+    code = "import sys, app.main; print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "opentelemetry.sdk" not in run.stdout
+    assert "exporter" not in run.stdout

@@ -52,10 +52,13 @@ const kept = new Map();
 /** The same, asked for once. */
 export function getOnce(path) {
   if (!kept.has(path)) {
-    kept.set(path, get(path).catch((error) => {
-      kept.delete(path);
-      throw error;
-    }));
+    kept.set(
+      path,
+      get(path).catch((error) => {
+        kept.delete(path);
+        throw error;
+      }),
+    );
   }
   return kept.get(path);
 }
@@ -67,7 +70,9 @@ export const contract = () => getOnce("openapi.json");
 
 /** About the first `most` characters of the buffer as CSV; the rest is not fetched. */
 export async function firstCharacters(id, most) {
-  const response = await send("GET", `v1/buffers/${encodeURIComponent(id)}/rows`, { headers: { accept: "text/csv" } });
+  const response = await send("GET", `v1/buffers/${encodeURIComponent(id)}/rows`, {
+    headers: { accept: "text/csv" },
+  });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   let whole = false;
@@ -92,7 +97,8 @@ async function* events(path, signal) {
     rest = parts.pop();
     for (const part of parts) {
       const lines = part.split("\n");
-      const of = (name) => lines.filter((line) => line.startsWith(`${name}: `)).map((line) => line.slice(name.length + 2));
+      const of = (name) =>
+        lines.filter((line) => line.startsWith(`${name}: `)).map((line) => line.slice(name.length + 2));
       if (of("data").length) yield { event: of("event")[0], data: JSON.parse(of("data").join("\n")) };
     }
   }
@@ -107,7 +113,8 @@ export async function watch(id, told, signal) {
         if (event === "end") return;
       }
     } catch (error) {
-      if (signal.aborted || (error instanceof Problem && error.status >= 400 && error.status < 500)) throw error;
+      if (signal.aborted || (error instanceof Problem && error.status >= 400 && error.status < 500))
+        throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, RECONNECT_MILLISECONDS));
     if (signal.aborted) return;

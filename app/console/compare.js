@@ -1,12 +1,12 @@
 // Which service, with which parameters: a frontier of risk and utility, put together from their forms.
 
 import * as api from "./api.js";
-import { element, named, newId } from "./dom.js";
-import { control, form } from "./form.js";
-import { placeOf } from "./places.js";
-import { suggestion } from "./roles.js";
+import { element, newId } from "./dom.js";
+import { form } from "./form.js";
+import { suggesting, suggestion } from "./roles.js";
 import { asking } from "./run.js";
-import { known } from "./table.js";
+import { known, trail } from "./table.js";
+import { control } from "./values.js";
 import { counted } from "./words.js";
 
 const OWN = ["source", "services", "key_fields", "validate_only", "webhook"];
@@ -20,7 +20,11 @@ export async function view([id]) {
   const varied = document.components.schemas.Variation.properties.vary;
   const variations = services.map((service) => variation(service, fields, varied, document));
   const chosen = () => variations.filter((each) => each.chosen());
-  const call = () => ({ source: { buffer: id }, services: chosen().map((each) => each.value()), ...options.value() });
+  const call = () => ({
+    source: { buffer: id },
+    services: chosen().map((each) => each.value()),
+    ...options.value(),
+  });
   const combinations = () => chosen().reduce((sum, each) => sum + each.combinations(), 0);
   // the contract numbers the services that are chosen; each is pointed to where it stands here
   const parts = {
@@ -32,18 +36,40 @@ export async function view([id]) {
   return {
     title: "Compare services",
     nodes: [
-      element("p", { class: "kind" }, element("a", { href: placeOf("tables", id) }, named(table.name)), ` · ${counted(table.buffer.row_count, "row")}`),
+      trail(table),
       element("h1", { tabindex: "-1" }, "Compare services"),
-      element("p", { class: "lead" }, "Every combination is run and measured. What no other one beats in both risk and utility is the frontier: choose from it."),
-      asking("v1/frontier", call, parts, [
-        element("section", { "aria-labelledby": "choose" },
-          element("h2", { id: "choose" }, "Services to compare"),
-          variations.map((each) => each.node)),
-        element("details", { class: "options" }, element("summary", {}, "How risk and utility are measured, and other options"), options.node),
-      ], () => [
-        element("h2", {}, "What would be compared"),
-        element("p", { class: "good" }, `${counted(combinations(), "combination")}; every one of them can be run on this table.`),
-      ]),
+      element(
+        "p",
+        { class: "lead" },
+        "Every combination is run and measured. What no other one beats in both risk and utility is the frontier: choose from it.",
+      ),
+      asking(
+        "v1/frontier",
+        call,
+        parts,
+        [
+          element(
+            "section",
+            { "aria-labelledby": "choose" },
+            element("h2", { id: "choose" }, "Services to compare"),
+            variations.map((each) => each.node),
+          ),
+          element(
+            "details",
+            { class: "options" },
+            element("summary", {}, "How risk and utility are measured, and other options"),
+            options.node,
+          ),
+        ],
+        () => [
+          element("h2", {}, "What would be compared"),
+          element(
+            "p",
+            { class: "good" },
+            `${counted(combinations(), "combination")}; their parameters fit this table's fields.`,
+          ),
+        ],
+      ),
     ],
   };
 }
@@ -53,7 +79,8 @@ function variation(service, fields, varied, document) {
   let inside = null;
   const holder = element("div", { class: "variation", hidden: true });
   const tick = element("input", {
-    type: "checkbox", id: newId("service"),
+    type: "checkbox",
+    id: newId("service"),
     onchange: () => {
       holder.hidden = !tick.checked;
       if (!tick.checked || inside) return;
@@ -64,8 +91,17 @@ function variation(service, fields, varied, document) {
   const node = element(
     "div",
     { class: "choice" },
-    element("div", { class: "tick" }, tick,
-      element("label", { for: tick.id }, `${service.title} `, element("span", { class: "identifier" }, service.identifier))),
+    element(
+      "div",
+      { class: "tick" },
+      tick,
+      element(
+        "label",
+        { for: tick.id },
+        `${service.title} `,
+        element("span", { class: "identifier" }, service.identifier),
+      ),
+    ),
     element("p", { class: "about" }, service.summary),
     holder,
   );
@@ -75,21 +111,30 @@ function variation(service, fields, varied, document) {
       return inside ?? {};
     },
     chosen: () => tick.checked,
-    combinations: () => Object.values(inside.vary.value() ?? {}).reduce((product, values) => product * (values?.length ?? 1), 1),
+    combinations: () =>
+      Object.values(inside.vary.value() ?? {}).reduce(
+        (product, values) => product * (values?.length ?? 1),
+        1,
+      ),
     value: () => {
       const vary = inside.vary.value();
-      const parameters = Object.entries(inside.parameters.value()).filter(([name]) => !(name in (vary ?? {})));
-      return { service: service.identifier, parameters: Object.fromEntries(parameters), ...(vary ? { vary } : {}) };
+      const parameters = Object.entries(inside.parameters.value()).filter(
+        ([name]) => !(name in (vary ?? {})),
+      );
+      return {
+        service: service.identifier,
+        parameters: Object.fromEntries(parameters),
+        ...(vary ? { vary } : {}),
+      };
     },
   };
 }
 
 function inner(service, fields, varied, document) {
   const schema = service.parameters_schema;
-  const suggest = (name, each, path) => (path.length ? undefined : suggestion(name, each, fields, service));
   const names = Object.keys(schema.properties);
   return {
-    parameters: form(schema, { document: schema, fields, suggest }),
+    parameters: form(schema, { document: schema, fields, suggest: suggesting(fields, service) }),
     vary: control("vary", varied, false, { document, fields, keys: { vary: names } }),
   };
 }

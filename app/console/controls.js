@@ -34,9 +34,22 @@ function single(name, schema, required, input, label = humanised(name)) {
   input.id = newId("input");
   input.setAttribute("aria-describedby", describedby);
   if (required) input.setAttribute("aria-required", "true");
-  const title = element("label", { for: input.id }, label, required ? element("span", { class: "needed" }, " needed") : null);
-  const inside = input.type === "checkbox" ? [element("div", { class: "tick" }, input, title), about] : [title, about, input];
-  return { node: element("div", { class: "control" }, ...inside, fault), focus: input, fault: faulty(fault, input), parts: {} };
+  const title = element(
+    "label",
+    { for: input.id },
+    label,
+    required ? element("span", { class: "needed" }, " needed") : null,
+  );
+  const inside =
+    input.type === "checkbox"
+      ? [element("div", { class: "tick" }, input, title), about]
+      : [title, about, input];
+  return {
+    node: element("div", { class: "control" }, ...inside, fault),
+    focus: input,
+    fault: faulty(fault, input),
+    parts: {},
+  };
 }
 
 /** A fieldset with a legend, an explanation and what is inside. */
@@ -55,11 +68,15 @@ export function group(name, schema, required, inside, className = "control") {
 
 export function yesOrNo(name, schema) {
   const input = element("input", { type: "checkbox", checked: schema.default === true });
-  const description = schema.description?.replace(/\btrue: /, "Ticked: ").replace(/\bfalse: /, "not ticked: ");
+  const description = schema.description
+    ?.replace(/\btrue: /, "Ticked: ")
+    .replace(/\bfalse: /, "not ticked: ");
   return {
     ...single(name, { ...schema, description }, false, input),
     value: () => (input.checked === (schema.default ?? false) ? undefined : input.checked),
-    set: (value) => { input.checked = value === true; },
+    set: (value) => {
+      input.checked = value === true;
+    },
   };
 }
 
@@ -67,18 +84,33 @@ export function choice(name, schema, required) {
   const values = schema.enum;
   const usual = (value) => `${value}${value === schema.default ? " (default)" : ""}`;
   if (schema.many || values.length > FEW_CHOICES) {
-    const input = element("select", {}, values.map((value) => element("option", { value }, usual(value))));
+    const input = element(
+      "select",
+      {},
+      values.map((value) => element("option", { value }, usual(value))),
+    );
     input.value = schema.default ?? values[0];
     return {
       ...single(name, schema, required, input),
       value: () => (input.value === schema.default ? undefined : input.value),
-      set: (value) => { input.value = value; },
+      set: (value) => {
+        input.value = value;
+      },
     };
   }
   const radios = newId("choice");
   const inputs = values.map((value) =>
-    element("input", { type: "radio", name: radios, id: newId("radio"), value, checked: value === (schema.default ?? values[0]) }));
-  const rows = inputs.map((input) => element("div", { class: "tick" }, input, element("label", { for: input.id }, usual(input.value))));
+    element("input", {
+      type: "radio",
+      name: radios,
+      id: newId("radio"),
+      value,
+      checked: value === (schema.default ?? values[0]),
+    }),
+  );
+  const rows = inputs.map((input) =>
+    element("div", { class: "tick" }, input, element("label", { for: input.id }, usual(input.value))),
+  );
   return {
     ...group(name, schema, required, element("div", { class: "ticks" }, rows)),
     focus: inputs[0],
@@ -86,7 +118,10 @@ export function choice(name, schema, required) {
       const { value } = inputs.find((input) => input.checked);
       return value === schema.default ? undefined : value;
     },
-    set: (value) => inputs.forEach((input) => { input.checked = input.value === value; }),
+    set: (value) =>
+      inputs.forEach((input) => {
+        input.checked = input.value === value;
+      }),
   };
 }
 
@@ -99,29 +134,41 @@ function hint({ default: usual, examples }) {
 
 export function numeral(name, schema, required) {
   const whole = schema.type === "integer";
-  const least = schema.minimum ?? (whole && schema.exclusiveMinimum !== undefined ? schema.exclusiveMinimum + 1 : schema.exclusiveMinimum);
+  const least =
+    schema.minimum ??
+    (whole && schema.exclusiveMinimum !== undefined ? schema.exclusiveMinimum + 1 : schema.exclusiveMinimum);
   const input = element("input", {
-    type: "number", inputmode: whole ? "numeric" : "decimal", step: whole ? 1 : "any",
-    min: least, max: schema.maximum > Number.MAX_SAFE_INTEGER / 2 ? null : schema.maximum,
+    type: "number",
+    inputmode: whole ? "numeric" : "decimal",
+    step: whole ? 1 : "any",
+    min: least,
+    max: schema.maximum > Number.MAX_SAFE_INTEGER / 2 ? null : schema.maximum,
     placeholder: hint(schema),
   });
   return {
     ...single(name, schema, required, input),
     value: () => (input.value === "" ? undefined : Number(input.value)),
-    set: (value) => { input.value = value ?? ""; },
+    set: (value) => {
+      input.value = value ?? "";
+    },
   };
 }
 
 export function text(name, schema, required) {
   const secret = schema.writeOnly === true;
   const input = element("input", {
-    type: secret ? "password" : "text", autocomplete: "off", spellcheck: "false", maxlength: schema.maxLength,
+    type: secret ? "password" : "text",
+    autocomplete: "off",
+    spellcheck: "false",
+    maxlength: schema.maxLength,
     placeholder: secret ? null : hint(schema),
   });
   return {
     ...single(name, schema, required, input),
     value: () => (input.value === "" ? undefined : input.value),
-    set: (value) => { input.value = value ?? ""; },
+    set: (value) => {
+      input.value = value ?? "";
+    },
   };
 }
 
@@ -147,7 +194,8 @@ function parsed(written) {
 }
 
 /** What `parsed` makes the value of. */
-const unparsed = (value) => (typeof value === "string" && parsed(value) === value ? value : JSON.stringify(value));
+const unparsed = (value) =>
+  typeof value === "string" && parsed(value) === value ? value : JSON.stringify(value);
 
 /** One of the table's fields. */
 export function oneField(name, schema, required, fields) {
@@ -155,7 +203,9 @@ export function oneField(name, schema, required, fields) {
     "select",
     {},
     element("option", { value: "" }, "none"),
-    fields.map((field, at) => element("option", { value: String(at) }, `${shown(field.name)} (${field.type})`)),
+    fields.map((field, at) =>
+      element("option", { value: String(at) }, `${shown(field.name)} (${field.type})`),
+    ),
   );
   return {
     ...single(name, schema, required, input),
@@ -173,21 +223,35 @@ export function someFields(name, schema, required, fields, lone) {
   const order = element("p", { class: "order", "aria-live": "polite" });
   const inputs = fields.map((field) =>
     element("input", {
-      type: "checkbox", id: newId("field"),
+      type: "checkbox",
+      id: newId("field"),
       onchange: (event) => {
         picked = picked.filter((other) => other !== field.name);
         if (event.target.checked) picked.push(field.name);
         tell();
       },
-    }));
+    }),
+  );
   const rows = inputs.map((input, at) =>
-    element("div", { class: "tick" }, input,
-      element("label", { for: input.id }, named(fields[at].name), " ", element("small", {}, fields[at].type))));
+    element(
+      "div",
+      { class: "tick" },
+      input,
+      element("label", { for: input.id }, named(fields[at].name), " ", element("small", {}, fields[at].type)),
+    ),
+  );
   const tell = () => {
     order.replaceChildren();
-    if (lone && picked.length > 1) order.append("In this order: ", ...picked.flatMap((each, at) => (at ? [", ", named(each)] : [named(each)])));
+    if (lone && picked.length > 1)
+      order.append(
+        "In this order: ",
+        ...picked.flatMap((each, at) => (at ? [", ", named(each)] : [named(each)])),
+      );
   };
-  const control = group(name, schema, required, [element("div", { class: "ticks fields-to-tick" }, rows), order]);
+  const control = group(name, schema, required, [
+    element("div", { class: "ticks fields-to-tick" }, rows),
+    order,
+  ]);
   return {
     ...control,
     focus: inputs[0] ?? control.node,
@@ -195,7 +259,9 @@ export function someFields(name, schema, required, fields, lone) {
     set: (value) => {
       const wanted = [value ?? []].flat();
       picked = wanted.filter((each) => fields.some((field) => field.name === each));
-      inputs.forEach((input, at) => { input.checked = picked.includes(fields[at].name); });
+      inputs.forEach((input, at) => {
+        input.checked = picked.includes(fields[at].name);
+      });
       tell();
     },
   };
@@ -205,9 +271,18 @@ export function someFields(name, schema, required, fields, lone) {
 export function lines(name, schema, required, items) {
   const kinds = (items.anyOf ?? [items]).map((each) => each.type);
   const mixed = kinds.includes(undefined) || new Set(kinds).size > 1;
-  const example = schema.examples?.map((each) => [each].flat()).find((each) => each.every((one) => typeof one !== "object"));
-  const input = element("textarea", { rows: 3, spellcheck: "false", placeholder: example ? example.join("\n") : null });
-  const about = [schema.description, mixed ? 'A text that looks like a number stands in quotes, as in "007".' : null];
+  const example = schema.examples
+    ?.map((each) => [each].flat())
+    .find((each) => each.every((one) => typeof one !== "object"));
+  const input = element("textarea", {
+    rows: 3,
+    spellcheck: "false",
+    placeholder: example ? example.join("\n") : null,
+  });
+  const about = [
+    schema.description,
+    mixed ? 'A text that looks like a number stands in quotes, as in "007".' : null,
+  ];
   const description = about.filter(Boolean).join(" ");
   const control = single(name, { ...schema, description }, required, input, `${humanised(name)}, one a line`);
   const asNumber = (line) => (Number.isNaN(Number(line)) ? line : Number(line));
@@ -215,9 +290,14 @@ export function lines(name, schema, required, items) {
   return {
     ...control,
     value: () => {
-      const given = input.value.split("\n").map((line) => line.trim()).filter(Boolean);
+      const given = input.value
+        .split("\n")
+        .map((line) => line.trim())
+        .filter(Boolean);
       return given.length ? given.map(read) : undefined;
     },
-    set: (value) => { input.value = (value ?? []).map(mixed ? unparsed : written).join("\n"); },
+    set: (value) => {
+      input.value = (value ?? []).map(mixed ? unparsed : written).join("\n");
+    },
   };
 }

@@ -9,7 +9,8 @@ export function records(text, whole) {
     let cell = null;
     if (text[at] === '"') {
       let end = at + 1;
-      while (end < text.length && !(text[end] === '"' && text[end + 1] !== '"')) end += text[end] === '"' ? 2 : 1;
+      while (end < text.length && !(text[end] === '"' && text[end + 1] !== '"'))
+        end += text[end] === '"' ? 2 : 1;
       cell = text.slice(at + 1, end).replaceAll('""', '"');
       at = end + 1;
     } else {

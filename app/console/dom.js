@@ -17,9 +17,12 @@ export function element(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (PROPERTIES.has(key)) node[key] = value ?? "";
     else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) node.setAttribute(key, value === true ? "" : value);
+    else if (value !== null && value !== undefined && value !== false)
+      node.setAttribute(key, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return node;
 }
 
@@ -54,7 +57,15 @@ export function table(caption, head, rows) {
     element(
       "table",
       { "aria-labelledby": id },
-      element("thead", {}, element("tr", {}, head.map((name) => element("th", { scope: "col" }, name)))),
+      element(
+        "thead",
+        {},
+        element(
+          "tr",
+          {},
+          head.map((name) => element("th", { scope: "col" }, name)),
+        ),
+      ),
       element(
         "tbody",
         {},
@@ -90,7 +101,11 @@ export function alarm(problem) {
     element("strong", {}, problem.title ?? "Not done"),
     element("p", {}, ...prose(problem.message)),
     problem.others?.length
-      ? element("ul", {}, problem.others.map((other) => element("li", {}, ...prose(other))))
+      ? element(
+          "ul",
+          {},
+          problem.others.map((other) => element("li", {}, ...prose(other))),
+        )
       : null,
   );
 }

@@ -12,7 +12,12 @@ const OUTCOMES = {
   SUCCESS: "All was done as asked.",
   SUCCESS_WITH_INFO: "There is something to know:",
 };
-const FILES = { CSV: ["text/csv", "csv"], Parquet: ["application/vnd.apache.parquet", "parquet"], Arrow: ["application/vnd.apache.arrow.stream", "arrows"], JSON: [api.JSON_TYPE, "json"] };
+const FILES = {
+  CSV: ["text/csv", "csv"],
+  Parquet: ["application/vnd.apache.parquet", "parquet"],
+  Arrow: ["application/vnd.apache.arrow.stream", "arrows"],
+  JSON: [api.JSON_TYPE, "json"],
+};
 
 const pathOf = (id) => `v1/jobs/${encodeURIComponent(id)}`;
 const hasEnded = (job) => !["queued", "running"].includes(job.state);
@@ -21,15 +26,25 @@ export async function view([id], signal) {
   const [first, services] = await Promise.all([api.get(pathOf(id)), api.listServices()]);
   const holder = element("div", {});
   const title = nameOf(first, services);
-  const show = async (job) => holder.replaceChildren(...await ended(job));
+  const show = async (job) => holder.replaceChildren(...(await ended(job)));
   if (hasEnded(first)) await show(first);
   else follow(id, first, holder, signal, show);
   return {
     title,
     nodes: [
-      element("p", { class: "kind" }, element("a", { href: "#/jobs" }, "Jobs"), ` · ${moment(first.created_at)}`),
-      element("h1", { tabindex: "-1" }, title, " ",
-        first.kind === "swap" ? element("span", { class: "identifier" }, first.service) : null),
+      element(
+        "p",
+        { class: "kind" },
+        element("a", { href: "#/jobs" }, "Jobs"),
+        ` · ${moment(first.created_at)}`,
+      ),
+      element(
+        "h1",
+        { tabindex: "-1" },
+        title,
+        " ",
+        first.kind === "swap" ? element("span", { class: "identifier" }, first.service) : null,
+      ),
       holder,
     ],
   };
@@ -44,13 +59,18 @@ async function follow(id, first, holder, signal, show) {
     const words = `${state === "queued" ? "Waiting for a free worker" : progress.stage} · ${Math.round(100 * progress.fraction)} %`;
     if (stage.textContent !== words) stage.textContent = words;
   };
-  const cancel = element("button", {
-    type: "button", class: "danger",
-    onclick: async () => {
-      cancel.disabled = true;
-      await api.post(`${pathOf(id)}/cancel`, {}).catch((error) => holder.append(alarm(error)));
+  const cancel = element(
+    "button",
+    {
+      type: "button",
+      class: "danger",
+      onclick: async () => {
+        cancel.disabled = true;
+        await api.post(`${pathOf(id)}/cancel`, {}).catch((error) => holder.append(alarm(error)));
+      },
     },
-  }, "Cancel");
+    "Cancel",
+  );
   tell(first);
   holder.replaceChildren(element("div", { class: "running" }, bar, stage, cancel));
   try {
@@ -66,7 +86,13 @@ async function follow(id, first, holder, signal, show) {
 
 async function ended(job) {
   const nodes = [
-    element("p", { class: `outcome ${job.state}`, role: "status", tabindex: "-1" }, badge(job.state), " ", OUTCOMES[job.outcome]),
+    element(
+      "p",
+      { class: `outcome ${job.state}`, role: "status", tabindex: "-1" },
+      badge(job.state),
+      " ",
+      OUTCOMES[job.outcome],
+    ),
     job.error ? alarm({ title: job.error.title, message: job.error.detail }) : null,
     happened(job),
     reproduced(job),
@@ -75,7 +101,10 @@ async function ended(job) {
       ["Took", job.started_at ? between(job.started_at, job.finished_at) : null],
       ["Fingerprint of the seed", job.seed_fingerprint ? element("code", {}, job.seed_fingerprint) : null],
       ["Digest of the source", element("code", {}, job.source.digest)],
-      ["Digest of the result", job.destination && job.kind === "swap" ? element("code", {}, job.destination.digest) : null],
+      [
+        "Digest of the result",
+        job.destination && job.kind === "swap" ? element("code", {}, job.destination.digest) : null,
+      ],
     ]),
   ];
   if (job.state === "succeeded") nodes.push(files(job));
@@ -89,32 +118,55 @@ function happened(job) {
   const counts = Object.entries(job.event_counts ?? {});
   if (!counts.length) return null;
   const first = (code) => job.events.find((event) => event.code === code);
-  return element("section", { class: "warning", "aria-label": "What happened" }, element("ul", {}, counts.map(([code, count]) =>
-    element("li", {}, element("code", {}, code), `, ${counted(count, "time")}`, first(code) ? `: ${shown(first(code).message)}` : ""))));
+  return element(
+    "section",
+    { class: "warning", "aria-label": "What happened" },
+    element(
+      "ul",
+      {},
+      counts.map(([code, count]) =>
+        element(
+          "li",
+          {},
+          element("code", {}, code),
+          `, ${counted(count, "time")}`,
+          first(code) ? `: ${shown(first(code).message)}` : "",
+        ),
+      ),
+    ),
+  );
 }
 
 function reproduced(job) {
   if (!job.rerun_of) return null;
   const first = element("a", { href: placeOf("jobs", job.rerun_of) }, "the first run");
-  if (job.reproduced === true) return element("p", { class: "good" }, "Reproduced: the very bytes of ", first, ".");
-  if (job.reproduced === false) return element("p", { class: "warning" }, "Not reproduced: other bytes than ", first, " gave.");
+  if (job.reproduced === true)
+    return element("p", { class: "good" }, "Reproduced: the very bytes of ", first, ".");
+  if (job.reproduced === false)
+    return element("p", { class: "warning" }, "Not reproduced: other bytes than ", first, " gave.");
   return element("p", {}, "A rerun of ", first, ".");
 }
 
 function files(job) {
   const said = element("div", { "aria-live": "polite" });
-  const button = (words, path, type, name, primary) => element("button", {
-    type: "button", class: primary ? "primary" : null,
-    onclick: async () => {
-      said.replaceChildren(element("p", { class: "quiet" }, `Fetching ${name} …`));
-      try {
-        await api.download(path, type, name);
-        said.replaceChildren(element("p", { class: "quiet" }, `Saved as ${name}.`));
-      } catch (error) {
-        said.replaceChildren(alarm(error));
-      }
-    },
-  }, words);
+  const button = (words, path, type, name, primary) =>
+    element(
+      "button",
+      {
+        type: "button",
+        class: primary ? "primary" : null,
+        onclick: async () => {
+          said.replaceChildren(element("p", { class: "quiet" }, `Fetching ${name} …`));
+          try {
+            await api.download(path, type, name);
+            said.replaceChildren(element("p", { class: "quiet" }, `Saved as ${name}.`));
+          } catch (error) {
+            said.replaceChildren(alarm(error));
+          }
+        },
+      },
+      words,
+    );
   const path = pathOf(job.id);
   const stem = `rowveil-${job.id}`;
   return element(
@@ -125,7 +177,9 @@ function files(job) {
       "div",
       { class: "actions" },
       job.kind === "swap"
-        ? Object.entries(FILES).map(([words, [type, ending]], at) => button(`Result as ${words}`, `${path}/rows`, type, `${stem}.${ending}`, at === 0))
+        ? Object.entries(FILES).map(([words, [type, ending]], at) =>
+            button(`Result as ${words}`, `${path}/rows`, type, `${stem}.${ending}`, at === 0),
+          )
         : [],
       button("Manifest", `${path}/manifest`, api.JSON_TYPE, `${stem}-manifest.json`),
       button("Report as a page", `${path}/report`, "text/html", `${stem}-report.html`),
@@ -144,13 +198,17 @@ function parametersOf(job) {
     element("summary", {}, "Parameters"),
     facts(given.map(([name, value]) => [element("code", {}, name), shown(written(value))])),
     table && job.kind === "swap"
-      ? element("button", {
-        type: "button",
-        onclick: () => {
-          session.setDraft(job.service, job.parameters);
-          go("tables", table.id, job.service);
-        },
-      }, "Change them and run again")
+      ? element(
+          "button",
+          {
+            type: "button",
+            onclick: () => {
+              session.setDraft(job.service, job.parameters);
+              go("tables", table.id, job.service);
+            },
+          },
+          "Change them and run again",
+        )
       : null,
   );
 }
@@ -164,7 +222,13 @@ function rerun(job) {
     "select",
     { id: newId("source") },
     element("option", { value: "" }, "the source that the job kept"),
-    tables.map((one) => element("option", { value: one.id }, `${shown(one.name)}, ${counted(one.row_count, "row")}${one === same ? " (the same rows)" : ""}`)),
+    tables.map((one) =>
+      element(
+        "option",
+        { value: one.id },
+        `${shown(one.name)}, ${counted(one.row_count, "row")}${one === same ? " (the same rows)" : ""}`,
+      ),
+    ),
   );
   source.value = same?.id ?? "";
   const said = element("div", { "aria-live": "polite" });
@@ -183,25 +247,49 @@ function rerun(job) {
     "section",
     { "aria-labelledby": "rerun", class: "beside" },
     element("h2", { id: "rerun" }, "Run again"),
-    element("p", {}, "A rerun takes the same parameters and the same sealed seed, and must give the same bytes."),
-    element("form", { class: "inline", onsubmit: submit }, element("label", { for: source.id }, "On"), source, element("button", {}, "Run again")),
+    element(
+      "p",
+      {},
+      "A rerun takes the same parameters and the same sealed seed, and must give the same bytes.",
+    ),
+    element(
+      "form",
+      { class: "inline", onsubmit: submit },
+      element("label", { for: source.id }, "On"),
+      source,
+      element("button", {}, "Run again"),
+    ),
     said,
   );
 }
 
 function removal(job) {
   const said = element("div", {});
-  const remove = element("button", {
-    type: "button", class: "danger",
-    onclick: async () => {
-      if (remove.dataset.asked) {
-        await api.send("DELETE", pathOf(job.id)).then(() => go("jobs"), (error) => said.replaceChildren(alarm(error)));
-        return;
-      }
-      remove.dataset.asked = "yes";
-      remove.textContent = "Delete it now, with its result and its seed";
+  const remove = element(
+    "button",
+    {
+      type: "button",
+      class: "danger",
+      onclick: async () => {
+        if (remove.dataset.asked) {
+          await api.send("DELETE", pathOf(job.id)).then(
+            () => go("jobs"),
+            (error) => said.replaceChildren(alarm(error)),
+          );
+          return;
+        }
+        remove.dataset.asked = "yes";
+        remove.textContent = "Delete it now, with its result and its seed";
+      },
     },
-  }, "Delete this job");
-  return element("details", {}, element("summary", {}, "Delete this job"),
-    element("p", {}, "Its result, its report and its seed go for good; a line of the audit stays."), remove, said);
+    "Delete this job",
+  );
+  return element(
+    "details",
+    {},
+    element("summary", {}, "Delete this job"),
+    element("p", {}, "Its result, its report and its seed go for good; a line of the audit stays."),
+    remove,
+    said,
+  );
 }

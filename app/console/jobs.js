@@ -31,9 +31,21 @@ export async function view([state]) {
     more.hidden = !next;
     const rows = jobs.map((job) => ({
       cells: [
-        element("a", { href: placeOf("jobs", job.id) }, nameOf(job, services), " ",
-          element("small", {}, job.kind === "swap" ? job.service : "", ` ${moment(job.created_at)}`, job.rerun_of ? ", a rerun" : "")),
-        badge(job.state), number(job.row_count),
+        element(
+          "a",
+          { href: placeOf("jobs", job.id) },
+          nameOf(job, services),
+          " ",
+          element(
+            "small",
+            {},
+            job.kind === "swap" ? job.service : "",
+            ` ${moment(job.created_at)}`,
+            job.rerun_of ? ", a rerun" : "",
+          ),
+        ),
+        badge(job.state),
+        number(job.row_count),
       ],
     }));
     const none = [element("p", {}, "None yet. ", element("a", { href: "#/" }, "Protect a table"), ".")];
@@ -45,9 +57,28 @@ export async function view([state]) {
     title: "Jobs",
     nodes: [
       element("h1", { tabindex: "-1" }, "Jobs"),
-      element("nav", { "aria-label": "States", class: "filter" }, element("ul", {},
-        ["", ...STATES].map((each) => element("li", {},
-          element("a", { href: each ? placeOf("jobs", "state", each) : "#/jobs", "aria-current": each === (state ?? "") ? "page" : null }, each || "all"))))),
+      element(
+        "nav",
+        { "aria-label": "States", class: "filter" },
+        element(
+          "ul",
+          {},
+          ["", ...STATES].map((each) =>
+            element(
+              "li",
+              {},
+              element(
+                "a",
+                {
+                  href: each ? placeOf("jobs", "state", each) : "#/jobs",
+                  "aria-current": each === (state ?? "") ? "page" : null,
+                },
+                each || "all",
+              ),
+            ),
+          ),
+        ),
+      ),
       holder,
       more,
     ],

@@ -16,7 +16,11 @@ export function askForKey(why) {
 function dialogue(why) {
   const id = newId("key");
   const input = element("input", {
-    id, type: "password", autocomplete: "off", spellcheck: "false", "aria-describedby": `${id}-about`,
+    id,
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    "aria-describedby": `${id}-about`,
   });
   const dialog = element(
     "dialog",
@@ -28,7 +32,11 @@ function dialogue(why) {
       why ? element("p", { class: "quiet" }, why) : null,
       element("label", { for: id }, "Key"),
       input,
-      element("p", { id: `${id}-about`, class: "quiet" }, "Kept in this tab until it is closed, and sent to this service alone. Empty: no key."),
+      element(
+        "p",
+        { id: `${id}-about`, class: "quiet" },
+        "Kept in this tab until it is closed, and sent to this service alone. Empty: no key.",
+      ),
       element(
         "div",
         { class: "actions" },

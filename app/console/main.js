@@ -30,7 +30,10 @@ function viewOf([part, id, more, ...rest]) {
 
 const nowhere = async () => ({
   title: "Nothing here",
-  nodes: [element("h1", { tabindex: "-1" }, "There is nothing here"), element("p", {}, element("a", { href: "#/" }, "To the tables"))],
+  nodes: [
+    element("h1", { tabindex: "-1" }, "There is nothing here"),
+    element("p", {}, element("a", { href: "#/" }, "To the tables")),
+  ],
 });
 
 async function show() {

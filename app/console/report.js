@@ -33,7 +33,12 @@ function candidates({ rank_by: names, chosen, table: runs }) {
     ["Candidate", ...names, "Rank", "Choice"],
     runs.map((run) => ({
       marked: run.index === chosen,
-      cells: [String(run.index + 1), ...names.map((name) => figure(run.values[name])), figure(run.rank), run.index === chosen ? "kept" : ""],
+      cells: [
+        String(run.index + 1),
+        ...names.map((name) => figure(run.values[name])),
+        figure(run.rank),
+        run.index === chosen ? "kept" : "",
+      ],
     })),
   );
 }
@@ -44,31 +49,53 @@ function frontier({ risk, utility, goals, points }, job) {
   const better = (goal) => (goal === "low" ? "less is better" : "more is better");
   const order = (point) => (point.error ? 2 : point.dominated ? 1 : 0);
   const sorted = [...points].sort((one, other) => order(one) - order(other) || one.risk - other.risk);
-  const take = (point) => element("button", {
-    type: "button",
-    onclick: () => {
-      session.setDraft(point.service, point.parameters);
-      go("tables", source.id, point.service);
-    },
-  }, "Use", element("span", { class: "hidden-words" }, ` ${point.service} with these parameters`));
+  const take = (point) =>
+    element(
+      "button",
+      {
+        type: "button",
+        onclick: () => {
+          session.setDraft(point.service, point.parameters);
+          go("tables", source.id, point.service);
+        },
+      },
+      "Use",
+      element("span", { class: "hidden-words" }, ` ${point.service} with these parameters`),
+    );
   return element(
     "div",
     {},
-    element("p", {}, "Combinations that no other one beats come first, in bold.",
-      source ? "" : " Upload the table again in this tab to take one of them on."),
+    element(
+      "p",
+      {},
+      "Combinations that no other one beats come first, in bold.",
+      source ? "" : " Upload the table again in this tab to take one of them on.",
+    ),
     table(
       "All combinations",
-      ["Service", "Parameters", `Risk: ${risk} (${better(goals.risk)})`, `Utility: ${utility} (${better(goals.utility)})`, "Take on"],
+      [
+        "Service",
+        "Parameters",
+        `Risk: ${risk} (${better(goals.risk)})`,
+        `Utility: ${utility} (${better(goals.utility)})`,
+        "Take on",
+      ],
       sorted.map((point) => ({
         marked: order(point) === 0,
         cells: [
           point.service,
           [
-            element("ul", { class: "parameters" }, Object.entries(point.parameters).map(([name, value]) =>
-              element("li", {}, element("code", {}, name), " ", named(written(value))))),
+            element(
+              "ul",
+              { class: "parameters" },
+              Object.entries(point.parameters).map(([name, value]) =>
+                element("li", {}, element("code", {}, name), " ", named(written(value))),
+              ),
+            ),
             point.error ? element("p", { class: "fault" }, shown(point.error)) : null,
           ],
-          figure(point.risk), figure(point.utility),
+          figure(point.risk),
+          figure(point.utility),
           source && !point.error ? take(point) : "",
         ],
       })),
@@ -86,7 +113,9 @@ function framed(page) {
   frame.addEventListener("load", () => {
     URL.revokeObjectURL(address);
     const { documentElement: inner, body } = frame.contentDocument;
-    const fit = () => { frame.style.height = `${body.offsetHeight}px`; };
+    const fit = () => {
+      frame.style.height = `${body.offsetHeight}px`;
+    };
     new ResizeObserver(fit).observe(body);
     inner.style.overflow = "hidden";
     fit();

@@ -9,13 +9,16 @@ export const ROLES = {
 
 const NUMERIC = /^(u?int|float|double|decimal|half)/;
 const MOMENT = /^(date|time)/;
-const NAMING = /(^|[_\W])(id|ids|uuid|name|names|surname|email|e-mail|phone|ssn|passport|iban|account|address)($|[_\W])|_?id$/i;
-const KNOWN = /(^|[_\W])(age|sex|gender|race|birth|born|dob|town|city|region|county|state|country|native|zip|postcode|postal|education|occupation|job|marital|status|nationality|household|relationship|profession|size|sector)($|[_\W])/i;
-const SENSITIVE = /(income|salary|wage|saving|wealth|debt|loan|price|cost|tax|revenue|turnover|expend|amount|balance|capital|diagnos|disease|illness|drug|score|grade|religion|party|vote|weight|bmi)/i;
+const NAMING =
+  /(^|[_\W])(id|ids|uuid|name|names|surname|email|e-mail|phone|ssn|passport|iban|account|address)($|[_\W])|_?id$/i;
+const KNOWN =
+  /(^|[_\W])(age|sex|gender|race|birth|born|dob|town|city|region|county|state|country|native|zip|postcode|postal|education|occupation|job|marital|status|nationality|household|relationship|profession|size|sector)($|[_\W])/i;
+const SENSITIVE =
+  /(income|salary|wage|saving|wealth|debt|loan|price|cost|tax|revenue|turnover|expend|amount|balance|capital|diagnos|disease|illness|drug|score|grade|religion|party|vote|weight|bmi)/i;
 const ALL_DIFFERENT = 0.98;
 const FEW = 60;
 
-export const isNumeric = (field) => NUMERIC.test(field.type);
+const isNumeric = (field) => NUMERIC.test(field.type);
 
 /** Distinct values, nulls and rows of every field in the sample; without one, null. */
 export function findings(fields, rows) {
@@ -30,14 +33,17 @@ export function findings(fields, rows) {
 /** {role, why}: a guess, and what it was made from. */
 export function guess(field, found) {
   const discrete = !/^(float|double|half|decimal|date|time)/.test(field.type);
-  const ownValue = found && found.rows > 20 && discrete && found.distinct > ALL_DIFFERENT * (found.rows - found.nulls);
+  const ownValue =
+    found && found.rows > 20 && discrete && found.distinct > ALL_DIFFERENT * (found.rows - found.nulls);
   if (NAMING.test(field.name)) return { role: "identifier", why: "by its name" };
   if (SENSITIVE.test(field.name)) return { role: "sensitive", why: "by its name" };
   if (KNOWN.test(field.name)) return { role: "known", why: "by its name" };
   if (ownValue) return { role: "identifier", why: "nearly every row has a value of its own" };
   if (MOMENT.test(field.type)) return { role: "other", why: "a date or time" };
-  if (!NUMERIC.test(field.type) && found && found.distinct <= FEW) return { role: "known", why: "few different values" };
-  if (NUMERIC.test(field.type) && (!found || found.distinct > FEW)) return { role: "sensitive", why: "a number of many values" };
+  if (!NUMERIC.test(field.type) && found && found.distinct <= FEW)
+    return { role: "known", why: "few different values" };
+  if (NUMERIC.test(field.type) && (!found || found.distinct > FEW))
+    return { role: "sensitive", why: "a number of many values" };
   return { role: "other", why: "nothing speaks for more" };
 }
 
@@ -49,7 +55,8 @@ export function suggestion(name, schema, fields, service) {
   const having = (role) => fields.filter((field) => field.role === role);
   const names = (some) => (some.length ? some.map((field) => field.name) : undefined);
   const numbersOnly = /numeric|numbers/.test(`${service?.summary} ${schema.description}`);
-  if (/^(swap_|perturb_)?fields$/.test(name)) return names(having("sensitive").filter((field) => !numbersOnly || isNumeric(field)));
+  if (/^(swap_|perturb_)?fields$/.test(name))
+    return names(having("sensitive").filter((field) => !numbersOnly || isNumeric(field)));
   if (name === "distance_fields" || name === "key_fields") return names(having("known"));
   if (name === "control_field") {
     const ordered = /order/.test(schema.description);
@@ -58,3 +65,7 @@ export function suggestion(name, schema, fields, service) {
   }
   return undefined;
 }
+
+/** The same for a form of a service's parameters: what a model inside them asks for is another question. */
+export const suggesting = (fields, service) => (name, schema, path) =>
+  path.length ? undefined : suggestion(name, schema, fields, service);

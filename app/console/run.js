@@ -1,12 +1,12 @@
 // One service on one table: its form, what a run would do, and the run.
 
 import * as api from "./api.js";
-import { alarm, element, facts, named } from "./dom.js";
+import { alarm, element, facts } from "./dom.js";
 import { form, point } from "./form.js";
-import { go, placeOf } from "./places.js";
-import { suggestion } from "./roles.js";
+import { go } from "./places.js";
+import { suggesting, suggestion } from "./roles.js";
 import * as session from "./session.js";
-import { about, known } from "./table.js";
+import { about, known, trail } from "./table.js";
 import { bytes, counted, number } from "./words.js";
 
 const OWN = ["source", "parameters", "validate_only", "destination", "webhook"];
@@ -14,34 +14,71 @@ const OWN = ["source", "parameters", "validate_only", "destination", "webhook"];
 
 export async function view([id, identifier]) {
   const [table, service, document] = await Promise.all([
-    known(id), api.getOnce(`v1/services/${encodeURIComponent(identifier)}`), api.contract(),
+    known(id),
+    api.getOnce(`v1/services/${encodeURIComponent(identifier)}`),
+    api.contract(),
   ]);
   const { fields } = table;
   const { schema } = document.paths[`/v1/services/${identifier}`].post.requestBody.content[api.JSON_TYPE];
-  const suggest = (name, each, path) => (path.length ? undefined : suggestion(name, each, fields, service));
-  const parameters = form(service.parameters_schema, { document: service.parameters_schema, fields, suggest });
+  const parameters = form(service.parameters_schema, {
+    document: service.parameters_schema,
+    fields,
+    suggest: suggesting(fields, service),
+  });
   const draft = session.takeDraft(identifier);
   if (draft) parameters.set(draft);
-  const options = form(schema, { document, fields, suggest: startOf(fields) }, { without: OWN, allInTheOpen: true });
-  const call = () => ({ source: { buffer: id }, parameters: parameters.value(), ...optionsOf(options.value()) });
+  const options = form(
+    schema,
+    { document, fields, suggest: startOf(fields) },
+    { without: OWN, allInTheOpen: true },
+  );
+  const call = () => ({
+    source: { buffer: id },
+    parameters: parameters.value(),
+    ...optionsOf(options.value()),
+  });
   const parts = { ...options.parts, parameters: parameters };
   const path = `v1/services/${encodeURIComponent(identifier)}`;
   return {
     title: service.title,
     nodes: [
-      element("p", { class: "kind" }, element("a", { href: placeOf("tables", id) }, named(table.name)), ` · ${counted(table.buffer.row_count, "row")}`),
-      element("h1", { tabindex: "-1" }, service.title, " ", element("span", { class: "identifier" }, identifier)),
+      trail(table),
+      element(
+        "h1",
+        { tabindex: "-1" },
+        service.title,
+        " ",
+        element("span", { class: "identifier" }, identifier),
+      ),
       element("p", { class: "lead" }, service.summary),
       about(service, "h2"),
-      asking(path, call, parts, [
-        element("section", { "aria-labelledby": "parameters" },
-          element("h2", { id: "parameters" }, "Parameters"),
-          element("p", { class: "quiet" }, draft
-            ? "Filled in with the parameters that you chose. What is left empty has its default."
-            : "What is ticked or chosen already follows from the fields' roles: a suggestion. What is left empty has its default."),
-          parameters.node),
-        element("details", { class: "options" }, element("summary", {}, "Report, candidates and other options"), options.node),
-      ], planned),
+      asking(
+        path,
+        call,
+        parts,
+        [
+          element(
+            "section",
+            { "aria-labelledby": "parameters" },
+            element("h2", { id: "parameters" }, "Parameters"),
+            element(
+              "p",
+              { class: "quiet" },
+              draft
+                ? "Filled in with the parameters that you chose. What is left empty has its default."
+                : "What is ticked or chosen already follows from the fields' roles: a suggestion. What is left empty has its default.",
+            ),
+            parameters.node,
+          ),
+          element(
+            "details",
+            { class: "options" },
+            element("summary", {}, "Report, candidates and other options"),
+            options.node,
+          ),
+        ],
+        planned,
+      ),
     ],
   };
 }
@@ -51,11 +88,12 @@ const startOf = (fields) => (name, schema, path) => {
   return name === "key_fields" ? suggestion(name, schema, fields) : undefined;
 };
 
-/** The options as the call takes them: measures only where something is measured. */
-function optionsOf(given) {
-  const { measures, ...rest } = given;
+/** The options as the call takes them: key fields were suggested, and are no wish where nothing is measured. */
+function optionsOf({ measures, ...rest }) {
   const measured = rest.report === "full" || rest.candidates !== undefined;
-  return measured && measures ? { ...rest, measures } : rest;
+  const { key_fields, ...wished } = measures ?? {};
+  if (!measured && !Object.keys(wished).length) return rest;
+  return measures ? { ...rest, measures } : rest;
 }
 
 /**
@@ -81,12 +119,18 @@ export function asking(path, call, parts, inside, planned) {
       preview.disabled = run.disabled = false;
     }
   };
-  preview.addEventListener("click", () => attempt("Checking …", async () => {
-    const job = await api.post(path, { ...call(), validate_only: true });
-    const plan = element("section", { class: "plan", tabindex: "-1", "aria-label": "Preview" }, planned(job));
-    said.replaceChildren(plan);
-    plan.focus();
-  }));
+  preview.addEventListener("click", () =>
+    attempt("Checking …", async () => {
+      const job = await api.post(path, { ...call(), validate_only: true });
+      const plan = element(
+        "section",
+        { class: "plan", tabindex: "-1", "aria-label": "Preview" },
+        planned(job),
+      );
+      said.replaceChildren(plan);
+      plan.focus();
+    }),
+  );
   const submit = (event) => {
     event.preventDefault();
     attempt("Submitting …", async () => {
@@ -98,7 +142,13 @@ export function asking(path, call, parts, inside, planned) {
     "form",
     { onsubmit: submit, novalidate: true },
     inside,
-    element("div", { class: "actions sticky" }, preview, run, element("span", { class: "quiet" }, "A preview runs nothing, and stores nothing.")),
+    element(
+      "div",
+      { class: "actions sticky" },
+      preview,
+      run,
+      element("span", { class: "quiet" }, "A preview runs nothing, and stores nothing."),
+    ),
     said,
   );
 }
@@ -109,13 +159,20 @@ function planned({ plan }) {
   const alone = plan.unswappable_rows;
   return [
     element("h2", {}, "What a run would do"),
-    element("p", { class: alone ? "warning" : "good" }, alone
-      ? `${counted(alone, "row")} in ${counted(plan.unswappable_groups, "group")} cannot be swapped: suppression says what becomes of them.`
-      : "Every row has others to exchange values with."),
+    element(
+      "p",
+      { class: alone ? "warning" : "good" },
+      alone
+        ? `${counted(alone, "row")} in ${counted(plan.unswappable_groups, "group")} cannot be swapped: suppression says what becomes of them.`
+        : "Every row can take part, as far as can be told without a draw.",
+    ),
     facts([
       ["Rows", number(plan.rows)],
       ["Groups", number(plan.groups)],
-      ["Rows of a group", `${number(size.smallest)} to ${number(size.largest)}, median ${number(size.median)}`],
+      [
+        "Rows of a group",
+        `${number(size.smallest)} to ${number(size.largest)}, median ${number(size.median)}`,
+      ],
       ["Memory, at a guess", bytes(plan.estimated_memory_bytes)],
     ]),
   ];

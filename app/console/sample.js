@@ -27,12 +27,22 @@ export function people() {
       const level = Math.floor(draw() ** 1.4 * 4);
       const work = within(0, level + 0.7 * normal(), 3);
       const hours = within(4, 37 + 8 * normal(), 70);
-      const income = Math.exp(9.9 + 0.22 * level + 0.18 * work + (age - 18) / 90 + 0.5 * Math.log(hours / 37) + 0.28 * normal());
+      const income = Math.exp(
+        9.9 + 0.22 * level + 0.18 * work + (age - 18) / 90 + 0.5 * Math.log(hours / 37) + 0.28 * normal(),
+      );
       const savings = income * ((age - 15) / 60) * Math.exp(0.9 * normal());
-      lines.push([
-        age, draw() < 0.5 ? "female" : "male", town, EDUCATION[level], WORK[work], hours,
-        draw() < 0.03 ? "" : income.toFixed(2), draw() < 0.06 ? "" : savings.toFixed(2),
-      ].join(","));
+      lines.push(
+        [
+          age,
+          draw() < 0.5 ? "female" : "male",
+          town,
+          EDUCATION[level],
+          WORK[work],
+          hours,
+          draw() < 0.03 ? "" : income.toFixed(2),
+          draw() < 0.06 ? "" : savings.toFixed(2),
+        ].join(","),
+      );
     }
   }
   const [head, ...rows] = lines;

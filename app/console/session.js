@@ -29,7 +29,11 @@ export function remember(buffer, name) {
   write(TABLES, [{ id, digest, row_count, expires_at, name: name ?? known?.name ?? id }, ...others]);
 }
 
-export const forget = (id) => write(TABLES, tables().filter((one) => one.id !== id));
+export const forget = (id) =>
+  write(
+    TABLES,
+    tables().filter((one) => one.id !== id),
+  );
 
 /** Field -> the role that the curator gave it, where that is not the guess. */
 export const roles = (id) => read(ROLES + id, {});

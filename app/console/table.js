@@ -53,15 +53,28 @@ export async function view([id]) {
         { "aria-labelledby": "fields" },
         element("h2", { id: "fields" }, "Fields"),
         element("p", {}, guessed),
-        element("ul", { class: "fields" }, fields.map((field) => fieldOf(id, field))),
+        element(
+          "ul",
+          { class: "fields" },
+          fields.map((field) => fieldOf(id, field)),
+        ),
       ),
       element(
         "section",
         { "aria-labelledby": "services" },
         element("h2", { id: "services" }, "What should be done?"),
-        element("p", {}, "Each service moves values in its own way. ",
-          element("a", { href: placeOf("tables", id, "compare") }, "Compare several by risk and utility"), " if you are not sure."),
-        element("ul", { class: "services" }, services.map((service) => serviceOf(id, service))),
+        element(
+          "p",
+          {},
+          "Each service moves values in its own way. ",
+          element("a", { href: placeOf("tables", id, "compare") }, "Compare several by risk and utility"),
+          " if you are not sure.",
+        ),
+        element(
+          "ul",
+          { class: "services" },
+          services.map((service) => serviceOf(id, service)),
+        ),
       ),
       removal(id),
     ],
@@ -76,7 +89,8 @@ function fieldOf(id, field) {
   );
   select.value = field.role;
   const told = [field.type];
-  if (field.rows) told.push(counted(field.distinct, "different value"), field.nulls ? counted(field.nulls, "null") : null);
+  if (field.rows)
+    told.push(counted(field.distinct, "different value"), field.nulls ? counted(field.nulls, "null") : null);
   return element(
     "li",
     {},
@@ -91,21 +105,54 @@ function serviceOf(id, service) {
   return element(
     "li",
     {},
-    element("h3", {}, element("a", { href: placeOf("tables", id, service.identifier) },
-      service.title, " ", element("span", { class: "identifier" }, service.identifier))),
+    element(
+      "h3",
+      {},
+      element(
+        "a",
+        { href: placeOf("tables", id, service.identifier) },
+        service.title,
+        " ",
+        element("span", { class: "identifier" }, service.identifier),
+      ),
+    ),
     element("p", {}, service.summary),
     about(service, "h4"),
+  );
+}
+
+/** The table that a view is about, as the way back to it. */
+export function trail({ buffer, name }) {
+  return element(
+    "p",
+    { class: "kind" },
+    element("a", { href: placeOf("tables", buffer.id) }, named(name)),
+    ` · ${counted(buffer.row_count, "row")}`,
   );
 }
 
 /** What a service promises and does not, folded away, under headings that follow the one before. */
 export function about(service, heading) {
   const listing = (words, items) =>
-    items.length ? [element(heading, {}, words), element("ul", {}, items.map((item) => element("li", {}, item)))] : [];
+    items.length
+      ? [
+          element(heading, {}, words),
+          element(
+            "ul",
+            {},
+            items.map((item) => element("li", {}, item)),
+          ),
+        ]
+      : [];
   return element(
     "details",
     { class: "told" },
-    element("summary", {}, "What it keeps, what it does not protect against", element("span", { class: "hidden-words" }, `: ${service.identifier}`)),
+    element(
+      "summary",
+      {},
+      "What it keeps, what it does not protect against",
+      element("span", { class: "hidden-words" }, `: ${service.identifier}`),
+    ),
     ...listing("Keeps and guarantees", service.guarantees),
     ...listing("Changes", service.changes),
     ...listing("Does not protect against", service.limits),
@@ -119,19 +166,28 @@ function removal(id) {
     "section",
     { class: "beside", "aria-labelledby": "removal" },
     element("h2", { id: "removal" }, "Done with it?"),
-    element("p", {}, "Delete the table from the service now, instead of at its expiry. Jobs that ran on it keep their results."),
-    element("button", {
-      type: "button", class: "danger",
-      onclick: async () => {
-        try {
-          await api.send("DELETE", `v1/buffers/${encodeURIComponent(id)}`);
-          session.forget(id);
-          location.hash = "#/";
-        } catch (error) {
-          said.replaceChildren(alarm(error));
-        }
+    element(
+      "p",
+      {},
+      "Delete the table from the service now, instead of at its expiry. Jobs that ran on it keep their results.",
+    ),
+    element(
+      "button",
+      {
+        type: "button",
+        class: "danger",
+        onclick: async () => {
+          try {
+            await api.send("DELETE", `v1/buffers/${encodeURIComponent(id)}`);
+            session.forget(id);
+            location.hash = "#/";
+          } catch (error) {
+            said.replaceChildren(alarm(error));
+          }
+        },
       },
-    }, "Delete this table"),
+      "Delete this table",
+    ),
     said,
   );
 }

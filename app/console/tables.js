@@ -9,9 +9,14 @@ import * as session from "./session.js";
 import { counted, moment } from "./words.js";
 
 const TYPES = {
-  csv: "text/csv", tsv: "text/csv", txt: "text/csv",
-  parquet: "application/vnd.apache.parquet", pq: "application/vnd.apache.parquet",
-  arrow: "application/vnd.apache.arrow.stream", arrows: "application/vnd.apache.arrow.stream", ipc: "application/vnd.apache.arrow.stream",
+  csv: "text/csv",
+  tsv: "text/csv",
+  txt: "text/csv",
+  parquet: "application/vnd.apache.parquet",
+  pq: "application/vnd.apache.parquet",
+  arrow: "application/vnd.apache.arrow.stream",
+  arrows: "application/vnd.apache.arrow.stream",
+  ipc: "application/vnd.apache.arrow.stream",
 };
 const DELIMITERS = [",", ";", "\t", "|"];
 const LOOKED_AT = 20_000;
@@ -20,11 +25,19 @@ export async function view() {
   const writing = await writingForm();
   const said = element("div", { "aria-live": "polite" });
   const input = element("input", {
-    type: "file", id: newId("file"), accept: `${Object.keys(TYPES).map((each) => `.${each}`).join(",")},.gz`, class: "file",
+    type: "file",
+    id: newId("file"),
+    accept: `${Object.keys(TYPES)
+      .map((each) => `.${each}`)
+      .join(",")},.gz`,
+    class: "file",
     onchange: () => input.files.length && take(input.files[0]),
   });
   const take = async (file, options = writing.value()) => {
-    said.replaceChildren(element("p", {}, "Uploading ", named(file.name), " …"), element("progress", { "aria-label": "Upload" }));
+    said.replaceChildren(
+      element("p", {}, "Uploading ", named(file.name), " …"),
+      element("progress", { "aria-label": "Upload" }),
+    );
     try {
       const buffer = await upload(file, options);
       session.remember(buffer, file.name);
@@ -40,7 +53,10 @@ export async function view() {
     "div",
     {
       class: "drop",
-      ondragover: (event) => { event.preventDefault(); zone.classList.add("over"); },
+      ondragover: (event) => {
+        event.preventDefault();
+        zone.classList.add("over");
+      },
       ondragleave: () => zone.classList.remove("over"),
       ondrop: (event) => {
         event.preventDefault();
@@ -50,14 +66,22 @@ export async function view() {
     },
     element("label", { for: input.id }, "A file: CSV with a line of names, Parquet, or an Arrow stream"),
     input,
-    element("p", { class: "quiet" }, "Choose it, or drop it here. It is kept sealed, for you alone, and goes at its expiry."),
+    element(
+      "p",
+      { class: "quiet" },
+      "Choose it, or drop it here. It is kept sealed, and goes at its expiry.",
+    ),
     element("details", { class: "more" }, element("summary", {}, "How the CSV is written"), writing.node),
   );
   return {
     title: "Tables",
     nodes: [
       element("h1", { tabindex: "-1" }, "Protect a table"),
-      element("p", { class: "lead" }, "Values move between rows, so that nobody can be sure of having found a person, and the table stays useful. First: which table?"),
+      element(
+        "p",
+        { class: "lead" },
+        "Values move between rows, so that nobody can be sure of having found a person, and the table stays useful. First: which table?",
+      ),
       zone,
       said,
       element(
@@ -65,7 +89,11 @@ export async function view() {
         { class: "beside", "aria-labelledby": "try" },
         element("h2", { id: "try" }, "No table at hand?"),
         element("p", {}, "A thousand people who do not exist, made up in this browser."),
-        element("button", { type: "button", onclick: () => take(new File([people()], "people.csv"), {}) }, "Try with made-up people"),
+        element(
+          "button",
+          { type: "button", onclick: () => take(new File([people()], "people.csv"), {}) },
+          "Try with made-up people",
+        ),
       ),
       known(),
     ],
@@ -77,7 +105,9 @@ async function writingForm() {
   const document = await api.contract();
   const { parameters } = document.paths["/v1/buffers"].post;
   const query = parameters.filter((each) => each.in === "query");
-  const properties = Object.fromEntries(query.map(({ name, schema, description }) => [name, { description, ...schema }]));
+  const properties = Object.fromEntries(
+    query.map(({ name, schema, description }) => [name, { description, ...schema }]),
+  );
   return form({ properties }, { document, fields: [] }, { allInTheOpen: true });
 }
 
@@ -87,7 +117,8 @@ async function upload(file, options) {
   const zipped = parts.at(-1) === "gz";
   const type = TYPES[parts.at(zipped ? -2 : -1)] ?? file.type;
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(options)) [value].flat().forEach((each) => query.append(name, each));
+  for (const [name, value] of Object.entries(options))
+    [value].flat().forEach((each) => query.append(name, each));
   if (type === "text/csv" && !options.delimiter && !zipped) query.set("delimiter", await delimiterOf(file));
   const headers = { "content-type": type, ...(zipped ? { "content-encoding": "gzip" } : {}) };
   return (await api.send("POST", `v1/buffers?${query}`, { body: file, headers })).json();
@@ -109,14 +140,28 @@ function known() {
     { class: "beside", "aria-labelledby": "known" },
     element("h2", { id: "known" }, "Uploaded before"),
     tables.length
-      ? element("ul", { class: "cards" }, tables.map((one) =>
-        element("li", {},
-          element("a", { href: `#/tables/${encodeURIComponent(one.id)}` }, named(one.name)),
-          element("small", {}, ` ${counted(one.row_count, "row")}, until ${moment(one.expires_at)}`))))
+      ? element(
+          "ul",
+          { class: "cards" },
+          tables.map((one) =>
+            element(
+              "li",
+              {},
+              element("a", { href: `#/tables/${encodeURIComponent(one.id)}` }, named(one.name)),
+              element("small", {}, ` ${counted(one.row_count, "row")}, until ${moment(one.expires_at)}`),
+            ),
+          ),
+        )
       : element("p", { class: "quiet" }, "None in this tab."),
     element(
       "form",
-      { class: "inline", onsubmit: (event) => { event.preventDefault(); if (id.value.trim()) go("tables", id.value.trim()); } },
+      {
+        class: "inline",
+        onsubmit: (event) => {
+          event.preventDefault();
+          if (id.value.trim()) go("tables", id.value.trim());
+        },
+      },
       element("label", { for: id.id }, "Or by a buffer's id"),
       id,
       element("button", {}, "Open"),

@@ -1,10 +1,12 @@
 """The console in a real browser, and all that it asked for and said."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import httpx
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
 PATIENCE = 120_000
@@ -74,10 +76,16 @@ class Console:
 
 @contextmanager
 def console(
-    browser: Browser, address: str, *, scheme: Literal["light", "dark"] = "light", width: int = 1200
+    browser: Browser, client: httpx.Client, *, scheme: Literal["light", "dark"] = "light", width: int = 1200
 ) -> Iterator[Console]:
-    """A tab of its own. At the end nothing was asked for but of the service, and nothing went wrong in it."""
+    """A tab of its own on the client's service, with the client's key if it has one.
+
+    At the end nothing was asked for but of the service, and nothing went wrong in the page.
+    """
+    address = str(client.base_url).rstrip("/")
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 850})
+    if key := client.headers.get("authorization", "").removeprefix("Bearer "):
+        context.add_init_script(f"sessionStorage.setItem('rowveil.key', {json.dumps(key)})")
     opened = Console(context.new_page(), address)
     yield opened
     elsewhere = [url for url in opened.asked if not url.startswith((f"{address}/", f"blob:{address}/"))]

@@ -53,8 +53,8 @@ ROUND_TRIP = """async ([schema, fields, values]) => {
 
 
 @pytest.fixture(scope="module")
-def tab(browser: Browser, address: str) -> Iterator[Console]:
-    with console(browser, address) as opened:
+def tab(browser: Browser, client: httpx.Client) -> Iterator[Console]:
+    with console(browser, client) as opened:
         opened.open("nowhere")
         yield opened
 

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from app.api.examples import add_examples
 from app.api.report_schemas import Report
 from app.api.schemas import ProgressUpdate, Rows
 
@@ -27,6 +28,7 @@ def document(app: FastAPI) -> dict[str, Any]:
                     events.pop("itemSchema", None)  # which is OpenAPI 3.2
                 if "application/json" in operation["responses"].get("422", {}).get("content", {}):
                     del operation["responses"]["422"]
+                add_examples(operation)
         schemas = made["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError", "Seed"):
             schemas.pop(name, None)

@@ -6,6 +6,9 @@ from fastapi import APIRouter, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from app.api.examples import example_file
+from app.api.formats import ARROW_STREAM, CSV
+
 router = APIRouter(include_in_schema=False)
 
 _FILES = {
@@ -21,21 +24,36 @@ async def root() -> RedirectResponse:
     return RedirectResponse("docs")
 
 
-@router.get("/docs")
-async def page() -> HTMLResponse:
-    """The page. Its addresses are relative: no Host header decides where scripts come from."""
-    return get_swagger_ui_html(
+def _page() -> str:
+    """Its addresses are relative: no Host header decides where scripts come from."""
+    made = get_swagger_ui_html(
         openapi_url="openapi.json",
         title="Rowveil - Swagger UI",
         swagger_js_url="swagger/swagger-ui-bundle.js",
         swagger_css_url="swagger/swagger-ui.css",
         swagger_favicon_url="swagger/favicon-32x32.png",
-        swagger_ui_parameters={"tryItOutEnabled": True, "displayRequestDuration": True},
+        swagger_ui_parameters={
+            "tryItOutEnabled": True,
+            "displayRequestDuration": True,
+            "displayOperationId": True,
+        },
     )
+    html = bytes(made.body).decode()
+    own = '<script src="swagger/swagger.js"></script>\n    <script src="swagger/swagger-ui-bundle.js">'
+    html = html.replace('<script src="swagger/swagger-ui-bundle.js">', own, 1)
+    return html.replace("SwaggerUIBundle({", "SwaggerUIBundle({\n        requestInterceptor: withExample,", 1)
 
 
-def _file(name: str, media_type: str) -> None:
-    content = resources.files("fastapi_swagger.resources").joinpath(name).read_bytes()
+_PAGE = _page()
+
+
+@router.get("/docs")
+async def page() -> HTMLResponse:
+    """The page."""
+    return HTMLResponse(_PAGE)
+
+
+def _file(name: str, media_type: str, content: bytes) -> None:
 
     async def answer() -> Response:
         return Response(content, media_type=media_type, headers={"Cache-Control": "max-age=86400"})
@@ -44,4 +62,7 @@ def _file(name: str, media_type: str) -> None:
 
 
 for _name, _media_type in _FILES.items():
-    _file(_name, _media_type)
+    _file(_name, _media_type, resources.files("fastapi_swagger.resources").joinpath(_name).read_bytes())
+_file("swagger.js", "text/javascript", resources.files("app.api").joinpath("swagger.js").read_bytes())
+_file("people.csv", CSV, example_file("csv"))
+_file("people.arrow", ARROW_STREAM, example_file("arrow"))

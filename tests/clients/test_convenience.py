@@ -36,7 +36,7 @@ def test_a_table_comes_back_as_what_it_was(rowveil: Rowveil, kind: str) -> None:
     assert table["income"].to_pylist() != people()["income"].to_pylist()
 
 
-def _columns(frame: Any) -> dict[str, list[Any]]:
+def _columns(frame: Any) -> Any:
     return frame.to_dict("list") if isinstance(frame, pd.DataFrame) else frame.to_dict(as_series=False)
 
 

@@ -1,4 +1,4 @@
-"""The clients are generated from the contract without a warning, installed, and run against a live service."""
+"""The clients are generated without a warning, installed, and run against a live service."""
 
 import os
 import shutil
@@ -49,12 +49,12 @@ def test_python(clients: Path, service: dict[str, str], tmp_path: Path) -> None:
     run([*pip, "--no-deps", "--no-build-isolation", "--no-index", str(clients / "python")])
     assert list(packages.glob("rowveil_api/client.py"))
     given = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(clients)]
-    run([python, *given, str(clients / "python" / "test_live.py")], **service, cwd=tmp_path)
+    run([python, *given, str(clients / "python" / "test_live.py")], tmp_path, **service)
 
 
 def test_typescript(clients: Path, service: dict[str, str]) -> None:
     tests = clients / "typescript" / "dist" / "test" / "live.test.js"
-    run(["node", "--test", str(tests)], **service)
+    run(["node", "--test", str(tests)], ROOT, **service)
 
 
 def test_the_lock_names_no_registry() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from app.api.examples import add_examples
 from app.api.report_schemas import Report
 from app.api.responses import problems
 from app.api.schemas import ProgressUpdate, Rows
@@ -33,6 +34,7 @@ def document(app: FastAPI) -> dict[str, Any]:
                 if "application/json" in operation["responses"].get("422", {}).get("content", {}):
                     del operation["responses"]["422"]
                 _guard(operation)
+                add_examples(operation)
         schemas = made["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError", "Seed"):
             schemas.pop(name, None)

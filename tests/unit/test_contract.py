@@ -38,7 +38,7 @@ BREAKING: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "a bound": (
         lambda new: schemas(new)["CdswapParams"]["properties"]["min_group_size"].update(minimum=3),
-        "minimum was 2 and is 3",
+        "minimum was 2.0 and is 3",
     ),
     "a value less": (
         lambda new: schemas(new)["CdswapParams"]["properties"]["nulls"]["enum"].remove("keep"),

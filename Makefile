@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo serve test lint openapi docs bench lock audit sbom clean
+.PHONY: help demo serve test lint openapi docs site bench lock audit sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z ]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is 
 
 openapi docs: $(VENV)/.service ## write openapi/openapi.json and the services' pages from the code
 	$(BIN)/python -m app openapi
+
+site: $(VENV)/.development docs ## build the documentation into var/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --quiet
 
 bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
 	$(BIN)/python -m benchmarks

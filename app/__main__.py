@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from app.administration import add_commands, administer
 from app.api.slow_callers import protocol
 from app.engine.cluster import cluster_of
+from app.http_page import http_page
 from app.main import create_app
 from app.measure_page import measures_page
 from app.pages import page
@@ -121,6 +122,7 @@ def derived_files(settings: Settings) -> dict[Path, bytes]:
     return {
         Path("openapi/openapi.json"): text,
         Path("docs/measures.md"): measures_page().encode(),
+        Path("docs/http-reference.md"): http_page(document).encode(),
         **pages,
     }
 

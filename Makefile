@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo serve test lint openapi clients docs bench lock audit sbom clean
+.PHONY: help demo serve test lint openapi clients docs site bench lock audit sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z ]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ openapi docs: $(VENV)/.service ## write openapi/openapi.json and the services' p
 
 clients: $(VENV)/.development ## generate the Python and TypeScript clients below clients/ (needs Node 20)
 	PATH="$(abspath $(BIN)):$$PATH" clients/generate
+
+site: $(VENV)/.development docs ## build the documentation into var/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --quiet
 
 bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
 	$(BIN)/python -m benchmarks

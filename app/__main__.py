@@ -23,6 +23,7 @@ from app.cli.commands import add_commands as add_table_commands
 from app.cli.commands import execute
 from app.contract import allows_breaking, breaking_changes
 from app.engine.cluster import cluster_of
+from app.http_page import http_page
 from app.main import create_app
 from app.measure_page import measures_page
 from app.pages import page
@@ -136,6 +137,7 @@ def derived_files(settings: Settings) -> dict[Path, bytes]:
     return {
         Path("openapi/openapi.json"): text,
         Path("docs/measures.md"): measures_page().encode(),
+        Path("docs/http-reference.md"): http_page(document).encode(),
         **pages,
     }
 

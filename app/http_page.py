@@ -1,0 +1,148 @@
+"""The page of the HTTP operations, made from the OpenAPI document: `docs/http-reference.md`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from app.errors import AppError
+from app.pages import parameter_table
+from providers import PROVIDERS
+
+Json = dict[str, Any]
+
+_TAGS = {
+    "services": "Services",
+    "jobs": "Jobs",
+    "buffers": "Buffers",
+    "measures": "Choosing and measuring",
+    "health": "Health",
+}
+_ABOUT = """\
+Every operation, as the service's own OpenAPI document describes it. How they work together is told in
+[the HTTP contract](http.md); `GET /openapi.json` has the document, and `/docs` a page of it to try calls on."""
+
+
+def http_page(document: Json) -> str:
+    """Operations, models and error codes, as Markdown."""
+    parts = ["# Reference of the HTTP operations", _ABOUT]
+    for tag, title in _TAGS.items():
+        parts += [f"## {title}", *_operations(document, tag)]
+    parts += ["## Models", *_models(document["components"]["schemas"])]
+    parts += [
+        "## Error codes",
+        _CODES,
+        _error_codes(),
+        "*Made from the code by `make docs`: change it there.*",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _operations(document: Json, tag: str) -> Iterator[str]:
+    runs: list[tuple[str, Json]] = []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if tag not in operation["tags"]:
+                continue
+            if path.rpartition("/")[2] in PROVIDERS:
+                runs.append((path, operation))
+            else:
+                yield from _operation(f"{method.upper()} {path}", operation)
+    if runs:
+        yield from _runs(runs)
+
+
+def _runs(runs: list[tuple[str, Json]]) -> Iterator[str]:
+    """The operations of the services, which differ in their parameters alone."""
+    lines = ["| operation | id | parameters |", "| --- | --- | --- |"]
+    for path, operation in runs:
+        identifier = path.rpartition("/")[2]
+        page = f"[{operation['summary']}](services/{identifier}.md)"
+        lines.append(f"| `POST {path}` | `{operation['operationId']}` | {page} |")
+    yield "### Run a service"
+    yield "\n".join(lines)
+    media = "`, `".join(_bodies(runs[0][1]))
+    yield from _details(runs[0][1], f"`{media}` [call of a service](#call-of-a-service)")
+
+
+def _operation(title: str, operation: Json) -> Iterator[str]:
+    yield f"### {title}"
+    described = operation.get("description", "").strip()
+    said = f"{operation['summary']}." if not operation["summary"].endswith("?") else operation["summary"]
+    yield f"{said} {described}".strip() + f" Operation id: `{operation['operationId']}`."
+    bodies = [
+        f"`{media}`" + (f" {_linked(content['schema'])}" if _linked(content.get("schema", {})) else "")
+        for media, content in _bodies(operation).items()
+    ]
+    yield from _details(operation, ", ".join(bodies))
+
+
+def _details(operation: Json, body: str) -> Iterator[str]:
+    """Scope, body, parameters and answers."""
+    scopes = [scope for item in operation.get("security", []) for scope in item["bearer"]]
+    scope = f"the scope `{scopes[0]}`" if scopes else "no key"
+    yield f"Needs: {scope}." + (f" Body: {body}." if body else "")
+    if operation.get("parameters"):
+        lines = ["| parameter | in | meaning |", "| --- | --- | --- |"]
+        for parameter in operation["parameters"]:
+            meaning = " ".join(parameter.get("description", "").split()).replace("|", "\\|")
+            lines.append(f"| `{parameter['name']}` | {parameter['in']} | {meaning} |".replace("|  |", "| |"))
+        yield "\n".join(lines)
+    lines = ["| status | answer | meaning |", "| --- | --- | --- |"]
+    for status, response in sorted(operation["responses"].items()):
+        meaning = " ".join(response["description"].split()).replace("|", "\\|")
+        meaning = meaning.replace("Successful Response", "It is as asked for.")
+        lines.append(f"| {status} | {_answer(response)} | {meaning} |".replace("|  |", "| |"))
+    yield "\n".join(lines)
+
+
+def _bodies(operation: Json) -> Json:
+    bodies: Json = operation.get("requestBody", {}).get("content", {})
+    return bodies
+
+
+def _answer(response: Json) -> str:
+    """The models of an answer; where it has none, its media types."""
+    content = response.get("content", {})
+    models = [_linked(body.get("schema", {})) for body in content.values()]
+    return ", ".join(
+        dict.fromkeys(model or f"`{media}`" for media, model in zip(content, models, strict=True))
+    )
+
+
+def _linked(schema: Json) -> str:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return f"[{name}](#{name.lower()})" if name else ""
+
+
+def _models(schemas: Json) -> Iterator[str]:
+    """Every model of calls and answers but the services' parameters, which are on their pages."""
+    own = {f"{identifier.title()}{kind}" for identifier in PROVIDERS for kind in ("Params", "Request")}
+    yield "### Call of a service"
+    yield "`parameters` is the service's own model, on its page; the rest is the same for all."
+    yield _members(schemas[f"{next(iter(PROVIDERS)).title()}Request"])
+    for name, schema in schemas.items():
+        if schema.get("properties") and name not in own:
+            yield f"### {name}"
+            yield " ".join(schema.get("description", "").split())
+            yield _members(schema)
+
+
+def _members(schema: Json) -> str:
+    return parameter_table(schema).replace("| parameter |", "| member |", 1)
+
+
+_CODES = """\
+The `code` of a [problem](#problem). A job that failed has its problem under `error`."""
+
+
+def _error_codes() -> str:
+    found: dict[str, type[AppError]] = {}
+    waiting: list[type[AppError]] = [AppError]
+    while waiting:
+        kind = waiting.pop(0)
+        found.setdefault(kind.code, kind)
+        waiting.extend(kind.__subclasses__())
+    lines = ["| code | status | meaning |", "| --- | --- | --- |"]
+    for code, kind in sorted(found.items(), key=lambda item: (item[1].status, item[0])):
+        meaning = (kind.__doc__ or "").partition("\n")[0] if kind is not AppError else "The service failed."
+        lines.append(f"| `{code}` | {kind.status} | {meaning} |")
+    return "\n".join(lines)

@@ -1,6 +1,5 @@
 """The console from a table to its release, as a curator goes, in a real browser."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -245,36 +244,27 @@ def test_files_are_taken_as_they_are_written(opened: Console, client: httpx.Clie
     expect(page.get_by_role("alert")).to_contain_text("a buffer is uploaded as")
 
 
-def test_a_key_is_asked_for_and_kept_in_the_tab(opened: Console) -> None:
-    """A 401 opens the field; the key goes along with every call from then on, and is stored nowhere else."""
-    page = opened.page
-    seen: list[str | None] = []
-
-    def guarded(route: Route) -> None:
-        given = route.request.header_value("authorization")
-        seen.append(given)
-        if given == "Bearer rv_test":
-            route.continue_()
-        else:
-            problem = {
-                "title": "Unauthorized",
-                "status": 401,
-                "detail": "who calls?",
-                "code": "unauthenticated",
-            }
-            route.fulfill(status=401, body=json.dumps(problem), content_type="application/problem+json")
-
-    page.route("**/v1/**", guarded)
-    opened.page.goto(f"{opened.address}/#/jobs")
-    expect(page.get_by_role("dialog", name="Access key")).to_contain_text("who calls?")
-    page.get_by_label("Key", exact=True).fill("rv_test")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
-    made_up(opened)
-    assert seen[0] is None
-    assert set(seen[2:]) == {"Bearer rv_test"}
-    assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
-    assert page.evaluate("Object.values(sessionStorage).includes('rv_test')")
+def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, client: httpx.Client) -> None:
+    """A 401 opens the field, a wrong key again; the right one goes along from then on, kept nowhere else."""
+    key = client.headers["authorization"].removeprefix("Bearer ")
+    with httpx.Client(base_url=client.base_url) as nobody, console(browser, nobody) as tab:
+        page = tab.page
+        sent: list[str | None] = []
+        page.on("request", lambda request: sent.append(request.headers.get("authorization")))
+        page.goto(f"{tab.address}/#/jobs")
+        dialog = page.get_by_role("dialog", name="Access key")
+        expect(dialog).to_contain_text("who calls")
+        page.get_by_label("Key", exact=True).fill("rv_wrong")
+        page.keyboard.press("Enter")
+        expect(dialog).to_contain_text("not one of this service")
+        assert f"Bearer {key}" not in sent
+        page.get_by_label("Key", exact=True).fill(key)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        assert sent[-1] == f"Bearer {key}"
+        made_up(tab)
+        assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+        assert page.evaluate("key => Object.values(sessionStorage).includes(key)", key)
 
 
 def test_a_running_job_is_cancelled(opened: Console, client: httpx.Client) -> None:

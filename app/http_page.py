@@ -18,7 +18,7 @@ _TAGS = {
 }
 _ABOUT = """\
 Every operation, as the service's own OpenAPI document describes it. How they work together is told in
-[the HTTP contract](http.md); `GET /openapi.json` has the document, `/docs` a page of it to try calls on."""
+[the HTTP contract](http.md); `GET /openapi.json` has the document, and `/docs` a page to try calls on."""
 
 
 def http_page(document: Json) -> str:

@@ -28,9 +28,7 @@ def running_service(home: Path, log: IO[bytes] | None = None, **settings: str) -
 
 
 @contextmanager
-def service_process(
-    home: Path, log: IO[bytes] | None = None, **settings: str
-) -> Iterator[tuple[str, int]]:
+def service_process(home: Path, log: IO[bytes] | None = None, **settings: str) -> Iterator[tuple[str, int]]:
     """The same; yields its address and its process id."""
     environment = _environment(home, settings)
     process = subprocess.Popen(

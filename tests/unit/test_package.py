@@ -185,4 +185,5 @@ def test_the_wheel_has_what_is_read_at_run_time(tmp_path: Path) -> None:
         names = set(files.namelist())
     for name in ("report.html.j2", "parts.html.j2", "report.css"):
         assert f"app/report/templates/{name}" in names
-    assert "app/migrations/env.py" in names
+    for name in ("app/migrations/env.py", "app/api/swagger.js", "rowveil_client/__init__.py"):
+        assert name in names

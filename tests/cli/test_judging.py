@@ -1,9 +1,6 @@
 """``rowveil measures``, ``frontier`` and ``verify``."""
 
 import json
-import os
-import pty
-import signal
 from pathlib import Path
 
 import httpx
@@ -122,29 +119,3 @@ def test_what_is_no_manifest_is_said(desk: Desk, content: str) -> None:
     Path("manifest.json").write_text(content)
     code, _, err = desk.call("verify", "manifest.json", "in.parquet")
     assert (code, "is no manifest" in err) == (1, True)
-
-
-def test_progress_is_shown_to_a_person_and_an_interrupted_command_leaves_nothing(desk: Desk) -> None:
-    """A bar on a terminal; then the command is told to end, and clears its folder away."""
-    services = '[{"service": "RWN", "parameters": {"perturb_fields": ["income"]}, "vary": {"k": [2, 3]}}]'
-    given = ["frontier", "in.parquet", "--services", services, "--runs", "100", "--report", "out.json"]
-    room = desk.folder / "temporary"
-    room.mkdir()
-    ours, theirs = pty.openpty()
-    running = desk.process(*given, stderr=theirs, TMPDIR=str(room))
-    os.close(theirs)
-    shown = b""
-    while b"point 1 of 2" not in shown:  # the test's time limit ends it where that never comes
-        shown += os.read(ours, 4096)
-    assert b"%|" in shown
-    assert list(room.iterdir())
-    running.send_signal(signal.SIGTERM)
-    assert running.wait(60) == 130
-    shown = os.read(ours, 65536)
-    assert b"interrupted" in shown
-    assert b"Traceback" not in shown
-    assert list(room.iterdir()) == []
-    assert not Path("out.json").exists()
-    os.close(ours)
-    assert running.stdout is not None
-    running.stdout.close()

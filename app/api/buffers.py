@@ -47,6 +47,7 @@ def _form_schema() -> dict[str, Any]:
     fields = {
         name: {**said, "description": said["description"]} for name, said in schema["properties"].items()
     }
+    fields["fields"]["examples"] = ["{}"]  # which Swagger UI puts into the form, where it would put "string"
     described = (
         "The table: CSV, Parquet or an Arrow stream, by the part's `Content-Type` or the name's suffix."
     )

@@ -76,20 +76,13 @@ class CsvWriting(StrictModel):
 class CsvOptions(CsvWriting):
     """How an upload's CSV is written; refused with Arrow and Parquet, which say all this themselves."""
 
+    # No more of its schema is said: Swagger UI asks for a file where a string has a media type.
     fields: Annotated[
-        str | SkipJsonSchema[None],
-        BeforeValidator(_types),
-        WithJsonSchema(
-            {
-                "type": "string",
-                "contentMediaType": "application/json",
-                "contentSchema": {"type": "object", "additionalProperties": {"type": "string"}},
-                "examples": ['{"age": "int64", "born": "date", "income": "decimal(12,2)"}'],
-            }
-        ),
+        str | SkipJsonSchema[None], BeforeValidator(_types), WithJsonSchema({"type": "string"})
     ] = None
-    """CSV: the types of some fields, as a JSON object, field -> type, in the words of a buffer's `fields`.
-    The other fields' types are inferred from all their cells."""
+    """CSV: the types of some fields, as a JSON object, field -> type, in the words of a buffer's `fields`,
+    such as `{"age": "int64", "born": "date", "income": "decimal(12,2)"}`. The other fields' types are
+    inferred from all their cells."""
 
     def described(self, content_type: str) -> Upload:
         """The upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""

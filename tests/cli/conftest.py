@@ -5,7 +5,6 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,15 +54,17 @@ class Desk:
         assert code == 0, err
         return out
 
-    def process(self, *arguments: str, **more: Any) -> subprocess.Popen[bytes]:
+    def process(
+        self, *arguments: str, stdin: int | None = None, stderr: int = subprocess.PIPE, **variables: str
+    ) -> subprocess.Popen[bytes]:
         """The command as a process of its own, with pipes."""
-        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | variables
         return subprocess.Popen(
             [sys.executable, "-m", "app", *arguments],
             env=environment,
+            stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            **more,
+            stderr=stderr,
         )
 
 

@@ -48,7 +48,7 @@ lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is 
 	$(BIN)/hadolint --config .hadolint.yaml Dockerfile
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml
 	$(BIN)/compose-lint check --fail-on low --strict-config compose.yaml
-	$(BIN)/kubernetes-validate --strict --quiet $(wildcard deploy/kubernetes/[!k]*.yaml)
+	$(BIN)/kubernetes-validate --strict --quiet --kubernetes-version 1.31.0 $(wildcard deploy/kubernetes/[!k]*.yaml)
 
 openapi docs: $(VENV)/.service ## write openapi/openapi.json and the services' pages from the code
 	$(BIN)/python -m app openapi

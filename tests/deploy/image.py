@@ -120,7 +120,7 @@ def can_mount() -> bool:
 
 
 def build(root: Root, dockerfile: Path, skipped: Sequence[str] = ()) -> list[list[str]]:
-    """Carry out both stages in one root, but steps that have a ``skipped`` word; the RUN steps that were run."""
+    """Carry out both stages in one root, but RUNs with a ``skipped`` word; those that were run."""
     run = []
     for stage in stages(dockerfile):
         folder, environment = "/", {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "PIP_NO_INDEX": "1"}

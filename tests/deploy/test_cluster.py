@@ -1,4 +1,4 @@
-"""What `deploy.setup` makes brings up the whole: scheduler, workers and service over TLS, and the database."""
+"""What `deploy.setup` makes brings up scheduler, workers and service over TLS, and the database."""
 
 import contextlib
 import datetime
@@ -128,7 +128,7 @@ def created_key(home: Path, settings: dict[str, str]) -> str:
 
 @pytest.mark.faults
 def test_the_whole_comes_up_over_tls_in_production(made: Path, tmp_path: Path, postgres: Postgres) -> None:
-    """Two workers, and PostgreSQL by the password of the file; a job runs, and who shows no certificate is refused."""
+    """A job runs, with PostgreSQL by the password of the file; who shows no certificate is refused."""
     database = postgres.new_database_with_password("rowveil", (made / "database" / "password").read_text())
     with scheduler(made / "scheduler", tmp_path) as address, contextlib.ExitStack() as workers:
         assert refused_without_certificate(address, made / "authority" / "ca.pem")

@@ -1,8 +1,6 @@
-"""Compose file, manifests and Dockerfile pass their own linters, and say of each container what is promised."""
+"""Compose file and manifests say of each container what is promised; their linters run in `make lint`."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +11,6 @@ from app.settings import Settings, unknown_variables
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
-PROGRAMS = Path(sys.executable).parent
-
-LINTERS = {
-    "hadolint": ["hadolint", "--config", ".hadolint.yaml", "Dockerfile"],
-    "compose schema": ["check-jsonschema", "--builtin-schema", "vendor.compose-spec", "compose.yaml"],
-    "compose-lint": ["compose-lint", "check", "--fail-on", "low", "--strict-config", "compose.yaml"],
-    **{
-        f"Kubernetes {version}": [
-            "kubernetes-validate", "--strict", "--quiet", "--kubernetes-version", version,
-            *(f"deploy/kubernetes/{path.name}" for path in sorted(KUBERNETES.glob("[!k]*.yaml"))),
-        ]
-        for version in ("1.31.0", "1.37.0")
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("linter", LINTERS)
-def test_a_linter_finds_nothing(linter: str) -> None:
-    program, *arguments = LINTERS[linter]
-    run = subprocess.run(
-        [PROGRAMS / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def composed() -> dict[str, dict[str, Any]]:
@@ -107,7 +82,7 @@ def test_compose_shows_the_service_alone_and_to_this_machine_alone() -> None:
 
 @pytest.mark.parametrize("name", pods())
 def test_a_pod_keeps_to_the_restricted_standard(name: str) -> None:
-    """As https://kubernetes.io/docs/concepts/security/pod-security-standards/ has it, and on a read-only root."""
+    """As kubernetes.io/docs/concepts/security/pod-security-standards has it, and on a read-only root."""
     pod = pods()[name]
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"] is True

@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo serve test lint openapi clients docs site bench lock audit sbom clean
+.PHONY: help demo serve test lint openapi clients docs site bench image-check load lock audit sbom clean
 
 help: ## list the targets
-	@grep -hE '^[a-z ]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,10 @@ lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m app openapi --check
+	$(BIN)/hadolint --config .hadolint.yaml Dockerfile
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml
+	$(BIN)/compose-lint check --fail-on low --strict-config compose.yaml
+	$(BIN)/kubernetes-validate --strict --quiet --kubernetes-version 1.31.0 $(wildcard deploy/kubernetes/[!k]*.yaml)
 
 openapi docs: $(VENV)/.service ## write openapi/openapi.json and the services' pages from the code
 	$(BIN)/python -m app openapi
@@ -57,6 +61,12 @@ site: $(VENV)/.development docs ## build the documentation into var/site; a brok
 
 bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
 	$(BIN)/python -m benchmarks
+
+image-check: $(VENV)/.development ## carry the Dockerfile out from the lock on, without an engine; needs root, takes minutes
+	IMAGE_CHECK=full $(BIN)/python -m pytest tests/deploy/test_image.py
+
+load: $(VENV)/.development ## 64 callers at once for ten minutes: p50, p99, memory
+	$(BIN)/python -m benchmarks.load --minutes 10 --clients 64
 
 lock: $(VENV)/.development ## resolve the dependencies anew
 	$(PIP) install uv

@@ -16,7 +16,7 @@ class StartError(RuntimeError):
 
 
 @contextmanager
-def running_service(home: Path, log: IO[bytes] | None = None, **settings: str) -> Iterator[str]:
+def running_service(home: Path, log: IO[bytes] | None = None, /, **settings: str) -> Iterator[str]:
     """Start the service on a free port with all its state below `home`; yields its address.
 
     `log` takes what it writes to standard error; by default that is this process's own.
@@ -29,7 +29,7 @@ def running_service(home: Path, log: IO[bytes] | None = None, **settings: str) -
 
 @contextmanager
 def service_process(
-    home: Path, log: IO[bytes] | None = None, **settings: str
+    home: Path, log: IO[bytes] | None = None, /, **settings: str
 ) -> Iterator[tuple[str, int]]:
     """The same; yields its address and its process id."""
     environment = _environment(home, settings)

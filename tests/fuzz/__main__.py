@@ -1,4 +1,4 @@
-"""`make fuzz`: pass after pass over the whole document, each of another seed, until enough calls were made."""
+"""`make fuzz`: passes over the whole document, each of another seed, until enough calls were made."""
 
 import argparse
 import sys
@@ -26,7 +26,9 @@ def main() -> int:
                 print(f"unexpected errors in the log: {done.tracebacks}; a secret in it: {done.leaked}")
                 return 1
             seed += 1
-    print(f"{calls} calls in {seed - asked.seed} passes: no 500, no violation of the contract, no secret told")
+    print(
+        f"{calls} calls in {seed - asked.seed} passes: no 500, no violation of the contract, no secret told"
+    )
     return 0
 
 

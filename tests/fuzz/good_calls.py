@@ -31,7 +31,16 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "LOCALITY": {"fields": _NUMERIC, "segment_size": 12},
 }
 """Service -> parameters that fit those rows."""
-_OF_ROWS = {"source", "destination", "parameters", "services", "measures", "webhook", "reference", "validate_only"}
+_OF_ROWS = {
+    "source",
+    "destination",
+    "parameters",
+    "services",
+    "measures",
+    "webhook",
+    "reference",
+    "validate_only",
+}
 
 
 def grounded(operation: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo serve test lint openapi clients docs site bench image-check load lock audit sbom clean
+.PHONY: help demo serve test fuzz lint openapi clients docs site bench image-check load lock audit sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -38,6 +38,10 @@ serve: $(VENV)/.kernels ## start the service, with its console at / and Swagger 
 
 test: lint ## check everything and run all tests
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+
+fuzz: $(VENV)/.development ## by night: 20,000 calls over the whole document, every parser and reader at length
+	HYPOTHESIS_PROFILE=night $(BIN)/python -m pytest tests/fuzz --deselect tests/fuzz/test_document.py
+	$(BIN)/python -m tests.fuzz --calls 20000
 
 lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is current
 	$(BIN)/ruff check .

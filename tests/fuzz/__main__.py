@@ -1,4 +1,4 @@
-"""`make fuzz`: pass after pass over the whole document, each of another seed, until enough calls were made."""
+"""`make fuzz`: passes over the whole document, each of another seed, until enough calls were made."""
 
 import argparse
 import sys

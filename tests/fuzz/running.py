@@ -48,7 +48,7 @@ class Target:
     log: Path
 
     def fuzz(self, seed: int, examples: int, phases: tuple[str, ...] = _PHASES) -> Fuzzed:
-        """One pass: so many examples of each operation; `coverage` adds one for each bound of the document."""
+        """One pass: so many examples of each operation; `coverage` adds each bound of the document."""
         before = self.log.read_text().count(_REQUEST)
         command = [
             str(Path(sys.executable).with_name("schemathesis")),

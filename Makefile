@@ -50,7 +50,7 @@ openapi docs: $(VENV)/.service ## write openapi/openapi.json and the services' p
 	$(BIN)/python -m app openapi
 
 site: $(VENV)/.development docs ## build the documentation into var/site; a broken link fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
 bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
 	$(BIN)/python -m benchmarks

@@ -61,7 +61,7 @@ clients: $(VENV)/.development ## generate the Python and TypeScript clients belo
 	PATH="$(abspath $(BIN)):$$PATH" clients/generate
 
 site: $(VENV)/.development docs ## build the documentation into var/site; a broken link fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
 bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
 	$(BIN)/python -m benchmarks

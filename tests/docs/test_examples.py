@@ -6,6 +6,7 @@ import io
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from demo.people import TYPES, people
-from tests.docs.blocks import PAGES, ROOT, Block, Reader, blocks, pages_with
+from tests.docs.blocks import ADDRESS, PAGES, ROOT, Block, Reader, blocks, pages_with
 from tests.references.storage import Storage
 
 RUN = ("sh", "python")
@@ -94,14 +95,14 @@ def test_the_examples_by_reference(reader: Reader, known: dict[str, str], storag
     assert storage.object("released", "out/people/2026-11-21.parquet")[:4] == b"PAR1"
 
 
-def test_the_ninth_provider(tmp_path: Path, address: str, service_home: Path) -> None:
+def test_the_ninth_provider(tmp_path: Path) -> None:
     """Its files put into a copy of the repository, it runs, agrees with its twin, and is described."""
     for name in COPIED:
         left = shutil.ignore_patterns("__pycache__", ".hypothesis")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=left)
     for name in ("pyproject.toml", "alembic.ini"):
         shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / ".venv").symlink_to(Path(pa.__file__).parents[4])
+    (tmp_path / ".venv").symlink_to(sys.prefix)
     examples = []
     for block in blocks(PAGES / NINTH):
         named = re.match(r"# (\S+/\S+)\n", block.text)
@@ -111,7 +112,7 @@ def test_the_ninth_provider(tmp_path: Path, address: str, service_home: Path) ->
             apply(block.text, tmp_path)
         elif block.language in RUN:
             examples.append(block)
-    Reader(tmp_path, address, service_home, tmp_path).run(examples, {}, {})
+    Reader(tmp_path, ADDRESS, tmp_path / "var", tmp_path).run(examples, {}, {})
     assert "RANKSWAP: Rank swapping in blocks" in (tmp_path / "docs/services/RANKSWAP.md").read_text()
     assert '"runRankswap"' in (tmp_path / "openapi/openapi.json").read_text()
 

@@ -116,7 +116,7 @@ class Caller:
             try:
                 await ways[kind][1]()
             except (Unexpected, httpx.HTTPError) as error:
-                self.load.errors.append(f"{kind}: {error or type(error).__qualname__}")
+                self.load.errors.append(f"{kind}: {str(error) or type(error).__qualname__}")
             else:
                 self.load.seconds.setdefault(kind, []).append(time.monotonic() - started - self.waited)
 
@@ -154,7 +154,7 @@ class Caller:
     async def run(self) -> None:
         """A small table, inline."""
         service = self.choice.choice(list(SMALL))
-        sent = {"content": self.bodies[service], "headers": AS_JSON | {"prefer": "wait=20"}}
+        sent: dict[str, Any] = {"content": self.bodies[service], "headers": AS_JSON | {"prefer": "wait=20"}}
         job = await self.succeeded(await self.ask("POST", f"/v1/services/{service}", **sent))
         self.jobs = [*self.jobs[-9:], job["id"]]
         if "rows" in job["destination"] and len(job["destination"]["rows"]) != SMALL_ROWS:
@@ -164,14 +164,17 @@ class Caller:
         """The same again, which must come out the same."""
         earlier = (await self.ask("GET", f"/v1/jobs/{self.choice.choice(self.jobs)}")).json()
         source = orjson.loads(self.bodies[earlier["service"]])["source"]
-        body = {"content": orjson.dumps({"source": source}), "headers": AS_JSON}
+        body: dict[str, Any] = {"content": orjson.dumps({"source": source}), "headers": AS_JSON}
         job = await self.succeeded(await self.ask("POST", f"/v1/jobs/{earlier['id']}/rerun", **body))
         if job["reproduced"] is not True:
             raise Unexpected(f"job {job['id']} did not reproduce {earlier['id']}")
 
     async def cancel(self) -> None:
         """A job that is stopped, unless it has ended before."""
-        sent = {"content": self.bodies["MEWS"], "headers": AS_JSON | {"prefer": "respond-async"}}
+        sent: dict[str, Any] = {
+            "content": self.bodies["MEWS"],
+            "headers": AS_JSON | {"prefer": "respond-async"},
+        }
         answer = await self.ask("POST", "/v1/services/MEWS", **sent)
         await self.ask("POST", f"/v1/jobs/{answer.json()['id']}/cancel", expected=(200, 409))
         if (job := await self.ended(answer))["state"] == "failed":
@@ -191,7 +194,7 @@ class Caller:
 
     async def large(self) -> None:
         """A table up, swapped, down, and away."""
-        sent = {"content": self.bodies["large"], "headers": {"content-type": ARROW}}
+        sent: dict[str, Any] = {"content": self.bodies["large"], "headers": {"content-type": ARROW}}
         buffer = (await self.ask("POST", "/v1/buffers", expected=(200, 201), **sent)).json()
         call = {"source": {"buffer": buffer["id"]}, "parameters": {"swap_fields": ["a", "b"]}}
         started = await self.ask("POST", "/v1/services/DSWAP", json=call, headers={"prefer": "wait=20"})

@@ -16,7 +16,7 @@ WARM_UP = 0.3
 WINDOW = 0.2
 """Share of the time at either end over which a median is taken: a large table in flight is no growth."""
 GROWTH = 0.1
-SLACK = 48 * 2**20
+SLACK = 32 * 2**20
 """Flat: the end is at most so much above the beginning, a share of it and these bytes."""
 
 _MB = 10**6

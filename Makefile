@@ -40,7 +40,7 @@ test: lint ## check everything and run all tests
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
 fuzz: $(VENV)/.development ## by night: 20,000 calls over the whole document, every parser and reader at length
-	HYPOTHESIS_PROFILE=night $(BIN)/python -m pytest tests/fuzz --deselect tests/fuzz/test_document.py
+	HYPOTHESIS_PROFILE=night $(BIN)/python -m pytest tests/fuzz --timeout=0 --deselect tests/fuzz/test_document.py
 	$(BIN)/python -m tests.fuzz --calls 20000
 
 lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is current

@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo serve test lint openapi docs site bench lock audit sbom clean
+.PHONY: help demo serve test fuzz lint openapi clients docs site bench image-check load lock audit sbom clean
 
 help: ## list the targets
-	@grep -hE '^[a-z ]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -32,12 +32,16 @@ $(VENV)/.development: requirements-dev.lock $(VENV)/.kernels
 demo: $(VENV)/.kernels ## run the main job on a sample table: three swaps, a rerun, the figures
 	$(BIN)/python -m demo
 
-serve: $(VENV)/.kernels ## start the service, with Swagger UI at /docs
+serve: $(VENV)/.kernels ## start the service, with its console at / and Swagger UI at /docs
 	$(BIN)/python -m app keys own
 	$(BIN)/python -m app serve
 
 test: lint ## check everything and run all tests
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+
+fuzz: $(VENV)/.development ## by night: 20,000 calls over the whole document, every parser and reader at length
+	HYPOTHESIS_PROFILE=night $(BIN)/python -m pytest tests/fuzz --deselect tests/fuzz/test_document.py
+	$(BIN)/python -m tests.fuzz --calls 20000
 
 lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is current
 	$(BIN)/ruff check .
@@ -45,15 +49,28 @@ lint: $(VENV)/.development ## style, types, layers, and whether openapi.json is 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m app openapi --check
+	$(BIN)/hadolint --config .hadolint.yaml Dockerfile
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml
+	$(BIN)/compose-lint check --fail-on low --strict-config compose.yaml
+	$(BIN)/kubernetes-validate --strict --quiet --kubernetes-version 1.31.0 $(wildcard deploy/kubernetes/[!k]*.yaml)
 
 openapi docs: $(VENV)/.service ## write openapi/openapi.json and the services' pages from the code
 	$(BIN)/python -m app openapi
+
+clients: $(VENV)/.development ## generate the Python and TypeScript clients below clients/ (needs Node 20)
+	PATH="$(abspath $(BIN)):$$PATH" clients/generate
 
 site: $(VENV)/.development docs ## build the documentation into var/site; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
 bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
 	$(BIN)/python -m benchmarks
+
+image-check: $(VENV)/.development ## carry the Dockerfile out from the lock on, without an engine; needs root, takes minutes
+	IMAGE_CHECK=full $(BIN)/python -m pytest tests/deploy/test_image.py
+
+load: $(VENV)/.development ## 64 callers at once for ten minutes: p50, p99, memory
+	$(BIN)/python -m benchmarks.load --minutes 10 --clients 64
 
 lock: $(VENV)/.development ## resolve the dependencies anew
 	$(PIP) install uv

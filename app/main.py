@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from app import __version__
-from app.api import buffers, frontier, health, jobs, measures, problems, services, swagger
+from app.api import buffers, console, frontier, health, jobs, measures, problems, services, swagger
 from app.api.formats import open_table, stream_chunks
 from app.api.head import HeadIsGetWithoutContent
 from app.api.headers import SafeHeaders
@@ -91,4 +91,5 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(resource.router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]
     app.include_router(swagger.router)
+    app.include_router(console.router)
     return app

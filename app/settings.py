@@ -320,7 +320,8 @@ def webhook_networks(settings: Settings) -> tuple[IPv4Network | IPv6Network, ...
     return tuple(ip_network(part.strip()) for part in settings.webhook_networks.split(",") if part.strip())
 
 
-_OF_TESTS = "ROWVEIL_DATA"
+_OF_OTHERS = ("ROWVEIL_DATA", "ROWVEIL_SEED")
+"""No settings: where tests find real tables, and the seed of a command (`app.cli.seeds`)."""
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
@@ -329,5 +330,5 @@ def unknown_variables(environment: Iterable[str]) -> list[str]:
     return [
         f"{name}: there is no such setting{did_you_mean(name, known)}"
         for name in sorted(environment)
-        if name.startswith("ROWVEIL_") and name not in known and name != _OF_TESTS
+        if name.startswith("ROWVEIL_") and name not in known and name not in _OF_OTHERS
     ]

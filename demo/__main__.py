@@ -218,7 +218,7 @@ def main() -> int:
         print(f"   first run  {first['destination']['digest']}")
         print(f"   rerun      {rerun['destination']['digest']}")
         print(f"   reproduced: {rerun['reproduced']}")
-    print("\nThe service has stopped. `make serve` starts it for you; Swagger UI is at /docs.")
+    print("\nThe service has stopped. `make serve` starts it: the console is at /, Swagger UI at /docs.")
     return 0 if rerun["reproduced"] is True else 1
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
 class StartError(RuntimeError):
@@ -15,22 +16,25 @@ class StartError(RuntimeError):
 
 
 @contextmanager
-def running_service(home: Path, **settings: str) -> Iterator[str]:
+def running_service(home: Path, log: IO[bytes] | None = None, /, **settings: str) -> Iterator[str]:
     """Start the service on a free port with all its state below `home`; yields its address.
 
+    `log` takes what it writes to standard error; by default that is this process's own.
     `settings` are environment variables without their ``ROWVEIL_``, in small letters. Authentication is off
     unless they have ``auth="on"``, in which case `own_key` makes a key.
     """
-    with service_process(home, **settings) as (address, _):
+    with service_process(home, log, **settings) as (address, _):
         yield address
 
 
 @contextmanager
-def service_process(home: Path, **settings: str) -> Iterator[tuple[str, int]]:
+def service_process(
+    home: Path, log: IO[bytes] | None = None, /, **settings: str
+) -> Iterator[tuple[str, int]]:
     """The same; yields its address and its process id."""
     environment = _environment(home, settings)
     process = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve"], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "app", "serve"], env=environment, stdout=subprocess.PIPE, stderr=log, text=True
     )
     try:
         assert process.stdout is not None  # noqa: S101 - it was asked for

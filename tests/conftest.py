@@ -29,7 +29,8 @@ SERVICE = {
 """Settings of the service that tests call."""
 
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
-settings.load_profile("house")
+settings.register_profile("night", deadline=None, max_examples=2000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 
 @pytest.fixture(scope="session")

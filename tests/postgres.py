@@ -103,6 +103,16 @@ class Postgres:
         self.do(f"CREATE DATABASE {name}")
         return f"postgresql://postgres@/{name}?host={self._folder}"
 
+    def new_database_with_password(self, owner: str, password: str) -> str:
+        """The address of an empty database of an owner from whom the server wants the password."""
+        name = f"{owner}_{uuid4().hex[:12]}"
+        self.do(f"CREATE ROLE {owner} LOGIN PASSWORD '{password}'")
+        self.do(f"CREATE DATABASE {name} OWNER {owner}")
+        rules = self._folder / "data" / "pg_hba.conf"
+        rules.write_text(f"local {name} {owner} scram-sha-256\n{rules.read_text()}")
+        self.do("SELECT pg_reload_conf()")
+        return f"postgresql://{owner}@/{name}?host={self._folder}"
+
     def do(self, statement: str) -> None:
         """Run a statement as the owner of all, outside a transaction."""
         with psycopg.connect(

@@ -47,6 +47,7 @@ def _form_schema() -> dict[str, Any]:
     fields = {
         name: {**said, "description": said["description"]} for name, said in schema["properties"].items()
     }
+    fields["fields"]["examples"] = ["{}"]  # which Swagger UI puts into the form, where it would put "string"
     described = (
         "The table: CSV, Parquet or an Arrow stream, by the part's `Content-Type` or the name's suffix."
     )
@@ -78,6 +79,8 @@ async def create_buffer(
     It is stored sealed while it arrives, then read by a worker; it goes at its expiry. `fields` in
     the answer says which types a CSV's fields were found to have. A form is taken here too, as
     `POST /v1/buffers/form` describes it. The body may come with `Content-Encoding: gzip`.
+
+    [A table to try it with](swagger/people.arrow).
     """
     content_type = request.headers.get("content-type", "")
     if essence(content_type) == FORM:
@@ -103,7 +106,10 @@ async def create_buffer(
 async def create_buffer_from_form(
     request: Request, response: Response, jobs: Jobs, asking: CallTerms
 ) -> Buffer:
-    """The same from a form, as browsers send it: a `file`, and fields that say how a CSV is written."""
+    """The same from a form, as browsers send it: a `file`, and fields that say how a CSV is written.
+
+    [A table to try it with](swagger/people.csv).
+    """
     content_type = request.headers.get("content-type", "")
     if essence(content_type) != FORM:
         raise UnsupportedMediaType(f"this operation takes {FORM}; POST /v1/buffers takes a table as it is")

@@ -69,7 +69,7 @@ async def compare(
     if not body.validate_only and (before := await answered_before(jobs, terms, preference, asking)):
         return before
     source = await tables.read(body.source)
-    measures = await to_thread.run_sync(_checked, body, source)
+    measures = await to_thread.run_sync(checked_measures, body, source)
     options = FrontierOptions(**{name: getattr(body, name) for name in FrontierOptions.model_fields})
     new = NewJob(
         service=FRONTIER,
@@ -87,7 +87,7 @@ async def compare(
     return await submitted(jobs, new, preference, asking)
 
 
-def _checked(body: FrontierRequest, source: SourceTable) -> MeasureOptions:
+def checked_measures(body: FrontierRequest, source: SourceTable) -> MeasureOptions:
     """How the figures are taken, when every combination and option has been checked."""
     measures = body.measures
     if body.key_fields:

@@ -21,6 +21,7 @@ from app.api.schemas import (
 )
 from app.api.sources import SourceTable
 from app.api.terms import Asking
+from app.engine.engine import Progress
 from app.jobs.kinds import kind_of, revision_of
 from app.jobs.service import JobService, NewJob
 from app.jobs.terms import Terms
@@ -31,6 +32,11 @@ RETRY_AFTER_SECONDS = 1
 
 def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
     """The Job resource as plain JSON values, without rows."""
+    return document_of(job, jobs.progress(job))
+
+
+def document_of(job: models.Job, progress: Progress) -> dict[str, Any]:
+    """The same of a job that is known to be so far."""
     destination = None
     if job.destination_digest is not None:
         destination = {
@@ -38,7 +44,6 @@ def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
             "fields": job.destination_fields,
             "reference": job.destination_reference,
         }
-    progress = jobs.progress(job)
     known = {
         "id": job.id,
         "kind": kind_of(job.service),

@@ -69,8 +69,8 @@ async def measure(
         return before
     source = await tables.read(body.source)
     destination = await tables.read(body.destination, "/destination")
-    aligned = _aligned(body.aligned, source, destination)
-    _check_fields(source, destination)
+    aligned = aligned_tables(body.aligned, source, destination)
+    check_common_fields(source, destination)
     check_options(body.measures, source.schema, destination.schema)
     new = NewJob(
         service=MEASURES,
@@ -89,7 +89,8 @@ async def measure(
     return await submitted(jobs, new, preference, asking)
 
 
-def _aligned(wanted: bool | None, source: SourceTable, destination: SourceTable) -> bool:
+def aligned_tables(wanted: bool | None, source: SourceTable, destination: SourceTable) -> bool:
+    """Whether row i of the one was row i of the other. Raises InvalidRequest: it cannot be."""
     same = source.rows == destination.rows
     if wanted and not same:
         raise InvalidRequest(
@@ -100,6 +101,7 @@ def _aligned(wanted: bool | None, source: SourceTable, destination: SourceTable)
     return same if wanted is None else wanted
 
 
-def _check_fields(source: SourceTable, destination: SourceTable) -> None:
+def check_common_fields(source: SourceTable, destination: SourceTable) -> None:
+    """Raise InvalidRequest where there is nothing to compare."""
     if not set(source.schema.names) & set(destination.schema.names):
         raise InvalidRequest("the destination has no field of a name that the source has", "/destination")

@@ -1,13 +1,15 @@
 """The OpenAPI document: the framework's, less what this service does not answer."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from app.api.examples import add_examples
 from app.api.report_schemas import Report
 from app.api.responses import problems
-from app.api.schemas import Rows
+from app.api.schemas import ProgressUpdate, Rows
 from app.api.scopes import NEEDED
 from app.callers import SCOPES
 
@@ -32,10 +34,11 @@ def document(app: FastAPI) -> dict[str, Any]:
                 if "application/json" in operation["responses"].get("422", {}).get("content", {}):
                     del operation["responses"]["422"]
                 _guard(operation)
+                add_examples(operation)
         schemas = made["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError", "Seed"):
             schemas.pop(name, None)
-        for model in (Report, Rows):  # named by operations that answer it in one of several types
+        for model in (Report, Rows, ProgressUpdate):  # in answers that have several types, or events
             described = model.model_json_schema(ref_template="#/components/schemas/{model}")
             described.pop("$defs", None)
             schemas[model.__name__] = described
@@ -43,6 +46,9 @@ def document(app: FastAPI) -> dict[str, Any]:
         made["components"]["securitySchemes"] = {
             "bearer": {"type": "http", "scheme": "bearer", "description": f"{scopes}."}
         }
+        for schema in _within(schemas):
+            if isinstance(schema.get("default"), dict) and _refers(schema):
+                del schema["default"]  # it says no more than the model's own; generators leave the model out
         app.openapi_schema = made
     return app.openapi_schema
 
@@ -56,3 +62,16 @@ def _guard(operation: dict[str, Any]) -> None:
     operation["security"] = [{"bearer": [scope]}]
     refusals = {str(status): answer for status, answer in problems(401, 403).items() if status != 500}
     operation["responses"] |= refusals
+
+
+def _within(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _within(inner)
+
+
+def _refers(schema: dict[str, Any]) -> bool:
+    """Whether it is a model, or may be one."""
+    return any("$ref" in branch for branch in (schema, *schema.get("anyOf", ())))

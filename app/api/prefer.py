@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Header
+from pydantic import WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from app.settings import Settings
@@ -14,6 +15,8 @@ PreferHeaders = Annotated[
         alias="Prefer",
         description="`wait=N` waits up to N seconds for the job's end; `respond-async` answers at once.",
     ),
+    # Several headers are one whose values are joined by commas (RFC 9110, 5.3); generators send that one.
+    WithJsonSchema({"type": "string"}),
 ]
 IdempotencyKey = Annotated[
     str | SkipJsonSchema[None],

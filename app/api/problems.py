@@ -47,7 +47,7 @@ def json_pointer(parts: tuple[Any, ...]) -> str:
     return "".join(f"/{reference_token(part)}" for part in parts)
 
 
-def _error_items(error: RequestValidationError) -> list[dict[str, str]]:
+def error_items(error: RequestValidationError) -> list[dict[str, str]]:
     """What is wrong, each thing once: at the innermost place, and by one branch of a union."""
     items: dict[str, dict[str, str]] = {}
     for found in error.errors():
@@ -97,7 +97,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     elif first["loc"][0] == "body" and not _is_json(request):
         problem = UnsupportedMediaType("this operation takes application/json").problem()
     else:
-        problem = _invalid_request(_error_items(error))
+        problem = _invalid_request(error_items(error))
     return problem_response(problem, request.url.path)
 
 

@@ -114,16 +114,14 @@ class Source(CsvWriting):
                 {"given": ", ".join(given) or "none"},
             )
         if self.reference is None:
-            for name in sorted(self.model_fields_set & _OF_REFERENCES):
+            own = {"media_type"} if self.media_type is not None else set()
+            for name in sorted(self.said_of_csv() | own):
                 raise PydanticCustomError("source", "'{name}' goes with 'reference'", {"name": name})
         if self.buffer is not None and self.fields is not None:
             raise PydanticCustomError(
                 "source", "'fields' goes with 'rows' or 'columns'; a buffer has its types already"
             )
         return self
-
-
-_OF_REFERENCES = {"media_type", *CsvWriting.model_fields}
 
 
 class SentTo(StrictModel):

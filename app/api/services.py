@@ -79,7 +79,7 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
         source = await tables.read(call.source)
         check_carried(send_to, source.schema)
         parameters = await to_thread.run_sync(provider.check, call.parameters, source.schema)
-        options = _options(call, source.schema)
+        options = options_of_run(call, source.schema)
         new = NewJob(
             service=provider.identifier,
             parameters=parameters,
@@ -100,8 +100,8 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
     return run_service
 
 
-def _options(call: RunRequest, schema: pa.Schema) -> dict[str, Any]:
-    """What is asked for besides the parameters, checked, as the job keeps it."""
+def options_of_run(call: RunRequest, schema: pa.Schema) -> dict[str, Any]:
+    """What is asked for besides the parameters, checked, as the job keeps it. Raises ParameterError."""
     check_options(call.measures, schema, schema)
     options: dict[str, Any] = {}
     if call.candidates.count > 1:

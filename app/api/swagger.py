@@ -7,7 +7,10 @@ from importlib import resources
 
 from fastapi import APIRouter, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
+
+from app.api.examples import example_file
+from app.api.formats import ARROW_STREAM, CSV
 
 router = APIRouter(include_in_schema=False)
 
@@ -18,19 +21,30 @@ _FILES = {
 }
 
 
-_PAGE = bytes(
-    get_swagger_ui_html(
+def _page() -> str:
+    """Its addresses are relative: no Host header decides where scripts come from."""
+    made = get_swagger_ui_html(
         openapi_url="openapi.json",
         title="Rowveil - Swagger UI",
         swagger_js_url="swagger/swagger-ui-bundle.js",
         swagger_css_url="swagger/swagger-ui.css",
         swagger_favicon_url="swagger/favicon-32x32.png",
-        swagger_ui_parameters={"tryItOutEnabled": True, "displayRequestDuration": True},
-    ).body
-)
+        swagger_ui_parameters={
+            "tryItOutEnabled": True,
+            "displayRequestDuration": True,
+            "displayOperationId": True,
+        },
+    )
+    html = bytes(made.body).decode()
+    own = '<script src="swagger/swagger.js"></script>\n    <script src="swagger/swagger-ui-bundle.js">'
+    html = html.replace('<script src="swagger/swagger-ui-bundle.js">', own, 1)
+    return html.replace("SwaggerUIBundle({", "SwaggerUIBundle({\n        requestInterceptor: withExample,", 1)
+
+
+_PAGE = _page()
 _SCRIPTS = " ".join(
-    f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'"
-    for script in re.findall(rb"<script>(.*?)</script>", _PAGE, re.DOTALL)
+    f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+    for script in re.findall(r"<script>(.*?)</script>", _PAGE, re.DOTALL)
 )
 _POLICY = (
     f"default-src 'none'; script-src 'self' {_SCRIPTS}; style-src 'self' 'unsafe-inline'; "
@@ -39,20 +53,13 @@ _POLICY = (
 """Swagger UI sets styles on its elements; scripts are its own and the page's, known by its digest."""
 
 
-@router.get("/")
-async def root() -> RedirectResponse:
-    """To the page, until the service has one of its own."""
-    return RedirectResponse("docs")
-
-
 @router.get("/docs")
 async def page() -> HTMLResponse:
-    """The page. Its addresses are relative: no Host header decides where scripts come from."""
+    """The page."""
     return HTMLResponse(_PAGE, headers={"Content-Security-Policy": _POLICY})
 
 
-def _file(name: str, media_type: str) -> None:
-    content = resources.files("fastapi_swagger.resources").joinpath(name).read_bytes()
+def _file(name: str, media_type: str, content: bytes) -> None:
 
     async def answer() -> Response:
         return Response(content, media_type=media_type, headers={"Cache-Control": "max-age=86400"})
@@ -61,4 +68,7 @@ def _file(name: str, media_type: str) -> None:
 
 
 for _name, _media_type in _FILES.items():
-    _file(_name, _media_type)
+    _file(_name, _media_type, resources.files("fastapi_swagger.resources").joinpath(_name).read_bytes())
+_file("swagger.js", "text/javascript", resources.files("app.api").joinpath("swagger.js").read_bytes())
+_file("people.csv", CSV, example_file("csv"))
+_file("people.arrow", ARROW_STREAM, example_file("arrow"))

@@ -67,30 +67,28 @@ class CsvWriting(StrictModel):
     encoding: Annotated[Encoding | SkipJsonSchema[None], BeforeValidator(_encoding)] = None
     """CSV: the character encoding. Default: the `charset` of the `Content-Type`, else `utf-8`."""
 
+    def said_of_csv(self) -> set[str]:
+        """The names of what is said. A generated client sends defaults along, which say nothing."""
+        defaults = {name: field.default for name, field in CsvWriting.model_fields.items()}
+        return {name for name, default in defaults.items() if getattr(self, name) != default}
+
 
 class CsvOptions(CsvWriting):
     """How an upload's CSV is written; refused with Arrow and Parquet, which say all this themselves."""
 
+    # No more of its schema is said: Swagger UI asks for a file where a string has a media type.
     fields: Annotated[
-        str | SkipJsonSchema[None],
-        BeforeValidator(_types),
-        WithJsonSchema(
-            {
-                "type": "string",
-                "contentMediaType": "application/json",
-                "contentSchema": {"type": "object", "additionalProperties": {"type": "string"}},
-                "examples": ['{"age": "int64", "born": "date", "income": "decimal(12,2)"}'],
-            }
-        ),
+        str | SkipJsonSchema[None], BeforeValidator(_types), WithJsonSchema({"type": "string"})
     ] = None
-    """CSV: the types of some fields, as a JSON object, field -> type, in the words of a buffer's `fields`.
-    The other fields' types are inferred from all their cells."""
+    """CSV: the types of some fields, as a JSON object, field -> type, in the words of a buffer's `fields`,
+    such as `{"age": "int64", "born": "date", "income": "decimal(12,2)"}`. The other fields' types are
+    inferred from all their cells."""
 
     def described(self, content_type: str) -> Upload:
         """The upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""
         media_type = essence(content_type)
         if media_type != CSV:
-            for name in sorted(self.model_fields_set):
+            for name in sorted(self.said_of_csv() | ({"fields"} if self.fields is not None else set())):
                 raise InvalidRequest(f"'{name}' says how a CSV is written; leave it out with {media_type}")
             return Upload(media_type)
         dialect = CsvDialect(self.delimiter, tuple(self.null_tokens), self._charset(content_type))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from app.errors import Unavailable
+from app.errors import StorageFull, Unavailable
 from app.jobs.lease import Lease
 from app.settings import Settings
 from app.store import jobs, replicas
@@ -119,7 +119,7 @@ class Stores:
             with self.database.write() as session:
                 unnamed = jobs.unnamed(session, blobs)
             self.delete_blobs(unnamed)
-        except Unavailable:
+        except (Unavailable, StorageFull):
             _log.warning("%d blobs are left to the next sweep", len(blobs))
         self._unnamed.difference_update(blobs)
 

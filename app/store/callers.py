@@ -2,12 +2,23 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 import sqlalchemy as sa
 import sqlalchemy.exc
 from sqlalchemy.orm import Session
 
 from app.store.models import Buffer, Caller, Job
+
+# Written once: both are asked for by every call that makes something.
+_CALLERS = cast(sa.Table, Caller.__table__)
+_SEEN = sa.update(_CALLERS).where(_CALLERS.c.owner == sa.bindparam("seen_owner"))
+_SEEN = _SEEN.values(seen_at=sa.bindparam("seen_at"))
+_GOING = sa.select(
+    sa.func.count(),
+    sa.func.coalesce(sa.func.sum(Job.row_count), 0),
+    sa.func.coalesce(sa.func.sum(Job.byte_size), 0),
+).where(Job.owner == sa.bindparam("owner"), Job.state.in_(("queued", "running")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +48,8 @@ def lock(session: Session, owner: str, now: datetime) -> None:
 
     SQLite has one writer at a time anyway; elsewhere the owner's row is locked by its change.
     """
-    seen = sa.update(Caller).where(Caller.owner == owner).values(seen_at=now)
     for _ in range(2):
-        result = session.execute(seen)
+        result = session.execute(_SEEN, {"seen_owner": owner, "seen_at": now})
         assert isinstance(result, sa.CursorResult)
         if result.rowcount == 1:
             return
@@ -53,11 +63,7 @@ def lock(session: Session, owner: str, now: datetime) -> None:
 
 def going(session: Session, owner: str) -> Going:
     """What the owner has going."""
-    query = sa.select(
-        sa.func.count(), sa.func.coalesce(sa.func.sum(Job.row_count), 0),
-        sa.func.coalesce(sa.func.sum(Job.byte_size), 0),
-    ).where(Job.owner == owner, Job.state.in_(("queued", "running")))  # fmt: skip
-    jobs, rows, size = session.execute(query).one()
+    jobs, rows, size = session.execute(_GOING, {"owner": owner}).one()
     return Going(jobs, int(rows), int(size))
 
 

@@ -13,8 +13,9 @@ and `app.store.jobs.claim_oldest`, which are all of them.
 
 import logging
 import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ class Database:
                 "ROWVEIL_DATABASE_URL is not the address of a database whose driver is installed; it is like "
                 "sqlite:////var/lib/rowveil/rowveil.db or postgresql://user:password@host/rowveil"
             ) from None
+        self._in_line = nullcontext() if self.shared else threading.RLock()
 
     @property
     def shared(self) -> bool:
@@ -103,9 +105,10 @@ class Database:
         """A transaction, committed when its block ends well.
 
         SQLite takes its write lock at the start: two transactions never find out half-way that
-        both want to write, and what one has read stands until it commits.
+        both want to write, and what one has read stands until it commits. Those of this process wait
+        for each other in line: SQLite's own way of waiting is to sleep, longer each time.
         """
-        with _told_plainly(), self.engine.connect() as connection:
+        with self._in_line, _told_plainly(), self.engine.connect() as connection:
             connection = connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
             with Session(connection, expire_on_commit=False) as session, session.begin():
                 yield session

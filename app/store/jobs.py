@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import cache
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, undefer
@@ -14,6 +15,47 @@ from app.store.ownership import visible_to
 
 Role = Literal["source", "destination"]
 """A table that a job was given: its source, or the destination that it judges."""
+
+# What every job needs is written once: to build a statement takes longer than to run it.
+_JOBS = cast(sa.Table, Job.__table__)
+_FIRST = (
+    sa.select(Job.id)
+    .where(Job.state == "queued")
+    .order_by(Job.ranked_at, Job.id)
+    .limit(1)
+    .with_for_update(skip_locked=True)
+    .scalar_subquery()
+)
+_CLAIM = (
+    sa.update(Job)
+    .where(Job.id == _FIRST, Job.state == "queued")
+    .values(
+        state="running",
+        started_at=sa.bindparam("claimed_at"),
+        claimed_by=sa.bindparam("claimed_by_replica"),
+        attempt=Job.attempt + 1,
+    )
+    .returning(Job)
+    .options(undefer(Job.sealed_seed))
+)
+_ANY_QUEUED = sa.select(_JOBS.c.id).where(_JOBS.c.state == "queued").limit(1)
+_BLOBS = (Job.source_blob, Job.destination_blob, Buffer.blob)
+_EVERY_NAME = sa.union_all(*(sa.select(column).where(column.is_not(None)) for column in _BLOBS))
+_AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
+_NAMES_AMONG = sa.union_all(*(sa.select(column).where(column.in_(_AMONG)) for column in _BLOBS))
+
+
+@cache
+def _move(names: frozenset[str], at_claim: bool) -> sa.Update:
+    """The change of a job's state together with the named columns."""
+    columns = _JOBS.c
+    change = sa.update(_JOBS).where(
+        columns.id == sa.bindparam("moved_id"),
+        columns.state.in_(sa.bindparam("moved_from", expanding=True)),
+    )
+    if at_claim:
+        change = change.where(columns.attempt == sa.bindparam("moved_attempt"))
+    return change.values({name: sa.bindparam(name) for name in ("state", *sorted(names))})
 
 
 def insert(session: Session, job: Job) -> None:
@@ -57,27 +99,12 @@ def claim_oldest(session: Session, replica: str, now: datetime) -> Job | None:
 
     Rows that another claim has locked are passed over where the database has row locks.
     """
-    first = (
-        sa.select(Job.id)
-        .where(Job.state == "queued")
-        .order_by(Job.ranked_at, Job.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-        .scalar_subquery()
-    )
-    claimed = (
-        sa.update(Job)
-        .where(Job.id == first, Job.state == "queued")
-        .values(state="running", started_at=now, claimed_by=replica, attempt=Job.attempt + 1)
-        .returning(Job)
-        .options(undefer(Job.sealed_seed))
-    )
-    return session.scalar(claimed)
+    return session.scalar(_CLAIM, {"claimed_at": now, "claimed_by_replica": replica})
 
 
 def any_queued(session: Session) -> bool:
     """Whether there is a job to claim."""
-    return session.scalar(sa.select(Job.id).where(Job.state == "queued").limit(1)) is not None
+    return session.scalar(_ANY_QUEUED) is not None
 
 
 def move(
@@ -92,10 +119,12 @@ def move(
 
     ``attempt``: and if it is still at this claim. Whoever comes second changes nothing.
     """
-    change = sa.update(Job).where(Job.id == job_id, Job.state.in_(sources))
+    given = {"moved_id": job_id, "moved_from": list(sources), "state": target, **values}
     if attempt is not None:
-        change = change.where(Job.attempt == attempt)
-    return _changed(session, change.values(state=target, **values))
+        given["moved_attempt"] = attempt
+    result = session.execute(_move(frozenset(values), attempt is not None), given)
+    assert isinstance(result, sa.CursorResult)
+    return result.rowcount == 1
 
 
 def request_cancel(session: Session, job_id: str) -> None:
@@ -117,6 +146,8 @@ def to_cancel(session: Session, replica: str) -> Sequence[str]:
 
 def standing(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, bool]]:
     """How often each of the jobs was claimed, and whether it has ended."""
+    if not job_ids:
+        return {}
     query = sa.select(Job.id, Job.attempt, Job.finished_at.is_not(None)).where(Job.id.in_(job_ids))
     return {job_id: (attempt, ended) for job_id, attempt, ended in session.execute(query)}
 
@@ -228,11 +259,10 @@ def all_named(session: Session) -> set[str]:
 
 
 def _named(session: Session, among: Collection[str] | None) -> set[str]:
-    queries = []
-    for column in (Job.source_blob, Job.destination_blob, Buffer.blob):
-        query = sa.select(column).where(column.is_not(None))
-        queries.append(query if among is None else query.where(column.in_(among)))
-    return {blob for blob in session.scalars(sa.union_all(*queries)) if blob is not None}
+    found = session.scalars(
+        _EVERY_NAME if among is None else _NAMES_AMONG, {} if among is None else {"among": list(among)}
+    )
+    return {blob for blob in found if blob is not None}
 
 
 def _changed(session: Session, statement: sa.Update | sa.Delete) -> bool:

@@ -16,6 +16,13 @@ from sqlalchemy.orm import Session
 
 from app.store.models import Job, Replica
 
+# A key share: a renewal does not wait for it, an end does.
+_HELD = (
+    sa.select(Replica.id)
+    .where(Replica.id.in_(sa.bindparam("replicas", expanding=True)))
+    .with_for_update(read=True, key_share=True)
+)
+
 
 class LeaseLost(Exception):
     """The replica was taken for dead."""
@@ -69,9 +76,7 @@ def hold(session: Session, replica_ids: Collection[str]) -> None:
     """
     if not replica_ids:
         return
-    held = sa.select(Replica.id).where(Replica.id.in_(replica_ids))
-    # A key share: a renewal does not wait for it, an end does.
-    if set(session.scalars(held.with_for_update(read=True, key_share=True))) != set(replica_ids):
+    if set(session.scalars(_HELD, {"replicas": list(replica_ids)})) != set(replica_ids):
         raise LeaseLost("this replica was taken for dead, and begins anew")
 
 

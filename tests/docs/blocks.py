@@ -96,10 +96,10 @@ class Reader:
             for number in range(len(examples))
         ]
         assert ran.returncode == 0, f"{ran.stderr}\n{[text for text in printed if text is not None][-1:]}"
-        for example, output in zip(examples, printed, strict=True):
-            assert output is not None
+        for example, shown in zip(examples, printed, strict=True):
+            assert shown is not None  # each was run
             if example.prints is not None:
                 same = doctest.OutputChecker().check_output(
-                    example.prints.replace("…", "..."), output, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+                    example.prints.replace("…", "..."), shown, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
                 )
-                assert same, f"the page says\n{example.prints}\nit prints\n{output}"
+                assert same, f"the page says\n{example.prints}\nit prints\n{shown}"

@@ -101,7 +101,7 @@ def test_a_caller_who_goes_away_stops_the_work(service: Service, large: str) -> 
     place = urlsplit(service.address)
     assert place.hostname is not None
     with socket.create_connection((place.hostname, int(place.port or 80))) as connection:
-        lines = f"GET /v1/buffers/{large}/rows HTTP/1.1\r\nHost: x\r\nAccept: text/csv\r\n\r\n"
+        lines = f"GET /v1/buffers/{large}/rows HTTP/1.1\r\nHost: {place.netloc}\r\nAccept: text/csv\r\n\r\n"
         connection.sendall(lines.encode())
         assert connection.recv(100_000).startswith(b"HTTP/1.1 200")
         assert _open_blobs(service.pid)

@@ -53,7 +53,7 @@ def _raw(target: Target, head: str, body: bytes = b"") -> socket.socket:
     place = urlsplit(target.address)
     assert place.hostname is not None
     connection = socket.create_connection((place.hostname, int(place.port or 80)), timeout=30)
-    lines = f"POST /v1/buffers HTTP/1.1\r\nHost: x\r\nContent-Type: {CSV}\r\n{head}\r\n\r\n"
+    lines = f"POST /v1/buffers HTTP/1.1\r\nHost: localhost\r\nContent-Type: {CSV}\r\n{head}\r\n\r\n"
     connection.sendall(lines.encode() + body)
     return connection
 

@@ -20,6 +20,8 @@ from app.api.formats import (
 )
 from providers.types import type_name
 
+MANY = [f"a{number}" for number in range(2000)]
+
 
 def body(media_type: str, table: pa.Table) -> bytes:
     return b"".join(write_chunks(media_type, table))
@@ -208,6 +210,41 @@ def test_the_types_stated_for_fields_are_checked_themselves() -> None:
         with pytest.raises(FormatError) as caught:
             table_from_rows(rows, fields)
         assert (caught.value.pointer, words in caught.value.message) == (pointer, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("decimal(5,-999999999)", "-38 to 38"),  # Arrow reads beyond its tables for it, and the process ends
+        ("decimal(5,39)", "-38 to 38"),
+        ("decimal(39,77)", "-76 to 76"),
+        ("list<" * 33 + "int8" + ">" * 33, "more than 32 levels deep"),
+        ("struct<a: int8, a: int8>", "two members of one name"),
+        ("struct<a: list<decimal(5,99)>>", "-38 to 38"),
+        (r'struct<"\ud800": int8>', "half of a surrogate pair"),
+        (r'timestamp[us, "\ud800"]', "half of a surrogate pair"),
+    ],
+)
+def test_a_type_that_no_table_can_have_is_refused_where_it_is_stated(name: str, words: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        table_from_rows([{"field": None}], {"field": name})
+    assert (caught.value.pointer, words in caught.value.message) == ("/fields/field", True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fields"),
+    [
+        ([{"a": None}] * 2000, {"a": "fixed_binary(999999)"}),
+        ([{"a": [None] * 2000}], {"a": "list<fixed_binary(999999)>"}),
+        ([dict.fromkeys(MANY)], dict.fromkeys(MANY, "fixed_binary(999999)")),
+        ([{"a": None}] * 200_000, {"a": f"struct<{', '.join(f'a{n}: int8' for n in range(5000))}>"}),
+        ([{"a": {f"x{number}": 1}} for number in range(20_000)], None),
+    ],
+    ids=["nulls", "elements", "fields", "members", "objects"],
+)
+def test_a_short_body_cannot_ask_for_much_memory(rows: Any, fields: dict[str, str] | None) -> None:
+    with pytest.raises(FormatError, match=r"would take|different members"):
+        table_from_rows(rows, fields)
 
 
 def test_the_shape_of_rows_and_columns_is_checked() -> None:

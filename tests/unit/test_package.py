@@ -177,7 +177,7 @@ def test_errors_survive_pickling(error: ParameterError | UnswappableError) -> No
 
 
 def test_the_wheel_has_what_is_read_at_run_time(tmp_path: Path) -> None:
-    """The page's templates and style, and the migrations, beside the code."""
+    """The page's templates and style, the console, and the migrations, beside the code."""
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
@@ -185,7 +185,10 @@ def test_the_wheel_has_what_is_read_at_run_time(tmp_path: Path) -> None:
         names = set(files.namelist())
     for name in ("report.html.j2", "parts.html.j2", "report.css"):
         assert f"app/report/templates/{name}" in names
-    assert "app/migrations/env.py" in names
+    for path in (ROOT / "app" / "console").iterdir():
+        assert f"app/console/{path.name}" in names
+    for name in ("app/migrations/env.py", "app/api/swagger.js", "rowveil_client/__init__.py"):
+        assert name in names
 
 
 def test_a_worker_loads_nothing_that_talks_to_a_database() -> None:

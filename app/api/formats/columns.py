@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.api.formats.errors import CellFault, FormatError, Place
+from app.api.formats.room import check_cells, check_room
 from app.api.formats.text import first_fault, from_text
 from providers.encodings import nested
 from providers.errors import did_you_mean, reference_token
@@ -93,6 +94,7 @@ def infer(values: Values, place: Place, depth: int = 0) -> pa.DataType:
         return pa.list_(infer(*_elements(values, place), depth + 1))
     if kind is dict:
         names = dict.fromkeys(chain.from_iterable(value for value in values if value is not None))
+        check_cells(len(names), len(values), place.field)
         return pa.struct([(name, infer(*_member(values, name, place), depth + 1)) for name in names])
     return _PLAIN_KINDS[kind]
 
@@ -138,6 +140,7 @@ def _first(values: Values, at_fault: Callable[[Any], bool]) -> int | None:
 def column(values: Values, data_type: pa.DataType, place: Place) -> pa.Array:
     """The values as a column of a canonical type; raises FormatError where one does not fit."""
     kind = pa.types
+    check_room(data_type, len(values), f"field '{place.field}'")
     try:
         if is_list(data_type):
             return _list_column(values, data_type, place)

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from app.api.formats.columns import Values, column, inferred_column
 from app.api.formats.errors import FormatError, Place
-from app.api.formats.schema import MOST_FIELDS
+from app.api.formats.room import MOST_CELLS, check_room
+from app.api.formats.schema import MOST_FIELDS, refused
 from providers.errors import did_you_mean, reference_token
 from providers.types import canonical_type, parse_type
 
@@ -24,8 +25,6 @@ Fields = Mapping[str, str] | list[dict[str, str]]
 """Field -> type name; or a list of ``{"name", "type"}``, as this service writes it."""
 
 _TO_ZEROS = bytes(48 if 48 <= byte <= 57 else byte for byte in range(256))
-_MOST_CELLS = 1 << 25
-"""Of rows that lack fields: a short body would else take memory as the square of its length."""
 _LONG_INTEGER = b"0" * 19  # the shortest that may not fit 64 bits
 
 
@@ -106,7 +105,7 @@ def _gather(rows: list[dict[str, Any]]) -> dict[str, Values]:
         else:
             return _none_empty(gathered)
     names = dict.fromkeys(chain.from_iterable(rows))
-    if len(names) > MOST_FIELDS or len(names) * len(rows) > _MOST_CELLS:
+    if len(names) > MOST_FIELDS or len(names) * len(rows) > MOST_CELLS:
         raise FormatError(
             f"the rows have {len(names)} different fields in all, most of which most rows lack; "
             "upload such a table in POST /v1/buffers",
@@ -135,6 +134,8 @@ def _table(
     refuse_unknown(declared, columns)
     if len(columns) > MOST_FIELDS:
         raise FormatError(f"the table has {len(columns)} fields; a table has at most {MOST_FIELDS}")
+    rows = len(next(iter(columns.values()), ()))
+    check_room(pa.struct(list(declared.items())), rows, "the fields that have a stated type")
     arrays = []
     for name, values in columns.items():
         if not name:
@@ -158,16 +159,23 @@ def refuse_unknown(declared: Mapping[str, Any], names: Mapping[str, Any]) -> Non
 
 def declared_types(fields: Fields | None) -> dict[str, Any]:
     """Field -> the type that `fields` states for it; raises FormatError where it is not one."""
-    return {name: _declared_type(type_text, pointer) for name, type_text, pointer in _statements(fields)}
+    return {
+        name: _declared_type(name, type_text, pointer) for name, type_text, pointer in _statements(fields)
+    }
 
 
-def _declared_type(type_text: str, pointer: str) -> pa.DataType:
+def _declared_type(name: str, type_text: str, pointer: str) -> pa.DataType:
     if not isinstance(type_text, str):
         raise FormatError("a type is stated by its name as text, such as 'int64'", pointer)
     try:
-        return canonical_type(parse_type(type_text))
+        declared = canonical_type(parse_type(type_text))
+    except UnicodeEncodeError:
+        raise FormatError("a quoted name in the type has half of a surrogate pair", pointer) from None
     except ValueError as error:
         raise FormatError(str(error), pointer) from None
+    if reason := refused(declared):
+        raise FormatError(f"field '{name}' {reason}", pointer)
+    return declared
 
 
 def _statements(fields: Fields | None) -> list[tuple[str, str, str]]:

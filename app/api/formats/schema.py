@@ -12,6 +12,8 @@ MOST_FIELDS = 100_000
 MOST_SCHEMA_BYTES = 1 << 26
 DEEPEST = 32
 """Levels of nesting that every format and every name of a type can hold."""
+_SCALES = ((38, 38), (76, 76))
+"""Most digits, and the furthest scale either way: Arrow reads beyond its powers of ten for one further."""
 
 
 def checked_names(names: Sequence[str]) -> list[str]:
@@ -49,16 +51,23 @@ def check_schema(schema: pa.Schema) -> None:
             raise FormatError(f"field '{field.name}': {what}") from None
         except ValueError as error:
             raise FormatError(f"field '{field.name}': {error}") from None
-        if pa.types.is_nested(canonical):
-            _check_members(canonical, field.name, 1)
+        if reason := refused(canonical):
+            raise FormatError(f"field '{field.name}' {reason}")
 
 
-def _check_members(data_type: pa.DataType, field: str, depth: int) -> None:
-    if depth > DEEPEST:
-        raise FormatError(f"field '{field}' is nested more than {DEEPEST} levels deep; flatten it")
+def refused(data_type: pa.DataType, depth: int = 0) -> str:
+    """Why no field can be of this canonical type; empty where one can."""
+    if pa.types.is_decimal(data_type):
+        furthest = next(scale for digits, scale in _SCALES if data_type.precision <= digits)
+        if abs(data_type.scale) > furthest:
+            return (
+                f"has a decimal of scale {data_type.scale}; with its digits it is -{furthest} to {furthest}"
+            )
+    if not pa.types.is_nested(data_type):
+        return ""
+    if depth == DEEPEST:
+        return f"is nested more than {DEEPEST} levels deep; flatten it"
     members = [data_type.field(number) for number in range(data_type.num_fields)]
     if pa.types.is_struct(data_type) and len({member.name for member in members}) < len(members):
-        raise FormatError(f"field '{field}' has two members of one name; a member's name must be its own")
-    for member in members:
-        if pa.types.is_nested(member.type):
-            _check_members(member.type, field, depth + 1)
+        return "has two members of one name; a member's name must be its own"
+    return next((reason for member in members if (reason := refused(member.type, depth + 1))), "")

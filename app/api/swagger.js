@@ -1,0 +1,35 @@
+// The ids in the examples stand for a job, or a buffer, that this page makes when such a call is tried.
+
+const JOB = "/v1/services/CDSWAP";
+const LONG_JOB = "/v1/frontier"; // it has not ended when it is cancelled
+const contract = fetch("openapi.json").then((answer) => answer.json());
+
+async function withExample(request) {
+  if (request.loadSpec) return request;
+  const { paths } = await contract;
+  const [job] = paths["/v1/jobs/{job_id}"].get.parameters;
+  const [buffer] = paths["/v1/buffers/{buffer_id}"].get.parameters;
+  if (request.url.includes(job.example)) {
+    const long = request.url.endsWith("/cancel");
+    const path = long ? LONG_JOB : JOB;
+    const body = paths[path].post.requestBody.content["application/json"].example;
+    const id = await made(request, path, "application/json", JSON.stringify(long ? { ...body, runs: 100 } : body), {
+      Prefer: long ? "respond-async" : "wait=60",
+    });
+    request.url = request.url.replace(job.example, id);
+  }
+  if (request.url.includes(buffer.example)) {
+    const table = await (await fetch("swagger/people.csv")).text();
+    request.url = request.url.replace(buffer.example, await made(request, "/v1/buffers", "text/csv", table));
+  }
+  return request;
+}
+
+async function made(request, path, type, body, more = {}) {
+  const headers = { "Content-Type": type, ...more };
+  if (request.headers.Authorization) headers.Authorization = request.headers.Authorization;
+  const answer = await fetch(path.slice(1), { method: "POST", headers, body });
+  const document = await answer.json();
+  if (!answer.ok) throw new Error(document.detail);
+  return document.id;
+}

@@ -1,0 +1,181 @@
+"""Options of the command line, derived from a model's fields; and from an error's pointer back to one."""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, create_model
+
+from providers.errors import reference_token
+
+_NESTED = "/"
+_SCALARS = {"string", "number", "integer"}
+_OPTION = "option: "
+
+Kind = Literal["switch", "text", "list", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option, and the place in the request that it fills."""
+
+    flag: str
+    path: tuple[str, ...]
+    kind: Kind
+    help: str
+    choices: tuple[str, ...] = ()
+    required: bool = False
+    scalar: bool = False
+    """Of a list: whether one value may stand alone."""
+
+    @property
+    def pointer(self) -> str:
+        """JSON pointer to that place."""
+        return "".join(f"/{reference_token(part)}" for part in self.path)
+
+
+class Options:
+    """The options of one command."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parser = parser
+        self._options: list[Option] = []
+
+    def add_model(
+        self, model: type[BaseModel], path: tuple[str, ...] = (), prefix: str = "", only: Sequence[str] = ()
+    ) -> None:
+        """An option for each field; of a field that is a model, one for each field of that.
+
+        ``path``: where the model stands in the request; ``prefix``: what the options' names begin with;
+        ``only``: these fields alone, where there are any.
+        """
+        if only:  # the whole model's schema may refer to what stands in the OpenAPI document alone
+            fields = model.model_fields
+            wanted: dict[str, Any] = {name: (fields[name].annotation, fields[name]) for name in only}
+            model = create_model("Options", **wanted)
+        schema = model.model_json_schema()
+        group = self._parser.add_argument_group((prefix or "parameters").replace("-", " "))
+        for option in _options_of(schema, schema.get("$defs", {}), path, prefix):
+            self._add(option, group)
+
+    def given(self, namespace: argparse.Namespace) -> dict[str, Any]:
+        """The request that the options make; what was not given is not in it. Raises ValueError."""
+        request: dict[str, Any] = {}
+        for option in self._options:
+            value = getattr(namespace, _OPTION + option.flag, None)
+            if value is None:
+                continue
+            place = request
+            for part in option.path[:-1]:
+                place = place.setdefault(part, {})
+            place[option.path[-1]] = _value(option, value)
+        return request
+
+    def named(self, pointer: str) -> str:
+        """The place in the command line's words, ``--swap-fields, item 2``; empty where there are none."""
+        holding = [each for each in self._options if f"{pointer}/".startswith(f"{each.pointer}/")]
+        if holding:
+            option = max(holding, key=lambda each: len(each.pointer))
+            rest = pointer[len(option.pointer) + 1 :]
+            if not rest:
+                return option.flag
+            return f"{option.flag}, item {int(rest) + 1}" if rest.isdecimal() else f"{option.flag}, at {rest}"
+        below = [each.flag for each in self._options if each.pointer.startswith(f"{pointer}/")]
+        return ", ".join(below) if pointer.count("/") > 1 else ""
+
+    def _add(self, option: Option, group: Any) -> None:
+        self._options.append(option)
+        said: dict[str, Any] = {"dest": _OPTION + option.flag, "default": None, "help": option.help}
+        if option.kind == "switch":
+            said["action"] = argparse.BooleanOptionalAction
+        else:
+            said["metavar"] = {"list": "A,B", "json": "JSON"}.get(option.kind, "VALUE")
+            said["required"] = option.required
+        if option.kind == "list":
+            said["action"] = "append"
+        if option.choices:
+            said["choices"] = option.choices
+            del said["metavar"]
+        group.add_argument(option.flag, **said)
+
+
+def _options_of(
+    schema: dict[str, Any], definitions: dict[str, Any], path: tuple[str, ...], prefix: str
+) -> Iterator[Option]:
+    required = schema.get("required", [])
+    for name, field in schema["properties"].items():
+        place = (*path, name)
+        flag = f"{prefix}-{name}" if prefix else name
+        nested = definitions.get(field.get("$ref", "").rpartition("/")[2], {})
+        if "properties" in nested:
+            yield from _options_of(nested, definitions, place, flag)
+            continue
+        kind, scalar = _kind_of(field)
+        yield Option(
+            f"--{flag.replace('_', '-')}",
+            place,
+            kind,
+            _help(field),
+            tuple(field.get("enum", ())),
+            name in required,
+            scalar,
+        )
+
+
+def _kind_of(field: dict[str, Any]) -> tuple[Kind, bool]:
+    """How the field's value is written, and whether a list may be one value alone."""
+    branches = field.get("anyOf") or field.get("oneOf") or [field]
+    if field.get("type") == "boolean":
+        return "switch", False
+    arrays = [branch for branch in branches if branch.get("type") == "array"]
+    others = [branch for branch in branches if branch.get("type") != "array"]
+    plain = all(branch.get("type") in _SCALARS and "const" not in branch for branch in others)
+    if arrays and plain and all(branch["items"].get("type") in _SCALARS for branch in arrays):
+        return "list", bool(others)
+    return ("text", False) if plain and not arrays else ("json", False)
+
+
+def _help(field: dict[str, Any]) -> str:
+    text = " ".join(field.get("description", "").split())
+    default = field.get("default")
+    if default not in (None, [], {}) and "default" not in text.lower():
+        text += f" Default: {default if isinstance(default, str) else json.dumps(default)}."
+    return text.replace("%", "%%")
+
+
+def _value(option: Option, value: Any) -> Any:
+    if option.kind == "list":
+        items = [item for text in value for item in _items(option, text)]
+        return items[0] if option.scalar and len(items) == 1 else items
+    return _parsed(option, value) if option.kind == "json" else value
+
+
+def _items(option: Option, text: str) -> list[Any]:
+    """Of ``a,b``, or of a JSON list, for names that have commas in them."""
+    if text.lstrip().startswith("["):
+        items = _parsed(option, text)
+        if isinstance(items, list):
+            return items
+    return [part.strip() for part in text.split(",")]
+
+
+def _parsed(option: Option, text: str) -> Any:
+    """The JSON value, of a file where the text is its name after an ``@``; what is no JSON stays text."""
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{option.flag}: {text[1:]} cannot be read: {_reason(error)}") from None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        if text.lstrip()[:1] in ("{", "["):
+            raise ValueError(f"{option.flag}: not valid JSON: {error}") from None
+        return text
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or "" if isinstance(error, OSError) else "it is not UTF-8"

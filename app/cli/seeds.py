@@ -1,0 +1,62 @@
+"""Where a command's seed comes from, and where it is kept.
+
+Never from an option: the command line of a process is shown to every user of the machine, and stays in
+the shell's history. A file, or a variable that only the caller's own processes see.
+"""
+
+import argparse
+import os
+import secrets
+from pathlib import Path
+
+from app.cli.failures import CommandFailed, Exit
+
+VARIABLE = "ROWVEIL_SEED"
+_BITS = 128
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """``--seed-file`` and ``--keep-seed``."""
+    group = parser.add_argument_group("seed", "The run's secret: whoever has it can undo the swap.")
+    group.add_argument(
+        "--seed-file",
+        type=Path,
+        metavar="FILE",
+        help=f"a file with 1 to 64 hex digits; or the variable {VARIABLE}. Never an option: others would see "
+        "it. Default: 128 bits from the operating system",
+    )
+    group.add_argument(
+        "--keep-seed",
+        type=Path,
+        metavar="FILE",
+        help="write the seed into a new file that its owner alone can read, for a run with the same bytes",
+    )
+
+
+def seed_given(namespace: argparse.Namespace) -> str:
+    """The seed in hex; drawn where none was given. Raises CommandFailed."""
+    variable = os.environ.get(VARIABLE)
+    seed: str
+    if namespace.seed_file is not None and variable:
+        raise CommandFailed(f"--seed-file and {VARIABLE} both give a seed: give one of the two", Exit.USAGE)
+    if namespace.seed_file is not None:
+        try:
+            seed = namespace.seed_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            raise CommandFailed("--seed-file: the file cannot be read as text", Exit.USAGE) from None
+    else:
+        seed = variable or secrets.token_hex(_BITS // 8)
+    if namespace.keep_seed is not None:
+        _keep(namespace.keep_seed, seed)
+    return seed
+
+
+def _keep(path: Path, seed: str) -> None:
+    try:
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        raise CommandFailed("--keep-seed: the file is there already; name a new one", Exit.USAGE) from None
+    except OSError as error:
+        raise CommandFailed(f"--keep-seed: the file cannot be written: {error.strerror}") from None
+    with os.fdopen(file, "w") as opened:
+        opened.write(f"{seed}\n")

@@ -1,0 +1,139 @@
+"""``rowveil verify MANIFEST SOURCE DESTINATION``: is this what was signed, and who signed it."""
+
+import argparse
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from app.cli.calls import Call
+from app.cli.failures import CommandFailed, Exit
+from app.cli.files import opened
+from app.cli.room import Room
+from app.settings import Settings
+from app.store.keys import load_signing_key
+from app.store.seal import Signer, signature_holds
+
+_TABLES = ("source", "destination")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The manifest, the tables, and whose signature is wanted."""
+    parser.add_argument("manifest", metavar="MANIFEST", help="as the service or `run --manifest` gave it")
+    parser.add_argument("source", metavar="SOURCE", help="the table that went in")
+    parser.add_argument(
+        "destination", metavar="DESTINATION", nargs="?", help="the table that came out, where one did"
+    )
+    parser.add_argument(
+        "--public-key",
+        metavar="BASE64",
+        help="whose signature it must be. Default: any, with a warning unless it is that of ROWVEIL_HOME",
+    )
+
+
+def verify(call: Call, settings: Settings) -> int:
+    """Say on standard output what differs; `Exit.DIFFERS` where anything does. Raises CommandFailed."""
+    given = call.namespace
+    manifest, signature = _read(given.manifest)
+    signed = [role for role in _TABLES if role in manifest]
+    if given.destination is None and "destination" in signed:
+        raise CommandFailed("the manifest has a destination: name its file after the source's", Exit.USAGE)
+    if given.destination is not None and "destination" not in signed:
+        raise CommandFailed("the manifest has no destination: name the source's file alone", Exit.USAGE)
+    differences = _signature_differs(manifest, signature, given.public_key)
+    with Room(settings, given.quiet) as room:
+        for role in signed:
+            differences += _table_differs(call, room, role, manifest[role])
+    for difference in differences:
+        print(difference)
+    if differences:
+        return Exit.DIFFERS
+    if given.public_key is None and not _is_own(settings, signature):
+        print(
+            f"rowveil: the signature is whole; whose key {signature['key_id']} is was not checked: give "
+            "--public-key",
+            file=sys.stderr,
+        )
+    if not given.quiet:
+        tables = " and ".join(signed)
+        print(f"{manifest.get('service')}: signature and digests hold ({tables}), key {signature['key_id']}")
+    return Exit.OK
+
+
+def _read(name: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The manifest and its signature. Raises CommandFailed."""
+    with opened(name) as file:
+        content = file.read()
+    try:
+        document = json.loads(content)  # which keeps integers of any size whole
+        manifest, signature = document["manifest"], document["signature"]
+        for role in _TABLES:
+            if role in manifest and not isinstance(manifest[role]["digest"], str):
+                raise TypeError
+        if "source" not in manifest or not all(type(value) is str for value in signature.values()):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise CommandFailed(
+            f'{name} is no manifest: it must be {{"manifest": ..., "signature": ...}}, with a source'
+        ) from None
+    return manifest, signature
+
+
+def _signature_differs(manifest: dict[str, Any], signature: dict[str, str], wanted: str | None) -> list[str]:
+    if not signature_holds(manifest, signature):
+        return ["signature: it does not fit the manifest: one of them was changed"]
+    if wanted is not None and _bytes(wanted) != _bytes(signature["public_key"]):
+        return [f"signature: it is of key {signature.get('key_id')}, not of the one that is wanted"]
+    return []
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise CommandFailed("--public-key: a key is 32 bytes in base64", Exit.USAGE) from None
+
+
+def _is_own(settings: Settings, signature: dict[str, str]) -> bool:
+    """Whether the home's own key signed; none is made for the question."""
+    if not settings.signing_key_file.is_file():
+        return False
+    return Signer(load_signing_key(settings)).sign({})["public_key"] == signature["public_key"]
+
+
+def _table_differs(call: Call, room: Room, role: str, signed: dict[str, Any]) -> list[str]:
+    name = getattr(call.namespace, role)
+    csv = dict(call.given.get("csv", {}))
+    upload = call.upload(name, {})
+    if upload.media_type == "text/csv":
+        types = {field["name"]: field["type"] for field in signed["fields"]}
+        upload = call.upload(name, {"fields": orjson.dumps(types).decode()} | csv)
+    try:
+        found = room.read(name, upload).stored
+    except CommandFailed as failed:
+        if not Path(name).exists():
+            raise
+        return [f"{role}: it cannot be read as the table that was signed: {failed.message}"]
+    if found.digest == signed["digest"]:
+        return []
+    told = [f"{role}: its digest is {found.digest}, signed is {signed['digest']}"]
+    if found.rows != signed.get("rows", found.rows):
+        told.append(f"{role}: it has {found.rows} rows, signed are {signed['rows']}")
+    if found.fields != signed["fields"]:
+        told += _fields_differ(role, found.fields, signed["fields"])
+    return told
+
+
+def _fields_differ(role: str, found: list[dict[str, str]], signed: list[dict[str, str]]) -> list[str]:
+    types, wanted = (({field["name"]: field["type"] for field in fields}) for fields in (found, signed))
+    told = [f"{role}: field '{name}' is missing" for name in wanted if name not in types]
+    told += [f"{role}: field '{name}' was not signed" for name in types if name not in wanted]
+    told += [
+        f"{role}: field '{name}' has type {types[name]}, signed is {kind}"
+        for name, kind in wanted.items()
+        if types.get(name, kind) != kind
+    ]
+    return told or [f"{role}: its fields are in another order"]

@@ -1,0 +1,133 @@
+// The public HTTP contract, and nothing beside it: every call of the console goes through here.
+
+import { askForKey } from "./key.js";
+import * as session from "./session.js";
+
+export const JSON_TYPE = "application/json";
+const RECONNECT_MILLISECONDS = 1000;
+
+/** A problem document (RFC 9457) as an error. */
+export class Problem extends Error {
+  constructor(status, document) {
+    super(document.detail ?? "the service did not say why");
+    this.status = status;
+    this.title = document.title ?? `Status ${status}`;
+    this.errors = document.errors ?? [];
+    this.others = this.errors.slice(1).map((each) => `${each.pointer ?? each.parameter}: ${each.message}`);
+  }
+}
+
+/** The response. Asks for a key where the service wants one, and tries again. Throws Problem. */
+export async function send(method, path, { body, headers = {}, signal } = {}) {
+  for (;;) {
+    const key = session.key();
+    const sent = key ? { ...headers, authorization: `Bearer ${key}` } : headers;
+    let response;
+    try {
+      response = await fetch(path, { method, body, headers: sent, signal, cache: "no-store" });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Problem(0, { title: "No answer", detail: "the service cannot be reached; is it running?" });
+    }
+    if (response.ok) return response;
+    const document = await response.json().catch(() => ({}));
+    if (response.status !== 401) throw new Problem(response.status, document);
+    if (!(await askForKey(document.detail))) throw new Problem(401, document);
+  }
+}
+
+/** The answer's JSON. */
+export async function get(path, signal) {
+  return (await send("GET", path, { headers: { accept: JSON_TYPE }, signal })).json();
+}
+
+/** The answer's JSON of a body sent as JSON. */
+export async function post(path, body, headers = {}) {
+  const sent = { "content-type": JSON_TYPE, accept: JSON_TYPE, ...headers };
+  return (await send("POST", path, { body: JSON.stringify(body), headers: sent })).json();
+}
+
+const kept = new Map();
+
+/** The same, asked for once. */
+export function getOnce(path) {
+  if (!kept.has(path)) {
+    kept.set(
+      path,
+      get(path).catch((error) => {
+        kept.delete(path);
+        throw error;
+      }),
+    );
+  }
+  return kept.get(path);
+}
+
+export const listServices = async () => (await getOnce("v1/services")).services;
+
+/** The OpenAPI document. */
+export const contract = () => getOnce("openapi.json");
+
+/** About the first `most` characters of the buffer as CSV; the rest is not fetched. */
+export async function firstCharacters(id, most) {
+  const response = await send("GET", `v1/buffers/${encodeURIComponent(id)}/rows`, {
+    headers: { accept: "text/csv" },
+  });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  let whole = false;
+  while (text.length < most && !whole) {
+    const { done, value } = await reader.read();
+    whole = done;
+    text += value ?? "";
+  }
+  await reader.cancel();
+  return { text, whole };
+}
+
+/** Server-sent events, as they come: {event, data}. By fetch, since EventSource sends no key. */
+async function* events(path, signal) {
+  const response = await send("GET", path, { headers: { accept: "text/event-stream" }, signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + value.replaceAll("\r", "")).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      const lines = part.split("\n");
+      const of = (name) =>
+        lines.filter((line) => line.startsWith(`${name}: `)).map((line) => line.slice(name.length + 2));
+      if (of("data").length) yield { event: of("event")[0], data: JSON.parse(of("data").join("\n")) };
+    }
+  }
+}
+
+/** Tells `told` every change of the job until it has ended; takes a broken stream up again. */
+export async function watch(id, told, signal) {
+  for (;;) {
+    try {
+      for await (const { event, data } of events(`v1/jobs/${id}/events`, signal)) {
+        told(data);
+        if (event === "end") return;
+      }
+    } catch (error) {
+      if (signal.aborted || (error instanceof Problem && error.status >= 400 && error.status < 500))
+        throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, RECONNECT_MILLISECONDS));
+    if (signal.aborted) return;
+  }
+}
+
+/** Save what is at the path as a file. A link could say neither the type nor the key. */
+export async function download(path, accept, name) {
+  const content = await (await send("GET", path, { headers: { accept } })).blob();
+  const address = URL.createObjectURL(content);
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}

@@ -1,0 +1,140 @@
+// Which service, with which parameters: a frontier of risk and utility, put together from their forms.
+
+import * as api from "./api.js";
+import { element, newId } from "./dom.js";
+import { form } from "./form.js";
+import { suggesting, suggestion } from "./roles.js";
+import { asking } from "./run.js";
+import { known, trail } from "./table.js";
+import { control } from "./values.js";
+import { counted } from "./words.js";
+
+const OWN = ["source", "services", "key_fields", "validate_only", "webhook"];
+
+export async function view([id]) {
+  const [table, services, document] = await Promise.all([known(id), api.listServices(), api.contract()]);
+  const { fields } = table;
+  const suggest = (name, schema) => (name === "key_fields" ? suggestion(name, schema, fields) : undefined);
+  const { schema } = document.paths["/v1/frontier"].post.requestBody.content[api.JSON_TYPE];
+  const options = form(schema, { document, fields, suggest }, { without: OWN, allInTheOpen: true });
+  const varied = document.components.schemas.Variation.properties.vary;
+  const variations = services.map((service) => variation(service, fields, varied, document));
+  const chosen = () => variations.filter((each) => each.chosen());
+  const call = () => ({
+    source: { buffer: id },
+    services: chosen().map((each) => each.value()),
+    ...options.value(),
+  });
+  const combinations = () => chosen().reduce((sum, each) => sum + each.combinations(), 0);
+  // the contract numbers the services that are chosen; each is pointed to where it stands here
+  const parts = {
+    ...options.parts,
+    get services() {
+      return { parts: Object.fromEntries(chosen().map((each, at) => [at, each])) };
+    },
+  };
+  return {
+    title: "Compare services",
+    nodes: [
+      trail(table),
+      element("h1", { tabindex: "-1" }, "Compare services"),
+      element(
+        "p",
+        { class: "lead" },
+        "Every combination is run and measured. What no other one beats in both risk and utility is the frontier: choose from it.",
+      ),
+      asking(
+        "v1/frontier",
+        call,
+        parts,
+        [
+          element(
+            "section",
+            { "aria-labelledby": "choose" },
+            element("h2", { id: "choose" }, "Services to compare"),
+            variations.map((each) => each.node),
+          ),
+          element(
+            "details",
+            { class: "options" },
+            element("summary", {}, "How risk and utility are measured, and other options"),
+            options.node,
+          ),
+        ],
+        () => [
+          element("h2", {}, "What would be compared"),
+          element(
+            "p",
+            { class: "good" },
+            `${counted(combinations(), "combination")}; their parameters fit this table's fields.`,
+          ),
+        ],
+      ),
+    ],
+  };
+}
+
+/** A service that may be ticked, with its parameters and those that vary. */
+function variation(service, fields, varied, document) {
+  let inside = null;
+  const holder = element("div", { class: "variation", hidden: true });
+  const tick = element("input", {
+    type: "checkbox",
+    id: newId("service"),
+    onchange: () => {
+      holder.hidden = !tick.checked;
+      if (!tick.checked || inside) return;
+      inside = inner(service, fields, varied, document);
+      holder.append(inside.parameters.node, inside.vary.node);
+    },
+  });
+  const node = element(
+    "div",
+    { class: "choice" },
+    element(
+      "div",
+      { class: "tick" },
+      tick,
+      element(
+        "label",
+        { for: tick.id },
+        `${service.title} `,
+        element("span", { class: "identifier" }, service.identifier),
+      ),
+    ),
+    element("p", { class: "about" }, service.summary),
+    holder,
+  );
+  return {
+    node,
+    get parts() {
+      return inside ?? {};
+    },
+    chosen: () => tick.checked,
+    combinations: () =>
+      Object.values(inside.vary.value() ?? {}).reduce(
+        (product, values) => product * (values?.length ?? 1),
+        1,
+      ),
+    value: () => {
+      const vary = inside.vary.value();
+      const parameters = Object.entries(inside.parameters.value()).filter(
+        ([name]) => !(name in (vary ?? {})),
+      );
+      return {
+        service: service.identifier,
+        parameters: Object.fromEntries(parameters),
+        ...(vary ? { vary } : {}),
+      };
+    },
+  };
+}
+
+function inner(service, fields, varied, document) {
+  const schema = service.parameters_schema;
+  const names = Object.keys(schema.properties);
+  return {
+    parameters: form(schema, { document: schema, fields, suggest: suggesting(fields, service) }),
+    vary: control("vary", varied, false, { document, fields, keys: { vary: names } }),
+  };
+}

@@ -1,0 +1,69 @@
+// A form made of a JSON schema: what the schema does not say, the form does not know.
+
+import { element, humanised } from "./dom.js";
+import { FIELD, FIELDS, partsOf, resolverOf, setAll, valuesOf } from "./values.js";
+
+/** What matters most stands in the open: what is needed, fields, numbers, switches, and what has no default. */
+function matters(schema, name, context) {
+  const found = resolverOf(context.document)(schema.properties[name]);
+  if (schema.required?.includes(name) || FIELDS.test(name) || FIELD.test(name)) return true;
+  if (found.default === undefined || found.default === null) return true;
+  return ["boolean", "integer", "number"].includes(found.type);
+}
+
+/** A whole form: the controls of a schema's properties, those of little weight folded away. */
+export function form(given, context, { without = [], allInTheOpen = false } = {}) {
+  const schema = resolverOf(context.document)(given);
+  const parts = partsOf(schema, context, without);
+  const names = Object.keys(parts);
+  const open = names.filter((name) => allInTheOpen || matters(schema, name, context));
+  const folded = names.filter((name) => !open.includes(name));
+  const more = element(
+    "details",
+    { class: "more" },
+    element(
+      "summary",
+      {},
+      `More, with defaults: ${folded.map((name) => humanised(name).toLowerCase()).join(", ")}`,
+    ),
+    folded.map((name) => parts[name].node),
+  );
+  const node = element(
+    "div",
+    { class: "form" },
+    open.map((name) => parts[name].node),
+    folded.length ? more : null,
+  );
+  return {
+    node,
+    parts,
+    value: () => valuesOf(parts) ?? {},
+    set: (values) => setAll(parts, values),
+  };
+}
+
+/** Marks the place that each error points to; those that have none are returned, for the alarm to tell. */
+export function point(parts, errors) {
+  const clear = (some) =>
+    Object.values(some).forEach((part) => {
+      part.fault?.("");
+      clear(part.parts);
+    });
+  clear(parts);
+  let first = null;
+  const placeless = errors.filter(({ pointer, message }) => {
+    const [, ...path] = (pointer ?? "")
+      .split("/")
+      .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"));
+    let at = null;
+    for (let inside = parts; path.length && inside[path[0]]; inside = at.parts) at = inside[path.shift()];
+    if (!at?.fault) return true;
+    at.fault(message);
+    for (let outer = at.node.closest("details"); outer; outer = outer.parentElement.closest("details"))
+      outer.open = true;
+    first ??= at;
+    return false;
+  });
+  first?.focus.focus();
+  return placeless;
+}

@@ -1,0 +1,86 @@
+// The jobs, newest first.
+
+import * as api from "./api.js";
+import { element, table } from "./dom.js";
+import { placeOf } from "./places.js";
+import { moment, number } from "./words.js";
+
+const PAGE = 20;
+const KINDS = { measures: "Measures of a table", frontier: "Comparison of services" };
+const STATES = ["queued", "running", "succeeded", "failed", "cancelled"];
+
+/** A state in a word, beside a sign: nothing is told by colour alone. */
+export const badge = (state) => element("span", { class: `state ${state}` }, state);
+
+export const nameOf = (job, services) =>
+  KINDS[job.kind] ?? services.find((service) => service.identifier === job.service)?.title ?? job.service;
+
+export async function view([state]) {
+  const services = await api.listServices();
+  const holder = element("div", {});
+  const more = element("button", { type: "button", hidden: true }, "Older jobs");
+  const jobs = [];
+  let next = null;
+  const load = async () => {
+    const query = new URLSearchParams({ page_size: PAGE });
+    if (STATES.includes(state)) query.set("state", state);
+    if (next) query.set("page_token", next);
+    const page = await api.get(`v1/jobs?${query}`);
+    jobs.push(...page.jobs);
+    next = page.next_page_token;
+    more.hidden = !next;
+    const rows = jobs.map((job) => ({
+      cells: [
+        element(
+          "a",
+          { href: placeOf("jobs", job.id) },
+          nameOf(job, services),
+          " ",
+          element(
+            "small",
+            {},
+            job.kind === "swap" ? job.service : "",
+            ` ${moment(job.created_at)}`,
+            job.rerun_of ? ", a rerun" : "",
+          ),
+        ),
+        badge(job.state),
+        number(job.row_count),
+      ],
+    }));
+    const none = [element("p", {}, "None yet. ", element("a", { href: "#/" }, "Protect a table"), ".")];
+    holder.replaceChildren(...(rows.length ? table("Newest first", ["Job", "State", "Rows"], rows) : none));
+  };
+  more.addEventListener("click", load);
+  await load();
+  return {
+    title: "Jobs",
+    nodes: [
+      element("h1", { tabindex: "-1" }, "Jobs"),
+      element(
+        "nav",
+        { "aria-label": "States", class: "filter" },
+        element(
+          "ul",
+          {},
+          ["", ...STATES].map((each) =>
+            element(
+              "li",
+              {},
+              element(
+                "a",
+                {
+                  href: each ? placeOf("jobs", "state", each) : "#/jobs",
+                  "aria-current": each === (state ?? "") ? "page" : null,
+                },
+                each || "all",
+              ),
+            ),
+          ),
+        ),
+      ),
+      holder,
+      more,
+    ],
+  };
+}

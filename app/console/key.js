@@ -1,0 +1,60 @@
+// The place to paste an access key. It is kept for this tab alone, and sent with every call.
+
+import { element, newId } from "./dom.js";
+import * as session from "./session.js";
+
+let open = null;
+
+/** Whether the caller gave a key; several calls that are refused at once ask once. */
+export function askForKey(why) {
+  open ??= dialogue(why).finally(() => {
+    open = null;
+  });
+  return open;
+}
+
+function dialogue(why) {
+  const id = newId("key");
+  const input = element("input", {
+    id,
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    "aria-describedby": `${id}-about`,
+  });
+  const dialog = element(
+    "dialog",
+    { "aria-labelledby": `${id}-title` },
+    element(
+      "form",
+      { method: "dialog" },
+      element("h2", { id: `${id}-title` }, "Access key"),
+      why ? element("p", { class: "quiet" }, why) : null,
+      element("label", { for: id }, "Key"),
+      input,
+      element(
+        "p",
+        { id: `${id}-about`, class: "quiet" },
+        "Kept in this tab until it is closed, and sent to this service alone. Empty: no key.",
+      ),
+      element(
+        "div",
+        { class: "actions" },
+        element("button", { value: "use", class: "primary" }, "Use this key"),
+        element("button", { value: "", formnovalidate: true }, "Cancel"),
+      ),
+    ),
+  );
+  document.body.append(dialog);
+  const answered = new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      const used = dialog.returnValue === "use";
+      if (used) session.setKey(input.value.trim());
+      dialog.remove();
+      document.dispatchEvent(new Event("keychanged"));
+      resolve(used && session.key() !== "");
+    });
+  });
+  dialog.showModal();
+  return answered;
+}

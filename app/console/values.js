@@ -1,0 +1,266 @@
+// The control that a schema asks for, with whatever controls it holds.
+
+import { anyValue, choice, group, lines, numeral, oneField, someFields, text, yesOrNo } from "./controls.js";
+import { element, humanised, newId } from "./dom.js";
+
+export const FIELD = /(^|_)field$/;
+export const FIELDS = /(^|_)fields$/;
+const OF_FIELDS = /field\b[^.]*->/i;
+
+/** What `$ref`s in a document lead to. */
+export const resolverOf = (document) => (schema) => {
+  if (!schema.$ref) return schema;
+  const { $ref, ...own } = schema;
+  const found = $ref
+    .split("/")
+    .slice(1)
+    .reduce((inside, part) => inside[part], document);
+  return { ...found, ...own };
+};
+
+/**
+ * The control of a schema. `context` has `document` (that `$ref`s lead into), the table's `fields`, and
+ * `suggest(name, schema, path)`, which may be absent; `path` names the models that the value is inside of.
+ */
+export function control(name, given, required, context) {
+  const schema = resolverOf(context.document)(given);
+  const made = kindOf(name, schema, required, context);
+  const start = context.suggest?.(name, schema, context.path ?? []);
+  if (start !== undefined) made.set(start);
+  return made;
+}
+
+function kindOf(name, schema, required, context) {
+  const resolve = resolverOf(context.document);
+  const options = (schema.anyOf ?? schema.oneOf ?? []).map(resolve);
+  const ofTexts = options.length === 2 && options[0].type === "string" && options[1].items?.type === "string";
+  if (FIELD.test(name) && ofTexts) return someFields(name, schema, required, context.fields, true);
+  if (schema.writeOnly) return text(name, schema, required);
+  if (options.length) return union(name, schema, required, options, context);
+  if (schema.enum) return choice(name, schema, required);
+  if (schema.const !== undefined) return constant(schema.const);
+  if (schema.type === "boolean") return yesOrNo(name, schema);
+  if (schema.type === "integer" || schema.type === "number") return numeral(name, schema, required);
+  if (schema.type === "string") {
+    const isField = FIELD.test(name) || /^The field\b/.test(schema.description ?? "");
+    return isField ? oneField(name, schema, required, context.fields) : text(name, schema, required);
+  }
+  if (schema.type === "array") return list(name, schema, required, resolve(schema.items ?? {}), context);
+  if (schema.properties) return record(name, schema, required, context);
+  if (schema.additionalProperties)
+    return map(name, schema, required, resolve(schema.additionalProperties), context);
+  return anyValue(name, schema, required);
+}
+
+const constant = (value) => ({
+  node: element("span"),
+  parts: {},
+  fault: () => {},
+  value: () => value,
+  set: () => {},
+});
+
+function list(name, schema, required, items, context) {
+  if (FIELDS.test(name) && items.type === "string")
+    return someFields(name, schema, required, context.fields, false);
+  const plain = (each) => ["string", "number", "integer", "boolean"].includes(each.type);
+  if (!Object.keys(items).length || plain(items) || items.anyOf?.every(plain))
+    return lines(name, schema, required, items);
+  return repeated(name, schema, required, `Add to ${humanised(name).toLowerCase()}`, {
+    make: () => control("entry", items, true, context),
+    read: (item) => item.value(),
+    write: (item, value) => item.set(value),
+    collect: (values) => values,
+    entries: (values) => values ?? [],
+  });
+}
+
+/** Names, or fields where the schema says so, and a value for each. */
+function map(name, schema, required, values, context) {
+  const ofFields = OF_FIELDS.test(schema.description ?? "");
+  const keySchema = { type: "string" };
+  const keys = context.keys?.[name];
+  const inner = { ...context, suggest: undefined };
+  const adding = keys ? "Add a parameter" : `Add to ${humanised(name).toLowerCase()}`;
+  return repeated(name, schema, required, adding, {
+    make: () => {
+      const key = keys
+        ? choice("parameter", { enum: keys, many: true }, true)
+        : ofFields
+          ? oneField("field", keySchema, true, context.fields)
+          : text("name", keySchema, true);
+      const value = control(values.type === "array" ? "values" : "value", values, true, inner);
+      return { node: element("div", { class: "pair" }, key.node, value.node), key, value };
+    },
+    read: (row) => (row.key.value() ? [row.key.value(), row.value.value()] : undefined),
+    write: (row, [key, value]) => {
+      row.key.set(key);
+      row.value.set(value);
+    },
+    collect: (pairs) => Object.fromEntries(pairs),
+    entries: (values) => Object.entries(values ?? {}),
+  });
+}
+
+/** Entries that can be added and taken away: `make` a row, `read` and `write` it, `collect` all of them. */
+function repeated(name, schema, required, adding, { make, read, write, collect, entries }) {
+  let rows = [];
+  const holder = element("div", { class: "entries" });
+  const adder = element(
+    "button",
+    { type: "button", onclick: () => add().node.querySelector("input, select, textarea").focus() },
+    adding,
+  );
+  const add = () => {
+    const row = make();
+    const remover = element(
+      "button",
+      {
+        type: "button",
+        onclick: () => {
+          rows = rows.filter(([other]) => other !== row);
+          whole.remove();
+          adder.focus();
+        },
+      },
+      "Remove",
+    );
+    const whole = element("div", { class: "entry" }, row.node, remover);
+    rows.push([row, whole]);
+    holder.append(whole);
+    return row;
+  };
+  const control = group(name, schema, required, [holder, adder]);
+  return {
+    ...control,
+    focus: adder,
+    value: () => {
+      const given = rows.map(([row]) => read(row)).filter((each) => each !== undefined);
+      return given.length ? collect(given) : undefined;
+    },
+    set: (value) => {
+      rows.forEach(([, whole]) => whole.remove());
+      rows = [];
+      entries(value).forEach((each) => write(add(), each));
+    },
+  };
+}
+
+/** One of several kinds of value: which one, and then the value. */
+function union(name, schema, required, options, context) {
+  const resolve = resolverOf(context.document);
+  const kinds = options.flatMap((option) => (option.anyOf ?? option.oneOf ?? [option]).map(resolve));
+  const inside = { ...context, suggest: undefined };
+  const made = kinds.map((kind) =>
+    control(
+      inner(kind),
+      { ...kind, examples: kind.examples ?? fitting(schema.examples, kind) },
+      true,
+      inside,
+    ),
+  );
+  const free = !required;
+  const picker = element(
+    "select",
+    { id: newId("kind"), "aria-label": `${humanised(name)}: kind`, onchange: () => show() },
+    free
+      ? element(
+          "option",
+          { value: "" },
+          schema.default === undefined || schema.default === null
+            ? "not given"
+            : `default: ${plainly(schema.default)}`,
+        )
+      : null,
+    kinds.map((kind, at) => element("option", { value: String(at) }, kindName(kind))),
+  );
+  const holder = element("div", { class: "kind" });
+  const picked = () => (picker.value === "" ? null : made[Number(picker.value)]);
+  const show = () => holder.replaceChildren(...(picked() ? [picked().node] : []));
+  const whole = group(name, schema, required, [picker, holder]);
+  show();
+  return {
+    ...whole,
+    focus: picker,
+    value: () => picked()?.value(),
+    set: (value) => {
+      const at =
+        value === undefined || value === null || JSON.stringify(value) === JSON.stringify(schema.default)
+          ? -1
+          : kinds.findIndex((kind) => fits(kind, value));
+      picker.value = at < 0 && free ? "" : String(Math.max(at, 0));
+      if (at >= 0) made[at].set(value);
+      show();
+    },
+  };
+}
+
+const inner = (kind) => (kind.type === "array" ? "values" : (kind.title ?? "value"));
+
+const plainly = (value) =>
+  [value]
+    .flat()
+    .map((each) => (typeof each === "object" ? Object.values(each)[0] : each))
+    .join(", ");
+
+const fitting = (examples, kind) => examples?.filter((example) => fits(kind, example));
+
+function kindName(kind) {
+  if (kind.const !== undefined) return String(kind.const);
+  if (kind.type === "array") return "a list";
+  if (kind.type === "object")
+    return humanised(kind.title)
+      .replace(/([a-z])([A-Z])/g, "$1 $2")
+      .toLowerCase();
+  return kind.type === "string" ? "a text" : "a number";
+}
+
+function fits(kind, value) {
+  if (kind.const !== undefined) return value === kind.const;
+  if (kind.type === "array") return Array.isArray(value);
+  if (kind.type === "object")
+    return (
+      typeof value === "object" &&
+      !Array.isArray(value) &&
+      (kind.required ?? []).every((name) => name in value)
+    );
+  if (kind.type === "integer") return Number.isInteger(value);
+  return typeof value === (kind.type === "string" ? "string" : "number");
+}
+
+/** A model inside a model. */
+function record(name, schema, required, context) {
+  const parts = partsOf(schema, { ...context, path: [...(context.path ?? []), name] });
+  const whole = group(
+    name,
+    schema,
+    required,
+    Object.values(parts).map((part) => part.node),
+    "control record",
+  );
+  return { ...whole, parts, value: () => valuesOf(parts), set: (value) => setAll(parts, value) };
+}
+
+/** Name -> control of the properties: what is needed and what names fields first. */
+export function partsOf(schema, context, without = []) {
+  const needed = schema.required ?? [];
+  const names = Object.keys(schema.properties).filter((each) => !without.includes(each));
+  const first = (each) => needed.includes(each) || FIELDS.test(each) || FIELD.test(each);
+  names.sort((one, other) => first(other) - first(one));
+  return Object.fromEntries(
+    names.map((each) => [each, control(each, schema.properties[each], needed.includes(each), context)]),
+  );
+}
+
+/** What is given, by name; undefined where nothing is. */
+export function valuesOf(parts) {
+  const given = Object.entries(parts)
+    .map(([name, part]) => [name, part.value()])
+    .filter(([, value]) => value !== undefined);
+  return given.length ? Object.fromEntries(given) : undefined;
+}
+
+/** Sets what the values have; a null is what an empty control says anyway. */
+export function setAll(parts, values) {
+  for (const [name, value] of Object.entries(values ?? {})) if (value !== null) parts[name]?.set(value);
+}

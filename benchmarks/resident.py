@@ -1,0 +1,102 @@
+"""The resident memory of a service and of its workers, watched while something goes on."""
+
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.harness import table
+
+LOOK_SECONDS = 0.5
+WARM_UP = 0.3
+"""Share of the time in which caches fill, connections open and workers meet their first large table."""
+WINDOW = 0.2
+"""Share of the time at either end over which a median is taken: a large table in flight is no growth."""
+GROWTH = 0.1
+SLACK = 32 * 2**20
+"""Flat: the end is at most so much above the beginning, a share of it and these bytes."""
+
+_MB = 10**6
+
+
+@dataclass
+class Resident:
+    """Samples: second, bytes of the service's own process, bytes of all its children."""
+
+    samples: list[tuple[float, int, int]] = field(default_factory=list)
+
+    @property
+    def flat(self) -> bool:
+        """Whether neither has grown from after the warm-up to the end."""
+        return bool(self.samples) and all(
+            end <= begin * (1 + GROWTH) + SLACK for begin, _, end in (self._thirds(which) for which in (1, 2))
+        )
+
+    def report(self) -> str:
+        """The figures, as Markdown."""
+        lines = []
+        for name, which in (("service", 1), ("workers together", 2)):
+            figures = [f"{each / _MB:.0f}" for each in self._thirds(which)]
+            lines.append([name, *figures, f"{self._slope(which) / _MB:+.2f}"])
+        header = ["resident, MB", "after the warm-up", "middle", "end", "MB a minute"]
+        allowed = f"at most {GROWTH:.0%} and {SLACK / 2**20:.0f} MiB more at the end"
+        return f"{table(header, lines)}\n\nMemory flat ({allowed}): {'yes' if self.flat else 'NO'}."
+
+    def _warm(self) -> list[tuple[float, int, int]]:
+        first, last = self.samples[0][0], self.samples[-1][0]
+        return [sample for sample in self.samples if sample[0] >= first + WARM_UP * (last - first)]
+
+    def _thirds(self, which: int) -> tuple[float, float, float]:
+        warm = [sample[which] for sample in self._warm()]
+        size = max(1, int(len(warm) * WINDOW / (1 - WARM_UP)))
+        middle = (len(warm) - size) // 2
+        begin, mid, end = warm[:size], warm[middle : middle + size], warm[-size:]
+        return statistics.median(begin), statistics.median(mid), statistics.median(end)
+
+    def _slope(self, which: int) -> float:
+        warm = self._warm()
+        if len(warm) < 2:
+            return 0.0
+        found = statistics.linear_regression([at for at, *_ in warm], [each[which] for each in warm])
+        return 60 * found.slope
+
+
+def resident_bytes(process: int) -> int:
+    """Of one process; 0 where it is gone."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def descendants(process: int) -> list[int]:
+    """All processes below one."""
+    found = []
+    with suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+@contextmanager
+def watched(process: int, resident: Resident) -> Iterator[None]:
+    """Take samples for as long as a block lasts."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_SECONDS):
+            children = sum(map(resident_bytes, descendants(process)))
+            resident.samples.append((time.monotonic(), resident_bytes(process), children))
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()

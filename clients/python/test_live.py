@@ -1,0 +1,136 @@
+"""Against a live service, whose address is in ROWVEIL_URL and whose key, if it wants one, in ROWVEIL_KEY."""
+
+import io
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from rowveil_api import AuthenticatedClient, Client
+from rowveil_api.api.buffers import create_buffer, delete_buffer, get_buffer
+from rowveil_api.api.jobs import get_job, get_job_report, get_job_rows, rerun_job, watch_job
+from rowveil_api.api.services import (
+    run_cdswap,
+    run_ddswap,
+    run_dswap,
+    run_locality,
+    run_meds,
+    run_mews,
+    run_pabidot,
+    run_rwn,
+)
+from rowveil_api.models import (
+    Buffer,
+    CdswapParams,
+    CdswapRequest,
+    DdswapParams,
+    DdswapRequest,
+    DswapParams,
+    DswapRequest,
+    Job,
+    LocalityParams,
+    LocalityRequest,
+    MedsParams,
+    MedsRequest,
+    MewsParams,
+    MewsRequest,
+    PabidotParams,
+    PabidotRequest,
+    Problem,
+    Report,
+    RerunRequest,
+    Rows,
+    RwnParams,
+    RwnRequest,
+    Source,
+    SourceRowsItem,
+)
+from rowveil_api.types import File
+
+url, key = os.environ["ROWVEIL_URL"], os.environ.get("ROWVEIL_KEY", "")
+client = AuthenticatedClient(url, key, timeout=60) if key else Client(url, timeout=60)
+
+CITIES = ("Athens", "Dublin", "Zurich")
+PEOPLE = [
+    {"age": 18 + row * 37 % 70, "income": 20000 + row * 7919 % 50000 + 0.5, "city": CITIES[row % 3]}
+    for row in range(60)
+]
+SEED = "8f1c7a0b52e94d63"
+
+
+def people() -> Source:
+    return Source(rows=[SourceRowsItem.from_dict(person) for person in PEOPLE])
+
+
+def call(request: Callable[..., Any], parameters: Any) -> Any:
+    return request(source=people(), parameters=parameters, seed=SEED)
+
+
+def ended(answer: Any) -> Job:
+    assert isinstance(answer, Job), answer
+    assert answer.state == "succeeded"
+    assert len(answer.destination.rows) == len(PEOPLE)
+    return answer
+
+
+def test_all_eight_services_run() -> None:
+    fields, numbers = ["income"], ["age", "income"]
+    cases = [
+        (run_dswap, call(DswapRequest, DswapParams(swap_fields=fields))),
+        (run_cdswap, call(CdswapRequest, CdswapParams(swap_fields=fields, control_field="city"))),
+        (
+            run_ddswap,
+            call(DdswapRequest, DdswapParams(swap_fields=fields, control_field="age", block_size=5)),
+        ),
+        (run_mews, call(MewsRequest, MewsParams(swap_fields=numbers, bins=3))),
+        (run_meds, call(MedsRequest, MedsParams(swap_fields=numbers, k=6))),
+        (run_rwn, call(RwnRequest, RwnParams(k=4))),
+        (run_pabidot, call(PabidotRequest, PabidotParams(label_fields=["city"]))),
+        (run_locality, call(LocalityRequest, LocalityParams(fields=["age"]))),
+    ]
+    for run, request in cases:
+        job = ended(run.sync(client=client, body=request))
+        assert f".run_{job.service.lower()}" in run.__name__
+
+
+def test_a_table_is_uploaded_swapped_watched_and_fetched() -> None:
+    sink = io.BytesIO()
+    table = pa.Table.from_pylist(PEOPLE)
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    sink.seek(0)
+    buffer = create_buffer.sync(client=client, body=File(payload=sink))
+    assert isinstance(buffer, Buffer), buffer
+    assert buffer.row_count == len(PEOPLE)
+    parameters = CdswapParams(swap_fields=["income"], control_field="city")
+    request = CdswapRequest(source=Source(buffer=buffer.id), parameters=parameters)
+    accepted = run_cdswap.sync_detailed(client=client, body=request, prefer="respond-async")
+    assert accepted.status_code == 202
+    job_id = accepted.parsed.id
+    events = watch_job.sync_detailed(client=client, job_id=job_id).content.decode()
+    assert "event: end" in events
+    assert get_job.sync(client=client, job_id=job_id).outcome == "SUCCESS"
+    rows = get_job_rows.sync(client=client, job_id=job_id)
+    assert isinstance(rows, Rows)
+    assert len(rows.rows) == len(PEOPLE)
+    report = get_job_report.sync(client=client, job_id=job_id)
+    assert isinstance(report, Report)
+    assert delete_buffer.sync_detailed(client=client, buffer_id=buffer.id).status_code == 204
+    gone = get_buffer.sync(client=client, buffer_id=buffer.id)
+    assert isinstance(gone, Problem)
+
+
+def test_a_call_waits_for_its_job_and_a_rerun_reproduces_it() -> None:
+    parameters = CdswapParams(swap_fields=["income"], control_field="city")
+    first = ended(run_cdswap.sync(client=client, body=call(CdswapRequest, parameters), prefer="wait=60"))
+    again = rerun_job.sync(client=client, job_id=first.id, body=RerunRequest(source=people()))
+    assert ended(again).reproduced is True
+    assert again.destination.digest == first.destination.digest
+
+
+def test_an_error_is_a_problem_with_its_type() -> None:
+    request = call(DswapRequest, DswapParams(swap_fields=["incom"]))
+    problem = run_dswap.sync(client=client, body=request)
+    assert isinstance(problem, Problem)
+    assert (problem.status, problem.code) == (422, "invalid_parameter")
+    assert problem.errors[0].pointer == "/parameters/swap_fields/0"

@@ -1,0 +1,102 @@
+/** Against a live service, whose address is in ROWVEIL_URL and whose key, if it wants one, in ROWVEIL_KEY. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { type Job, rows, rowveil, upload, watch } from "../src/index.js";
+
+const url = process.env.ROWVEIL_URL;
+if (!url) throw new Error("ROWVEIL_URL is not set");
+const client = rowveil(url, process.env.ROWVEIL_KEY);
+
+const cities = ["Athens", "Dublin", "Zurich"];
+const people = Array.from({ length: 60 }, (_, row) => ({
+  age: 18 + ((row * 37) % 70),
+  income: 20000 + ((row * 7919) % 50000) + 0.5,
+  city: cities[row % 3] as string,
+}));
+const source = { rows: people };
+const seed = "8f1c7a0b52e94d63";
+
+function ended(answer: { data?: Job; error?: { detail: string } }): Job {
+  assert.equal(answer.error?.detail, undefined);
+  assert.equal(answer.data?.state, "succeeded");
+  assert.equal(answer.data.destination?.rows?.length, people.length);
+  return answer.data;
+}
+
+// Each with parameters of its own type: a wrong name does not compile.
+const swap_fields = ["income"];
+const services = {
+  DSWAP: () => client.POST("/v1/services/DSWAP", { body: { source, seed, parameters: { swap_fields } } }),
+  CDSWAP: () =>
+    client.POST("/v1/services/CDSWAP", {
+      body: { source, seed, parameters: { swap_fields, control_field: "city" } },
+    }),
+  DDSWAP: () =>
+    client.POST("/v1/services/DDSWAP", {
+      body: { source, seed, parameters: { swap_fields, control_field: "age", block_size: 5 } },
+    }),
+  MEWS: () =>
+    client.POST("/v1/services/MEWS", {
+      body: { source, seed, parameters: { swap_fields: ["age", "income"], bins: 3 } },
+    }),
+  MEDS: () =>
+    client.POST("/v1/services/MEDS", {
+      body: { source, seed, parameters: { swap_fields: ["age", "income"], k: 6 } },
+    }),
+  RWN: () => client.POST("/v1/services/RWN", { body: { source, seed, parameters: { k: 4 } } }),
+  PABIDOT: () =>
+    client.POST("/v1/services/PABIDOT", { body: { source, seed, parameters: { label_fields: ["city"] } } }),
+  LOCALITY: () =>
+    client.POST("/v1/services/LOCALITY", { body: { source, seed, parameters: { fields: ["age"] } } }),
+};
+
+test("all eight services run", async () => {
+  for (const [service, run] of Object.entries(services)) {
+    assert.equal(ended(await run()).service, service);
+  }
+});
+
+test("a table is uploaded, swapped while it is watched, and fetched", async () => {
+  const csv = ["age,city", ...people.map((one) => `${one.age},${one.city}`)].join("\n");
+  const buffer = await upload(client, csv, "text/csv");
+  assert.equal(buffer.data?.row_count, people.length);
+  const accepted = await client.POST("/v1/services/CDSWAP", {
+    body: {
+      source: { buffer: buffer.data.id },
+      parameters: { swap_fields: ["age"], control_field: "city" },
+    },
+    params: { header: { Prefer: "respond-async" } },
+  });
+  assert.equal(accepted.response.status, 202);
+  const job = accepted.data as Job;
+  const states = [];
+  for await (const update of watch(client, job.id)) states.push(update.state);
+  assert.equal(states.at(-1), "succeeded");
+  const released = await rows(client, job.id, "text/csv");
+  const lines = new TextDecoder().decode(released.data as unknown as ArrayBuffer).trim().split("\n");
+  assert.equal(lines.length, people.length + 1);
+});
+
+test("a call waits for its job, and a rerun reproduces it", async () => {
+  const first = ended(await services.CDSWAP());
+  const again = await client.POST("/v1/jobs/{job_id}/rerun", {
+    params: { path: { job_id: first.id }, header: { Prefer: "wait=60" } },
+    body: { source },
+  });
+  assert.equal(ended(again).reproduced, true);
+  assert.equal(again.data?.destination?.digest, first.destination?.digest);
+});
+
+test("an error is a problem with its type", async () => {
+  const { data, error, response } = await client.POST("/v1/services/DSWAP", {
+    body: { source, parameters: { swap_fields: ["incom"] } },
+  });
+  assert.equal(data, undefined);
+  assert.equal(response.status, 422);
+  assert.equal(error?.code, "invalid_parameter");
+  assert.equal(error.errors?.[0]?.pointer, "/parameters/swap_fields/0");
+  const missing = await client.GET("/v1/jobs/{job_id}", { params: { path: { job_id: "none" } } });
+  assert.equal(missing.error?.status, 404);
+});

@@ -1,0 +1,117 @@
+"""An authority of the deployment's own, and a certificate for each side of the cluster.
+
+Dask asks both sides of a connection for a certificate of this authority, and looks at nothing else:
+whoever has one is of the cluster. So the authority signs nothing but these.
+"""
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from deploy.files import write_private
+
+AUTHORITY_DAYS = 3650
+CERTIFICATE_DAYS = 365
+RENEWED_DAYS = 30
+"""A certificate that ends sooner is made anew."""
+
+_Key = ec.EllipticCurvePrivateKey
+
+
+def ensure_authority(folder: Path) -> tuple[_Key, x509.Certificate]:
+    """The authority in ``ca.key`` and ``ca.pem``; made where there is none."""
+    key_file, certificate_file = folder / "ca.key", folder / "ca.pem"
+    if certificate_file.is_file():
+        key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError(f"{key_file} is no key of an elliptic curve")
+        return key, x509.load_pem_x509_certificate(certificate_file.read_bytes())
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name("Rowveil cluster authority")
+    certificate = (
+        _builder(name, name, key.public_key(), AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    write_private(key_file, _pem(key))
+    write_private(certificate_file, certificate.public_bytes(serialization.Encoding.PEM))
+    return key, certificate
+
+
+def ensure_certificate(folder: Path, names: Sequence[str], authority: tuple[_Key, x509.Certificate]) -> bool:
+    """``tls.key``, ``tls.pem`` and ``ca.pem`` of the first of the names; whether they had to be made."""
+    signer, signed_by = authority
+    certificate_file = folder / "tls.pem"
+    write_private(folder / "ca.pem", signed_by.public_bytes(serialization.Encoding.PEM))
+    if certificate_file.is_file() and _lasts(certificate_file, signer):
+        return False
+    key = ec.generate_private_key(ec.SECP256R1())
+    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    certificate = (
+        _builder(_name(f"rowveil {names[0]}"), signed_by.subject, key.public_key(), CERTIFICATE_DAYS)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+        .sign(signer, hashes.SHA256())
+    )
+    write_private(folder / "tls.key", _pem(key))
+    write_private(certificate_file, certificate.public_bytes(serialization.Encoding.PEM))
+    return True
+
+
+def _lasts(file: Path, signer: _Key) -> bool:
+    certificate = x509.load_pem_x509_certificate(file.read_bytes())
+    left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    same = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value == issuer
+    return same and left > datetime.timedelta(days=RENEWED_DAYS)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))  # clocks differ
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: _Key) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

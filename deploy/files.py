@@ -1,0 +1,16 @@
+"""How a secret is written to a file."""
+
+import os
+from pathlib import Path
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that its owner alone may read (0600); it is there as a whole, or as it was."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}")
+    draft.unlink(missing_ok=True)  # of a run that was cut off
+    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

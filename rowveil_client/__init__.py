@@ -1,0 +1,267 @@
+"""Swap a DataFrame: ``Rowveil(url, key).cdswap(frame, swap_fields=["income"], control_field="city")``.
+
+A pandas or polars DataFrame, or an Arrow table, goes to the service as a buffer and comes back as what it
+was, with a progress bar where a person looks on. A thin convenience over HTTP:
+for everything else there is the client that `make clients` generates.
+"""
+
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Self, TypeVar
+
+import httpx
+import pyarrow as pa
+from tqdm.auto import tqdm
+
+__all__ = ["Problem", "Rowveil"]
+
+T = TypeVar("T")
+"""The type of table that is given, and comes back."""
+
+_ARROW = "application/vnd.apache.arrow.stream"
+_BAR = "{desc:<28.28} {percentage:3.0f}%|{bar}| {elapsed}"
+_LOOK_AGAIN_SECONDS = (0.1, 0.5, 2.0)
+
+
+class Problem(Exception):
+    """What the service said instead of doing it: a problem document (RFC 9457)."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        super().__init__(document)
+        self.status: int = document.get("status", 0)
+        self.code: str = document.get("code", "")
+        self.detail: str = document.get("detail", "")
+        self.errors: list[dict[str, str]] = document.get("errors", [])
+        """What is wrong where: ``pointer`` and ``message``."""
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+class Rowveil:
+    """A service, and who calls it. A context manager; without a block, `close` it."""
+
+    def __init__(
+        self, url: str, key: str | None = None, *, progress: bool | None = None, timeout: float = 60.0
+    ) -> None:
+        """``key``: an API key. ``progress``: show a bar; by default in terminals and notebooks.
+
+        ``timeout``: seconds that the service may be silent. A job may run for as long as it takes.
+        """
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+        self._shown = _somebody_looks_on() if progress is None else progress
+        self.job: dict[str, Any] = {}
+        """The job of the last call: its id, outcome, events and digests."""
+
+    def dswap(self, table: T, **asked: Any) -> T:
+        """Values exchanged between any rows. ``asked``: as of `run`."""
+        return self.run("DSWAP", table, **asked)
+
+    def cdswap(self, table: T, **asked: Any) -> T:
+        """Values exchanged within classes of the control fields."""
+        return self.run("CDSWAP", table, **asked)
+
+    def ddswap(self, table: T, **asked: Any) -> T:
+        """Values exchanged between rows that are near on the control field."""
+        return self.run("DDSWAP", table, **asked)
+
+    def mews(self, table: T, **asked: Any) -> T:
+        """Values exchanged within bins of equal width."""
+        return self.run("MEWS", table, **asked)
+
+    def meds(self, table: T, **asked: Any) -> T:
+        """Values exchanged within bins of equally many rows."""
+        return self.run("MEDS", table, **asked)
+
+    def rwn(self, table: T, **asked: Any) -> T:
+        """Values replaced by those of near neighbours."""
+        return self.run("RWN", table, **asked)
+
+    def pabidot(self, table: T, **asked: Any) -> T:
+        """Numbers rotated, reflected and expanded."""
+        return self.run("PABIDOT", table, **asked)
+
+    def locality(self, table: T, **asked: Any) -> T:
+        """Values redrawn so that relations among near ones hold."""
+        return self.run("LOCALITY", table, **asked)
+
+    def run(
+        self,
+        service: str,
+        table: T,
+        *,
+        seed: str | int | None = None,
+        report: str = "summary",
+        measures: dict[str, Any] | None = None,
+        candidates: int | dict[str, Any] | None = None,
+        **parameters: Any,
+    ) -> T:
+        """The table that comes out of a service, of the type that went in.
+
+        Parameters
+        ----------
+        service : str
+            ``"CDSWAP"``; each has a method of its own, such as `cdswap`.
+        table : pandas.DataFrame, polars.DataFrame or pyarrow.Table
+            The index of a pandas DataFrame is not sent; the rows that come back are numbered anew.
+        seed : str or int, optional
+            The run's secret. Default: drawn by the service.
+        report, measures, candidates
+            As in the service's request.
+        **parameters
+            The service's own.
+
+        Raises
+        ------
+        Problem
+            The service refused the call, or the job failed.
+        """
+        asked = {"seed": seed, "report": report, "measures": measures, "candidates": candidates}
+        arrow, back = _as_arrow(table)
+        buffer = self._upload(arrow)
+        try:
+            call: dict[str, Any] = {"source": {"buffer": buffer}, "parameters": parameters}
+            call |= {name: value for name, value in asked.items() if value is not None}
+            headers = {"prefer": "respond-async"}
+            answer = self._client.post(f"/v1/services/{service}", json=call, headers=headers)
+            self.job = self._ended(_told(answer).json()["id"])
+        finally:
+            self._client.delete(f"/v1/buffers/{buffer}")
+        if self.job["state"] != "succeeded":
+            raise Problem(self.job.get("error") or {"detail": f"the job was {self.job['state']}"})
+        return back(self._rows(self.job["id"]))
+
+    def report(self) -> dict[str, Any]:
+        """The report of the last call. Raises Problem."""
+        report: dict[str, Any] = _told(self._client.get(f"/v1/jobs/{self.job['id']}/report")).json()
+        return report
+
+    def manifest(self) -> dict[str, Any]:
+        """The signed manifest of the last call. Raises Problem."""
+        manifest: dict[str, Any] = _told(self._client.get(f"/v1/jobs/{self.job['id']}/manifest")).json()
+        return manifest
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _upload(self, table: pa.Table) -> str:
+        headers = {"content-type": _ARROW}
+        answer = self._client.post("/v1/buffers", content=_arrow_stream(table), headers=headers)
+        buffer: str = _told(answer).json()["id"]
+        return buffer
+
+    def _ended(self, job_id: str) -> dict[str, Any]:
+        """The job when it has ended. A stream of events that breaks off, behind a proxy say, is taken up."""
+        with tqdm(total=1.0, bar_format=_BAR, disable=not self._shown, leave=False) as bar:
+            for seconds in self._waits():
+                for update in self._events(job_id):
+                    bar.n = update["progress"]["fraction"]
+                    bar.set_description_str(update["progress"]["stage"])
+                job: dict[str, Any] = _told(self._client.get(f"/v1/jobs/{job_id}")).json()
+                if job["state"] not in ("queued", "running"):
+                    return job
+                time.sleep(seconds)
+        raise AssertionError  # there is always another wait
+
+    @staticmethod
+    def _waits() -> Iterator[float]:
+        yield from _LOOK_AGAIN_SECONDS
+        while True:
+            yield _LOOK_AGAIN_SECONDS[-1]
+
+    def _events(self, job_id: str) -> Iterator[dict[str, Any]]:
+        try:
+            with self._client.stream("GET", f"/v1/jobs/{job_id}/events") as answer:
+                if answer.is_error:
+                    return
+                for line in answer.iter_lines():
+                    if line.startswith("data:"):
+                        yield json.loads(line.removeprefix("data:"))
+        except (httpx.TimeoutException, httpx.RemoteProtocolError, httpx.ReadError):
+            return
+
+    def _rows(self, job_id: str) -> pa.Table:
+        with self._client.stream("GET", f"/v1/jobs/{job_id}/rows", headers={"accept": _ARROW}) as answer:
+            if answer.is_error:
+                answer.read()
+            return pa.ipc.open_stream(_Reading(_told(answer).iter_bytes())).read_all()
+
+
+def _told(answer: httpx.Response) -> httpx.Response:
+    """The answer. Raises Problem."""
+    if not answer.is_error:
+        return answer
+    try:
+        document = answer.json()
+    except ValueError:  # of a proxy
+        document = {"status": answer.status_code, "detail": f"{answer.status_code} {answer.reason_phrase}"}
+    raise Problem(document)
+
+
+def _as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
+    """The table as Arrow's, and what makes it what it was. Raises TypeError."""
+    given: Any = table
+    if isinstance(given, pa.Table):
+        return given, lambda released: released
+    library = type(given).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(given, "columns"):
+        return pa.Table.from_pandas(given, preserve_index=False), lambda released: released.to_pandas()
+    if library == "polars" and hasattr(given, "to_arrow") and hasattr(given, "columns"):
+        import polars
+
+        return given.to_arrow(), lambda released: polars.from_arrow(released)  # type: ignore[return-value]
+    raise TypeError(
+        f"a table is a pandas or polars DataFrame, or a pyarrow Table; this is {type(given).__qualname__}"
+    )
+
+
+def _arrow_stream(table: pa.Table) -> Iterator[bytes]:
+    """The table as an Arrow stream, a batch at a time."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        for batch in table.to_batches(max_chunksize=65_536):
+            writer.write_batch(batch)
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()
+
+
+class _Reading(io.RawIOBase):
+    """An answer's bytes as a file that is read as they come."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        super().__init__()
+        self._pieces = pieces
+        self._left = b""
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Up to the rest of a piece."""
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = piece
+        count = min(len(buffer), len(self._left))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+
+def _somebody_looks_on() -> bool:
+    return "ipykernel" in sys.modules or sys.stderr.isatty()

@@ -1,0 +1,73 @@
+"""A table, and the command line as a process or within this one."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.__main__ import main
+
+SEED = "8f1c7a0b52e94d63"
+
+
+def people(rows: int = 400) -> pa.Table:
+    draw = random.Random(7)
+    return pa.table(
+        {
+            "age": [draw.randint(18, 90) for _ in range(rows)],
+            "income": [round(draw.lognormvariate(10, 1), 2) for _ in range(rows)],
+            "hours": [float(draw.randint(5, 60)) for _ in range(rows)],
+            "city": [draw.choice(["Dublin", "Zurich", "Athens"]) for _ in range(rows)],
+        }
+    )
+
+
+class Desk:
+    """A folder with a table, a seed and a home, and a caller who sits there."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+        self.folder = folder
+        self.home = folder / "home"
+        self._capfd = capfd
+        monkeypatch.setenv("ROWVEIL_HOME", str(self.home))
+        monkeypatch.chdir(folder)
+        pq.write_table(people(), folder / "in.parquet")
+        (folder / "seed").write_text(f"{SEED}\n")
+
+    def call(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        try:
+            code = main(list(arguments))
+        except SystemExit as left:  # argparse's own way
+            code = int(str(left.code))
+        said = self._capfd.readouterr()
+        return code, said.out, said.err
+
+    def done(self, *arguments: str) -> str:
+        """Standard output of a command that must succeed."""
+        code, out, err = self.call(*arguments)
+        assert code == 0, err
+        return out
+
+    def process(
+        self, *arguments: str, stdin: int | None = None, stderr: int = subprocess.PIPE, **variables: str
+    ) -> subprocess.Popen[bytes]:
+        """The command as a process of its own, with pipes."""
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | variables
+        return subprocess.Popen(
+            [sys.executable, "-m", "app", *arguments],
+            env=environment,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(tmp_path, monkeypatch, capfd)

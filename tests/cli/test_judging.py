@@ -1,0 +1,121 @@
+"""``rowveil measures``, ``frontier`` and ``verify``."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import SEED, Desk, people
+
+SWAP = ["--swap-fields", "income", "--control-field", "city", "--seed-file", "seed"]
+
+
+@pytest.fixture
+def released(desk: Desk) -> Desk:
+    """The desk, with a table that was released and its manifest."""
+    desk.done("run", "CDSWAP", "in.parquet", "out.csv", *SWAP, "--manifest", "manifest.json")
+    return desk
+
+
+def test_two_tables_are_judged_as_the_service_would(released: Desk, client: httpx.Client) -> None:
+    out = released.done(
+        "measures", "in.parquet", "out.csv", "--key-fields", "age,city", "--only", "mean_k,delta_rho",
+        "--seed-file", "seed",
+    )  # fmt: skip
+    report = json.loads(out)
+    call = {
+        "source": {"columns": people().to_pydict()},
+        "destination": {"columns": _as_columns(released.folder / "out.csv")},
+        "measures": {"key_fields": ["age", "city"], "only": ["mean_k", "delta_rho"]},
+        "seed": SEED,
+    }
+    job = client.post("/v1/measures", json=call).raise_for_status().json()
+    assert report["measures"] == job["report"]["measures"]
+    assert report["summary"] == {"rows": 400, "destination_rows": 400, "aligned": True}
+
+
+def _as_columns(path: Path) -> dict[str, list[object]]:
+    columns: dict[str, list[object]] = pa.csv.read_csv(path).to_pydict()
+    return columns
+
+
+def test_services_are_compared(desk: Desk) -> None:
+    services = [
+        {"service": "CDSWAP", "parameters": {"swap_fields": ["income"], "control_field": "city"}},
+        {"service": "RWN", "parameters": {"perturb_fields": ["income"]}, "vary": {"k": [3, 9]}},
+    ]
+    Path("services.json").write_text(json.dumps(services))
+    desk.done("frontier", "in.parquet", "--services", "@services.json", "--report", "frontier.json")
+    report = json.loads(Path("frontier.json").read_text())
+    assert [point["service"] for point in report["frontier"]["points"]] == ["CDSWAP", "RWN", "RWN"]
+    code, _, err = desk.call("frontier", "in.parquet", "--services", '[{"service": "DSWP"}]')
+    assert code == 2
+    assert "--services, at 0/service" in err
+
+
+def test_what_was_signed_holds(released: Desk) -> None:
+    """A CSV is read with the types that were signed, so that it has the digest of any other form."""
+    assert "signature and digests hold" in released.done("verify", "manifest.json", "in.parquet", "out.csv")
+    assert released.call("verify", "manifest.json", "in.parquet", "out.csv", "--quiet")[1:] == ("", "")
+
+
+def test_a_changed_value_differs(released: Desk) -> None:
+    table = pq.read_table("in.parquet")
+    incomes = table["income"].to_pylist()
+    incomes[17] += 1
+    at = table.schema.get_field_index("income")
+    pq.write_table(table.set_column(at, "income", pa.array(incomes)), "other.parquet")
+    code, out, _ = released.call("verify", "manifest.json", "other.parquet", "out.csv")
+    assert code == 3
+    assert out.startswith("source: its digest is sha256:")
+    assert len(out.splitlines()) == 1
+    assert str(incomes[17]) not in out
+
+
+def test_other_rows_and_fields_are_told(released: Desk) -> None:
+    table = pq.read_table("in.parquet").slice(1).drop(["age"])
+    pq.write_table(table.append_column("more", table["hours"]), "other.parquet")
+    code, out, _ = released.call("verify", "manifest.json", "other.parquet", "out.csv")
+    assert code == 3
+    for words in ("399 rows, signed are 400", "field 'age' is missing", "field 'more' was not signed"):
+        assert words in out
+
+
+def test_a_changed_manifest_differs(released: Desk) -> None:
+    document = json.loads(Path("manifest.json").read_text())
+    document["manifest"]["parameters"]["rate"] = 0.5
+    Path("manifest.json").write_text(json.dumps(document))
+    code, out, _ = released.call("verify", "manifest.json", "in.parquet", "out.csv")
+    assert (code, out.startswith("signature: it does not fit")) == (3, True)
+
+
+def test_whose_signature_it_is(released: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another home's is told, and refused where a key is wanted."""
+    key = json.loads(Path("manifest.json").read_text())["signature"]["public_key"]
+    monkeypatch.setenv("ROWVEIL_HOME", str(released.folder / "elsewhere"))
+    given = ["verify", "manifest.json", "in.parquet", "out.csv"]
+    code, _, err = released.call(*given)
+    assert (code, "was not checked" in err) == (0, True)
+    assert released.call(*given, "--public-key", key)[0] == 0
+    code, out, _ = released.call(*given, "--public-key", "A" * 43 + "=")
+    assert (code, "not of the one that is wanted" in out) == (3, True)
+    assert not (released.folder / "elsewhere").exists()
+
+
+def test_a_manifest_of_the_service_is_verified(desk: Desk, client: httpx.Client) -> None:
+    call = {"source": {"columns": people().to_pydict()}, "parameters": {"swap_fields": ["income"]}}
+    job = client.post("/v1/services/DSWAP", json=call).raise_for_status().json()
+    Path("manifest.json").write_bytes(client.get(f"/v1/jobs/{job['id']}/manifest").content)
+    accept = {"accept": "application/vnd.apache.parquet"}
+    Path("out.parquet").write_bytes(client.get(f"/v1/jobs/{job['id']}/rows", headers=accept).content)
+    desk.done("verify", "manifest.json", "in.parquet", "out.parquet")
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"manifest": {}, "signature": {}}', "no JSON"])
+def test_what_is_no_manifest_is_said(desk: Desk, content: str) -> None:
+    Path("manifest.json").write_text(content)
+    code, _, err = desk.call("verify", "manifest.json", "in.parquet")
+    assert (code, "is no manifest" in err) == (1, True)

@@ -1,0 +1,197 @@
+"""``rowveil run`` swaps files as the service would, and says what was wrong in its own words."""
+
+import gzip
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from providers import PROVIDERS
+from providers.digest import table_digest
+from tests.cli.conftest import SEED, Desk, people
+
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "DSWAP": {"swap_fields": ["income", "city"], "rate": 0.5},
+    "CDSWAP": {"swap_fields": ["income"], "control_field": "city"},
+    "DDSWAP": {"swap_fields": ["income"], "control_field": ["age", "hours"], "block_size": 10},
+    "MEWS": {"swap_fields": ["income", "age"], "bins": [5, 8]},
+    "MEDS": {"swap_fields": ["income", "age"], "k": 20},
+    "RWN": {"k": 4, "ordinal_fields": {"city": ["Athens", "Dublin", "Zurich"]}},
+    "PABIDOT": {"label_fields": ["city"], "shuffle": False},
+    "LOCALITY": {"fields": ["age", "hours"], "margin": 2.5},
+}
+
+
+def options(parameters: dict[str, Any]) -> list[str]:
+    """The parameters as a person would write them."""
+    written = []
+    for name, value in parameters.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            written.append(flag if value else f"--no-{flag[2:]}")
+        elif isinstance(value, list):
+            written += [flag, ",".join(map(str, value))]
+        else:
+            written += [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
+    return written
+
+
+def test_there_is_a_case_of_every_service() -> None:
+    assert PARAMETERS.keys() == PROVIDERS.keys()
+
+
+@pytest.mark.parametrize("service", PARAMETERS)
+def test_the_bytes_are_those_of_the_service(desk: Desk, client: httpx.Client, service: str) -> None:
+    """Same seed, same digest: the command line runs what a worker runs."""
+    call = {"source": {"columns": people().to_pydict()}, "parameters": PARAMETERS[service], "seed": SEED}
+    job = client.post(f"/v1/services/{service}", json=call).raise_for_status().json()
+    given = [*options(PARAMETERS[service]), "--seed-file", "seed", "--manifest", "manifest.json"]
+    desk.done("run", service, "in.parquet", "out.parquet", *given)
+    assert table_digest(pq.read_table("out.parquet")) == job["destination"]["digest"]
+    manifest = json.loads(Path("manifest.json").read_text())["manifest"]
+    ours = client.get(f"/v1/jobs/{job['id']}/manifest").json()["manifest"]
+    differ = {name for name in manifest.keys() | ours.keys() if manifest.get(name) != ours.get(name)}
+    assert differ == {"job", "created_at", "seed_fingerprint"}  # of other keys than the service's
+
+
+def test_the_report_is_json_or_a_page(desk: Desk) -> None:
+    given = ["run", "CDSWAP", "in.parquet", "out.csv", "--swap-fields", "income", "--control-field", "city"]
+    more = ["--report-level", "full", "--measures-key-fields", "age,city", "--candidates-count", "2"]
+    desk.done(*given, *more, "--report", "report.json", "--manifest", "manifest.json")
+    report = json.loads(Path("report.json").read_text())
+    assert report["summary"]["rows"] == 400
+    assert "mean_k" in report["measures"]
+    assert len(report["candidates"]["table"]) == 2
+    desk.done(*given, "--report", "report.html")
+    page = Path("report.html").read_text()
+    assert page.lower().startswith("<!doctype html>")
+    assert "CDSWAP" in page
+
+
+@pytest.mark.parametrize("suffix", ["csv", "arrow", "csv.gz"])
+def test_a_file_is_read_by_its_suffix(desk: Desk, suffix: str) -> None:
+    sink = pa.BufferOutputStream()
+    if suffix == "arrow":
+        with pa.ipc.new_stream(sink, people().schema) as stream:
+            stream.write_table(people())
+    else:
+        pyarrow.csv.write_csv(people(), sink)
+    content = sink.getvalue().to_pybytes()
+    Path(f"in.{suffix}").write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    given = ["--swap-fields", "income", "--seed-file", "seed"]
+    types = ["--csv-fields", '{"hours": "float64"}'] if "csv" in suffix else []  # whole numbers all
+    desk.done("run", "DSWAP", f"in.{suffix}", "of_text.parquet", *given, *types)
+    desk.done("run", "DSWAP", "in.parquet", "of_parquet.parquet", *given)
+    assert pq.read_table("of_text.parquet").equals(pq.read_table("of_parquet.parquet"))
+
+
+def test_it_stands_in_a_pipe(desk: Desk) -> None:
+    """Standard input to standard output, which hold the table alone; what is told goes elsewhere."""
+    given = ["--swap-fields", "income", "--seed-file", "seed", "--format", "parquet"]
+    with desk.process("run", "DSWAP", "-", "-", *given, stdin=subprocess.PIPE) as running:
+        out, err = running.communicate(Path("in.parquet").read_bytes(), timeout=120)
+    assert running.returncode == 0
+    desk.done("run", "DSWAP", "in.parquet", "out.parquet", "--swap-fields", "income", "--seed-file", "seed")
+    assert pq.read_table(pa.py_buffer(out)).equals(pq.read_table("out.parquet"))
+    assert err == b"DSWAP: SUCCESS, 400 rows\n"  # and no progress, as nobody looks on
+
+
+def test_whoever_stops_reading_ends_it_quietly(desk: Desk) -> None:
+    pq.write_table(people(100_000), "large.parquet")
+    given = ["run", "DSWAP", "large.parquet", "-", "--swap-fields", "age", "--format", "csv"]
+    with desk.process(*given) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.read(10)
+        running.stdout.close()
+        assert running.wait(120) == 141
+        assert running.stderr.read() == b""
+
+
+def test_the_seed_is_kept_for_another_run(desk: Desk) -> None:
+    """In a new file that its owner alone reads; the same seed gives the same bytes, by file or variable."""
+    given = ["--swap-fields", "income"]
+    desk.done("run", "DSWAP", "in.parquet", "first.parquet", *given, "--keep-seed", "kept")
+    assert Path("kept").stat().st_mode & 0o777 == 0o600
+    desk.done("run", "DSWAP", "in.parquet", "second.parquet", *given, "--seed-file", "kept")
+    assert pq.read_table("first.parquet").equals(pq.read_table("second.parquet"))
+    code, _, err = desk.call("run", "DSWAP", "in.parquet", "third.parquet", *given, "--keep-seed", "kept")
+    assert (code, "there already" in err) == (2, True)
+
+
+def test_a_seed_of_the_environment(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["--swap-fields", "income"]
+    desk.done("run", "DSWAP", "in.parquet", "by_file.parquet", *given, "--seed-file", "seed")
+    monkeypatch.setenv("ROWVEIL_SEED", SEED)
+    desk.done("run", "DSWAP", "in.parquet", "by_variable.parquet", *given)
+    assert pq.read_table("by_file.parquet").equals(pq.read_table("by_variable.parquet"))
+    monkeypatch.setenv("ROWVEIL_SEED", "no hex")
+    code, _, err = desk.call("run", "DSWAP", "in.parquet", "out.parquet", *given)
+    assert (code, "hex digits" in err, "no hex" in err) == (2, True, False)
+
+
+def test_a_plan_is_told_and_nothing_written(desk: Desk) -> None:
+    given = ["--swap-fields", "income", "--control-field", "city", "--validate-only"]
+    plan = json.loads(desk.done("run", "CDSWAP", "in.parquet", "out.parquet", *given))
+    assert plan["groups"] == 3
+    assert not Path("out.parquet").exists()
+    assert not desk.home.exists()
+
+
+WRONG = {
+    "unknown field": (["--swap-fields", "income,agee"], 2, "--swap-fields, item 2: unknown field 'agee'"),
+    "out of range": (["--swap-fields", "income", "--rate", "2"], 2, "--rate: input should be less"),
+    "not needed together": (
+        ["--swap-fields", "income", "--suppression-policy", "replace"],
+        2,
+        "needs a replacement",
+    ),
+    "no fields": ([], 2, "give the swap fields by name"),
+    "broken JSON": (
+        ["--swap-fields", "income", "--suppression-replacement", "{"],
+        2,
+        "--suppression-replacement: not valid JSON",
+    ),
+    "unknown option": (["--swap-field", "income"], 2, "unrecognized arguments: --swap-field"),
+    "no report's name": (["--swap-fields", "income", "--report", "report.txt"], 2, "ends in .json or .html"),
+    "a level without a report": (["--swap-fields", "income", "--report-level", "full"], 2, "--report"),
+    "no seed": (["--swap-fields", "income", "--seed-file", "none"], 2, "--seed-file"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_said_by_its_option(desk: Desk, case: str) -> None:
+    given, code, words = WRONG[case]
+    ended, out, err = desk.call("run", "DSWAP", "in.parquet", "out.parquet", *given)
+    assert ended == code
+    assert words in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert not Path("out.parquet").exists()
+
+
+def test_a_table_that_cannot_be_used_fails(desk: Desk) -> None:
+    Path("broken.parquet").write_bytes(b"PAR1 no table")
+    for source in ("broken.parquet", "none.parquet"):
+        code, _, err = desk.call("run", "DSWAP", source, "out.parquet", "--swap-fields", "income")
+        assert code == 1
+        assert err.startswith("rowveil: ")
+    code, _, err = desk.call("run", "DSWAP", "in.parquet", "in.parquet", "--swap-fields", "income")
+    assert (code, "source itself" in err) == (2, True)
+    code, _, err = desk.call("run", "DSWAP", "in.parquet", "out.unknown", "--swap-fields", "income")
+    assert (code, "--format" in err) == (2, True)
+
+
+def test_nothing_is_left_in_the_temporary_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = desk.folder / "temporary"
+    room.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(room))
+    desk.done("run", "DSWAP", "in.parquet", "out.parquet", "--swap-fields", "income")
+    desk.call("run", "DSWAP", "in.parquet", "out.parquet", "--swap-fields", "agee")
+    assert list(room.iterdir()) == []

@@ -1,0 +1,97 @@
+"""``rowveil_client``: a DataFrame goes in, and one of its kind comes out."""
+
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from rowveil_client import Problem, Rowveil
+from tests.cli.conftest import SEED, people
+from tests.cli.test_run import PARAMETERS
+
+KINDS = {"arrow": lambda table: table, "pandas": pa.Table.to_pandas, "polars": pl.from_arrow}
+
+
+@pytest.fixture
+def rowveil(client: httpx.Client) -> Rowveil:
+    key = client.headers.get("authorization", "").removeprefix("Bearer ") or None
+    return Rowveil(str(client.base_url), key)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_comes_back_as_what_it_was(rowveil: Rowveil, kind: str) -> None:
+    given: Any = KINDS[kind](people())
+    with rowveil:
+        released = rowveil.cdswap(given, swap_fields=["income"], control_field="city", seed=SEED)
+        again = rowveil.cdswap(people(), swap_fields=["income"], control_field="city", seed=SEED)
+    assert type(released) is type(given)
+    table = released if kind == "arrow" else pa.Table.from_pydict(_columns(released))
+    assert table.to_pydict() == again.to_pydict()
+    assert table["city"].to_pylist() == people()["city"].to_pylist()
+    assert table["income"].to_pylist() != people()["income"].to_pylist()
+
+
+def _columns(frame: Any) -> Any:
+    return frame.to_dict("list") if isinstance(frame, pd.DataFrame) else frame.to_dict(as_series=False)
+
+
+@pytest.mark.parametrize("service", PARAMETERS)
+def test_every_service_has_a_method(rowveil: Rowveil, service: str) -> None:
+    with rowveil:
+        released = getattr(rowveil, service.lower())(people(), **PARAMETERS[service], report="none")
+        assert rowveil.job["service"] == service
+    assert released.schema.names == people().schema.names
+    assert released.num_rows == 400
+
+
+def test_what_is_told_of_a_run(rowveil: Rowveil) -> None:
+    with rowveil:
+        rowveil.dswap(people(), swap_fields=["income"], candidates=2)
+        assert len(rowveil.report()["candidates"]["table"]) == 2
+        assert rowveil.manifest()["manifest"]["job"] == rowveil.job["id"]
+
+
+def test_a_refusal_is_the_service_s_own_problem(rowveil: Rowveil, client: httpx.Client) -> None:
+    """With its code and pointers; the buffer that was sent is gone."""
+    with rowveil, pytest.raises(Problem, match="did you mean 'income'") as caught:
+        rowveil.dswap(people(), swap_fields=["incom"])
+    assert (caught.value.status, caught.value.code) == (422, "invalid_parameter")
+    assert caught.value.errors[0]["pointer"] == "/parameters/swap_fields/0"
+
+
+def test_a_job_that_fails_is_a_problem(rowveil: Rowveil) -> None:
+    alone = people(1)
+    with rowveil, pytest.raises(Problem) as caught:
+        rowveil.dswap(alone, swap_fields=["income"], suppression={"policy": "fail"})
+    assert caught.value.code == "unswappable_rows"
+    assert rowveil.job["state"] == "failed"
+
+
+def test_no_table_is_refused_before_anything_is_sent() -> None:
+    with Rowveil("http://127.0.0.1:9") as nobody, pytest.raises(TypeError, match="is a pandas or polars"):
+        nobody.dswap([{"income": 1}], swap_fields=["income"])
+
+
+def test_progress_is_shown_where_it_is_asked_for(
+    client: httpx.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = client.headers.get("authorization", "").removeprefix("Bearer ") or None
+    with Rowveil(str(client.base_url), key, progress=True) as rowveil:
+        rowveil.dswap(people(), swap_fields=["income"])
+    assert "%|" in capsys.readouterr().err
+    with Rowveil(str(client.base_url), key) as rowveil:
+        rowveil.dswap(people(), swap_fields=["income"])
+    assert capsys.readouterr().err == ""
+
+
+def test_it_brings_nothing_of_the_service_along() -> None:
+    """The client is imported without the service, its kernels, pandas or polars."""
+    heavy = "{'app', 'providers', 'numba', 'fastapi', 'pandas', 'polars'}"
+    script = f"import sys, rowveil_client; print(sorted({heavy} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

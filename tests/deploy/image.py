@@ -1,0 +1,161 @@
+"""The Dockerfile carried out without an engine: its steps in an empty root, and its container in a namespace.
+
+Needs root, for mounts of its own. What stands for the base image is this machine's ``/usr`` and Python.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from providers.kernel_cache import PACKAGE, state_of
+
+REPOSITORY = Path(__file__).parents[2]
+_ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "login.defs", "ld.so.cache", "nsswitch.conf")
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
+_SITE = f"lib/python3.{sys.version_info.minor}/site-packages"
+
+
+@dataclass
+class Stage:
+    """One FROM, and what follows it."""
+
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    """Instruction and the rest of its line."""
+
+    def last(self, instruction: str) -> str:
+        """The argument of the one that counts."""
+        return [rest for name, rest in self.steps if name == instruction][-1]
+
+    def environment(self) -> dict[str, str]:
+        """What ENV sets, in the form ``NAME=value``."""
+        words = " ".join(rest for name, rest in self.steps if name == "ENV").split()
+        return dict(word.split("=", 1) for word in words)
+
+
+def stages(dockerfile: Path) -> list[Stage]:
+    """The stages of a Dockerfile whose commands are in exec form."""
+    text = "\n".join(line for line in dockerfile.read_text().splitlines() if not line.startswith("#"))
+    found: list[Stage] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        instruction, _, rest = line.strip().partition(" ")
+        if instruction == "FROM":
+            found.append(Stage())
+        elif instruction:
+            found[-1].steps.append((instruction, rest.strip()))
+    return found
+
+
+def health_command(stage: Stage) -> list[str]:
+    """What HEALTHCHECK runs."""
+    command: list[str] = json.loads(stage.last("HEALTHCHECK").partition("CMD")[2])
+    return command
+
+
+class Root:
+    """A folder that is a container's root, below whatever of this machine stands for the base image."""
+
+    def __init__(self, folder: Path, site_packages: Path | None, wheels: Path | None) -> None:
+        """``site_packages``: installed before, and lent; else ``wheels`` are installed."""
+        self.folder = folder
+        folder.chmod(0o755)
+        self._lent: list[tuple[Path, str]] = [(Path(sys.base_prefix), "usr/local")]
+        if site_packages is not None:
+            self._lent.append((site_packages, f"opt/rowveil/{_SITE}"))
+        if wheels is not None:
+            self._lent.append((wheels, "wheels"))
+        for name in ("etc", "proc", "dev", "tmp", "var/lib", "srv", "opt"):
+            (folder / name).mkdir(parents=True)
+        for name in _ACCOUNTS:
+            if (given := Path("/etc") / name).is_file():
+                shutil.copy(given, folder / "etc" / name)
+        self._system = []
+        for name in _SYSTEM:
+            if (given := Path("/") / name).is_symlink():
+                (folder / name).symlink_to(given.readlink())
+            elif given.is_dir():
+                self._system.append(name)
+
+    def command(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        folder: str = "/",
+        user: str = "0:0",
+        volumes: Mapping[str, Path] | None = None,
+        read_only: bool = False,
+    ) -> list[str]:
+        """The command line that runs a command in this root, in mounts of its own, as this very process."""
+        script = ["set -e", 'cd "$1"', "mount --make-rprivate /", "mount --bind . .", 'cd "$1"']
+        for name in self._system:
+            script += [f"mkdir -p {name}", f"mount --rbind -o ro /{name} {name}"]
+        for given, place in self._lent:
+            script += [f"mkdir -p {place}", f"mount --bind -o ro '{given}' {place}"]
+        script += ["mount -t proc proc proc", "mount --rbind /dev dev"]
+        for place, given in (volumes or {}).items():
+            script.append(f"mount --bind '{given}' .{place}")
+        if read_only:
+            script += ["mount -t tmpfs -o mode=1777 tmpfs tmp", "mount -o remount,bind,ro ."]
+        script.append(f'shift; exec chroot --userspec={user} . env -i --chdir={folder} "$@"')
+        # A Python that was built for another place looks for its library there.
+        given_environment = [f"{name}={value}" for name, value in environment.items()]
+        given_environment.append("LD_LIBRARY_PATH=/usr/local/lib")
+        inner = ["sh", "-c", "\n".join(script), "sh", str(self.folder), *given_environment, *arguments]
+        return ["unshare", "--mount", *inner]
+
+
+def can_mount() -> bool:
+    """Whether this user may make mounts of its own."""
+    tried = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", "mount --make-rprivate / && mount -t tmpfs none /mnt"],  # noqa: S607 - the system's
+        capture_output=True,
+        check=False,
+    )
+    return os.geteuid() == 0 and tried.returncode == 0
+
+
+def build(root: Root, dockerfile: Path, skipped: Sequence[str] = ()) -> list[list[str]]:
+    """Carry out both stages in one root, but RUNs with a ``skipped`` word; those that were run."""
+    run = []
+    for stage in stages(dockerfile):
+        folder, environment = "/", {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "PIP_NO_INDEX": "1"}
+        environment |= {"PIP_FIND_LINKS": "/wheels", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        for instruction, rest in stage.steps:
+            if instruction == "WORKDIR":
+                folder = rest
+                (root.folder / folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
+            elif instruction == "ENV":
+                environment |= dict(word.split("=", 1) for word in rest.split())
+            elif instruction == "COPY" and not rest.startswith("--from=build /opt/rowveil /opt/rowveil"):
+                _copy(rest.split(), root.folder / folder.lstrip("/"))
+            elif instruction == "RUN" and not any(word in rest for word in skipped):
+                arguments = json.loads(rest)
+                subprocess.run(root.command(arguments, environment, folder=folder), check=True)
+                run.append(arguments)
+    return run
+
+
+def lend_kernels(folder: Path, compiled: Path) -> None:
+    """Copy what was compiled before of these very sources."""
+    for source in PACKAGE.rglob("*.py"):
+        name = f"{source.stem}-{state_of(source.resolve())}"
+        if (compiled / name).is_dir():
+            shutil.copytree(compiled / name, folder / name)
+
+
+def _copy(words: list[str], folder: Path) -> None:
+    *sources, target = words
+    for pattern in sources:
+        for source in REPOSITORY.glob(pattern):
+            if source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(source, folder / target, ignore=ignored, dirs_exist_ok=True)
+            else:
+                place = folder / target / source.name if target.endswith("/") else folder / target
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, place)

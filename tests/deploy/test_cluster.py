@@ -1,0 +1,175 @@
+"""What `deploy.setup` makes brings up scheduler, workers and service over TLS, and the database."""
+
+import contextlib
+import datetime
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+import yaml
+from cryptography import x509
+
+from demo.service import running_service
+from deploy import certificates
+from deploy.private_copy import copy
+from deploy.setup import ROLES, ensure
+from tests.postgres import Postgres
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 120.0
+_LOOK_SECONDS = 0.05
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("secrets")
+    ensure(folder)
+    return folder
+
+
+def test_a_second_setup_changes_nothing(made: Path) -> None:
+    """So that it may run before every start; and nobody else reads any of it."""
+    before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    assert ensure(made) == []
+    assert {path: path.read_bytes() for path in made.rglob("*") if path.is_file()} == before
+    assert all(path.stat().st_mode & 0o077 == 0 for path in before)
+
+
+def test_a_certificate_that_ends_within_a_month_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one of another authority; keys and passwords stay."""
+    monkeypatch.setattr(certificates, "CERTIFICATE_DAYS", 29)
+    ensure(tmp_path)
+    monkeypatch.undo()
+    assert ensure(tmp_path) == [f"{role}/tls.pem" for role in ROLES]
+    until = x509.load_pem_x509_certificate((tmp_path / "worker" / "tls.pem").read_bytes()).not_valid_after_utc
+    assert until - datetime.datetime.now(datetime.UTC) > datetime.timedelta(days=300)
+    (tmp_path / "authority" / "ca.pem").unlink()
+    assert ensure(tmp_path) == [f"{role}/tls.pem" for role in ROLES]
+
+
+def test_copied_secrets_are_their_owners_alone(tmp_path: Path) -> None:
+    """As Kubernetes mounts them: links into a hidden folder, readable by a group."""
+    given, own = tmp_path / "given", tmp_path / "own"
+    (given / "..data").mkdir(parents=True)
+    (given / "..data" / "master.key").write_text("key")
+    (given / "master.key").symlink_to("..data/master.key")
+    assert copy(given, own) == ["master.key"]
+    assert copy(given, own) == ["master.key"]
+    assert (own / "master.key").read_text() == "key"
+    assert (own / "master.key").stat().st_mode & 0o777 == 0o600
+
+
+@contextlib.contextmanager
+def started(arguments: list[str], environment: dict[str, str]) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, *arguments], env=os.environ | environment)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def scheduler(secrets: Path, folder: Path) -> Iterator[str]:
+    """By the command of compose.yaml, on free ports; its address."""
+    service = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["scheduler"]
+    freed = {"8786": "0", "127.0.0.1:8787": "127.0.0.1:0", "/run/secrets": str(secrets)}
+    words = [*service["entrypoint"][1:], *service["command"]]
+    for given, here in freed.items():
+        words = [word.replace(given, here) for word in words]
+    address_file = folder / "scheduler.json"
+    with started([*words, "--host=127.0.0.1", f"--scheduler-file={address_file}"], {}):
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with contextlib.suppress(OSError, ValueError):
+                document = json.loads(address_file.read_text())
+                break
+            assert time.monotonic() < deadline
+            time.sleep(_LOOK_SECONDS)
+        health = f"http://127.0.0.1:{document['services']['dashboard']}/health"
+        assert httpx.get(health, timeout=PATIENCE).status_code == 200
+        yield document["address"]
+
+
+def refused_without_certificate(address: str, ca_file: Path) -> bool:
+    place = urlsplit(address)
+    context = ssl.create_default_context(cafile=str(ca_file))
+    context.check_hostname = False
+    with socket.create_connection((place.hostname or "", place.port or 0), PATIENCE) as plain:
+        try:
+            with context.wrap_socket(plain) as sealed:
+                return sealed.recv(1) == b""  # in TLS 1.3 the refusal comes with the first answer
+        except (ssl.SSLError, ConnectionError):
+            return True
+
+
+def created_key(home: Path, settings: dict[str, str]) -> str:
+    """Made as an operator makes one."""
+    command = [sys.executable, "-m", "app", "keys", "create", "--name", "ada", "--scopes", "run,read"]
+    given = {f"ROWVEIL_{name.upper()}": value for name, value in {"home": str(home), **settings}.items()}
+    printed = subprocess.run(command, env=os.environ | given, stdout=subprocess.PIPE, text=True, check=True)
+    return printed.stdout.split()[-1]
+
+
+@pytest.mark.faults
+def test_the_whole_comes_up_over_tls_in_production(made: Path, tmp_path: Path, postgres: Postgres) -> None:
+    """A job runs, with PostgreSQL by the password of the file; who shows no certificate is refused."""
+    database = postgres.new_database_with_password("rowveil", (made / "database" / "password").read_text())
+    with scheduler(made / "scheduler", tmp_path) as address, contextlib.ExitStack() as workers:
+        assert refused_without_certificate(address, made / "authority" / "ca.pem")
+
+        def cluster(role: str) -> dict[str, str]:
+            return {
+                "mode": "production",
+                "engine": "dask",
+                "scheduler_address": address,
+                "tls_ca_file": str(made / role / "ca.pem"),
+                "tls_cert_file": str(made / role / "tls.pem"),
+                "tls_key_file": str(made / role / "tls.key"),
+                "shared_folder": str(tmp_path / "shared"),
+                "workers": "1",
+            }
+
+        environment = {f"ROWVEIL_{name.upper()}": value for name, value in cluster("worker").items()}
+        for _ in range(2):
+            workers.enter_context(started(["-m", "app", "worker"], environment))
+        service = cluster("service") | {
+            "auth": "on",
+            "database_url": f"{database}&passfile={made / 'service' / 'pgpass'}",
+            "key_file": str(made / "service" / "master.key"),
+            "signing_key_file": str(made / "service" / "signing.key"),
+            "worker_threads": "1",
+            "worker_memory_bytes": str(2**30),
+            "warm_workers": "false",
+        }
+        home = tmp_path / "home"
+        with running_service(home, **service) as url:
+            key = created_key(home, service)
+            rows = [{"income": number, "city": number % 2} for number in range(100)]
+            call = {
+                "source": {"rows": rows},
+                "parameters": {"swap_fields": ["income"], "control_field": "city"},
+            }
+            answer = httpx.post(
+                f"{url}/v1/services/CDSWAP",
+                json=call,
+                headers={"authorization": f"Bearer {key}", "prefer": "wait=60"},
+                timeout=PATIENCE,
+            )
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["state"] == "succeeded"

@@ -1,0 +1,118 @@
+"""Compose file and manifests say of each container what is promised; their linters run in `make lint`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.settings import Settings, unknown_variables
+
+ROOT = Path(__file__).parents[2]
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+
+
+def composed() -> dict[str, dict[str, Any]]:
+    services: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    return services
+
+
+def manifests() -> list[dict[str, Any]]:
+    kustomization = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())
+    listed = set(kustomization["resources"])
+    assert listed == {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
+    return [document for name in listed for document in yaml.safe_load_all((KUBERNETES / name).read_text())]
+
+
+def pods() -> dict[str, dict[str, Any]]:
+    return {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in manifests()
+        if each["kind"] == "Deployment"
+    }
+
+
+def environments() -> dict[str, dict[str, str]]:
+    """Everything that is set for a container, by whom it is."""
+    found = {f"compose {name}": dict(each.get("environment", {})) for name, each in composed().items()}
+    kustomization = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())
+    shared = dict(word.split("=", 1) for word in kustomization["configMapGenerator"][0]["literals"])
+    for pod, spec in pods().items():
+        for each in spec["containers"]:
+            # An address from a secret is one of no secret's kind here.
+            own = {item["name"]: item.get("value", "postgresql:///rowveil") for item in each.get("env", [])}
+            found[f"pod {pod}"] = (shared if "envFrom" in each else {}) | own
+    return found
+
+
+@pytest.mark.parametrize("whose", environments())
+def test_every_setting_is_one_and_together_they_start(whose: str) -> None:
+    """No name is misspelt, and what is set fits together in production."""
+    given = environments()[whose]
+    assert unknown_variables(given) == []
+    settings = {
+        name.removeprefix("ROWVEIL_").lower(): value
+        for name, value in given.items()
+        if name.startswith("ROWVEIL_")
+    }
+    if settings:
+        assert Settings.model_validate({"home": "/var/lib/rowveil", **settings}).mode == "production"
+
+
+@pytest.mark.parametrize("name", composed())
+def test_a_container_of_compose_is_confined(name: str) -> None:
+    service = composed()[name]
+    assert service["user"] == "10001:10001"
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert {"mem_limit", "cpus", "pids_limit", "tmpfs", "healthcheck"} - service.keys() <= {"healthcheck"}
+    assert "healthcheck" in service or name == "service"  # the image has its own
+    for mount in service["volumes"]:
+        if isinstance(mount, dict) and mount["target"] == "/run/secrets":
+            assert mount["read_only"] is True
+    assert "PASSWORD" not in " ".join(service.get("environment", {})).replace("PASSWORD_FILE", "")
+
+
+def test_compose_shows_the_service_alone_and_to_this_machine_alone() -> None:
+    published = {name: each["ports"] for name, each in composed().items() if "ports" in each}
+    assert published == {"service": ["127.0.0.1:8080:8080"]}
+
+
+@pytest.mark.parametrize("name", pods())
+def test_a_pod_keeps_to_the_restricted_standard(name: str) -> None:
+    """As kubernetes.io/docs/concepts/security/pod-security-standards has it, and on a read-only root."""
+    pod = pods()[name]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 10001
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    assert all(not {"hostPath"} & volume.keys() for volume in pod["volumes"])
+    for each in [*pod["containers"], *pod.get("initContainers", [])]:
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert each["resources"].keys() == {"requests", "limits"}
+
+
+def test_a_worker_has_the_memory_that_the_service_gives_its_jobs() -> None:
+    """With 1 GiB beside it for the worker's own and for the files it reads."""
+    (worker,) = pods()["worker"]["containers"]
+    job = int(environments()["pod service"]["ROWVEIL_WORKER_MEMORY_BYTES"])
+    assert worker["resources"]["limits"]["memory"] == "4Gi"
+    assert composed()["worker"]["mem_limit"] == "4g"
+    assert job == int(environments()["compose service"]["ROWVEIL_WORKER_MEMORY_BYTES"])
+    assert job + 2**30 <= 4 * 2**30
+
+
+def test_the_scheduler_is_started_alike_everywhere() -> None:
+    (pod,) = pods()["scheduler"]["containers"]
+    compose = composed()["scheduler"]
+    assert pod["command"] == compose["entrypoint"]
+    in_pod = [word.replace("/run/secrets/rowveil/", "/run/secrets/") for word in pod["args"]]
+    assert in_pod == compose["command"]
+    assert json.dumps(pod["startupProbe"]["exec"]["command"][2]) in json.dumps(compose["healthcheck"]["test"])

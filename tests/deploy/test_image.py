@@ -1,0 +1,149 @@
+"""The image is built by its steps as they stand, and its container runs as nobody on a read-only root.
+
+Installed packages and compiled kernels are lent by this machine, unless IMAGE_CHECK is ``full``: then the
+lock is installed and everything compiled, which takes minutes (``make image-check``).
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy.start import fill
+from tests.deploy.image import REPOSITORY, Root, Stage, build, can_mount, health_command, lend_kernels, stages
+
+DOCKERFILE = REPOSITORY / "Dockerfile"
+USER = "10001:10001"
+FULL = os.environ.get("IMAGE_CHECK") == "full"
+PATIENCE = 120.0
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600 if FULL else 300)]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
+    """The image's root, built."""
+    if not can_mount():
+        pytest.skip("needs root, and mounts of its own")
+    folder = tmp_path_factory.mktemp("image")
+    if FULL:
+        wheels = tmp_path_factory.mktemp("wheels")
+        download = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--require-hashes",
+            "--dest",
+            str(wheels),
+        ]
+        subprocess.run([*download, "--requirement", "requirements.lock"], cwd=REPOSITORY, check=True)
+        built = Root(folder, None, wheels)
+        build(built, DOCKERFILE)
+    else:
+        built = Root(folder, Path(sysconfig.get_path("purelib")), None)
+        lend_kernels(folder / "opt/rowveil/kernels", Path(os.environ["NUMBA_CACHE_DIR"]))
+        build(built, DOCKERFILE, skipped=["requirements.lock"])
+    return built
+
+
+@pytest.fixture
+def volumes(tmp_path: Path) -> dict[str, Path]:
+    """New volumes of the places that the Dockerfile declares, with their owner."""
+    places = json.loads(container().last("VOLUME"))
+    found = {place: tmp_path / place.strip("/").replace("/", "-") for place in places if place != "/tmp"}  # noqa: S108 - a tmpfs
+    for folder in found.values():
+        folder.mkdir(mode=0o700)
+        os.chown(folder, *map(int, USER.split(":")))
+    return found
+
+
+def container() -> Stage:
+    return stages(DOCKERFILE)[-1]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    given = container().environment()
+    return given | {"PATH": given["PATH"].replace("$PATH", "/usr/local/bin:/usr/bin")} | settings
+
+
+@contextmanager
+def running(root: Root, volumes: dict[str, Path]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The container's own command as its own user, on a read-only root; its port, once it is ready."""
+    assert container().last("USER") == USER
+    command = [*json.loads(container().last("ENTRYPOINT")), *json.loads(container().last("CMD"))]
+    settings = environment(ROWVEIL_PORT="0", ROWVEIL_WORKERS="1", ROWVEIL_WORKER_THREADS="1")
+    line = root.command(
+        command, settings, folder=container().last("WORKDIR"), user=USER, volumes=volumes, read_only=True
+    )
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        ready = re.search(r"http://0\.0\.0\.0:(\d+)", process.stdout.readline())
+        assert ready is not None
+        yield ready[1], process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_the_container_runs_as_nobody_on_a_read_only_root(root: Root, volumes: dict[str, Path]) -> None:
+    """It answers its own health check, compiles nothing, and ends by SIGTERM with 0."""
+    shipped = {path.name for path in (root.folder / "opt/rowveil/kernels").rglob("*.nbc")}
+    assert shipped
+    for _ in range(2):  # on a new volume, and on one that there was
+        with running(root, volumes) as (port, process):
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            assert re.search(r"^Uid:\s+10001\s+10001", status, re.MULTILINE)
+            health = [word.replace(":8080", f":{port}") for word in health_command(container())]
+            line = root.command(health, environment(), user=USER, read_only=True)
+            assert subprocess.run(line, check=False, timeout=PATIENCE).returncode == 0
+            mount = Path(f"/proc/{process.pid}/mounts").read_text().splitlines()
+            options = {line.split()[1]: line.split()[3].split(",") for line in mount}
+            assert "ro" in options["/"]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0
+    own = {path.name for path in volumes["/var/cache/rowveil"].rglob("*.nbc")}
+    assert own == shipped
+
+
+def test_a_health_check_fails_where_nobody_answers(root: Root) -> None:
+    health = [word.replace(":8080", ":1") for word in health_command(container())]
+    line = root.command(health, environment(), user=USER, read_only=True)
+    assert subprocess.run(line, check=False, capture_output=True, timeout=PATIENCE).returncode != 0
+
+
+def test_a_container_that_cannot_keep_its_kernels_says_so(root: Root) -> None:
+    command = json.loads(container().last("ENTRYPOINT"))
+    line = root.command([*command, "serve"], environment(), user=USER, read_only=True)
+    ended = subprocess.run(line, check=False, capture_output=True, text=True, timeout=PATIENCE)
+    assert ended.returncode == 1
+    assert re.fullmatch(
+        r"the folder of kernels /var/cache/rowveil\S* cannot be written .*10001 may write to\n", ended.stderr
+    )
+
+
+def test_kernels_are_copied_once_and_whole(tmp_path: Path) -> None:
+    """What is there stays: a kernel that was compiled here, too."""
+    shipped, own = tmp_path / "shipped", tmp_path / "own"
+    (shipped / "grid-1").mkdir(parents=True)
+    for name in ("a.nbi", "a.1.nbc", "b.nbi"):
+        (shipped / "grid-1" / name).write_text(f"shipped {name}")
+    (shipped / "grid.lock").touch()
+    (own / "grid-1").mkdir(parents=True)
+    (own / "grid-1" / "b.nbi").write_text("its own")
+    assert fill(own, shipped) == 2
+    assert sorted(path.name for path in own.rglob("*") if path.is_file()) == ["a.1.nbc", "a.nbi", "b.nbi"]
+    assert (own / "grid-1" / "b.nbi").read_text() == "its own"
+    assert fill(own, shipped) == 0

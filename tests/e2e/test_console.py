@@ -1,0 +1,293 @@
+"""The console from a table to its release, as a curator goes, in a real browser."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, FilePayload, Route, expect
+
+from tests.e2e.console import NOT_BESIDE_THE_PAGE, Console, console
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    'o\'clock "time"',
+    " two  spaces ",
+    "🧑‍🔬 wage/€",
+    "\u202eeman",
+    "a,b",
+]
+SHOWN = [*HOSTILE[:4], "\\u{202e}eman", "a,b"]
+VIEWS = ("", "tables/{table}", "tables/{table}/CDSWAP", "tables/{table}/compare", "jobs", "jobs/{job}")
+
+
+@pytest.fixture
+def opened(browser: Browser, client: httpx.Client) -> Iterator[Console]:
+    with console(browser, client) as tab:
+        tab.open()
+        yield tab
+
+
+def made_up(tab: Console) -> str:
+    """The id of the table of people that the console makes up."""
+    tab.open()
+    tab.page.get_by_role("button", name="Try with made-up people").click()
+    return tab.table()
+
+
+def hostile_csv() -> str:
+    """Forty rows under the names."""
+    quoted = ",".join('"' + name.replace('"', '""') + '"' for name in HOSTILE)
+    rows = [f"{row % 4},t{row % 3},x{row % 5},{1000 + 7 * row},<b>{row % 2}</b>,{row}" for row in range(40)]
+    return "\n".join([quoted, *rows, ""])
+
+
+def test_a_table_is_protected_by_keyboard_alone(opened: Console, tmp_path: Path) -> None:
+    """Sample, fields, service, preview, run, report, file and rerun: no mouse, and the focus never lost."""
+    page = opened.page
+    opened.tab_to("Try with made-up people")
+    page.keyboard.press("Enter")
+    opened.table()
+    expect(page.locator("h1")).to_be_focused()
+    opened.tab_to("Class-based data swapping")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Parameters")).to_be_visible()
+    opened.tab_to("Report, candidates")
+    page.keyboard.press("Enter")
+    opened.tab_to("full")  # is chosen already, for its pictures
+    page.keyboard.press("ArrowUp")
+    opened.tab_to("Preview")
+    page.keyboard.press("Enter")
+    plan = page.get_by_role("region", name="Preview")
+    expect(plan).to_be_focused()
+    expect(plan).to_contain_text("1 row in 1 group cannot be swapped")  # the inhabitant of Athens
+    opened.tab_to("Run", backwards=True)
+    page.keyboard.press("Enter")
+    opened.ended()
+    expect(page.frame_locator("iframe.report").locator("h1")).to_contain_text("Class-based data swapping")
+    opened.tab_to("Result as CSV")
+    with page.expect_download() as download:
+        page.keyboard.press("Enter")
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines[0] == "age,sex,town,education,occupation,hours_per_week,income,savings"
+    assert len(lines) == 1001
+    opened.tab_to("Run again")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Reproduced: the very bytes")).to_be_visible()
+
+
+def test_names_are_text_wherever_they_stand(opened: Console, client: httpx.Client) -> None:
+    """Markup, quotes, spaces, an emoji and a turned direction: from the upload to the report and back."""
+    page = opened.page
+    table = opened.upload("<img src=x onerror=alert(2)>.csv", hostile_csv())
+    assert page.locator("ul.fields label").all_inner_texts() == SHOWN
+    opened.open(f"tables/{table}/DSWAP")
+    swap = page.get_by_role("group", name="Swap fields", exact=True)
+    for box in swap.get_by_role("checkbox").all():
+        box.check()
+    page.get_by_role("button", name="Run").click()
+    opened.ended()
+    job = client.get(f"/v1/jobs/{page.url.rpartition('/')[2]}").json()
+    assert sorted(job["parameters"]["swap_fields"]) == sorted(HOSTILE)
+    expect(page.frame_locator("iframe.report").locator("body")).to_contain_text("<script>alert(1)</script>")
+    assert page.locator("img[src=x], main script").count() == 0
+
+
+@pytest.fixture(scope="module")
+def places(client: httpx.Client) -> list[str]:
+    """A place of every view: of a table, and of a job whose result was chosen from two and has a report."""
+    rows = "".join(f"{20 + row % 50},t{row % 5},{1000 + 37 * row % 811}\n" for row in range(200))
+    content = f"age,town,income\n{rows}9,alone,1\n"
+    buffer = client.post("/v1/buffers", content=content, headers={"content-type": "text/csv"})
+    table = buffer.raise_for_status().json()["id"]
+    call = {
+        "source": {"buffer": table},
+        "parameters": {"swap_fields": ["income"], "control_field": "town"},
+        "candidates": 2,
+        "report": "full",
+    }
+    job = client.post("/v1/services/CDSWAP", json=call).raise_for_status().json()
+    assert job["outcome"] == "SUCCESS_WITH_INFO"
+    return [view.format(table=table, job=job["id"]) for view in VIEWS]
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
+def test_every_view_is_legible(
+    browser: Browser, client: httpx.Client, places: list[str], scheme: Literal["light", "dark"], width: int
+) -> None:
+    """Axe finds nothing, all that opens being open; at 400 pixels nothing lies beside the page.
+
+    What is dark is built as what is light: there contrast is all that can differ.
+    """
+    rules = {"runOnly": ["color-contrast"]} if scheme == "dark" else {}
+    with console(browser, client, scheme=scheme, width=width) as tab:
+        for view in places:
+            tab.open(view)
+            if view.endswith("compare"):
+                tab.page.get_by_role("checkbox", name="Multivariate equi-width swapping").check()
+                tab.page.get_by_role("button", name="Add a parameter").click()
+            if view.endswith("CDSWAP"):
+                tab.page.get_by_role("button", name="Preview").click()
+                expect(tab.page.get_by_role("region", name="Preview")).to_be_visible()
+            if view == places[-1]:
+                expect(tab.page.frame_locator("iframe.report").locator("h1")).to_be_visible()
+            if view == "jobs":
+                tab.page.get_by_role("button", name="key").click()
+            tab.open_everything()
+            found = Axe().run(tab.page, options={"resultTypes": ["violations"], **rules})
+            faults = [(each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]]
+            assert (view, faults) == (view, [])
+            assert (view, tab.page.evaluate(NOT_BESIDE_THE_PAGE)) == (view, True)
+
+
+def test_what_is_refused_is_told_at_its_place(opened: Console) -> None:
+    """The control that the error points to has the focus and the message, in whatever it was folded away."""
+    page = opened.page
+    table = made_up(opened)
+    opened.open(f"tables/{table}/CDSWAP")
+    rate = page.get_by_label("Rate")
+    rate.fill("3")
+    page.get_by_role("button", name="Preview").click()
+    expect(rate).to_be_focused()
+    expect(rate).to_have_attribute("aria-invalid", "true")
+    expect(rate).to_have_accessible_description(r"Share of the rows that take part. [over 0, up to 1] "
+                                                "input should be less than or equal to 1")  # fmt: skip
+    rate.fill("0.5")
+    page.get_by_text("More, with defaults").click()
+    indices = page.get_by_label("Swap field indices")
+    indices.fill("99")
+    page.get_by_text("More, with defaults").click()
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_contain_text("swap_field_indices")
+    expect(rate).not_to_have_attribute("aria-invalid", "true")
+
+
+def test_a_choice_is_taken_on(opened: Console, client: httpx.Client) -> None:
+    """Of a comparison a combination of the frontier, and of several candidates the kept one."""
+    page = opened.page
+    table = made_up(opened)
+    opened.open(f"tables/{table}/compare")
+    page.get_by_role("checkbox", name="Data swapping DSWAP").first.check()
+    page.get_by_role("button", name="Add a parameter").click()
+    page.get_by_role("combobox", name="Parameter").select_option("locked")
+    page.get_by_label("Values, one a line").fill("false\ntrue")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("region", name="Preview")).to_contain_text("2 combinations")
+    page.get_by_role("button", name="Run").click()
+    opened.ended()
+    combinations = page.get_by_role("table", name="All combinations")
+    assert "locked" in combinations.locator("tbody tr.marked").first.inner_text()
+    locked = (
+        "true" in combinations.locator("tbody tr.marked").first.locator("li", has_text="locked").inner_text()
+    )
+    combinations.get_by_role("button", name="Use DSWAP").first.click()
+    expect(page.get_by_label("Locked")).to_be_checked(checked=locked)
+    page.get_by_text("Report, candidates").click()
+    page.get_by_role("combobox", name="Candidates: kind").select_option(label="a number")
+    page.get_by_role("spinbutton", name="Value").fill("2")
+    page.get_by_role("button", name="Run").click()
+    opened.ended()
+    kept = page.get_by_role("table", name="2 candidates").locator("tr.marked")
+    report = client.get(f"/v1/jobs/{page.url.rpartition('/')[2]}/report").json()
+    assert kept.locator("th").inner_text() == str(report["candidates"]["chosen"] + 1)
+    assert kept.locator("td").last.inner_text() == "kept"
+
+
+def test_a_broken_stream_is_taken_up_again(opened: Console) -> None:
+    """Progress is told to the end though the first stream of it broke."""
+    page = opened.page
+    table = made_up(opened)
+    streams: list[str] = []
+
+    def break_first(route: Route) -> None:
+        streams.append(route.request.url)
+        if len(streams) == 1:
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route("**/events", break_first)
+    opened.open(f"tables/{table}/DSWAP")
+    page.route("**/v1/jobs/*", still_queued, times=1)  # the first look may come after a quick job's end
+    page.get_by_role("button", name="Run").click()
+    opened.ended()
+    assert len(streams) > 1
+
+
+def still_queued(route: Route) -> None:
+    """The job as it was a moment before."""
+    job = route.fetch().json()
+    route.fulfill(json={**job, "state": "queued", "progress": {"fraction": 0, "stage": "queued"}})
+
+
+def test_files_are_taken_as_they_are_written(opened: Console, client: httpx.Client) -> None:
+    """Semicolons are seen, stated nulls are heeded, no table is told, and a table can be deleted at once."""
+    page = opened.page
+    opened.open()
+    page.get_by_text("How the CSV is written").click()
+    page.get_by_label("Null tokens, one a line").fill("NA\n-")
+    table = opened.upload_here("survey.csv", "age;town\n31;Cork\nNA;-\n")
+    fields = client.get(f"/v1/buffers/{table}").json()["fields"]
+    assert fields == [{"name": "age", "type": "int64"}, {"name": "town", "type": "string"}]
+    expect(page.locator("ul.fields")).to_contain_text("1 null")
+    page.get_by_role("button", name="Delete this table").click()
+    expect(page.get_by_role("heading", name="Protect a table")).to_be_visible()
+    assert client.get(f"/v1/buffers/{table}").status_code == 404
+    page.get_by_label(re.compile("^A file")).set_input_files(
+        FilePayload(name="people.xlsx", mimeType="", buffer=b"PK")
+    )
+    expect(page.get_by_role("alert")).to_contain_text("a buffer is uploaded as")
+
+
+def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, client: httpx.Client) -> None:
+    """A 401 opens the field, a wrong key again; the right one goes along from then on, kept nowhere else."""
+    key = client.headers["authorization"].removeprefix("Bearer ")
+    with httpx.Client(base_url=client.base_url) as nobody, console(browser, nobody) as tab:
+        page = tab.page
+        sent: list[str | None] = []
+        page.on("request", lambda request: sent.append(request.headers.get("authorization")))
+        page.goto(f"{tab.address}/#/jobs")
+        dialog = page.get_by_role("dialog", name="Access key")
+        expect(dialog).to_contain_text("who calls")
+        page.get_by_label("Key", exact=True).fill("rv_wrong")
+        page.keyboard.press("Enter")
+        expect(dialog).to_contain_text("not one of this service")
+        assert f"Bearer {key}" not in sent
+        page.get_by_label("Key", exact=True).fill(key)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        assert sent[-1] == f"Bearer {key}"
+        made_up(tab)
+        assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+        assert page.evaluate("key => Object.values(sessionStorage).includes(key)", key)
+
+
+def test_a_running_job_is_cancelled(opened: Console, client: httpx.Client) -> None:
+    """Its progress has a button that stops it, and the page says that it did."""
+    page = opened.page
+    rows = "\n".join(f"{row * 7919 % 10007},{row * 104729 % 9973}" for row in range(60_000))
+    table = opened.upload("many.csv", f"income,savings\n{rows}\n")
+    opened.open(f"tables/{table}/LOCALITY")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Cancel").click()
+    opened.ended("cancelled")
+    assert client.get(f"/v1/jobs/{page.url.rpartition('/')[2]}").json()["state"] == "cancelled"
+
+
+def test_files_are_served_with_their_policy(client: httpx.Client) -> None:
+    """No script or style but the service's own; a module that the browser has is not sent again."""
+    for path, media_type in {"/": "text/html", "/console/main.js": "text/javascript"}.items():
+        answer = client.get(path)
+        assert answer.headers["content-type"].startswith(media_type)
+        policy = answer.headers["content-security-policy"]
+        assert "unsafe" not in policy
+        assert "require-trusted-types-for 'script'" in policy
+        again = client.get(path, headers={"if-none-match": answer.headers["etag"]})
+        assert again.status_code == 304
+    assert "http" not in client.get("/").text.replace("http-equiv", "")
+    assert client.get("/console/..%2fmain.py").status_code == 404

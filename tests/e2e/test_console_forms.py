@@ -1,0 +1,155 @@
+"""The console's forms: whatever the schemas can ask for can be given, and comes out as it went in."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser
+
+from tests.e2e.console import Console, console
+
+pytestmark = pytest.mark.browser
+
+FIELDS = ["age", "income", "town", "size"]
+EXAMPLES = {
+    path.stem: tomllib.loads(path.read_text()) for path in sorted(Path("docs/examples").glob("*.toml"))
+}
+GIVEN: list[tuple[str, dict[str, Any]]] = [
+    ("DSWAP", {"swap_fields": ["income", "age"], "locked": True, "rate": 0.25, "nulls": "keep"}),
+    ("DSWAP", {"swap_field_indices": [2, 1], "suppression": {"policy": "drop"}}),
+    (
+        "DSWAP",
+        {"suppression": {"policy": "replace", "replacement": {"income": 0, "town": "none", "age": None}}},
+    ),
+    ("CDSWAP", {"swap_fields": ["income"], "control_field": "age", "classifier": {"breaks": [18, 30.5, 65]}}),
+    ("CDSWAP", {"control_field": "age", "classifier": {"breaks": ["2020-01-01", "2021-01-01"]}}),
+    (
+        "CDSWAP",
+        {"control_field": "town", "classifier": {"groups": {"north": ["Oslo", "7"]}, "other": "fail"}},
+    ),
+    ("CDSWAP", {"control_field": ["town", "age"], "classifier": ["identity", {"prefix": 2}]}),
+    ("DDSWAP", {"swap_fields": ["income"], "control_field": ["town", "age"], "block_size": 10}),
+    ("MEWS", {"swap_fields": ["age", "income"], "width": [5, 1000.5], "origin": 0, "scale": "sd"}),
+    ("MEWS", {"swap_fields": ["age"], "bins": 20, "singletons": "keep"}),
+    ("MEDS", {"swap_fields": ["age"], "k": 50, "standardise": False}),
+    ("RWN", {"k": 3, "q": 0.5, "ordinal_fields": {"size": ["small", "large"]}, "ties": "index"}),
+    ("PABIDOT", {"fields": ["age", "income"], "sigma": 0, "shuffle": False}),
+    ("LOCALITY", {"fields": ["age"], "domain": {"age": [0, 120]}, "iterations": {"total": 4000}}),
+    ("LOCALITY", {"fields": ["age"], "iterations": 100, "margin": 0.5, "decimals": 0}),
+]
+ROUND_TRIP = """async ([schema, fields, values]) => {
+  const { form } = await import("/console/form.js");
+  const made = form(schema, { document: schema, fields: fields.map((name) => ({ name, type: "string" })) });
+  document.querySelector("main").replaceChildren(made.node);
+  const empty = made.value();
+  made.set(values);
+  const again = form(schema, { document: schema, fields: fields.map((name) => ({ name, type: "string" })) });
+  again.set({ ...made.value() });
+  return [empty, made.value(), again.value()];
+}"""
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser, client: httpx.Client) -> Iterator[Console]:
+    with console(browser, client) as opened:
+        opened.open("nowhere")
+        yield opened
+
+
+def schema_of(client: httpx.Client, service: str) -> dict[str, Any]:
+    schema: dict[str, Any] = (
+        client.get(f"/v1/services/{service}").raise_for_status().json()["parameters_schema"]
+    )
+    return schema
+
+
+@pytest.mark.parametrize(("service", "values"), GIVEN)
+def test_what_is_given_comes_out(
+    tab: Console, client: httpx.Client, service: str, values: dict[str, Any]
+) -> None:
+    """Every kind of value; and an untouched form says nothing, so that every default holds."""
+    empty, out, again = tab.evaluate(ROUND_TRIP, [schema_of(client, service), FIELDS, values])
+    assert empty == {}
+    assert out == values
+    assert again == values
+
+
+@pytest.mark.parametrize("service", EXAMPLES)
+def test_the_worked_examples_can_be_filled_in(tab: Console, client: httpx.Client, service: str) -> None:
+    """Each comes out as it stands on the service's page, but for what is the default anyway."""
+    schema = schema_of(client, service)
+    values = EXAMPLES[service]["parameters"]
+    fields = sorted({name for value in values.values() for name in names_in(value)})
+    _, out, _ = tab.evaluate(ROUND_TRIP, [schema, fields, values])
+    defaults = {name: each.get("default") for name, each in schema["properties"].items()}
+    given, made = (
+        {name: value for name, value in each.items() if value != defaults[name]} for each in (values, out)
+    )
+    assert made == given
+
+
+def names_in(value: Any) -> list[str]:
+    """The texts in it that may be names of fields."""
+    if isinstance(value, dict):
+        return [*value, *(name for each in value.values() for name in names_in(each))]
+    if isinstance(value, list):
+        return [name for each in value for name in names_in(each)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_every_parameter_has_its_explanation(tab: Console, client: httpx.Client) -> None:
+    """In the words of the schema, tied to its control for those who cannot see where it stands."""
+    show = """async (schema) => {
+      const { form } = await import("/console/form.js");
+      const { parts, node } = form(schema, { document: schema, fields: [{ name: "a", type: "int64" }] });
+      document.querySelector("main").replaceChildren(node);
+      const said = (node) => node.getAttribute("aria-describedby");
+      const of = (part) => said(part.node) ?? said(part.focus);
+      return Object.fromEntries(Object.entries(parts).map(([name, part]) =>
+        [name, of(part).split(" ").map((id) => document.getElementById(id).textContent).join("")]));
+    }"""
+    for service in client.get("/v1/services").json()["services"]:
+        schema = service["parameters_schema"]
+        told = tab.evaluate(show, schema)
+        assert told.keys() == schema["properties"].keys()
+        for name, each in schema["properties"].items():
+            words = each["description"].replace("\n", " ").replace("`", "")
+            words = words.replace("true: ", "Ticked: ").replace("false: ", "not ticked: ")
+            assert told[name] == words, (service["identifier"], name)
+
+
+def test_csv_is_read_as_it_was_written(tab: Console) -> None:
+    """Quoted commas, quotes and line ends; an empty cell is null, a quoted one not; a cut row is left out."""
+    text = 'a,"b ""c""",\r\n1,"x,\ny",\r\n,"",3\n4,5'
+    read = "async ([text, whole]) => (await import('/console/csv.js')).records(text, whole)"
+    rows = [["a", 'b "c"', None], ["1", "x,\ny", None], [None, "", "3"]]
+    assert tab.evaluate(read, [text, False]) == rows
+    assert tab.evaluate(read, [text, True]) == [*rows, ["4", "5"]]
+    assert tab.evaluate(read, ["", True]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "values", "role"),
+    [
+        ("income", "decimal(10,2)", range(40), "sensitive"),
+        ("town", "string", [row % 5 for row in range(40)], "known"),
+        ("postcode", "string", range(40), "known"),
+        ("person_id", "int64", range(40), "identifier"),
+        ("x", "string", range(40), "identifier"),
+        ("x", "string", [row % 5 for row in range(40)], "known"),
+        ("x", "float64", range(80), "sensitive"),
+        ("x", "timestamp", range(40), "other"),
+        ("agency", "int64", [1] * 40, "other"),
+    ],
+)
+def test_roles_are_guessed(tab: Console, name: str, kind: str, values: Any, role: str) -> None:
+    """From the name, the type and how many values differ."""
+    script = """async ([field, cells]) => {
+      const { findings, guess } = await import("/console/roles.js");
+      return guess(field, findings([field], cells.map((cell) => [cell]))[0]).role;
+    }"""
+    cells = [str(value) for value in values]
+    assert tab.evaluate(script, [{"name": name, "type": kind}, cells]) == role

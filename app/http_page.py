@@ -1,13 +1,19 @@
 """The page of the HTTP operations, made from the OpenAPI document: `docs/http-reference.md`."""
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from app.errors import AppError
+from app.errors import AppError, InvalidRequest
 from app.pages import parameter_table
 from providers import PROVIDERS
+from providers.errors import ProviderError
 
 Json = dict[str, Any]
+E = TypeVar("E", bound=Exception)
+
+_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
+"""A link that leads somewhere from Swagger UI alone."""
 
 _TAGS = {
     "services": "Services",
@@ -65,7 +71,7 @@ def _runs(runs: list[tuple[str, Json]]) -> Iterator[str]:
 
 def _operation(title: str, operation: Json) -> Iterator[str]:
     yield f"### {title}"
-    described = operation.get("description", "").strip()
+    described = _LINK.sub(r"\1", operation.get("description", "").strip())
     said = f"{operation['summary']}." if not operation["summary"].endswith("?") else operation["summary"]
     yield f"{said} {described}".strip() + f" Operation id: `{operation['operationId']}`."
     bodies = [
@@ -135,14 +141,22 @@ The `code` of a [problem](#problem). A job that failed has its problem under `er
 
 
 def _error_codes() -> str:
-    found: dict[str, type[AppError]] = {}
-    waiting: list[type[AppError]] = [AppError]
-    while waiting:
-        kind = waiting.pop(0)
-        found.setdefault(kind.code, kind)
-        waiting.extend(kind.__subclasses__())
+    found = {kind.code: (InvalidRequest.status, _meaning(kind)) for kind in reversed(_kinds(ProviderError))}
+    found |= {kind.code: (kind.status, _meaning(kind)) for kind in reversed(_kinds(AppError))}
+    found[AppError.code] = (AppError.status, "The service failed.")
     lines = ["| code | status | meaning |", "| --- | --- | --- |"]
-    for code, kind in sorted(found.items(), key=lambda item: (item[1].status, item[0])):
-        meaning = (kind.__doc__ or "").partition("\n")[0] if kind is not AppError else "The service failed."
-        lines.append(f"| `{code}` | {kind.status} | {meaning} |")
+    for code, (status, meaning) in sorted(found.items(), key=lambda item: (item[1][0], item[0])):
+        lines.append(f"| `{code}` | {status} | {meaning} |")
     return "\n".join(lines)
+
+
+def _kinds(base: type[E]) -> list[type[E]]:
+    """The class and all below it, each before those below it."""
+    found = [base]
+    for kind in found:
+        found.extend(kind.__subclasses__())
+    return found
+
+
+def _meaning(kind: type[Exception]) -> str:
+    return (kind.__doc__ or "").partition("\n")[0].replace("``", "`")

@@ -47,13 +47,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             added = File.generated(config, _page_of(place), content=content)
             added.inclusion = InclusionLevel.NOT_IN_NAV
             files.append(added)
-            waiting.append((added.src_uri, content))
+            if place.endswith(".md"):  # what looks like a link in code is none
+                waiting.append((added.src_uri, content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """The page with its links to files of the repository led to their pages."""
     here = page.file.src_uri
+    if _is_code(here):
+        return markdown
 
     def led(link: re.Match[str]) -> str:
         place = _place(here, link[1])
@@ -84,6 +87,11 @@ def _page_of(place: str) -> str:
     if place.startswith("docs/"):
         return place.removeprefix("docs/")
     return f"{_FOLDER}/{place}" if place.endswith(".md") else f"{_FOLDER}/{place}.md"
+
+
+def _is_code(page: str) -> bool:
+    """Whether the page shows a file of the repository that is no page itself."""
+    return page.startswith(f"{_FOLDER}/") and bool(posixpath.splitext(page.removesuffix(".md"))[1])
 
 
 def _relative(page: str, target: str) -> str:

@@ -17,7 +17,11 @@ SECRETS = {
     "an address with a password": rb"[a-z]+://[^/\s:@\"'{}<>]+:[^/\s:@\"'{}<>$]+@[a-z0-9]",
     "the address of a package index": rb"--(extra-)?index-url",
 }
-ALLOWED = {"an address with a password": rb"://[a-z]+:(secret|password|rowveil|hidden)@"}
+ALLOWED = {
+    "an address with a password": rb"://[a-z]+:(secret|password|rowveil|hidden)@",
+    # the standard's own sample, that of the contract, and the mark that fuzzing looks for
+    "a webhook's secret": rb"whsec_(MfKQ9r8GKYqrTwjUPD8|C2FVsBQIhrscChlQIMV|dmVsdmV0LW90dGVy)",
+}
 ROOT = Path(__file__).parents[2]
 
 

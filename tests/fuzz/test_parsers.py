@@ -267,7 +267,7 @@ def test_a_reference_has_one_spelling(text: str) -> None:
 
 @given(
     pieces(
-        "https://", "http://", "hooks.example.com", "127.0.0.1", "10.1", "[::1]", "[::ffff:10.0.0.1]",
+        "https://", "http://", "hooks.test.org", "127.0.0.1", "10.1", "[::1]", "[::ffff:10.0.0.1]",
         "[fe80::1%25e]", "0x7f.1", "2130706433", "localhost", ".", "@", ":", "443", "99999", "/", "#",
         "?", "\\", "\uff11", "[", "]", most=6,
     )

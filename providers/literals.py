@@ -95,7 +95,12 @@ def _decimal(value: Any, kind: pa.DataType) -> Decimal:
     except InvalidOperation as error:
         raise _Unfit('a number, or one in quotes such as "12.50"') from error
     scaled = number.scaleb(kind.scale)
-    if scaled != scaled.to_integral_value() or len(str(abs(int(scaled)))) > kind.precision:
+    # the exponent first: an integer of "1e999999" would take a million digits
+    if (
+        (scaled and scaled.adjusted() >= kind.precision)
+        or scaled != scaled.to_integral_value()
+        or len(str(abs(int(scaled)))) > kind.precision
+    ):
         raise _Unfit(f"a number of at most {kind.precision} digits, {kind.scale} after the point")
     return number
 
@@ -171,8 +176,8 @@ def _zone(name: str | None) -> datetime.tzinfo:
         return datetime.UTC
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        pass  # an offset such as +02:00
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        pass  # an offset such as +02:00, or the name of a folder of zones such as America
     try:
         return datetime.datetime.strptime(name, "%z").tzinfo or datetime.UTC
     except ValueError as error:

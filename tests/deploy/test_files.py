@@ -20,8 +20,8 @@ def composed() -> dict[str, dict[str, Any]]:
 
 def manifests() -> list[dict[str, Any]]:
     kustomization = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())
-    listed = set(kustomization["resources"])
-    assert listed == {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
+    listed = sorted(kustomization["resources"])
+    assert set(listed) == {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
     return [document for name in listed for document in yaml.safe_load_all((KUBERNETES / name).read_text())]
 
 

@@ -36,7 +36,8 @@ from app.jobs.webhooks import SecretUnusable, key_of_secret
 from app.references import ReferenceRefused, parse_reference
 from providers import PROVIDERS
 from providers.digest import table_digest
-from providers.errors import ProviderError
+from providers.errors import ParameterError, ProviderError
+from providers.literals import literal
 from providers.params import OPTIM_OPERANDS
 from providers.types import canonical_type, parse_type, type_name
 
@@ -298,7 +299,24 @@ def test_a_webhooks_secret_is_of_the_right_length_or_is_refused(secret: str) -> 
     assert 24 <= len(key) <= 64
 
 
-# ------------------------------------------------------------------------------ parameters, classifiers
+# ------------------------------------------------------------------- literals, parameters, classifiers
+
+
+@given(VALUES, TYPES)
+@example("1e5000", "decimal(5,2)")
+@example("2024-02-29", "timestamp[us, America]")
+def test_a_literal_is_a_value_of_its_field_or_is_refused(value: Any, name: str) -> None:
+    try:
+        field = pa.field("f", parse_type(name))
+    except ValueError:
+        return
+    try:
+        scalar = literal(value, field, "replacement", "/f")
+    except ParameterError:
+        return
+    assert scalar.type == field.type
+    assert scalar.is_valid
+
 
 SCHEMA = pa.schema(
     {"n": pa.int64(), "x": pa.float64(), "s": pa.string(), "d": pa.date32(), "t": pa.timestamp("us", "UTC"),

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from providers.errors import ParameterError
 from providers.literals import literal
 from tests.unit.test_params import SCHEMA, refused
 
@@ -22,6 +23,7 @@ REPLACEMENTS: list[tuple[str, Any, str]] = [
     ("seen", "soon", "must be an ISO date, or date and time to the microsecond"),
     ("paid", 1.234, "must be a number of at most 6 digits, 2 after the point"),
     ("paid", "12345.00", "must be a number of at most 6 digits, 2 after the point"),
+    ("paid", "1e5000", "must be a number of at most 6 digits, 2 after the point"),
     ("paid", "NaN", 'must be a number, or one in quotes such as "12.50"'),
     ("active", 0, "must be true or false"),
     ("raw", "not base64!", "must be bytes as base64 text"),
@@ -50,3 +52,8 @@ def test_moments_without_an_offset_are_in_the_fields_zone() -> None:
     assert literal("2024-06-30T23:00Z", field, "a break", "").value == summer.value
     offset = pa.field("f", pa.timestamp("s", "+02:00"))
     assert literal("1970-01-01T02:00", offset, "a break", "").value == 0
+
+
+def test_a_folder_of_time_zones_is_no_zone() -> None:
+    with pytest.raises(ParameterError, match="nobody knows the field's time zone"):
+        literal("2024-07-01", pa.field("f", pa.timestamp("us", "America")), "a break", "")

@@ -15,6 +15,7 @@ import httpx
 import orjson
 import pytest
 
+from demo.service import own_key
 from tests.watch.collector import PATIENCE, Collector
 
 SETTINGS = {
@@ -81,7 +82,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedService
         assert process.stdout is not None
         address = re.search(r"http://\S+", process.stdout.readline())
         assert address is not None, log.read_text()
-        with httpx.Client(base_url=address[0].rstrip("/"), timeout=60) as client:
+        headers = {"authorization": f"Bearer {own_key(folder / 'home')}"}
+        with httpx.Client(base_url=address[0].rstrip("/"), timeout=60, headers=headers) as client:
             yield WatchedService(client, collector, log)
     finally:
         process.send_signal(signal.SIGTERM)

@@ -143,7 +143,7 @@ def apply(difference: str, folder: Path) -> None:
 def test_serving_is_what_the_service_of_these_tests_does() -> None:
     """`make serve`, which the quick start begins with: the key of one's own, then the service."""
     done = subprocess.run(
-        ["make", "--dry-run", "serve"],  # noqa: S607 - as a reader has it
+        ["make", "--no-print-directory", "--dry-run", "serve"],  # noqa: S607 - as a reader has it
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -55,6 +55,7 @@ class Replica:
         self._environment = os.environ | {
             "ROWVEIL_HOME": str(home),
             "ROWVEIL_PORT": "0",
+            "ROWVEIL_AUTH": "off",
             "ROWVEIL_DATABASE_URL": database,
             "ROWVEIL_WORKERS": "1",
             "ROWVEIL_WORKER_THREADS": "1",

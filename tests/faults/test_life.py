@@ -69,7 +69,9 @@ def test_a_job_gives_what_its_provider_gives(service: Running) -> None:
 
 def test_an_accepted_job_tells_all_there_is_to_tell(service: Running) -> None:
     job = service.submit(people())
-    told = {name: getattr(job, name) for name in {*Job.__mapper__.columns.keys()} - {"report", "manifest"}}
+    told = {
+        name: getattr(job, name) for name in {*Job.__mapper__.columns.keys()} - {"sealed_report", "manifest"}
+    }
     assert (told["state"], told["started_at"], told["outcome"], told["attempt"]) == ("queued", None, None, 0)
     service.end(job)
 

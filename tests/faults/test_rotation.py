@@ -15,7 +15,7 @@ from app.store.blobs import BlobStore
 from app.store.seal import SealBroken, Sealer, seed_context
 from app.store.tables import read_table, write_table
 from tests.faults import doings
-from tests.faults.conftest import Running, people
+from tests.faults.conftest import Running, embedded, people
 
 pytestmark = pytest.mark.faults
 
@@ -27,6 +27,7 @@ def as_setting(*keys: bytes) -> SecretStr:
     return SecretStr(",".join(base64.b64encode(key).decode() for key in keys))
 
 
+@embedded
 def test_after_a_rotation_the_old_key_opens_nothing(
     start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 from starlette.requests import ClientDisconnect
 
+from app.callers import Caller
 from app.errors import IdempotencyKeyReused, LimitReached, NotFound, TooLarge
 from app.jobs.terms import Terms
 from app.store.db import Database
@@ -23,9 +24,10 @@ pytestmark = pytest.mark.faults
 Start = Callable[..., Running]
 
 
-def upload(service: Running, data: bytes = CSV, **terms: Any) -> Buffer:
+def upload(service: Running, data: bytes = CSV, owner: str = "service", **terms: Any) -> Buffer:
     given = Terms(request_fingerprint="call", **terms)
-    return service.loop.do(service.jobs.create_buffer(pieces(data), "text/csv", None, given))
+    jobs = service.jobs.on_behalf_of(Caller(owner))
+    return service.loop.do(jobs.create_buffer(pieces(data), "text/csv", None, given))
 
 
 def audited(service: Running) -> list[tuple[str, str]]:
@@ -182,7 +184,8 @@ def test_no_more_jobs_at_a_time_than_allowed_whatever_comes_at_once(start: Start
         "RateLimit-Policy": '"jobs";q=3',
         "RateLimit": '"jobs";r=0;t=5',
     }
-    assert one.submit(people(), owner="somebody else").owner == "somebody else"
+    another = one.jobs.on_behalf_of(Caller("somebody else"))
+    assert one.loop.do(another.submit(new_job(people()))).owner == "somebody else"
     one.open_gate(held)
     one.end(held)
     accepted: list[Job] = [future.result() for future in started if future.exception() is None]

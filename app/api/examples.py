@@ -58,7 +58,12 @@ _BODIES: dict[str, dict[str, Any]] = {
     },
     "rerunJob": {"source": _SOURCE},
 }
-_PATH_PARAMETERS = {"job_id": JOB_ID, "buffer_id": BUFFER_ID, "identifier": "CDSWAP"}
+_PARAMETERS = {
+    "job_id": JOB_ID,
+    "buffer_id": BUFFER_ID,
+    "identifier": "CDSWAP",
+    "reason": "a rerun by another version is to be compared",
+}
 
 
 def add_examples(operation: dict[str, Any]) -> None:
@@ -67,8 +72,8 @@ def add_examples(operation: dict[str, Any]) -> None:
     if body is not None:
         operation["requestBody"]["content"]["application/json"]["example"] = body
     for parameter in operation.get("parameters", ()):
-        if parameter["in"] == "path":
-            parameter["example"] = _PATH_PARAMETERS[parameter["name"]]
+        if parameter["name"] in _PARAMETERS:
+            parameter["example"] = _PARAMETERS[parameter["name"]]
 
 
 def example_file(kind: str) -> bytes:

@@ -320,8 +320,8 @@ def webhook_networks(settings: Settings) -> tuple[IPv4Network | IPv6Network, ...
     return tuple(ip_network(part.strip()) for part in settings.webhook_networks.split(",") if part.strip())
 
 
-_OF_OTHERS = ("ROWVEIL_DATA", "ROWVEIL_SEED")
-"""No settings: where tests find real tables, and the seed of a command (`app.cli.seeds`)."""
+_OF_OTHERS = ("ROWVEIL_API_KEY", "ROWVEIL_DATA", "ROWVEIL_SEED")
+"""No settings: a caller's key (`examples/`), where tests find real tables, a seed (`app.cli.seeds`)."""
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:

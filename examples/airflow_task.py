@@ -1,9 +1,11 @@
 """An Airflow task that swaps an object of a bucket into another; no row passes through Airflow.
 
 The service reads and writes both by reference: allow their prefixes by ``ROWVEIL_SOURCE_PREFIXES`` and
-``ROWVEIL_DESTINATION_PREFIXES``. `swap_object` is a plain function, and runs without Airflow.
+``ROWVEIL_DESTINATION_PREFIXES``. The caller's key is in the worker's variable ``ROWVEIL_API_KEY``.
+`swap_object` is a plain function, and runs without Airflow.
 """
 
+import os
 import time
 from typing import Any
 
@@ -30,7 +32,9 @@ def swap_object(
         "destination": {"reference": destination},
     }
     ended = time.monotonic() + patience
-    with httpx.Client(base_url=address, timeout=patience) as client:
+    api_key = os.environ.get("ROWVEIL_API_KEY")
+    said = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    with httpx.Client(base_url=address, headers=said, timeout=patience) as client:
         headers = {"idempotency-key": key, "prefer": "respond-async"}
         job = _told(client.post(f"/v1/services/{service}", json=call, headers=headers))
         while job["state"] in ("queued", "running"):

@@ -1,9 +1,11 @@
 """Swap a column of a query's result, a batch at a time: ``with_duckdb.py people.duckdb [address]``.
 
-Neither the query's result nor what comes back is ever held whole in this process.
+Neither the query's result nor what comes back is ever held whole in this process. The caller's key is in
+the variable ROWVEIL_API_KEY.
 """
 
 import io
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -20,7 +22,9 @@ INTO = "CREATE OR REPLACE TABLE released AS SELECT * FROM swapped"
 
 def swap(database: duckdb.DuckDBPyConnection, service: str, parameters: dict[str, Any], address: str) -> None:
     """Make the table ``released`` of what the query gives."""
-    with httpx.Client(base_url=address, timeout=600) as client:
+    key = os.environ.get("ROWVEIL_API_KEY")
+    said = {"authorization": f"Bearer {key}"} if key else {}
+    with httpx.Client(base_url=address, headers=said, timeout=600) as client:
         batches = database.sql(QUERY).to_arrow_reader(100_000)
         upload = client.post("/v1/buffers", content=_stream(batches), headers={"content-type": ARROW})
         buffer = _told(upload).json()["id"]

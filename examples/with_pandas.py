@@ -1,6 +1,10 @@
-"""Swap a column of a pandas DataFrame: ``with_pandas.py people.parquet released.parquet [address]``."""
+"""Swap a column of a pandas DataFrame: ``with_pandas.py people.parquet released.parquet [address]``.
+
+The caller's key is in the variable ROWVEIL_API_KEY.
+"""
 
 import io
+import os
 import sys
 import time
 from typing import Any
@@ -14,7 +18,9 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 def swapped(frame: pd.DataFrame, service: str, parameters: dict[str, Any], address: str) -> pd.DataFrame:
     """The frame that comes out of a service."""
-    with httpx.Client(base_url=address, timeout=600) as client:
+    key = os.environ.get("ROWVEIL_API_KEY")
+    said = {"authorization": f"Bearer {key}"} if key else {}
+    with httpx.Client(base_url=address, headers=said, timeout=600) as client:
         content = io.BytesIO()
         table = pa.Table.from_pandas(frame, preserve_index=False)
         with pa.ipc.new_stream(content, table.schema) as stream:

@@ -1,6 +1,10 @@
-"""Swap a column of a polars DataFrame: ``with_polars.py people.parquet released.parquet [address]``."""
+"""Swap a column of a polars DataFrame: ``with_polars.py people.parquet released.parquet [address]``.
+
+The caller's key is in the variable ROWVEIL_API_KEY.
+"""
 
 import io
+import os
 import sys
 import time
 from typing import Any
@@ -15,7 +19,9 @@ def swapped(
     frame: pl.DataFrame, service: str, parameters: dict[str, Any], address: str
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """The frame that comes out of a service, and the report on it."""
-    with httpx.Client(base_url=address, timeout=600) as client:
+    key = os.environ.get("ROWVEIL_API_KEY")
+    said = {"authorization": f"Bearer {key}"} if key else {}
+    with httpx.Client(base_url=address, headers=said, timeout=600) as client:
         content = io.BytesIO()
         frame.write_ipc_stream(content, compat_level=pl.CompatLevel.oldest())
         content.seek(0)

@@ -79,9 +79,13 @@ def key(address: str, service_home: Path) -> str:
 @pytest.fixture(scope="session")
 def client(address: str, key: str) -> Iterator[httpx.Client]:
     """A client of that service that says who it is."""
-    headers = {"authorization": f"Bearer {key}"}
-    with httpx.Client(base_url=address, timeout=60, headers=headers) as opened:
+    with calling(address, key) as opened:
         yield opened
+
+
+def calling(address: str, key: str) -> httpx.Client:
+    """A client of a service that says who it is."""
+    return httpx.Client(base_url=address, timeout=60, headers={"authorization": f"Bearer {key}"})
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Against a live service, whose address is in ROWVEIL_URL and whose key, if it wants one, in ROWVEIL_KEY."""
+"""Against a live service, whose address is in ROWVEIL_URL and whose key, if any, in ROWVEIL_API_KEY."""
 
 import io
 import os
@@ -47,7 +47,7 @@ from rowveil_api.models import (
 )
 from rowveil_api.types import File
 
-url, key = os.environ["ROWVEIL_URL"], os.environ.get("ROWVEIL_KEY", "")
+url, key = os.environ["ROWVEIL_URL"], os.environ.get("ROWVEIL_API_KEY", "")
 client = AuthenticatedClient(url, key, timeout=60) if key else Client(url, timeout=60)
 
 CITIES = ("Athens", "Dublin", "Zurich")

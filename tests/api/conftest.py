@@ -9,7 +9,7 @@ import pytest
 
 from demo.service import own_key, running_service
 from tests.api.calls import Api
-from tests.conftest import DATABASES, SERVICE, new_address, tokens_of
+from tests.conftest import DATABASES, SERVICE, calling, new_address, tokens_of
 from tests.issuer import Issuer
 
 
@@ -42,6 +42,13 @@ def address(service_home: Path, database: dict[str, str], issuer: Issuer) -> Ite
 def key(address: str, service_home: Path, database: dict[str, str]) -> str:
     """A key with every scope."""
     return own_key(service_home, **database)
+
+
+@pytest.fixture(scope="session")
+def client(address: str, key: str) -> Iterator[httpx.Client]:
+    """A client of that service. One of the whole session's would stay with the first service it met."""
+    with calling(address, key) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def service(client: httpx.Client) -> dict[str, str]:
     """Where the service is, and with which key it is called."""
     key = client.headers.get("authorization", "").removeprefix("Bearer ")
-    return {"ROWVEIL_URL": str(client.base_url), "ROWVEIL_KEY": key}
+    return {"ROWVEIL_URL": str(client.base_url), "ROWVEIL_API_KEY": key}
 
 
 def test_python(clients: Path, service: dict[str, str], tmp_path: Path) -> None:

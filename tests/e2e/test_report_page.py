@@ -165,7 +165,7 @@ def test_page_is_read_as_it_is_served(
     page.on("request", lambda request: asked.append(request.url))
     answer = page.goto(f"{address}{served.url.path}")
     assert answer is not None
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-type"] == "text/html; charset=utf-8", answer.text()
     assert page.evaluate("getComputedStyle(document.querySelector('.limits')).borderLeftStyle") == "solid"
     assert said == []
     assert asked == [f"{address}{served.url.path}"]

@@ -1,5 +1,6 @@
 """Every example does what it says, run as its reader would run it, against the real service."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.references.storage import Storage
 from tests.references.tables import as_file, of_file
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+OF_FILES = [[sys.executable, "with_pandas.py"], [sys.executable, "with_polars.py"], ["sh", "with_curl.sh"]]
 
 
 def people(rows: int = 3000) -> pa.Table:
@@ -43,23 +45,20 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "people.parquet"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [[sys.executable, "with_pandas.py"], [sys.executable, "with_polars.py"], ["sh", "with_curl.sh"]],
-)
-def test_a_file_is_swapped(address: str, file: Path, command: list[str]) -> None:
+@pytest.mark.parametrize("command", OF_FILES)
+def test_a_file_is_swapped(address: str, key: str, file: Path, command: list[str]) -> None:
     released = file.parent / "released.parquet"
     program, script = command
-    run([program, str(EXAMPLES / script), str(file), str(released), address])
+    run([program, str(EXAMPLES / script), str(file), str(released), address], key)
     hold_swapped(people(), pyarrow.parquet.read_table(released))
 
 
-def test_a_query_is_swapped_a_batch_at_a_time(address: str, tmp_path: Path) -> None:
+def test_a_query_is_swapped_a_batch_at_a_time(address: str, key: str, tmp_path: Path) -> None:
     source = people(250_000)
     with duckdb.connect(str(tmp_path / "people.duckdb")) as database:
         database.register("given", source)
         database.execute("CREATE TABLE people AS SELECT * FROM given")
-    run([sys.executable, str(EXAMPLES / "with_duckdb.py"), str(tmp_path / "people.duckdb"), address])
+    run([sys.executable, str(EXAMPLES / "with_duckdb.py"), str(tmp_path / "people.duckdb"), address], key)
     with duckdb.connect(str(tmp_path / "people.duckdb")) as database:
         hold_swapped(source, database.sql("FROM released").to_arrow_table())
 
@@ -80,24 +79,35 @@ def test_the_task_swaps_an_object_once_however_often_it_is_tried(storage: Storag
         swap_object("s3://given/none.parquet", to, "CDSWAP", parameters, address, "day/2")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [[sys.executable, "with_pandas.py"], [sys.executable, "with_polars.py"], ["sh", "with_curl.sh"]],
-)
-def test_an_example_says_what_the_service_says(address: str, tmp_path: Path, command: list[str]) -> None:
+@pytest.mark.parametrize("command", OF_FILES)
+def test_an_example_says_what_the_service_says(
+    address: str, key: str, tmp_path: Path, command: list[str]
+) -> None:
     """A table without the field of the example: the problem's text is the error's, and the buffer goes."""
     pyarrow.parquet.write_table(pa.table({"wage": [1, 2], "town": ["a", "b"]}), tmp_path / "people.parquet")
     program, script = command
     files = [str(tmp_path / "people.parquet"), str(tmp_path / "released.parquet")]
-    done = subprocess.run(
-        [program, str(EXAMPLES / script), *files, address], capture_output=True, text=True, check=False
-    )
+    done = completed([program, str(EXAMPLES / script), *files, address], key)
     assert done.returncode != 0
     assert "income" in done.stderr
     assert not (tmp_path / "released.parquet").exists()
 
 
-def run(command: list[str]) -> None:
+@pytest.mark.parametrize("command", OF_FILES)
+def test_an_example_without_a_key_says_so(address: str, file: Path, command: list[str]) -> None:
+    program, script = command
+    done = completed([program, str(EXAMPLES / script), str(file), str(file), address], "")
+    assert done.returncode != 0
+    assert "Authorization" in done.stderr
+
+
+def completed(command: list[str], key: str) -> subprocess.CompletedProcess[str]:
+    """Run a program as the caller of the key."""
+    environment = os.environ | {"ROWVEIL_API_KEY": key}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def run(command: list[str], key: str) -> None:
     """Run a program that must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = completed(command, key)
     assert done.returncode == 0, done.stderr

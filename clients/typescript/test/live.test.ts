@@ -1,4 +1,4 @@
-/** Against a live service, whose address is in ROWVEIL_URL and whose key, if it wants one, in ROWVEIL_KEY. */
+/** Against a live service, whose address is in ROWVEIL_URL and whose key, if it wants one, in ROWVEIL_API_KEY. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { type Job, rows, rowveil, upload, watch } from "../src/index.js";
 
 const url = process.env.ROWVEIL_URL;
 if (!url) throw new Error("ROWVEIL_URL is not set");
-const client = rowveil(url, process.env.ROWVEIL_KEY);
+const client = rowveil(url, process.env.ROWVEIL_API_KEY);
 
 const cities = ["Athens", "Dublin", "Zurich"];
 const people = Array.from({ length: 60 }, (_, row) => ({

@@ -23,7 +23,7 @@ from providers.external.sharing import Groupings, sharing_of_groups
 from providers.external.sorting import label_keys
 from providers.external.swaps import Listing, Sizes, swap_outside
 from providers.kernels import ONE_BUCKET, Groups, Pairing, near_listing
-from providers.numeric import measured
+from providers.numeric import HIGH, measured
 from providers.ordering import check_orderable, packed, sort_keys
 from providers.params import MOST_ROWS, ControlFields, SwapParams
 from providers.provider import (
@@ -120,7 +120,7 @@ _SPAN = 256
 
 
 @njit(cache=True, nogil=True)
-def _with_moves(seen, source, target, times, values, places):
+def _with_moves(seen, source, target, times, values, low, places):
     """The figures of `_count_moves` with some moves more, all from rank `source` to rank `target`."""
     moves, ranks, most_ranks, measured_moves, units, most_units = seen
     distance = abs(np.float64(source) - np.float64(target))
@@ -130,7 +130,10 @@ def _with_moves(seen, source, target, times, values, places):
     most_ranks = max(most_ranks, distance)
     if len(values):
         origin, goal = places[np.uint64(source)], places[np.uint64(target)]
-        distance = abs(values[np.uint64(origin)] - values[np.uint64(goal)])
+        distance = values[np.uint64(origin)] - values[np.uint64(goal)]
+        if len(low):
+            distance = distance * HIGH + (low[np.uint64(origin)] - low[np.uint64(goal)])
+        distance = abs(distance)
         if np.isfinite(distance):
             for _ in range(times):
                 measured_moves += 1
@@ -140,11 +143,12 @@ def _with_moves(seen, source, target, times, values, places):
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _count_moves(ranks, starts, pairs, odd_rule, values, places, moves):
+def _count_moves(ranks, starts, pairs, odd_rule, values, low, places, moves):
     """For each span of groups: moves, their sum and largest in ranks, and the same in units.
 
-    `ranks` holds the ranks of each group's rows in their random order; `values` the control field, that
-    of each rank at its place in `places`, or nothing; `moves` is float64, shape (spans, 6).
+    `ranks` holds the ranks of each group's rows in their random order; `values` and `low` the control
+    field as `Measured`, that of each rank at its place in `places`, or nothing; `moves` is float64, shape
+    (spans, 6).
     """
     groups = len(pairs)
     for span in prange(len(moves)):
@@ -154,12 +158,12 @@ def _count_moves(ranks, starts, pairs, odd_rule, values, places, moves):
             odd = odd_rule and (stop - start) % 2 == 1 and pairs[group] > 0
             for at in range(start, start + 2 * (pairs[group] - odd), 2):
                 place = np.uint64(at)  # unsigned: no test for an index from the end
-                seen = _with_moves(seen, ranks[place], ranks[place + np.uint64(1)], 2, values, places)
+                seen = _with_moves(seen, ranks[place], ranks[place + np.uint64(1)], 2, values, low, places)
             if odd:  # the cycle of three: the last goes to the first, and so on round
                 first, second, third = ranks[stop - 3], ranks[stop - 2], ranks[stop - 1]
-                seen = _with_moves(seen, third, first, 1, values, places)
-                seen = _with_moves(seen, first, second, 1, values, places)
-                seen = _with_moves(seen, second, third, 1, values, places)
+                seen = _with_moves(seen, third, first, 1, values, low, places)
+                seen = _with_moves(seen, first, second, 1, values, low, places)
+                seen = _with_moves(seen, second, third, 1, values, low, places)
         for figure in range(6):
             moves[span, figure] = seen[figure]
 
@@ -175,12 +179,16 @@ class _Distances:
     def __init__(self, groups: Groups, control: pa.ChunkedArray | None) -> None:
         self._groups = groups
         self._unit: str | None = None
+        self._in_a_unit = 1
         self._values: npt.NDArray[np.float64] = np.empty(0)
+        self._low: npt.NDArray[np.float64] = np.empty(0)
         self._places: IndexArray = np.empty(0, row_index_type(groups.rows))
         numbers = None if control is None else measured(control)
         if numbers is not None:
-            self._unit = numbers.unit
+            self._unit, self._in_a_unit = numbers.unit, numbers.in_a_unit
             self._values, self._places = near_listing(numbers.values, groups)
+            if len(numbers.low):
+                self._low, _ = near_listing(numbers.low, groups)
         self._moves = np.zeros((0, 6))
 
     def add(self, name: str, pairing: Pairing) -> None:
@@ -190,7 +198,7 @@ class _Distances:
             ranks = self._groups.places[pairing.order]
         moves = np.empty((-(-len(pairing.pairs) // _SPAN), 6))
         rules = (pairing.groups.starts, pairing.pairs, pairing.odd_rule)
-        _count_moves(ranks, *rules, self._values, self._places, moves)
+        _count_moves(ranks, *rules, self._values, self._low, self._places, moves)
         self._moves = np.concatenate([self._moves, moves])
 
     def include(self, other: "_Distances") -> None:
@@ -200,17 +208,17 @@ class _Distances:
 
     def figures(self) -> dict[str, Any]:
         """Mean and largest over all moves; None where nothing was measured."""
-        figures: dict[str, Any] = {"ranks": self._mean_and_largest(0)}
+        figures: dict[str, Any] = {"ranks": self._mean_and_largest(0, 1)}
         if self._unit is not None:
-            figures["units"] = {**self._mean_and_largest(3), "unit": self._unit}
+            figures["units"] = {**self._mean_and_largest(3, self._in_a_unit), "unit": self._unit}
         return figures
 
-    def _mean_and_largest(self, column: int) -> dict[str, float | None]:
+    def _mean_and_largest(self, column: int, in_a_unit: int) -> dict[str, float | None]:
         count = self._moves[:, column].sum()
         if not count:
             return {"mean": None, "largest": None}
-        mean = self._moves[:, column + 1].sum() / count
-        return {"mean": float(mean), "largest": float(self._moves[:, column + 2].max())}
+        mean, largest = self._moves[:, column + 1].sum() / count, self._moves[:, column + 2].max()
+        return {"mean": float(mean / in_a_unit), "largest": float(largest / in_a_unit)}
 
 
 class _Blocks:

@@ -1,6 +1,7 @@
 """Columns as float64 numbers: with a unit, for distances, or as they are, for numeric methods."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,30 +12,50 @@ from providers.errors import ParameterError
 from providers.literals import value_type
 from providers.table import combined, null_mask, unwrapped, words_of
 
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_IN_A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_MILLISECONDS_IN_A_DAY = 86_400_000
+_EXACT = 2**53
+"""Below it every integer is a float64."""
+HIGH = float(2**32)
+"""What one of `Measured.values` counts for where `Measured.low` holds the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A column as numbers."""
+    """A column as numbers whose differences are exact, wherever they are counted from.
+
+    A distance is ``|values[i] - values[j]|``, or, where there is `low`,
+    ``|(values[i] - values[j]) * HIGH + (low[i] - low[j])|``, over `in_a_unit`.
+    """
 
     values: npt.NDArray[np.float64]
     """From the smallest of an integer, date or time field, else from 0; NaN for null; shape (rows,)."""
+    low: npt.NDArray[np.float64]
+    """The lower 32 bits of integers too far apart for float64, shape (rows,); else empty."""
     unit: str
     """``days`` (dates), ``seconds`` (timestamps, times, durations), or ``field``: the field's own."""
+    in_a_unit: int = 1
+    """How much of what is stored makes one unit."""
 
 
 def measured(column: pa.ChunkedArray) -> Measured | None:
     """The column as numbers whose differences are distances; None where it is not a number or a time."""
-    numbers = counted(column)
-    if numbers is None:
-        return None
     kind = _plain_type(column)
+    values, low = counted(column), np.empty(0)
+    if values is None:
+        return None
+    if _is_whole(kind) and np.nanmax(values, initial=0.0) >= _EXACT:
+        offsets, missing = _offsets(column, kind)
+        values, low = (
+            (offsets >> np.uint64(32)).astype(np.float64),
+            offsets.astype(np.uint32).astype(np.float64),
+        )
+        values[missing] = np.nan
     if pa.types.is_date(kind):
-        return Measured(numbers / (1 if kind == pa.date32() else 86_400_000), "days")
+        return Measured(values, low, "days", 1 if kind == pa.date32() else _MILLISECONDS_IN_A_DAY)
     if _is_time(kind):
-        return Measured(numbers * _SECONDS[kind.unit], "seconds")
-    return Measured(numbers, "field")
+        return Measured(values, low, "seconds", _IN_A_SECOND[kind.unit])
+    return Measured(values, low, "field")
 
 
 def counted(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
@@ -44,17 +65,10 @@ def counted(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
     large integers apart in float64.
     """
     kind = _plain_type(column)
-    column = unwrapped(column)
-    if pa.types.is_dictionary(column.type):
-        column = unwrapped(column.cast(kind))
+    column = _plain(column, kind)
     missing = null_mask(column)
-    if pa.types.is_integer(kind) or pa.types.is_date(kind) or _is_time(kind):
-        words = words_of(combined(column))
-        width = words.dtype.itemsize
-        numbers = words.view(f"{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{width}")
-        present = numbers[~missing]
-        smallest = present.min() if len(present) else numbers.dtype.type(0)
-        values = (numbers - smallest).view(f"u{width}").astype(np.float64)
+    if _is_whole(kind):
+        values = _offsets(column, kind)[0].astype(np.float64)
     elif pa.types.is_floating(kind):
         words = words_of(combined(column))
         values = words.view(f"f{words.dtype.itemsize}").astype(np.float64, copy=bool(missing.any()))
@@ -65,6 +79,27 @@ def counted(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
     if missing.any():
         values[missing] = np.nan
     return np.asarray(values)
+
+
+def _plain(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    column = unwrapped(column)
+    return unwrapped(column.cast(kind)) if pa.types.is_dictionary(column.type) else column
+
+
+def _offsets(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """How far each whole number is above the smallest, unsigned; and which are null."""
+    column = _plain(column, kind)
+    missing = null_mask(column)
+    words = words_of(combined(column))
+    width = words.dtype.itemsize
+    numbers = words.view(f"{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{width}")
+    present = numbers[~missing]
+    smallest = present.min() if len(present) else numbers.dtype.type(0)
+    return (numbers - smallest).view(f"u{width}"), missing
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or _is_time(kind))
 
 
 def _plain_type(column: pa.ChunkedArray) -> pa.DataType:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from providers.ddswap import DdswapParams
 from providers.provider import SwapResult
 from tests.naive import ddswap
-from tests.naive.agreement import assert_agree
+from tests.naive.agreement import assert_agree, swap
 from tests.naive.swapping import Outcome
 from tests.property.tables import classifiers, swap_parameters, tables
 
@@ -91,6 +91,30 @@ def test_distances_over_many_blocks() -> None:
         fast, naive = assert_agree("DDSWAP", table, parameters)
         assert fast is not None
         assert_distances_agree(fast, naive, table, parameters)
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_a_unit"),
+    [
+        (pa.int64(), 1),
+        (pa.timestamp("ns"), 10**9),
+        (pa.duration("us"), 10**6),
+        (pa.timestamp("s", "Europe/Zurich"), 1),
+    ],
+)
+def test_near_values_are_told_apart_beside_extremes(kind: pa.DataType, in_a_unit: int) -> None:
+    """Distances of 3, 25 and 2, and one of 2**64 - 3: exact, however far the field reaches."""
+    least, most = -(2**63), 2**63 - 1
+    stored = [least, least + 3, 10, 35, most - 2, most]
+    table = pa.table({"v": range(6), "c": pa.array(stored, pa.int64()).cast(kind)})
+    swapped: dict[int, dict[str, Any]] = {}
+    for block_size in (2, 6):
+        parameters = {"swap_fields": ["v"], "control_field": "c", "block_size": block_size}
+        result = swap("DDSWAP", table, parameters)
+        swapped[block_size] = result.provider["swapping_distance"]["units"]
+    assert swapped[2]["mean"] == 10 / in_a_unit
+    assert swapped[2]["largest"] == 25 / in_a_unit
+    assert swapped[6]["largest"] in {float(here - there) / in_a_unit for here in stored for there in stored}
 
 
 @pytest.mark.parametrize("rows", [8191, 8192, 8193, 20011])

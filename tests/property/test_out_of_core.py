@@ -18,7 +18,7 @@ TINY = 4096
 """Bytes of memory of which every unit is as small as it can be."""
 
 
-@settings(max_examples=25, deadline=None)  # each is swapped three ways, in up to seven units
+@settings(max_examples=50, deadline=None)  # each is swapped three ways, in up to seven units
 @given(st.data(), st.integers(1, 40), st.sampled_from([1, 2, 3, 7]))
 def test_random_tables_come_out_the_same(data: st.DataObject, batch_rows: int, units: int) -> None:
     """Every type, classifier, policy, rate and way with nulls, in parts of 64 rows, in units and batches."""

@@ -14,8 +14,8 @@ from app.jobs.run import described_fields, tells_the_callers_errors
 from app.jobs.tasks import IngestTask, Told
 from app.store.batches import evened, pieces
 from app.store.blobs import SealedReader
+from app.store.hashing import DigestBeside
 from app.store.tables import TableWriter
-from providers.digest import TableDigest
 from providers.errors import SourceError
 
 MOST_ROW_BYTES = 1 << 26
@@ -60,9 +60,8 @@ def _ingest(task: IngestTask) -> dict[str, Any]:
 
 
 def _written(task: IngestTask, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
-    digest = TableDigest(schema)
     said = 0
-    with TableWriter(task.table, schema) as writer:
+    with DigestBeside(schema) as digest, TableWriter(task.table, schema) as writer:
         for batch in evened(_limited(batches, task.max_bytes)):
             _refuse_large_rows(batch, digest.rows)
             referred, widest = _referred(batch)
@@ -76,13 +75,12 @@ def _written(task: IngestTask, schema: pa.Schema, batches: Iterator[pa.RecordBat
             # a row counts a byte at least: nulls take no room
             if max(writer.plain_bytes, digest.rows) > task.max_bytes:
                 raise _TooLarge
-        size = writer.plain_bytes
-    return {
-        "fields": described_fields(schema),
-        "rows": digest.rows,
-        "digest": digest.finish(),
-        "byte_size": size,
-    }
+        return {
+            "fields": described_fields(schema),
+            "rows": digest.rows,
+            "digest": digest.finish(),
+            "byte_size": writer.plain_bytes,
+        }
 
 
 def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

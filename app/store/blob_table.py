@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from app.store.batches import pieces
 from app.store.blobs import BlobAccess, SealedReader
+from app.store.hashing import DigestBeside
 from app.store.tables import TableWriter, read_table
-from providers.digest import TableDigest
 from providers.table import is_words
 
 _BATCH_ROWS = 65_536
@@ -66,8 +66,7 @@ def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def write_tables(access: BlobAccess, schema: pa.Schema, tables: Iterable[pa.Table]) -> tuple[str, int]:
     """Write a table that arrives in pieces as a new blob; its digest and its number of rows."""
-    digest = TableDigest(schema)
-    with TableWriter(access, schema) as writer:
+    with DigestBeside(schema) as digest, TableWriter(access, schema) as writer:
         for table in tables:
             for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
                 for piece in pieces(batch):
@@ -75,4 +74,4 @@ def write_tables(access: BlobAccess, schema: pa.Schema, tables: Iterable[pa.Tabl
                     writer.write(piece)
             if not table.num_columns:
                 digest.rows += table.num_rows
-    return digest.finish(), digest.rows
+        return digest.finish(), digest.rows

@@ -1,4 +1,8 @@
-"""What a request handler gets from the running service."""
+"""What a request handler gets from the running service.
+
+Whoever a handler depends on is a coroutine function: FastAPI calls any other in a thread, and at each call
+of a hundred the thread takes longer than what it does.
+"""
 
 from typing import Annotated
 
@@ -9,19 +13,19 @@ from app.jobs.service import JobService
 from app.settings import Settings
 
 
-def _jobs(request: Request) -> JobService:
+async def _jobs(request: Request) -> JobService:
     """The service on behalf of the caller: `app.api.requests` has found out who that is."""
     jobs: JobService = request.app.state.jobs
     caller: Caller = request.state.caller
     return jobs.on_behalf_of(caller)
 
 
-def _service(request: Request) -> JobService:
+async def _service(request: Request) -> JobService:
     service: JobService = request.app.state.jobs
     return service
 
 
-def _settings(request: Request) -> Settings:
+async def _settings(request: Request) -> Settings:
     settings: Settings = request.app.state.settings
     return settings
 

@@ -31,7 +31,7 @@ class Wanted:
         self.if_none_match = if_none_match
 
 
-def _wanted(
+async def _wanted(
     accept: Accept = None,
     if_none_match: Annotated[
         str | SkipJsonSchema[None],

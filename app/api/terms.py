@@ -18,6 +18,7 @@ from app.jobs.deliver import reach_of
 from app.jobs.terms import Priority, Terms, Webhook
 from app.jobs.webhook_addresses import MOST_CHARACTERS, AddressRefused
 from app.jobs.webhooks import SecretUnusable, key_of_secret
+from app.settings import Settings
 from app.telemetry.tracing import current_parent
 from providers.params import StrictModel
 
@@ -61,11 +62,11 @@ class JobTerms(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One call that makes something. A dependency of its handler."""
+    """One call that makes something."""
 
     request: Request
-    settings: ServiceSettings
-    idempotency_key: IdempotencyKey = None
+    settings: Settings
+    idempotency_key: str | None
 
     async def terms(self, body: JobTerms) -> Terms:
         """Those of a job. Raises InvalidRequest: the webhook's address may not be reached."""
@@ -100,4 +101,10 @@ class Asking:
         return {KEY_EXPIRES: format_datetime(until.astimezone(UTC), usegmt=True)}
 
 
-CallTerms = Annotated[Asking, Depends()]
+async def _asking(
+    request: Request, settings: ServiceSettings, idempotency_key: IdempotencyKey = None
+) -> Asking:
+    return Asking(request, settings, idempotency_key)
+
+
+CallTerms = Annotated[Asking, Depends(_asking)]

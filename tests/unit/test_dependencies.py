@@ -1,0 +1,22 @@
+"""Whatever a handler depends on is a coroutine function: others are called in a thread, at every call."""
+
+import ast
+from pathlib import Path
+
+import app.api
+
+
+def test_no_dependency_takes_a_thread() -> None:
+    named: dict[str, bool] = {}
+    for path in Path(app.api.__file__).parent.glob("**/*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        is_async = {node.name: True for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Depends":
+                (given,) = (
+                    node.args
+                )  # a class, which `Depends()` takes from the annotation, is called in a thread
+                assert isinstance(given, ast.Name)
+                named[f"{path.name}: {given.id}"] = is_async.get(given.id, False)
+    assert len(named) >= 6
+    assert [name for name, ok in named.items() if not ok] == []

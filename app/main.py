@@ -17,6 +17,7 @@ from app.api.oidc import Tokens
 from app.api.openapi import document
 from app.api.slow_callers import SlowBodies
 from app.api.watching import Watched
+from app.errors import Unavailable
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
 from app.settings import Settings
@@ -28,6 +29,7 @@ from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import flush, set_up_tracing
 
 _log = logging.getLogger("rowveil")
+_NOT_TO_BE_STARTED = (HomeInUse, KeyUnreadable, DatabaseUnusable, Unavailable, ReplicasDiffer, SealBroken)
 
 DESCRIPTION = """\
 Statistical disclosure control by data swapping: Rowveil moves values between the rows of a table,
@@ -49,7 +51,7 @@ def create_app(settings: Settings) -> FastAPI:
         job_service = JobService(settings, open_table, stream_chunks, metrics=metrics)
         try:
             await job_service.start()
-        except (HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, SealBroken) as error:
+        except _NOT_TO_BE_STARTED as error:
             app.state.start_refused = True  # the message says it all; no trace has to
             _log.error("%s", error)
             raise

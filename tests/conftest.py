@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import numba
 import pytest
 from hypothesis import settings
 
@@ -27,6 +28,11 @@ SERVICE = {
     "default_wait_seconds": "60",  # on a busy machine a stopped worker's replacement takes its time
 }
 """Settings of the service that tests call."""
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # One test process a core: with threads for all cores in each, they wait for one another, and kernels of
+    # a millisecond take several. Tests of the threads themselves set their own number.
+    numba.set_num_threads(1)
 
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.register_profile("night", deadline=None, max_examples=2000, print_blob=True)

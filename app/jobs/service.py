@@ -51,6 +51,7 @@ from app.store import idempotency, jobs
 from app.store.audit import head_of
 from app.store.audit_anchor import keep_anchor
 from app.store.blobs import BlobMissing
+from app.store.db import DatabaseAway
 from app.store.models import Buffer, Job
 from app.store.replicas import moment
 from app.store.seal import report_context, seed_context
@@ -72,6 +73,9 @@ _LOOK_SECONDS = 0.25
 _THREADS = 8
 _PURGES_A_SWEEP = 10
 _HEALTH_SECONDS = 5.0
+_DATABASE_SECONDS = 30.0
+"""For which a database server is waited for at the start."""
+_TRY_AGAIN_SECONDS = 0.5
 _PROBE_BYTES = 2**16
 
 
@@ -117,12 +121,14 @@ class JobService:
     async def start(self) -> None:
         """Open the stores, take up the work that was left, and bring up the workers.
 
-        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer.
+        A database server that is not there yet, or goes away meanwhile, is waited for.
+
+        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, Unavailable.
         """
         settings = self._settings
         self._threads = ThreadPoolExecutor(_THREADS, "rowveil")
         self._changes = Changes()
-        self._stores = await asyncio.to_thread(Stores.open, settings)
+        self._stores = await _once_there(lambda: asyncio.to_thread(Stores.open, settings))
         setup = WorkerSetup(
             settings.worker_threads,
             settings.worker_memory_bytes,
@@ -164,7 +170,7 @@ class JobService:
             self._ends,
         )
         self._presence = Presence(self._stores, self._changes, self._dispatcher)
-        await self._presence.start()
+        await _once_there(self._presence.start)
         await self._dispatcher.start()
         await self._engine.start()
         self._deliverer.start()
@@ -589,6 +595,20 @@ class JobService:
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+
+async def _once_there(attempt: Callable[[], Awaitable[T]]) -> T:
+    """What the attempt gives, made anew while the database server is away, for some time at most."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _DATABASE_SECONDS
+    while True:
+        try:
+            return await attempt()
+        except (DatabaseAway, Unavailable) as error:
+            if loop.time() > deadline:
+                raise
+            _log.warning("%s; it is tried again", error)
+        await asyncio.sleep(_TRY_AGAIN_SECONDS)
 
 
 def _kept(job: Job) -> str:

@@ -28,7 +28,7 @@ from sqlalchemy.orm import Session
 from app.errors import InvalidRequest, StorageFull, Unavailable
 from app.settings import Settings
 
-__all__ = ["Database", "DatabaseUnusable", "Session", "migrate", "migration_config"]
+__all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
 
 _LOCK_SECONDS = 30
 _BEGIN = "rowveil_begin"
@@ -60,6 +60,10 @@ Transaction = Session
 
 class DatabaseUnusable(Exception):
     """The database of the settings cannot be used."""
+
+
+class DatabaseAway(DatabaseUnusable):
+    """The server of the settings does not answer, or turns Rowveil away; it may be starting itself."""
 
 
 class Database:
@@ -132,7 +136,7 @@ class Database:
 def migrate(settings: Settings, revision: str = "head") -> None:
     """Bring the tables to a revision, by default the newest; makes the database if there is none.
 
-    Raises DatabaseUnusable: it has no such address, or cannot be opened.
+    Raises DatabaseUnusable: it has no such address, or cannot be opened; of a server, DatabaseAway.
     """
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every plugin it has
     database = Database(settings)
@@ -146,9 +150,10 @@ def migrate(settings: Settings, revision: str = "head") -> None:
             else:
                 command.upgrade(config, revision)
             connection.commit()
-    except sa.exc.OperationalError as error:
+    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
         shown = database.engine.url.render_as_string(hide_password=True)
-        raise DatabaseUnusable(f"the database {shown} cannot be opened: {error.orig}") from None
+        kind = DatabaseAway if database.shared else DatabaseUnusable
+        raise kind(f"the database {shown} cannot be opened: {error.orig}") from None
     finally:
         database.close()
 

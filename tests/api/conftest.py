@@ -1,6 +1,8 @@
 """What the tests of the contract call the service with."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,46 +11,83 @@ import pytest
 
 from demo.service import own_key, running_service
 from tests.api.calls import Api
-from tests.conftest import DATABASES, SERVICE, calling, new_address, tokens_of
+from tests.conftest import DATABASES, SERVICE, calling, tokens_of
 from tests.issuer import Issuer
+from tests.postgres import Postgres
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service, and a client of it."""
+
+    home: Path
+    database: dict[str, str]
+    """Its settings of the database; none for that below its home."""
+    address: str
+    key: str
+    client: httpx.Client
+
+
+@pytest.fixture(scope="session")
+def service_on(
+    tmp_path_factory: pytest.TempPathFactory, issuer: Issuer, postgres: Postgres
+) -> Iterator[Callable[[str], Service]]:
+    """One real service on each kind of database, its own process, a real port, real workers.
+
+    Each is started once, when it is first asked for, and stays: a fixture with the kind as its parameter
+    would start it anew in every module.
+    """
+    started: dict[str, Service] = {}
+    with ExitStack() as until_the_end:
+
+        def of(kind: str) -> Service:
+            if kind not in started:
+                home = tmp_path_factory.mktemp("service")
+                database = {} if kind == "sqlite" else {"database_url": postgres.new_database()}
+                running = running_service(home, **SERVICE, **tokens_of(issuer), **database)
+                address = until_the_end.enter_context(running)
+                key = own_key(home, **database)
+                client = until_the_end.enter_context(calling(address, key))
+                started[kind] = Service(home, database, address, key, client)
+            return started[kind]
+
+        yield of
 
 
 @pytest.fixture(scope="session", params=DATABASES)
-def database_url(request: pytest.FixtureRequest) -> str | None:
-    """The database of the service; None is that below its home. Every test is run on each kind."""
-    return new_address(request.param, request)
+def service(request: pytest.FixtureRequest, service_on: Callable[[str], Service]) -> Service:
+    """The service on each database: every test is run on each kind."""
+    return service_on(request.param)
 
 
 @pytest.fixture(scope="session")
-def database(database_url: str | None) -> dict[str, str]:
-    """The same as settings."""
-    return {} if database_url is None else {"database_url": database_url}
+def database(service: Service) -> dict[str, str]:
+    """Its settings of the database; none for that below its home."""
+    return service.database
 
 
 @pytest.fixture(scope="session")
-def service_home(tmp_path_factory: pytest.TempPathFactory, database_url: str | None) -> Path:
+def service_home(service: Service) -> Path:
     """Where the service keeps its state."""
-    return tmp_path_factory.mktemp("service")
+    return service.home
 
 
 @pytest.fixture(scope="session")
-def address(service_home: Path, database: dict[str, str], issuer: Issuer) -> Iterator[str]:
-    """One real service on each database: its own process, a real port, real workers."""
-    with running_service(service_home, **SERVICE, **tokens_of(issuer), **database) as started:
-        yield started
+def address(service: Service) -> str:
+    """Where it is called."""
+    return service.address
 
 
 @pytest.fixture(scope="session")
-def key(address: str, service_home: Path, database: dict[str, str]) -> str:
+def key(service: Service) -> str:
     """A key with every scope."""
-    return own_key(service_home, **database)
+    return service.key
 
 
 @pytest.fixture(scope="session")
-def client(address: str, key: str) -> Iterator[httpx.Client]:
-    """A client of that service. One of the whole session's would stay with the first service it met."""
-    with calling(address, key) as opened:
-        yield opened
+def client(service: Service) -> httpx.Client:
+    """A client that says who it is."""
+    return service.client
 
 
 @pytest.fixture(scope="session")

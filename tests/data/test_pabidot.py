@@ -126,13 +126,15 @@ def test_missing_values_pass_through(data_dir: Path) -> None:
 def test_classifiers_learn_from_it(data_dir: Path, data: str, nearest: float, linear: float) -> None:
     """Table 5: accuracy of one nearest neighbour and a linear support vector machine, 2.5 points either way.
 
-    Ten folds, the fields scaled to [0, 1], as the paper's Weka does.
+    Ten folds, the fields scaled to [0, 1], as the paper's Weka does; of a table of more than 10,000 rows
+    three of the ten are tried, where a fold alone is within half a point.
     """
     label = LABELS[data]
     table = swap("PABIDOT", read(data_dir / f"{data}.csv"), {"label_fields": [label]}).table
     classes = np.array(table[label].to_pylist())
     X = np.column_stack([column.to_numpy() for column in table.drop_columns([label]).columns])
     parts = list(KFold(10, shuffle=True, random_state=0).split(X))
+    parts = parts if len(X) <= 10_000 else parts[:3]
     for learner, published in (
         (KNeighborsClassifier(1), nearest),
         (SVC(kernel="linear", cache_size=500), linear),

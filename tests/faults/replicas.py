@@ -51,7 +51,7 @@ class Replica:
         faults.write_bytes(bytes(_FAULTS.size))
         with faults.open("r+b") as file:
             self._faults = mmap.mmap(file.fileno(), _FAULTS.size)
-        self._log = home.parent / f"log-{name}"
+        self.log = home.parent / f"log-{name}"
         self._environment = os.environ | {
             "ROWVEIL_HOME": str(home),
             "ROWVEIL_PORT": "0",
@@ -74,7 +74,7 @@ class Replica:
         assert self._process is None
         self._address = None
         self.fail()
-        with self._log.open("a") as log:
+        with self.log.open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "app", "serve"],
                 env=self._environment,
@@ -92,7 +92,7 @@ class Replica:
         if self._address is None and select.select([self._process.stdout], [], [], 0)[0]:
             ready = self._process.stdout.readline()
             found = re.search(r"http://\S+", ready)
-            assert found, f"it did not start; {self._log} says why"
+            assert found, f"it did not start; {self.log} says why"
             self._address = found[0].rstrip("/")
             self.client.close()
             self.client = httpx.Client(base_url=self._address, timeout=60)

@@ -96,6 +96,20 @@ def test_a_database_that_is_away_for_ten_seconds_costs_nothing_but_time(rounds: 
         until("it is ready", lambda replica=replica: set(replica.ready().values()) == {"ok"})  # type: ignore[misc]
 
 
+def test_a_replica_that_starts_before_its_database_waits_for_it(rounds: Rounds) -> None:
+    replica = rounds.pair[1]
+    replica.end(signal.SIGTERM)
+    rounds.postgres.kill()
+    try:
+        told = replica.log.stat().st_size
+        replica.start()
+        until("it has asked for it", lambda: "it is tried again" in replica.log.read_text()[told:])
+    finally:
+        rounds.postgres.start()
+    until("it is up", lambda: replica.up)
+    until("it is ready", lambda: set(replica.ready().values()) == {"ok"})
+
+
 def test_every_job_ends_once_and_right_whatever_dies(
     rounds: Rounds, capsys: pytest.CaptureFixture[str]
 ) -> None:

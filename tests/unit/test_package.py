@@ -75,6 +75,7 @@ def test_warm_runs_every_provider() -> None:
 AFTER_WARM = """
 import importlib, math, pkgutil
 
+import numba
 import numpy as np
 import pyarrow as pa
 import providers
@@ -104,6 +105,7 @@ def numbers(rows, kind):
         "fourth": random.random(rows),
     })
 
+numba.set_num_threads(1)  # which is all the same to what is compiled
 warm()
 before = compiled()
 for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"])):

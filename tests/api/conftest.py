@@ -55,39 +55,39 @@ def service_on(
 
 
 @pytest.fixture(scope="session", params=DATABASES)
-def service(request: pytest.FixtureRequest, service_on: Callable[[str], Service]) -> Service:
+def served(request: pytest.FixtureRequest, service_on: Callable[[str], Service]) -> Service:
     """The service on each database: every test is run on each kind."""
     return service_on(request.param)
 
 
 @pytest.fixture(scope="session")
-def database(service: Service) -> dict[str, str]:
+def database(served: Service) -> dict[str, str]:
     """Its settings of the database; none for that below its home."""
-    return service.database
+    return served.database
 
 
 @pytest.fixture(scope="session")
-def service_home(service: Service) -> Path:
+def service_home(served: Service) -> Path:
     """Where the service keeps its state."""
-    return service.home
+    return served.home
 
 
 @pytest.fixture(scope="session")
-def address(service: Service) -> str:
+def address(served: Service) -> str:
     """Where it is called."""
-    return service.address
+    return served.address
 
 
 @pytest.fixture(scope="session")
-def key(service: Service) -> str:
+def key(served: Service) -> str:
     """A key with every scope."""
-    return service.key
+    return served.key
 
 
 @pytest.fixture(scope="session")
-def client(service: Service) -> httpx.Client:
+def client(served: Service) -> httpx.Client:
     """A client that says who it is."""
-    return service.client
+    return served.client
 
 
 @pytest.fixture(scope="session")

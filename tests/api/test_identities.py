@@ -211,7 +211,7 @@ def test_what_is_no_key_is_refused(keys: Keys, key: str, address: str) -> None:
     assert httpx.get(f"{address}/v1/jobs", params={"access_token": key}).status_code == 401
 
 
-@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("served", ["sqlite"], indirect=True)
 def test_a_key_cannot_be_given_more_in_the_database(keys: Keys, service_home: Path) -> None:
     """Nor longer, nor another's name: whoever can write to the database lacks what its HMAC is made with."""
     for column, value in (("scopes", "run read seeds:read admin"), ("name", "ada"), ("project", "census")):

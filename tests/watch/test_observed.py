@@ -3,8 +3,10 @@
 import os
 import re
 import secrets
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
@@ -65,6 +67,18 @@ def test_a_request_keeps_its_identifier(watched: WatchedService) -> None:
         assert re.fullmatch(r"[0-9a-f]{32}", answer.headers[REQUEST_ID_HEADER])
     assert REQUEST_ID_HEADER in watched.client.head("/v1/services").headers
     assert REQUEST_ID_HEADER in watched.client.get("/nothing").headers
+
+
+def test_the_audit_names_a_request_as_its_answer_does(watched: WatchedService) -> None:
+    """The caller's identifier, or the one that was made for it: a line leads to the log and to the trace."""
+    given = {REQUEST_ID_HEADER: "call-4.3_x"}
+    asked = [watched.client.post("/v1/services/DSWAP", json=CALL, headers=more) for more in (given, {})]
+    home = sqlite3.connect(watched.log.parent / "home" / "rowveil.db")
+    with closing(home) as database:
+        lines = dict(database.execute("SELECT subject, request FROM audit WHERE action = 'job.submit'"))
+    assert [lines[answer.json()["id"]] for answer in asked] == [
+        answer.headers[REQUEST_ID_HEADER] for answer in asked
+    ]
 
 
 def test_no_log_line_holds_a_seed_a_value_or_a_query(watched: WatchedService) -> None:

@@ -139,6 +139,21 @@ def test_the_metrics_count_what_was_done(watched: WatchedService) -> None:
     assert after["rowveil_blobs{}"] > before["rowveil_blobs{}"]
 
 
+def test_what_an_alert_waits_for_is_counted_from_nought_on(watched: WatchedService) -> None:
+    """Prometheus' `increase` does not see a series that begins with its first event."""
+    series = {
+        (sample.name, tuple(sample.labels.values()))
+        for family in text_string_to_metric_families(watched.metrics())
+        for sample in family.samples
+        if sample.name in ("rowveil_jobs_ended_total", "rowveil_webhook_attempts_total")
+    }
+    codes = {*CODES, "other"}
+    failures = {(code, service, "failed") for service in (*PROVIDERS, MEASURES, FRONTIER) for code in codes}
+    results = {(result,) for result in ("delivered", "refused", "gone", "given_up", "retried")}
+    assert {("rowveil_jobs_ended_total", labels) for labels in failures} <= series
+    assert {("rowveil_webhook_attempts_total", labels) for labels in results} <= series
+
+
 def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
     """Each label's values are on a list that does not depend on them."""
     client = watched.client

@@ -70,7 +70,7 @@ def ensure_certificate(folder: Path, names: Sequence[str], authority: tuple[_Key
 
 
 def _serves(file: Path, key_file: Path, signer: _Key) -> bool:
-    """Whether it lasts, is of this authority, and is of the key beside it: a renewal may have been cut off."""
+    """Whether it lasts, is of this authority, and of the key beside it: a renewal may have been cut off."""
     certificate = x509.load_pem_x509_certificate(file.read_bytes())
     try:
         key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)

@@ -19,7 +19,7 @@ from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.stores import open_keys
 from app.settings import Settings
 from app.store.audit import Anchor, AuditTrail
-from app.store.audit_anchor import kept_anchor
+from app.store.audit_anchor import AnchorUnreadable, kept_anchor
 from app.store.blobs import BlobStore
 from app.store.db import Database, DatabaseUnusable, migrate
 from app.store.keys import KeyUnreadable
@@ -68,7 +68,7 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
             if given.command == "rotate-keys":
                 return _rotate(settings, database, sealer, audit)
             return _KEYS[given.action](settings, ApiKeys(database, audit), given)
-    except (DatabaseUnusable, KeyUnreadable, SealBroken) as error:
+    except (DatabaseUnusable, KeyUnreadable, SealBroken, AnchorUnreadable) as error:
         print(error, file=sys.stderr)
     except AppError as error:
         print(error.message, file=sys.stderr)
@@ -160,6 +160,12 @@ def _verify(database: Database, audit: AuditTrail, anchors: list[Anchor]) -> int
     if verdict.fault:
         print(f"the audit does not hold: {verdict.fault}", file=sys.stderr)
         return 1
+    if verdict.unchained:
+        print(
+            f"lines 1 to {verdict.unchained} have no HMAC of their own: they hold as they were when the next "
+            "was written. Where Rowveil is no older than its chain, somebody took them off",
+            file=sys.stderr,
+        )
     print(f"the audit holds: {verdict.head.number} lines. Keep this anchor elsewhere, and give it next time:")
     print(verdict.head)
     return 0

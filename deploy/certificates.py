@@ -49,7 +49,7 @@ def ensure_certificate(folder: Path, names: Sequence[str], authority: tuple[_Key
     signer, signed_by = authority
     certificate_file = folder / "tls.pem"
     write_private(folder / "ca.pem", signed_by.public_bytes(serialization.Encoding.PEM))
-    if certificate_file.is_file() and _lasts(certificate_file, signer):
+    if certificate_file.is_file() and _serves(certificate_file, folder / "tls.key", signer):
         return False
     key = ec.generate_private_key(ec.SECP256R1())
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -69,8 +69,15 @@ def ensure_certificate(folder: Path, names: Sequence[str], authority: tuple[_Key
     return True
 
 
-def _lasts(file: Path, signer: _Key) -> bool:
+def _serves(file: Path, key_file: Path, signer: _Key) -> bool:
+    """Whether it lasts, is of this authority, and of the key beside it: a renewal may have been cut off."""
     certificate = x509.load_pem_x509_certificate(file.read_bytes())
+    try:
+        key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
+    except (FileNotFoundError, ValueError):
+        return False
+    if key.public_key() != certificate.public_key():
+        return False
     left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     same = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value == issuer

@@ -32,9 +32,14 @@ def fill(folder: Path, shipped: Path) -> int:
         if target.exists():
             continue
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as draft:
-            draft.write(source.read_bytes())
-        Path(draft.name).replace(target)
+        draft = tempfile.NamedTemporaryFile(dir=target.parent, delete=False)  # noqa: SIM115 - it is closed below
+        try:
+            with draft:
+                draft.write(source.read_bytes())
+            Path(draft.name).replace(target)
+        except BaseException:
+            Path(draft.name).unlink()
+            raise
         copied += 1
     return copied
 

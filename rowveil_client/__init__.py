@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -24,12 +25,14 @@ T = TypeVar("T")
 _ARROW = "application/vnd.apache.arrow.stream"
 _BAR = "{desc:<28.28} {percentage:3.0f}%|{bar}| {elapsed}"
 _LOOK_AGAIN_SECONDS = (0.1, 0.5, 2.0)
+_AWAY = (502, 503, 504)  # of the service, or of a proxy that does not reach it
 
 
 class Problem(Exception):
     """What the service said instead of doing it: a problem document (RFC 9457)."""
 
     def __init__(self, document: dict[str, Any]) -> None:
+        """``document``: as the service answered it; of a proxy's answer, its status alone."""
         super().__init__(document)
         self.status: int = document.get("status", 0)
         self.code: str = document.get("code", "")
@@ -53,9 +56,10 @@ class Rowveil:
         """
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+        self._silence = timeout
         self._shown = _somebody_looks_on() if progress is None else progress
         self.job: dict[str, Any] = {}
-        """The job of the last call: its id, outcome, events and digests."""
+        """The job of the last call, from its acceptance on: its id, outcome, events and digests."""
 
     def dswap(self, table: T, **asked: Any) -> T:
         """Values exchanged between any rows. ``asked``: as of `run`."""
@@ -128,9 +132,11 @@ class Rowveil:
             call |= {name: value for name, value in asked.items() if value is not None}
             headers = {"prefer": "respond-async"}
             answer = self._client.post(f"/v1/services/{service}", json=call, headers=headers)
-            self.job = self._ended(_told(answer).json()["id"])
+            self.job = _told(answer).json()
+            self.job = self._ended(self.job["id"])
         finally:
-            self._client.delete(f"/v1/buffers/{buffer}")
+            with suppress(httpx.TransportError):  # it goes at its expiry, too
+                self._client.delete(f"/v1/buffers/{buffer}")
         if self.job["state"] != "succeeded":
             raise Problem(self.job.get("error") or {"detail": f"the job was {self.job['state']}"})
         return back(self._rows(self.job["id"]))
@@ -162,15 +168,27 @@ class Rowveil:
         return buffer
 
     def _ended(self, job_id: str) -> dict[str, Any]:
-        """The job when it has ended. A stream of events that breaks off, behind a proxy say, is taken up."""
+        """The job when it has ended. A stream of events that breaks off, behind a proxy say, is taken up.
+
+        So is a service that starts anew meanwhile, which does not answer, or says that it cannot yet.
+        """
+        heard = time.monotonic()
         with tqdm(total=1.0, bar_format=_BAR, disable=not self._shown, leave=False) as bar:
             for seconds in self._waits():
                 for update in self._events(job_id):
                     bar.n = update["progress"]["fraction"]
                     bar.set_description_str(update["progress"]["stage"])
-                job: dict[str, Any] = _told(self._client.get(f"/v1/jobs/{job_id}")).json()
-                if job["state"] not in ("queued", "running"):
-                    return job
+                    heard = time.monotonic()
+                try:
+                    job: dict[str, Any] = _told(self._client.get(f"/v1/jobs/{job_id}")).json()
+                except (httpx.TransportError, Problem) as error:
+                    refused = isinstance(error, Problem) and error.status not in _AWAY
+                    if refused or time.monotonic() - heard > self._silence:
+                        raise
+                else:
+                    heard = time.monotonic()
+                    if job["state"] not in ("queued", "running"):
+                        return job
                 time.sleep(seconds)
         raise AssertionError  # there is always another wait
 
@@ -188,7 +206,7 @@ class Rowveil:
                 for line in answer.iter_lines():
                     if line.startswith("data:"):
                         yield json.loads(line.removeprefix("data:"))
-        except (httpx.TimeoutException, httpx.RemoteProtocolError, httpx.ReadError):
+        except httpx.TransportError:
             return
 
     def _rows(self, job_id: str) -> pa.Table:
@@ -204,7 +222,9 @@ def _told(answer: httpx.Response) -> httpx.Response:
         return answer
     try:
         document = answer.json()
-    except ValueError:  # of a proxy
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or "detail" not in document:  # of a proxy
         document = {"status": answer.status_code, "detail": f"{answer.status_code} {answer.reason_phrase}"}
     raise Problem(document)
 
@@ -216,7 +236,7 @@ def _as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
         return given, lambda released: released
     library = type(given).__module__.partition(".")[0]
     if library == "pandas" and hasattr(given, "columns"):
-        return pa.Table.from_pandas(given, preserve_index=False), lambda released: released.to_pandas()
+        return pa.Table.from_pandas(given, preserve_index=False), _as_pandas
     if library == "polars" and hasattr(given, "to_arrow") and hasattr(given, "columns"):
         import polars
 
@@ -224,6 +244,19 @@ def _as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
     raise TypeError(
         f"a table is a pandas or polars DataFrame, or a pyarrow Table; this is {type(given).__qualname__}"
     )
+
+
+def _as_pandas(released: pa.Table) -> Any:
+    """A DataFrame. Integers beside nulls become pandas' own that have them: a float would round them."""
+    import pandas
+
+    frame = released.to_pandas()
+    for name, values in zip(released.column_names, released.columns, strict=True):
+        if pa.types.is_integer(values.type) and values.null_count:
+            sign = "" if pa.types.is_signed_integer(values.type) else "U"
+            exact = pandas.api.types.pandas_dtype(f"{sign}Int{values.type.bit_width}")
+            frame[name] = values.to_pandas(types_mapper=lambda _, exact=exact: exact)
+    return frame
 
 
 def _arrow_stream(table: pa.Table) -> Iterator[bytes]:

@@ -1,7 +1,5 @@
 """Who is calling: an API key or an OIDC token, looked at before a byte of the body is read."""
 
-import re
-import uuid
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -13,8 +11,8 @@ from app.callers import ANONYMOUS, Caller
 from app.errors import Forbidden, InvalidToken, ScopeMissing, Unauthenticated
 from app.jobs.api_keys import ApiKeys
 from app.settings import LOOPBACK
+from app.telemetry.requests import REQUEST_ID
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOW = "send 'Authorization: Bearer <key>'; `rowveil keys create` makes a key"
 
 
@@ -25,7 +23,7 @@ async def caller_of(request: Request, scope: str) -> Caller:
     ------
     Unauthenticated, InvalidToken, ScopeMissing, Forbidden
     """
-    caller = replace(await _identified(request), request=_request_id(request))
+    caller = replace(await _identified(request), request=REQUEST_ID.get())
     if scope not in caller.scopes:
         raise ScopeMissing(scope)
     return caller
@@ -73,8 +71,3 @@ def _hostname(host: str) -> str | None:
         return urlsplit(f"//{host}").hostname
     except ValueError:  # such as a bracket that is not closed
         return None
-
-
-def _request_id(request: Request) -> str:
-    given = request.headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

@@ -23,6 +23,7 @@ from app.api.formats import FormatError
 from app.errors import AppError, BadRequest, InvalidRequest, UnsupportedMediaType
 from app.telemetry.requests import REQUEST_ID
 from providers.errors import ProviderError, reference_token
+from providers.params import OPTIM_OPERANDS
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -52,7 +53,7 @@ def error_items(error: RequestValidationError) -> list[dict[str, str]]:
     items: dict[str, dict[str, str]] = {}
     for found in error.errors():
         where, *path = found["loc"]
-        message = found["msg"].replace("Tuple", "List")
+        message = found["msg"].replace("Tuple", "List").replace("a valid tuple", "a list")  # JSON has lists
         message = message[:1].lower() + message[1:]
         if where != "body":
             name = ".".join(str(part) for part in path) or str(where)
@@ -69,9 +70,15 @@ def error_items(error: RequestValidationError) -> list[dict[str, str]]:
 
 
 def _path_in(body: Any, path: Sequence[Any]) -> tuple[Any, ...]:
-    """The path as far as it stands in the body: a location also names union branches, which do not."""
+    """The path as far as it stands in the body: a location also names union branches, which do not.
+
+    A parameter that was given by Optim's name stands there under that.
+    """
     found: list[Any] = []
-    for part in path:
+    for name in path:
+        part = name
+        if isinstance(body, dict) and name not in body:
+            part = next((each for each in body if OPTIM_OPERANDS.get(each) == name), name)
         inside = isinstance(body, dict) and part in body
         if inside or (isinstance(body, list) and isinstance(part, int) and part < len(body)):
             body = body[part]

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
+from app.api.formats import CSV as CSV_TYPE
 from app.api.formats import FormatError
 from app.api.problems import error_items
 from app.api.sources import SourceTable
@@ -62,6 +63,16 @@ class Call:
             raise CommandFailed(self._faults(error, {CSV: given}, (CSV,)), Exit.USAGE) from None
         except AppError as error:
             raise CommandFailed(f"{name}: {error.message}", Exit.USAGE) from None
+
+    def uploads(self, *names: str) -> list[Upload]:
+        """The same of several tables: what is said of CSV is said of those that are. Raises CommandFailed."""
+        csv = self.given.get(CSV, {})
+        types = [media_type_of(name, self.namespace.format) for name in names]
+        others = {} if CSV_TYPE in types else csv  # which then has no table to be about, and is refused
+        return [
+            self.upload(name, csv if media_type == CSV_TYPE else others)
+            for name, media_type in zip(names, types, strict=True)
+        ]
 
     def told(self, error: AppError | ProviderError | FormatError) -> CommandFailed:
         """The error in the words of the command line."""

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from app.api.uploads import CsvOptions
 from app.cli import judge, run, seeds, verify
 from app.cli.calls import CSV, Call
 from app.cli.failures import CommandFailed, Exit
-from app.cli.files import STANDARD, add_format
+from app.cli.files import STANDARD, add_format, drop_output
 from app.cli.options import Options
 from app.cli.room import Failed
 from app.errors import AppError
@@ -103,7 +102,9 @@ def execute(settings: Settings, namespace: argparse.Namespace) -> int:
     call: Call | None = None
     try:
         call = Call(namespace.options, namespace)
-        return command(call, settings)
+        code = command(call, settings)
+        sys.stdout.flush()  # else Python does, where nobody is told of it
+        return code
     except Failed as failed:
         assert call is not None  # a task was run for it
         print(f"rowveil: {call.placed(failed.message, failed.pointer)}", file=sys.stderr)
@@ -118,10 +119,14 @@ def execute(settings: Settings, namespace: argparse.Namespace) -> int:
         print(f"rowveil: {error.message}", file=sys.stderr)
         return Exit.FAILED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would flush into it
+        drop_output()
         return Exit.PIPE_CLOSED
+    except OSError as error:  # of the room, such as a folder for temporary files that is not there
+        where = f": {error.filename}" if error.filename else ""
+        print(f"rowveil: {error.strerror or 'the storage failed'}{where}", file=sys.stderr)
+        return Exit.FAILED
     except KeyboardInterrupt:
-        print("rowveil: interrupted; nothing was written", file=sys.stderr)
+        print("rowveil: interrupted; no file is there in part", file=sys.stderr)
         return Exit.INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -6,7 +6,8 @@ import io
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, cast
@@ -55,43 +56,79 @@ def opened(name: str) -> Iterator[BinaryIO]:
                     yield cast(BinaryIO, unpacked)
             else:
                 yield file
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM:  # of where it is copied to
             raise
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not whole gzip"
         raise CommandFailed(f"{name} cannot be read: {reason}") from None
 
 
-def refuse_overwriting(source: str, destination: str) -> None:
-    """Raise CommandFailed where both are one file: a source is never modified."""
-    if STANDARD in (source, destination):
-        return
-    if Path(destination).exists() and Path(source).exists() and Path(source).samefile(destination):
-        raise CommandFailed(f"'{destination}' is the source itself; name another file", Exit.USAGE)
+def check_places(inputs: Iterable[str | Path | None], outputs: Mapping[str, str | Path | None]) -> None:
+    """Raise CommandFailed where an output is one of the inputs, which are never modified, or another output.
+
+    ``outputs``: what it is -> its name. None is what is not asked for.
+    """
+    given = [Path(name) for name in inputs if name is not None and name != STANDARD]
+    taken: dict[Path | str, str] = {}
+    for what, name in outputs.items():
+        if name is None or _is_device(Path(name)):
+            continue
+        if str(name) == STANDARD:
+            place: Path | str = STANDARD
+        else:
+            place = Path(name).resolve()
+            if any(place.exists() and other.exists() and place.samefile(other) for other in given):
+                raise CommandFailed(f"{what}: '{name}' is the source itself; name another file", Exit.USAGE)
+        if place in taken:
+            raise CommandFailed(f"{what}: '{name}' is taken by {taken[place]}; name another file", Exit.USAGE)
+        taken[place] = what
+
+
+def _is_device(path: Path) -> bool:
+    """Whether it is such as /dev/null, or a pipe that has a name."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def write(name: str, chunks: Iterable[bytes]) -> None:
-    """Write a file, or standard output. A file is there whole or not at all.
+    """Write a file, or standard output. A file is there whole or not at all; a ``.gz`` is packed.
 
     Raises CommandFailed; BrokenPipeError where nobody reads standard output any more.
     """
     if name == STANDARD:
-        for chunk in chunks:
-            sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+        _write_out(chunks)
         return
     path = Path(name)
     try:
         with _draft(path) as file:
-            for chunk in chunks:
-                file.write(chunk)
+            if name.lower().endswith(_ZIPPED):
+                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+                    packed.writelines(chunks)
+            else:
+                file.writelines(chunks)
     except OSError as error:
         raise CommandFailed(f"{name} cannot be written: {error.strerror}") from None
 
 
+def _write_out(chunks: Iterable[bytes]) -> None:
+    try:
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_output()
+        raise CommandFailed(f"standard output cannot be written: {error.strerror}") from None
+
+
+def drop_output() -> None:
+    """Let what is left for standard output go: Python would try to write it at its end, and tell."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 @contextmanager
 def _draft(path: Path) -> Iterator[IO[bytes]]:
-    if path.exists() and not path.is_file():  # such as /dev/null, or a pipe that has a name
+    if _is_device(path):
         with path.open("wb") as file:
             yield file
         return

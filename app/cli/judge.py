@@ -1,14 +1,17 @@
 """``rowveil measures`` and ``rowveil frontier``: a report of tables of this machine, as JSON or as a page."""
 
+import argparse
+from pathlib import Path
+
 from app.api.formats import FormatError
 from app.api.frontier import FrontierRequest, checked_measures
 from app.api.measures import MeasureRequest, aligned_tables, check_common_fields
 from app.cli.calls import Call, as_source
 from app.cli.failures import CommandFailed, Exit
-from app.cli.files import STANDARD
+from app.cli.files import STANDARD, check_places
 from app.cli.results import Keys, check_report_name, ended, new_job, write_manifest, write_report
 from app.cli.room import Room
-from app.cli.seeds import seed_given
+from app.cli.seeds import seed_given, seed_kept
 from app.errors import AppError
 from app.jobs.kinds import FRONTIER, MEASURES
 from app.jobs.parameters import MeasureParameters
@@ -26,8 +29,10 @@ def measures(call: Call, settings: Settings) -> int:
     check_report_name(given.report)
     if given.source == given.destination == STANDARD:
         raise CommandFailed(f"'{STANDARD}' can be one of the two tables", Exit.USAGE)
-    uploads = call.upload(given.source), call.upload(given.destination)
-    request = call.request(MeasureRequest, seed=seed_given(given))
+    check_places([given.source, given.destination, given.seed_file], _outputs(given))
+    uploads = call.uploads(given.source, given.destination)
+    seed = seed_given(given)
+    request = call.request(MeasureRequest, seed=seed)
     assert request.seed is not None  # it was given, or drawn
     keys = Keys.of(settings) if given.manifest else None
     with Room(settings, given.quiet) as room:
@@ -53,7 +58,8 @@ def measures(call: Call, settings: Settings) -> int:
             progress_path=str(room.progress_path),
         )
         report = ended(job, room.run(run_measures, task), request.seed.secret, request.seed.bits, keys)
-    write_report(job, report, given.report or STANDARD)
+    with seed_kept(given, seed):
+        write_report(job, report, given.report or STANDARD)
     if given.manifest:
         write_manifest(job, given.manifest)
     return Exit.OK
@@ -63,8 +69,10 @@ def frontier(call: Call, settings: Settings) -> int:
     """Run every combination on a table, and report its figures. Raises CommandFailed."""
     given = call.namespace
     check_report_name(given.report)
+    check_places([given.source, given.seed_file], _outputs(given))
     upload = call.upload(given.source)
-    request = call.request(FrontierRequest, seed=seed_given(given))
+    seed = seed_given(given)
+    request = call.request(FrontierRequest, seed=seed)
     assert request.seed is not None  # it was given, or drawn
     keys = Keys.of(settings) if given.manifest else None
     with Room(settings, given.quiet) as room:
@@ -87,7 +95,16 @@ def frontier(call: Call, settings: Settings) -> int:
             progress_path=str(room.progress_path),
         )
         report = ended(job, room.run(run_frontier, task), request.seed.secret, request.seed.bits, keys)
-    write_report(job, report, given.report or STANDARD)
+    with seed_kept(given, seed):
+        write_report(job, report, given.report or STANDARD)
     if given.manifest:
         write_manifest(job, given.manifest)
     return Exit.OK
+
+
+def _outputs(given: argparse.Namespace) -> dict[str, str | Path | None]:
+    return {
+        "--report": given.report or STANDARD,
+        "--manifest": given.manifest,
+        "--keep-seed": given.keep_seed,
+    }

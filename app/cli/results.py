@@ -15,6 +15,7 @@ from app.engine.engine import Progress
 from app.jobs.identity import new_id
 from app.jobs.kinds import kind_of, revision_of
 from app.jobs.manifest import signed_manifest
+from app.jobs.record import add_fingerprints
 from app.jobs.states import State, outcome_of
 from app.jobs.tables import StoredTable
 from app.jobs.terms import PLAIN
@@ -24,7 +25,6 @@ from app.settings import Settings
 from app.store.keys import KeyUnreadable, load_master_keys, load_signing_key
 from app.store.models import Job
 from app.store.seal import Sealer, Signer
-from providers.choosing.seeds import candidate_seed
 
 _SUFFIXES = (".json", ".html")
 
@@ -94,8 +94,7 @@ def ended(
     if keys is None:
         return report
     job.seed_fingerprint = keys.sealer.fingerprint(seed)
-    for candidate in (report or {}).get("candidates", {}).get("table", []):
-        candidate["seed_fingerprint"] = keys.sealer.fingerprint(candidate_seed(seed, candidate["index"]))
+    add_fingerprints(keys.sealer, seed, report)
     job.manifest = signed_manifest(job, result, str(outcome), keys.signer)
     return report
 

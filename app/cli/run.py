@@ -11,10 +11,10 @@ from app.api.schemas import RunRequest, run_request_model
 from app.api.services import options_of_run
 from app.cli.calls import Call, as_source
 from app.cli.failures import CommandFailed, Exit
-from app.cli.files import STANDARD, media_type_of, refuse_overwriting, write
+from app.cli.files import STANDARD, check_places, media_type_of, write
 from app.cli.results import Keys, check_report_name, ended, new_job, write_manifest, write_report
 from app.cli.room import Opened, Room
-from app.cli.seeds import seed_given
+from app.cli.seeds import seed_given, seed_kept
 from app.jobs.run import run_plan, run_swap
 from app.jobs.tasks import PlanTask, SwapTask
 from app.settings import Settings
@@ -32,14 +32,22 @@ def run(call: Call, settings: Settings) -> int:
     check_report_name(given.report)
     if given.report_level is not None and given.report is None:
         raise CommandFailed("--report-level: name the report's file with --report", Exit.USAGE)
-    refuse_overwriting(given.source, given.destination)
+    outputs = {
+        "DESTINATION": given.destination,
+        "--report": given.report,
+        "--manifest": given.manifest,
+        "--keep-seed": given.keep_seed,
+    }
+    check_places([given.source, given.seed_file], outputs)
     written_as = media_type_of(given.destination, given.format)
     upload = call.upload(given.source)
     level = {"report": given.report_level or ("summary" if given.report else "none")}
     request = call.request(run_request_model(provider), **level, seed="0")
+    seed, keys = "", None
     if not request.validate_only:
-        request = call.request(run_request_model(provider), **level, seed=seed_given(given))
-    keys = Keys.of(settings) if given.manifest else None
+        seed = seed_given(given)
+        request = call.request(run_request_model(provider), **level, seed=seed)
+        keys = Keys.of(settings) if given.manifest else None
     with Room(settings, given.quiet) as room:
         source = room.read(given.source, upload)
         schema = as_source(source).schema
@@ -57,7 +65,8 @@ def run(call: Call, settings: Settings) -> int:
         destination = room.new_blob()
         task = _task(job, request, source, destination, room, settings)
         report = ended(job, room.run(run_swap, task), request.seed.secret, request.seed.bits, keys)
-        _write(given.destination, written_as, destination)
+        with seed_kept(given, seed):
+            _write(given.destination, written_as, destination)
         if given.report:
             write_report(job, report, given.report)
         if given.manifest:

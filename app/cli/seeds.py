@@ -1,4 +1,4 @@
-"""Where a command's seed comes from, and where it is kept.
+"""Where a command's seed comes from, and where it is kept: beside what was made with it, or not at all.
 
 Never from an option: the command line of a process is shown to every user of the machine, and stays in
 the shell's history. A file, or a variable that only the caller's own processes see.
@@ -7,12 +7,15 @@ the shell's history. A file, or a variable that only the caller's own processes 
 import argparse
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app.cli.failures import CommandFailed, Exit
 
 VARIABLE = "ROWVEIL_SEED"
 _BITS = 128
+_THERE = "--keep-seed: the file is there already; name a new one"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def seed_given(namespace: argparse.Namespace) -> str:
-    """The seed in hex; drawn where none was given. Raises CommandFailed."""
+    """The seed in hex; drawn where none was given. Raises CommandFailed, also where it could not be kept."""
     variable = os.environ.get(VARIABLE)
     seed: str
     if namespace.seed_file is not None and variable:
@@ -47,16 +50,37 @@ def seed_given(namespace: argparse.Namespace) -> str:
     else:
         seed = variable or secrets.token_hex(_BITS // 8)
     if namespace.keep_seed is not None:
-        _keep(namespace.keep_seed, seed)
+        if namespace.keep_seed.exists():
+            raise CommandFailed(_THERE, Exit.USAGE)
+        folder = namespace.keep_seed.parent
+        if not os.access(folder, os.W_OK):
+            raise CommandFailed(f"--keep-seed: no file can be made in '{folder}'", Exit.USAGE)
     return seed
 
 
-def _keep(path: Path, seed: str) -> None:
+@contextmanager
+def seed_kept(namespace: argparse.Namespace, seed: str) -> Iterator[None]:
+    """Keep the seed for what the block writes, where that is wanted: a block that fails leaves no seed.
+
+    Raises CommandFailed.
+    """
+    path: Path | None = namespace.keep_seed
+    if path is None:
+        yield
+        return
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
-        raise CommandFailed("--keep-seed: the file is there already; name a new one", Exit.USAGE) from None
+        raise CommandFailed(_THERE, Exit.USAGE) from None
     except OSError as error:
         raise CommandFailed(f"--keep-seed: the file cannot be written: {error.strerror}") from None
-    with os.fdopen(file, "w") as opened:
-        opened.write(f"{seed}\n")
+    try:
+        try:
+            with os.fdopen(file, "w") as opened:
+                opened.write(f"{seed}\n")
+        except OSError as error:
+            raise CommandFailed(f"--keep-seed: the file cannot be written: {error.strerror}") from None
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

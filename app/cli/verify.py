@@ -4,17 +4,18 @@ import argparse
 import base64
 import json
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from app.cli.calls import Call
+from app.cli.calls import CSV, Call
 from app.cli.failures import CommandFailed, Exit
-from app.cli.files import opened
+from app.cli.files import STANDARD, opened
 from app.cli.room import Room
 from app.settings import Settings
-from app.store.keys import load_signing_key
+from app.store.keys import KeyUnreadable, load_signing_key
 from app.store.seal import Signer, signature_holds
 
 _TABLES = ("source", "destination")
@@ -43,6 +44,8 @@ def verify(call: Call, settings: Settings) -> int:
         raise CommandFailed("the manifest has a destination: name its file after the source's", Exit.USAGE)
     if given.destination is not None and "destination" not in signed:
         raise CommandFailed("the manifest has no destination: name the source's file alone", Exit.USAGE)
+    if [given.manifest, given.source, given.destination].count(STANDARD) > 1:
+        raise CommandFailed(f"'{STANDARD}' can be one of the three files", Exit.USAGE)
     differences = _signature_differs(manifest, signature, given.public_key)
     with Room(settings, given.quiet) as room:
         for role in signed:
@@ -71,15 +74,22 @@ def _read(name: str) -> tuple[dict[str, Any], dict[str, str]]:
         document = json.loads(content)  # which keeps integers of any size whole
         manifest, signature = document["manifest"], document["signature"]
         for role in _TABLES:
-            if role in manifest and not isinstance(manifest[role]["digest"], str):
-                raise TypeError
-        if "source" not in manifest or not all(type(value) is str for value in signature.values()):
+            if role in manifest:
+                fields = [(field["name"], field["type"]) for field in manifest[role]["fields"]]
+                _texts(manifest[role]["digest"], *chain.from_iterable(fields))
+        _texts(*(signature[name] for name in ("algorithm", "key_id", "public_key", "value")))
+        if "source" not in manifest:
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise CommandFailed(
             f'{name} is no manifest: it must be {{"manifest": ..., "signature": ...}}, with a source'
         ) from None
     return manifest, signature
+
+
+def _texts(*values: Any) -> None:
+    if not all(type(value) is str for value in values):
+        raise TypeError
 
 
 def _signature_differs(manifest: dict[str, Any], signature: dict[str, str], wanted: str | None) -> list[str]:
@@ -101,20 +111,26 @@ def _is_own(settings: Settings, signature: dict[str, str]) -> bool:
     """Whether the home's own key signed; none is made for the question."""
     if not settings.signing_key_file.is_file():
         return False
-    return Signer(load_signing_key(settings)).sign({})["public_key"] == signature["public_key"]
+    try:
+        own = Signer(load_signing_key(settings))
+    except (KeyUnreadable, OSError):
+        return False
+    return own.sign({})["public_key"] == signature["public_key"]
 
 
 def _table_differs(call: Call, room: Room, role: str, signed: dict[str, Any]) -> list[str]:
     name = getattr(call.namespace, role)
-    csv = dict(call.given.get("csv", {}))
-    upload = call.upload(name, {})
-    if upload.media_type == "text/csv":
-        types = {field["name"]: field["type"] for field in signed["fields"]}
-        upload = call.upload(name, {"fields": orjson.dumps(types).decode()} | csv)
+    upload, csv = call.upload(name, {}), call.given.get(CSV, {})
+    is_csv = upload.media_type == "text/csv"
+    if is_csv:
+        upload = call.upload(name, csv)
     try:
+        if is_csv and "fields" not in csv:
+            types = {field["name"]: field["type"] for field in signed["fields"]}
+            upload = call.upload(name, {"fields": orjson.dumps(types).decode()} | csv)
         found = room.read(name, upload).stored
     except CommandFailed as failed:
-        if not Path(name).exists():
+        if name != STANDARD and not Path(name).exists():
             raise
         return [f"{role}: it cannot be read as the table that was signed: {failed.message}"]
     if found.digest == signed["digest"]:

@@ -5,6 +5,7 @@ import * as session from "./session.js";
 
 export const JSON_TYPE = "application/json";
 const RECONNECT_MILLISECONDS = 1000;
+const SENDABLE = /^[!-~]*$/; // in a header; a browser refuses anything else without a word of why
 
 /** A problem document (RFC 9457) as an error. */
 export class Problem extends Error {
@@ -21,6 +22,11 @@ export class Problem extends Error {
 export async function send(method, path, { body, headers = {}, signal } = {}) {
   for (;;) {
     const key = session.key();
+    if (!SENDABLE.test(key)) {
+      const why = "the key has signs in it that no key has: paste it again, by itself";
+      if (!(await askForKey(why))) throw new Problem(401, { title: "No key", detail: why });
+      continue;
+    }
     const sent = key ? { ...headers, authorization: `Bearer ${key}` } : headers;
     let response;
     try {
@@ -108,7 +114,7 @@ async function* events(path, signal) {
 export async function watch(id, told, signal) {
   for (;;) {
     try {
-      for await (const { event, data } of events(`v1/jobs/${id}/events`, signal)) {
+      for await (const { event, data } of events(`v1/jobs/${encodeURIComponent(id)}/events`, signal)) {
         told(data);
         if (event === "end") return;
       }

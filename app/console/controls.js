@@ -132,6 +132,16 @@ function hint({ default: usual, examples }) {
   return ["string", "number"].includes(typeof example) ? `such as ${example}` : null;
 }
 
+/** What stands in a control is nothing of its kind. It is no empty one, which would stand for the default. */
+export class Unreadable extends Error {
+  title = "Not a number";
+
+  constructor(control) {
+    super("what is written here is no number");
+    this.control = control;
+  }
+}
+
 export function numeral(name, schema, required) {
   const whole = schema.type === "integer";
   const least =
@@ -145,9 +155,13 @@ export function numeral(name, schema, required) {
     max: schema.maximum > Number.MAX_SAFE_INTEGER / 2 ? null : schema.maximum,
     placeholder: hint(schema),
   });
+  const control = single(name, schema, required, input);
   return {
-    ...single(name, schema, required, input),
-    value: () => (input.value === "" ? undefined : Number(input.value)),
+    ...control,
+    value: () => {
+      if (input.validity.badInput) throw new Unreadable(control);
+      return input.value === "" ? undefined : Number(input.value);
+    },
     set: (value) => {
       input.value = value ?? "";
     },

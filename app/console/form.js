@@ -42,6 +42,20 @@ export function form(given, context, { without = [], allInTheOpen = false } = {}
   };
 }
 
+/** Shows a fault at its control, in whatever that was folded away. */
+function mark(control, message) {
+  control.fault(message);
+  for (let outer = control.node.closest("details"); outer; outer = outer.parentElement.closest("details"))
+    outer.open = true;
+}
+
+/** Marks a control that holds what cannot be read, until that is changed. */
+export function pointToUnreadable({ control, message }) {
+  mark(control, message);
+  control.focus.focus();
+  control.focus.addEventListener("input", () => control.fault(""), { once: true });
+}
+
 /** Marks the place that each error points to; those that have none are returned, for the alarm to tell. */
 export function point(parts, errors) {
   const clear = (some) =>
@@ -56,11 +70,10 @@ export function point(parts, errors) {
       .split("/")
       .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"));
     let at = null;
-    for (let inside = parts; path.length && inside[path[0]]; inside = at.parts) at = inside[path.shift()];
+    for (let inside = parts; path.length && Object.hasOwn(inside ?? {}, path[0]); inside = at.parts)
+      at = inside[path.shift()];
     if (!at?.fault) return true;
-    at.fault(message);
-    for (let outer = at.node.closest("details"); outer; outer = outer.parentElement.closest("details"))
-      outer.open = true;
+    mark(at, message);
     first ??= at;
     return false;
   });

@@ -59,6 +59,7 @@ async function follow(id, first, holder, signal, show) {
     const words = `${state === "queued" ? "Waiting for a free worker" : progress.stage} · ${Math.round(100 * progress.fraction)} %`;
     if (stage.textContent !== words) stage.textContent = words;
   };
+  const said = element("div", {});
   const cancel = element(
     "button",
     {
@@ -66,13 +67,19 @@ async function follow(id, first, holder, signal, show) {
       class: "danger",
       onclick: async () => {
         cancel.disabled = true;
-        await api.post(`${pathOf(id)}/cancel`, {}).catch((error) => holder.append(alarm(error)));
+        said.replaceChildren();
+        try {
+          await api.post(`${pathOf(id)}/cancel`, {});
+        } catch (error) {
+          said.replaceChildren(alarm(error));
+          cancel.disabled = false; // it may be asked for again
+        }
       },
     },
     "Cancel",
   );
   tell(first);
-  holder.replaceChildren(element("div", { class: "running" }, bar, stage, cancel));
+  holder.replaceChildren(element("div", { class: "running" }, bar, stage, cancel, said));
   try {
     await api.watch(id, tell, signal);
     if (signal.aborted) return;

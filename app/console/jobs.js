@@ -1,7 +1,7 @@
 // The jobs, newest first.
 
 import * as api from "./api.js";
-import { element, table } from "./dom.js";
+import { alarm, element, table } from "./dom.js";
 import { placeOf } from "./places.js";
 import { moment, number } from "./words.js";
 
@@ -51,7 +51,13 @@ export async function view([state]) {
     const none = [element("p", {}, "None yet. ", element("a", { href: "#/" }, "Protect a table"), ".")];
     holder.replaceChildren(...(rows.length ? table("Newest first", ["Job", "State", "Rows"], rows) : none));
   };
-  more.addEventListener("click", load);
+  const said = element("div", {});
+  more.addEventListener("click", async () => {
+    more.disabled = true; // a second click would bring the same page again
+    said.replaceChildren();
+    await load().catch((error) => said.replaceChildren(alarm(error)));
+    more.disabled = false;
+  });
   await load();
   return {
     title: "Jobs",
@@ -80,6 +86,7 @@ export async function view([state]) {
         ),
       ),
       holder,
+      said,
       more,
     ],
   };

@@ -1,7 +1,15 @@
 // Where one is: the part of the address after `#/`, as decoded segments.
 
-export const here = () =>
-  location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+const NOWHERE = "?";
+
+export function here() {
+  const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean);
+  try {
+    return parts.map(decodeURIComponent);
+  } catch {
+    return [NOWHERE]; // a lone % in an address that somebody typed
+  }
+}
 
 export const placeOf = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
 

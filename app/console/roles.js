@@ -10,7 +10,8 @@ export const ROLES = {
 const NUMERIC = /^(u?int|float|double|decimal|half)/;
 const MOMENT = /^(date|time)/;
 const NAMING =
-  /(^|[_\W])(id|ids|uuid|name|names|surname|email|e-mail|phone|ssn|passport|iban|account|address)($|[_\W])|_?id$/i;
+  /(^|[_\W])(id|ids|uuid|name|names|surname|email|e-mail|phone|ssn|passport|iban|account|address)($|[_\W])|(user|person|people|customer|client|patient|record|case|row|account|employee|member|student|household)id$/i;
+const NAMING_BY_CAPITALS = /[a-z](Id|ID)$/; // customerId; but not paid
 const KNOWN =
   /(^|[_\W])(age|sex|gender|race|birth|born|dob|town|city|region|county|state|country|native|zip|postcode|postal|education|occupation|job|marital|status|nationality|household|relationship|profession|size|sector)($|[_\W])/i;
 const SENSITIVE =
@@ -35,7 +36,8 @@ export function guess(field, found) {
   const discrete = !/^(float|double|half|decimal|date|time)/.test(field.type);
   const ownValue =
     found && found.rows > 20 && discrete && found.distinct > ALL_DIFFERENT * (found.rows - found.nulls);
-  if (NAMING.test(field.name)) return { role: "identifier", why: "by its name" };
+  if (NAMING.test(field.name) || NAMING_BY_CAPITALS.test(field.name))
+    return { role: "identifier", why: "by its name" };
   if (SENSITIVE.test(field.name)) return { role: "sensitive", why: "by its name" };
   if (KNOWN.test(field.name)) return { role: "known", why: "by its name" };
   if (ownValue) return { role: "identifier", why: "nearly every row has a value of its own" };

@@ -1,8 +1,9 @@
 // One service on one table: its form, what a run would do, and the run.
 
 import * as api from "./api.js";
+import { Unreadable } from "./controls.js";
 import { alarm, element, facts } from "./dom.js";
-import { form, point } from "./form.js";
+import { form, point, pointToUnreadable } from "./form.js";
 import { go } from "./places.js";
 import { suggesting, suggestion } from "./roles.js";
 import * as session from "./session.js";
@@ -114,7 +115,8 @@ export function asking(path, call, parts, inside, planned) {
       const placeless = point(parts, error.errors ?? []);
       const told = alarm({ title: error.title, message: error.message, others: error.others ?? [] });
       said.replaceChildren(told);
-      if (placeless.length || !error.errors?.length) told.focus();
+      if (error instanceof Unreadable) pointToUnreadable(error);
+      else if (placeless.length || !error.errors?.length) told.focus();
     } finally {
       preview.disabled = run.disabled = false;
     }
@@ -164,7 +166,7 @@ function planned({ plan }) {
       { class: alone ? "warning" : "good" },
       alone
         ? `${counted(alone, "row")} in ${counted(plan.unswappable_groups, "group")} cannot be swapped: suppression says what becomes of them.`
-        : "Every row can take part, as far as can be told without a draw.",
+        : "No row is alone: each that has its values can be swapped, as far as can be told without a draw.",
     ),
     facts([
       ["Rows", number(plan.rows)],

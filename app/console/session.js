@@ -35,10 +35,11 @@ export const forget = (id) =>
     tables().filter((one) => one.id !== id),
   );
 
-/** Field -> the role that the curator gave it, where that is not the guess. */
-export const roles = (id) => read(ROLES + id, {});
+/** Field -> the role that the curator gave it, where that is not the guess. A map: a field may be `constructor`. */
+export const roles = (id) => new Map(Object.entries(read(ROLES + id, {})));
 
-export const setRole = (id, field, role) => write(ROLES + id, { ...roles(id), [field]: role });
+export const setRole = (id, field, role) =>
+  write(ROLES + id, Object.fromEntries(roles(id).set(field, role)));
 
 /** Parameters to start a form with, taken once. */
 export function takeDraft(service) {

@@ -16,13 +16,13 @@ const samples = new Map();
 export async function known(id) {
   const buffer = await api.get(`v1/buffers/${encodeURIComponent(id)}`);
   session.remember(buffer);
-  if (!samples.has(id)) samples.set(id, await sampleOf(id).catch(() => null)); // a type that CSV cannot carry
-  const rows = samples.get(id);
+  const rows = samples.get(id) ?? (await sampleOf(id).catch(() => null)); // a type that CSV cannot carry
+  if (rows) samples.set(id, rows);
   const found = findings(buffer.fields, rows);
   const given = session.roles(id);
   const fields = buffer.fields.map((field, at) => {
     const guessed = guess(field, found[at]);
-    return { ...field, ...found[at], guessed, role: given[field.name] ?? guessed.role };
+    return { ...field, ...found[at], guessed, role: given.get(field.name) ?? guessed.role };
   });
   return { buffer, fields, rows, name: session.tables().find((one) => one.id === id)?.name ?? id };
 }

@@ -30,6 +30,7 @@ _log = logging.getLogger("rowveil.webhooks")
 
 Result = Literal["delivered", "refused", "gone", "failed"]
 """``refused``: its address may not be reached; ``gone``: it answered 410. Neither is tried again."""
+_COUNTED = ("delivered", "refused", "gone", "retried", "given_up")
 
 _AT_ONCE = 8
 _LOOK_SECONDS = 5.0
@@ -62,6 +63,8 @@ class Deliverer:
         self._looking: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
         self._trusted = ssl.create_default_context()
+        for result in _COUNTED:
+            metrics.deliveries.labels(result)  # from 0 on: an alert sees the first message given up
 
     def start(self) -> None:
         """Look from now on."""

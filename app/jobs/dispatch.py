@@ -1,12 +1,10 @@
-"""Claims queued jobs, hands them to the engine, and records each end exactly once."""
+"""Claims queued jobs, hands them to the engine, and has each end recorded (`app.jobs.record`)."""
 
 import asyncio
-import json
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
@@ -27,22 +25,18 @@ from app.errors import StorageFull, Unavailable
 from app.jobs.changes import Changes
 from app.jobs.ends import Ends
 from app.jobs.failures import problem_of
-from app.jobs.kinds import Kind, kind_of, tables_given
-from app.jobs.manifest import signed_manifest
+from app.jobs.kinds import Kind, kind_of
+from app.jobs.record import End, Recorder, requeue
 from app.jobs.sending import Sending
 from app.jobs.sharing import JobRuns
-from app.jobs.states import State, Step, after, outcome_of, sources
+from app.jobs.states import Step
 from app.jobs.stores import Stores
 from app.jobs.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
-from app.jobs.weak_seeds import flagged, is_weak
-from app.jobs.webhooks import tell_webhook
 from app.settings import Settings
 from app.store import jobs, replicas
-from app.store.db import Transaction
 from app.store.models import Job
-from app.store.seal import report_context, seed_context
+from app.store.seal import seed_context
 from app.telemetry import tracing
-from providers.choosing.seeds import candidate_seed
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -58,18 +52,6 @@ _CRASHED = Failure(
 _OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, and was stopped")
 _LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, and did not run")
 _UNREADABLE = "the job's source or seed cannot be opened; its log has why, under the job's id"
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """A job's end, as a transaction has it that is to be committed."""
-
-    job: Job
-    """As it was before."""
-    state: State
-    values: dict[str, Any]
-    released: list[str | None]
-    """The blobs that it names no longer."""
 
 
 class Dispatcher:
@@ -95,6 +77,7 @@ class Dispatcher:
         self._memory_bytes = settings.worker_memory_bytes
         self._units = settings.units_per_job
         self._ends = ends
+        self._recorder = Recorder(stores, ends)
         self._wake = asyncio.Event()
         self._may_be_queued = False
         self._event_loop = asyncio.get_running_loop()
@@ -232,7 +215,7 @@ class Dispatcher:
         with self._stores.database.read() as session:
             overdue = jobs.overdue(session, replicas.moment(session))
         problem = problem_of(_LATE)
-        return [job.id for job in overdue if self._record_end(job, Step.EXPIRE, error=problem)]
+        return [job.id for job in overdue if self._recorder.record_end(job, Step.EXPIRE, error=problem)]
 
     async def _follow(self, job: Job, task: JobTask, running: asyncio.Task[Outcome]) -> None:
         outcome = await running
@@ -278,14 +261,16 @@ class Dispatcher:
             if job is None:
                 return None
             if job.cancel_requested:  # of the replica that had it before
-                self._record_end(job, Step.CANCEL)
+                self._recorder.record_end(job, Step.CANCEL)
                 self._event_loop.call_soon_threadsafe(self._changes.tell, job.id, True)
                 continue
             try:
                 return job, self._task(job), more
             except Exception as error:
                 _log.error("job %s cannot be started: %s", job.id, failure_of(error).trace)
-                self._record_end(job, Step.FAIL, error=problem_of(Failure(INTERNAL_ERROR, _UNREADABLE)))
+                self._recorder.record_end(
+                    job, Step.FAIL, error=problem_of(Failure(INTERNAL_ERROR, _UNREADABLE))
+                )
                 self._event_loop.call_soon_threadsafe(self._changes.tell, job.id, True)
 
     def _task(self, job: Job) -> JobTask:
@@ -344,14 +329,14 @@ class Dispatcher:
         values: dict[str, Any] = {}
         if not isinstance(outcome, Failure):
             try:
-                values = self._result_values(job, task, outcome)
+                values = self._recorder.result_values(job, task, outcome)
             except Exception as error:
                 outcome = failure_of(error)
         if isinstance(outcome, Failure):
             self._record_failure(job, outcome)
             kept = False
         else:
-            kept = self._record_end(job, Step.SUCCEED, **values)
+            kept = self._recorder.record_end(job, Step.SUCCEED, **values)
         if isinstance(task, SwapTask):
             if kept:
                 self._stores.named([task.destination.id])
@@ -359,113 +344,47 @@ class Dispatcher:
                 self._stores.drop([task.destination.id])
         self._stores.progress_path(job).unlink(missing_ok=True)
 
-    def _result_values(self, job: Job, task: JobTask, result: dict[str, Any]) -> dict[str, Any]:
-        outcome = outcome_of(State.SUCCEEDED, result["event_counts"])
-        self._add_fingerprints(task.seed, result["report"] or {})
-        if is_weak(job.seed_bits):
-            result = flagged(result, job.seed_bits)
-        values = {
-            "outcome": outcome,
-            "events": result["events"],
-            "event_counts": result["event_counts"],
-            "sealed_report": self._sealed_report(job, result["report"]),
-            "manifest": signed_manifest(job, result, str(outcome), self._stores.signer),
-        }
-        if isinstance(task, SwapTask):
-            destination = result["destination"]
-            values |= {
-                "destination_digest": destination["digest"],
-                "destination_fields": destination["fields"],
-                "destination_rows": destination["rows"],
-                "destination_blob": task.destination.id,
-            }
-        return values
-
-    def _sealed_report(self, job: Job, report: dict[str, Any] | None) -> bytes | None:
-        if report is None:
-            return None
-        return self._stores.sealer.seal(json.dumps(report).encode(), report_context(job.id))
-
-    def _add_fingerprints(self, seed: bytes, report: dict[str, Any]) -> None:
-        """Say which candidate had which seed, which only the holder of the keys can."""
-        fingerprint = self._stores.sealer.fingerprint
-        for candidate in report.get("candidates", {}).get("table", []):
-            candidate["seed_fingerprint"] = fingerprint(candidate_seed(seed, candidate["index"]))
-
     def _record_failure(self, job: Job, failure: Failure) -> None:
         if failure.trace:
             _log.error("job %s failed: %s", job.id, " < ".join(failure.trace))
         wanted = job.id in self._to_cancel
         if failure.code == CANCELLED and wanted:
-            self._record_end(job, Step.CANCEL)
+            self._recorder.record_end(job, Step.CANCEL)
         elif failure.code == CANCELLED and job.id in self._overdue:
-            self._record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
+            self._recorder.record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
         elif failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
             with self._stores.database.write() as session:
-                _requeue(session, job, job.crashes)
+                requeue(session, job, job.crashes)
             self._ends.tell_requeued()
         else:
-            self._record_end(job, Step.FAIL, error=problem_of(failure))
-
-    def _record_end(self, job: Job, step: Step, **values: Any) -> bool:
-        """Record the end of this claim of the job, unless another one was recorded already."""
-        with self._stores.database.write() as session:
-            end = self._end(session, job, step, **values)
-            unnamed = jobs.unnamed(session, end.released) if end is not None else []
-        self._tell([end] if end is not None else [], unnamed)
-        return end is not None
-
-    def _end(self, session: Transaction, job: Job, step: Step, **values: Any) -> _End | None:
-        """The end, within a transaction; None where the job had moved on."""
-        ended = after(State.RUNNING, step)
-        given = tables_given(job)
-        released = {} if job.retain_source else {f"{role}_blob": None for role in given}
-        if job.rerun_of is not None and ended is not State.CANCELLED:
-            original = jobs.find(session, job.rerun_of, "manifest")
-            if original is not None:
-                values |= _reproduced(original, values)
-        values = {"finished_at": replicas.moment(session), "outcome": outcome_of(ended, {})} | values
-        moved = jobs.move(session, job.id, sources(step), ended, attempt=job.attempt, **values, **released)
-        made = values.get("destination_blob")
-        if made is not None:
-            jobs.lock_blobs(session, [made])
-        if not moved:
-            return None
-        tell_webhook(session, job, ended, values)
-        return _End(job, ended, values, list(given.values()))
-
-    def _tell(self, ends: Sequence[_End], unnamed: Sequence[str]) -> None:
-        """When that has been committed."""
-        for end in ends:
-            self._ends.tell(end.job, end.state, end.values)
-        self._stores.delete_blobs(unnamed)
+            self._recorder.record_end(job, Step.FAIL, error=problem_of(failure))
 
     def _take_up_stalled(self, end_leases: bool, followed: Collection[str]) -> tuple[int, int]:
         """How many jobs were taken up, and how many leases ended.
 
         One transaction: no lease is gone while a job is still under it.
         """
-        ends: list[_End | None] = []
+        ends: list[End | None] = []
         replica = self._stores.lease.replica
         with self._stores.database.write() as session:
             # Where a claim's commit was not told, or its job could be neither started nor failed.
             unfollowed = [job for job in jobs.claimed(session, replica) if job.id not in followed]
             lost = [job for job in unfollowed if (job.id, job.attempt) in self._unfollowed]
             for job in lost:
-                _requeue(session, job, job.crashes)
+                requeue(session, job, job.crashes)
             dead = replicas.remove_expired(session, replica) if end_leases else ()
             stalled = replicas.stalled_jobs(session)
             for job in stalled:
                 if job.cancel_requested:
-                    ends.append(self._end(session, job, Step.CANCEL))
+                    ends.append(self._recorder.end(session, job, Step.CANCEL))
                 elif job.crashes + 1 >= MOST_CRASHES:
                     values = {"error": problem_of(_CRASHED), "crashes": job.crashes + 1}
-                    ends.append(self._end(session, job, Step.FAIL, **values))
+                    ends.append(self._recorder.end(session, job, Step.FAIL, **values))
                 else:
-                    _requeue(session, job, job.crashes + 1)
+                    requeue(session, job, job.crashes + 1)
             ended = [end for end in ends if end is not None]
             unnamed = jobs.unnamed(session, [blob for end in ended for blob in end.released])
-        self._tell(ended, unnamed)
+        self._recorder.tell(ended, unnamed)
         for job in (*stalled, *lost):
             self._stores.progress_path(job).unlink(missing_ok=True)
         for _ in range(len(stalled) + len(lost) - len(ended)):
@@ -484,20 +403,6 @@ class Dispatcher:
         return await self._event_loop.run_in_executor(self._threads, function, *arguments)
 
 
-def _requeue(session: Transaction, job: Job, crashes: int) -> None:
-    """Put this claim of the job back, unless it has moved on."""
-    jobs.move(
-        session,
-        job.id,
-        sources(Step.REQUEUE),
-        after(State.RUNNING, Step.REQUEUE),
-        attempt=job.attempt,
-        started_at=None,
-        claimed_by=None,
-        crashes=crashes,
-    )
-
-
 @contextmanager
 def _traced(job: Job, name: str, started: float | None = None) -> Iterator[None]:
     """A span of the trace that the job's request began, if it did."""
@@ -511,16 +416,3 @@ def _traced(job: Job, name: str, started: float | None = None) -> Iterator[None]
 def _trace_waiting(job: Job) -> None:
     with _traced(job, "job.queue", job.created_at.timestamp()):
         """It ends now."""
-
-
-def _reproduced(original: Job, values: dict[str, Any]) -> dict[str, bool]:
-    """Whether a rerun gave what the job gave: its bytes, or where no table comes out, its report."""
-    if kind_of(original.service).has_rows:
-        expected, found = original.destination_digest, values.get("destination_digest")
-    else:
-        expected, found = _report_digest(original.manifest), _report_digest(values.get("manifest"))
-    return {} if expected is None else {"reproduced": found == expected}
-
-
-def _report_digest(signed: dict[str, Any] | None) -> str | None:
-    return None if signed is None else signed["manifest"]["report_digest"]

@@ -95,7 +95,8 @@ class Sending:
                 if reference.scheme == "s3":
                     write_object(reference, chunks, media_type)
                 else:
-                    write_file(reference, prefix, chunks, draft=job.id)
+                    former = [f"{job.id}.{attempt}" for attempt in range(1, job.attempt)]
+                    write_file(reference, prefix, chunks, f"{job.id}.{job.attempt}", former)
             finally:
                 rows.close()
         except _Stopped:

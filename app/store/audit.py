@@ -6,7 +6,8 @@ without `verify` finding the first that does not hold. An end cut off together w
 older state of the database, which only somebody who remembers a newer one can tell: `verify` takes
 such an anchor, and the service leaves one outside of the database now and then.
 
-Lines from before there was a chain hold as one: its first line stands on the digest of them all.
+Lines from before there was a chain hold as one: its first line stands on the digest of them all. How many
+they are `verify` tells: whoever takes the HMACs off makes all lines such ones; only an anchor shows that.
 """
 
 import hashlib
@@ -61,6 +62,8 @@ class Verdict:
     head: Anchor
     fault: str = ""
     """The first thing that is wrong; empty where all holds."""
+    unchained: int = 0
+    """How many lines have no HMAC of their own: they are as they were when the first that has one came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ class AuditTrail:
             before = line["id"]
         if before != head.number or previous != head.mac:
             return Verdict(head, f"the audit ends at line {before}, and its head says line {head.number}")
+        if early and not previous:
+            return Verdict(head, "no line has an HMAC: nothing shows that any is as it was written")
         if expected:
             cut = f"the end was cut off: line {max(expected)} was there, and {before} are left"
             return Verdict(head, cut)
@@ -125,7 +130,7 @@ class AuditTrail:
         newest = head_of(session)  # after the other: lines may be added meanwhile
         if newest is None or beyond > newest.number:
             return Verdict(head, f"line {head.number + 1} was added by something else than the service")
-        return Verdict(head)
+        return Verdict(head, unchained=len(early))
 
     def _mac(self, line: _Line, previous: str) -> str:
         return hmac.new(self.key, _written(line, previous), hashlib.sha256).hexdigest()

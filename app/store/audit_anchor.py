@@ -11,12 +11,21 @@ from app.store.audit import Anchor
 _FILE = Path("keys") / "audit.anchor"
 
 
+class AnchorUnreadable(Exception):
+    """The file of the anchor holds none."""
+
+
 def kept_anchor(home: Path) -> Anchor | None:
-    """The anchor that was left last; None where there is none. Raises ValueError."""
+    """The anchor that was left last; None where there is none. Raises AnchorUnreadable."""
     try:
         return Anchor.parse((home / _FILE).read_text())
     except FileNotFoundError:
         return None
+    except ValueError:
+        raise AnchorUnreadable(
+            f"{home / _FILE} holds no anchor of the audit: somebody changed it, or a disk lost it. Take the "
+            "file away, and give one that was kept elsewhere by --anchor; the service leaves a new one"
+        ) from None
 
 
 def keep_anchor(home: Path, head: Anchor) -> bool:
@@ -32,5 +41,7 @@ def keep_anchor(home: Path, head: Anchor) -> bool:
     draft = path.with_suffix(".draft")
     with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
         file.write(f"{head}\n")
+        file.flush()
+        os.fsync(file.fileno())  # an empty file would be no anchor, and would be left as it is
     draft.rename(path)
     return True

@@ -47,10 +47,13 @@ def read_file(reference: Reference, prefix: Reference, check_size: Callable[[int
             os.close(handle)
 
 
-def write_file(reference: Reference, prefix: Reference, chunks: Iterable[bytes], draft: str) -> None:
+def write_file(
+    reference: Reference, prefix: Reference, chunks: Iterable[bytes], draft: str, former: Iterable[str] = ()
+) -> None:
     """Put the chunks in the file's place, once all of them have come; a file of that name is replaced.
 
-    ``draft``: names the file beside it that they are gathered in; one that is left there is overwritten.
+    ``draft``: names the file beside it that they are gathered in. ``former``: of attempts that are over,
+    which go. One of them that is still writing, unknown to us, has no draft then that it could put in place.
 
     Raises
     ------
@@ -58,8 +61,9 @@ def write_file(reference: Reference, prefix: Reference, chunks: Iterable[bytes],
     """
     name = f".{draft}.part"
     with _told(), _folder_of(reference, prefix) as folder:
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
+        for left in (name, *(f".{each}.part" for each in former)):
+            with suppress(FileNotFoundError):
+                os.unlink(left, dir_fd=folder)
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINK
         try:
             with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb", buffering=0) as file:

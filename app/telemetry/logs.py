@@ -5,6 +5,7 @@ places in the code do.
 """
 
 import logging
+import re
 import sys
 import time
 import traceback
@@ -17,6 +18,8 @@ from app.telemetry.requests import REQUEST_ID
 from app.telemetry.tracing import trace_id
 
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+_REPRESENTED = re.compile(r"[\n(<]")
 
 FIELDS = "fields"
 """``extra={FIELDS: {...}}`` adds members to the line."""
@@ -32,7 +35,7 @@ class JsonFormatter(logging.Formatter):
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message_of(record),
         }
         if request_id := REQUEST_ID.get():
             line["request_id"] = request_id
@@ -53,8 +56,18 @@ class TextFormatter(logging.Formatter):
         request_id = REQUEST_ID.get()
         ended = f" [{request_id}]" if request_id else ""
         error = f" ({places(record.exc_info)})" if record.exc_info else ""
-        head = f"{self.formatTime(record)} {record.levelname} {record.name}: {record.getMessage()}"
+        head = f"{self.formatTime(record)} {record.levelname} {record.name}: {message_of(record)}"
         return f"{head}{added}{error}{ended}"
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """What the record says; of asyncio's own no more than its first words.
+
+    It goes on with the task or the callback at fault as it is represented, which has the error's message in
+    it, and the arguments.
+    """
+    message = record.getMessage()
+    return _REPRESENTED.split(message, 1)[0].rstrip() if record.name == "asyncio" else message
 
 
 def places(error: _ExcInfo) -> str:

@@ -114,6 +114,47 @@ def test_a_manifest_of_the_service_is_verified(desk: Desk, client: httpx.Client)
     desk.done("verify", "manifest.json", "in.parquet", "out.parquet")
 
 
+@pytest.mark.parametrize(
+    "gone", ["manifest source fields", "manifest destination digest", "signature key_id"]
+)
+def test_a_manifest_that_lacks_something_is_none(released: Desk, gone: str) -> None:
+    """Whoever made it may leave out what they like."""
+    document = json.loads(Path("manifest.json").read_text())
+    *way, last = gone.split()
+    inside = document
+    for name in way:
+        inside = inside[name]
+    del inside[last]
+    Path("manifest.json").write_text(json.dumps(document))
+    code, _, err = released.call("verify", "manifest.json", "in.parquet", "out.csv")
+    assert (code, "is no manifest" in err) == (1, True)
+
+
+def test_signed_types_that_are_none_differ(released: Desk) -> None:
+    """They are the manifest's fault, and not of an option that nobody gave."""
+    document = json.loads(Path("manifest.json").read_text())
+    document["manifest"]["destination"]["fields"][0]["type"] = "int65"
+    Path("manifest.json").write_text(json.dumps(document))
+    code, out, _ = released.call("verify", "manifest.json", "in.parquet", "out.csv")
+    assert (code, "destination: it cannot be read" in out) == (3, True)
+
+
+def test_a_home_without_a_readable_key_is_another(released: Desk) -> None:
+    (released.home / "keys" / "signing.key").write_text("no key\n")
+    code, _, err = released.call("verify", "manifest.json", "in.parquet", "out.csv")
+    assert (code, "was not checked" in err) == (0, True)
+
+
+def test_what_is_said_of_csv_is_said_of_the_table_that_is_one(released: Desk) -> None:
+    other = Path("out.csv").read_text().replace(",", ";")
+    Path("other.csv").write_text(other)
+    judged = ["--csv-delimiter", ";", "--only", "mean_k", "--key-fields", "age"]
+    assert json.loads(released.done("measures", "in.parquet", "other.csv", *judged))["measures"]
+    released.done("verify", "manifest.json", "in.parquet", "other.csv", "--csv-delimiter", ";")
+    code, _, err = released.call("measures", "in.parquet", "in.parquet", *judged)
+    assert (code, "leave it out" in err) == (2, True)
+
+
 @pytest.mark.parametrize("content", ["{}", "[]", '{"manifest": {}, "signature": {}}', "no JSON"])
 def test_what_is_no_manifest_is_said(desk: Desk, content: str) -> None:
     Path("manifest.json").write_text(content)

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +188,90 @@ def test_a_table_that_cannot_be_used_fails(desk: Desk) -> None:
     assert (code, "source itself" in err) == (2, True)
     code, _, err = desk.call("run", "DSWAP", "in.parquet", "out.unknown", "--swap-fields", "income")
     assert (code, "--format" in err) == (2, True)
+
+
+def test_a_gz_is_packed_as_it_is_unpacked(desk: Desk) -> None:
+    """The same bytes at every run; a broken one is told as such."""
+    given = ["--swap-fields", "income", "--seed-file", "seed"]
+    desk.done("run", "DSWAP", "in.parquet", "out.csv", *given)
+    desk.done("run", "DSWAP", "in.parquet", "out.csv.gz", *given, "--manifest", "manifest.json")
+    packed = Path("out.csv.gz").read_bytes()
+    assert gzip.decompress(packed) == Path("out.csv").read_bytes()
+    desk.done("verify", "manifest.json", "in.parquet", "out.csv.gz")
+    desk.done("run", "DSWAP", "in.parquet", "again.csv.gz", *given)
+    assert Path("again.csv.gz").read_bytes() == packed
+    for broken in (packed[:40] + bytes(40) + packed[80:], packed[:-9], b"age,income\n1,2\n"):
+        Path("broken.csv.gz").write_bytes(broken)
+        code, _, err = desk.call("run", "DSWAP", "broken.csv.gz", "out.parquet", *given)
+        assert (code, err) == (1, "rowveil: broken.csv.gz cannot be read: it is not whole gzip\n")
+
+
+PLACES = {
+    "the manifest over the source": (["in.csv", "out.csv", "--manifest", "in.csv"], "--manifest"),
+    "by another name": (["in.csv", "out.csv", "--manifest", "link.csv"], "--manifest"),
+    "the manifest over the seed": (["in.csv", "out.csv", "--manifest", "seed"], "--manifest"),
+    "the manifest over the destination": (["in.csv", "out.csv", "--manifest", "./out.csv"], "--manifest"),
+    "the destination over the kept seed": (["in.csv", "out.csv", "--keep-seed", "out.csv"], "--keep-seed"),
+    "two on standard output": (["in.csv", "-", "--format", "csv", "--report", "-"], "--report"),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_no_two_files_are_one(desk: Desk, case: str) -> None:
+    """Nothing that is read is overwritten, and no output by another."""
+    given, flag = PLACES[case]
+    pyarrow.csv.write_csv(people(), "in.csv")
+    Path("link.csv").symlink_to("in.csv")
+    before = Path("in.csv").read_bytes()
+    code, out, err = desk.call("run", "DSWAP", *given, "--swap-fields", "income", "--seed-file", "seed")
+    assert (code, out, err.startswith(f"rowveil: {flag}: ")) == (2, "", True)
+    assert Path("in.csv").read_bytes() == before
+    assert Path("seed").read_text() == f"{SEED}\n"
+    assert not Path("out.csv").exists()
+
+
+def test_a_run_that_fails_leaves_no_seed(desk: Desk) -> None:
+    """It would be of no table, and in the way of the next run."""
+    given = ["run", "DSWAP", "in.parquet", "out.parquet", "--keep-seed", "kept"]
+    assert desk.call(*given, "--swap-fields", "agee")[0] == 2
+    assert not Path("kept").exists()
+    Path("out.parquet").mkdir()  # found out when all is done
+    assert desk.call(*given, "--swap-fields", "income")[0] == 1
+    assert not Path("kept").exists()
+    Path("out.parquet").rmdir()
+    desk.done(*given, "--swap-fields", "income")
+    assert Path("kept").exists()
+
+
+def test_a_plan_makes_no_keys_for_the_manifest_that_is_not_written(desk: Desk) -> None:
+    given = ["--swap-fields", "income", "--validate-only", "--manifest", "m.json", "--keep-seed", "kept"]
+    desk.done("run", "DSWAP", "in.parquet", "out.parquet", *given)
+    assert not desk.home.exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_full_disk_behind_standard_output_is_told(desk: Desk) -> None:
+    given = [
+        "run",
+        "DSWAP",
+        "in.parquet",
+        "-",
+        "--swap-fields",
+        "income",
+        "--format",
+        "csv",
+        "--keep-seed",
+        "kept",
+    ]
+    command = [sys.executable, "-m", "app", *given]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"rowveil: standard output cannot be written: No space left on device\n",
+    )
+    assert not Path("kept").exists()
 
 
 def test_nothing_is_left_in_the_temporary_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

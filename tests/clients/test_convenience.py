@@ -95,3 +95,68 @@ def test_it_brings_nothing_of_the_service_along() -> None:
     script = f"import sys, rowveil_client; print(sorted({heavy} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_integers_beside_nulls_keep_their_digits(rowveil: Rowveil) -> None:
+    """A float has 53 bits; pandas has integers with nulls, and those that were given come back as such."""
+    beyond = [2**53 + 1 + 2 * row for row in range(40)]
+    given = pd.DataFrame({"id": beyond, "own": pd.array([None, *beyond[1:]], dtype="Int64"), "town": "Cork"})
+    given.loc[0, "town"] = "Athens"
+    with rowveil:
+        released = rowveil.cdswap(given, swap_fields=["id"], control_field="town")
+    assert [str(kind) for kind in released.dtypes[:2]] == ["Int64", "Int64"]
+    assert released["id"].isna().sum() == 1  # of the one person of Athens
+    assert sorted(released["id"].dropna()) == beyond[1:]
+    assert released["own"].tolist()[1:] == beyond[1:]
+
+
+class Faulty(httpx.BaseTransport):
+    """A service that accepts a job, and then answers in turn what it is told to."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.answers = list(answers)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        made = {"id": "1", "state": "queued"}
+        if request.method == "POST":
+            return httpx.Response(201, json=made)
+        if request.method == "DELETE":
+            raise httpx.ConnectError("away")
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def calling(*answers: httpx.Response | Exception) -> Rowveil:
+    rowveil = Rowveil("http://service", timeout=30)
+    rowveil._client = httpx.Client(base_url="http://service", transport=Faulty(*answers))
+    return rowveil
+
+
+def test_a_service_that_starts_anew_is_waited_for() -> None:
+    """It does not answer, or a proxy does; the buffer that cannot be deleted goes at its expiry."""
+    failed = {"id": "1", "state": "failed", "error": {"detail": "it failed", "code": "worker_died"}}
+    with (
+        calling(
+            httpx.ConnectError("away"),
+            httpx.ConnectError("away"),
+            httpx.Response(502, text="<h1>Bad gateway</h1>"),
+            httpx.Response(503, json={"status": 503, "detail": "not yet"}),
+            httpx.Response(200, text=""),
+            httpx.Response(200, json=failed),
+        ) as rowveil,
+        pytest.raises(Problem, match="it failed") as caught,
+    ):
+        rowveil.dswap(people(), swap_fields=["income"])
+    assert caught.value.code == "worker_died"
+
+
+@pytest.mark.parametrize("content", ["[]", '"away"', '{"message": "no such host"}', "<p>away</p>"])
+def test_what_a_proxy_answers_is_a_problem_as_well(content: str) -> None:
+    events, job = httpx.Response(404), httpx.Response(403, text=content)
+    with calling(events, job) as rowveil, pytest.raises(Problem, match="403 Forbidden") as caught:
+        rowveil.dswap(people(), swap_fields=["income"])
+    assert caught.value.status == 403
+    assert rowveil.job["id"] == "1"

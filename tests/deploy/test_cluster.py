@@ -58,6 +58,22 @@ def test_a_certificate_that_ends_within_a_month_is_made_anew(
     assert ensure(tmp_path) == [f"{role}/tls.pem" for role in ROLES]
 
 
+@pytest.mark.parametrize("left", ["another", "none", "cut off"])
+def test_a_certificate_without_its_key_is_made_anew(tmp_path: Path, left: str) -> None:
+    """As a renewal leaves it that ended between the two files: it would keep the cluster down for good."""
+    ensure(tmp_path)
+    key = tmp_path / "worker" / "tls.key"
+    if left == "another":
+        key.write_bytes((tmp_path / "service" / "tls.key").read_bytes())
+    elif left == "none":
+        key.unlink()
+    else:
+        key.write_bytes(b"")
+    assert ensure(tmp_path) == ["worker/tls.pem"]
+    ssl.create_default_context().load_cert_chain(tmp_path / "worker" / "tls.pem", key)
+    assert ensure(tmp_path) == []
+
+
 def test_copied_secrets_are_their_owners_alone(tmp_path: Path) -> None:
     """As Kubernetes mounts them: links into a hidden folder, readable by a group."""
     given, own = tmp_path / "given", tmp_path / "own"

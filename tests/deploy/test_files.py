@@ -116,3 +116,13 @@ def test_the_scheduler_is_started_alike_everywhere() -> None:
     in_pod = [word.replace("/run/secrets/rowveil/", "/run/secrets/") for word in pod["args"]]
     assert in_pod == compose["command"]
     assert json.dumps(pod["startupProbe"]["exec"]["command"][2]) in json.dumps(compose["healthcheck"]["test"])
+
+
+def test_what_is_scaled_states_no_number_of_its_own() -> None:
+    """Every `apply` would go back to it, and take the jobs of the workers beyond it."""
+    found = manifests()
+    scalers = [each for each in found if each["kind"] == "HorizontalPodAutoscaler"]
+    scaled = {each["spec"]["scaleTargetRef"]["name"] for each in scalers}
+    assert scaled == {"worker"}
+    stated = {each["metadata"]["name"] for each in found if "replicas" in each.get("spec", {})}
+    assert stated == {"service", "scheduler"}

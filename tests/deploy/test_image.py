@@ -7,6 +7,7 @@ lock is installed and everything compiled, which takes minutes (``make image-che
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -132,6 +133,23 @@ def test_a_container_that_cannot_keep_its_kernels_says_so(root: Root) -> None:
     assert re.fullmatch(
         r"the folder of kernels /var/cache/rowveil\S* cannot be written .*10001 may write to\n", ended.stderr
     )
+
+
+def test_a_kernel_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
+    """Else each start on a full volume would fill it further."""
+    shipped, own = tmp_path / "shipped", tmp_path / "own"
+    shipped.mkdir()
+    (shipped / "a.nbi").write_bytes(bytes(100_000))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            fill(own, shipped)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert list(own.iterdir()) == []
 
 
 def test_kernels_are_copied_once_and_whole(tmp_path: Path) -> None:

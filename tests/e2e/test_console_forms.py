@@ -143,6 +143,9 @@ def test_csv_is_read_as_it_was_written(tab: Console) -> None:
         ("x", "float64", range(80), "sensitive"),
         ("x", "timestamp", range(40), "other"),
         ("agency", "int64", [1] * 40, "other"),
+        ("amount_paid", "float64", range(80), "sensitive"),
+        ("customerId", "int64", [1] * 40, "identifier"),
+        ("userid", "int64", [1] * 40, "identifier"),
     ],
 )
 def test_roles_are_guessed(tab: Console, name: str, kind: str, values: Any, role: str) -> None:

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from app.errors import InvalidRequest, ReferenceUnavailable
 from app.jobs.references import References
 from app.jobs.service import JobService, NewJob
 from app.jobs.tables import SendTo
-from app.references import parse_reference
+from app.references import ReferenceFault, parse_reference
 from app.settings import Settings
+from app.store.folders import write_file
 from app.store.models import Job
 from app.store.objects import write_object
 from providers import PROVIDERS
@@ -151,7 +153,7 @@ def test_a_job_is_taken_up_again_by_the_next_service(
     job = first.start(to["file"])
     first.close()
     assert nothing_is_left(storage, tmp_path / "out")
-    left = tmp_path / "out" / f".{job.id}.part"
+    left = tmp_path / "out" / f".{job.id}.1.part"
     left.write_bytes(b"x" * 10**6)  # as a service that was killed leaves it
 
     second = begin(settings)
@@ -161,6 +163,36 @@ def test_a_job_is_taken_up_again_by_the_next_service(
     assert (ended.state, ended.attempt) == ("succeeded", 2)
     assert not left.exists()
     assert of_file((tmp_path / "out" / "held.csv").read_bytes(), ".csv").num_rows == 400
+
+
+def test_an_attempt_that_was_taken_for_dead_puts_nothing_in_place(tmp_path: Path) -> None:
+    """It goes on while the next one writes: neither may take the other's half for the whole."""
+    reference, prefix = parse_reference(f"file://{tmp_path}/held.csv"), parse_reference(f"file://{tmp_path}")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def second() -> Iterator[bytes]:
+        yield b"whole, "
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        yield b"by the second"
+
+    with ThreadPoolExecutor(1) as threads:
+
+        def first() -> Iterator[bytes]:
+            yield b"whole, "
+            successor.append(threads.submit(write_file, reference, prefix, second(), "job.2", ["job.1"]))
+            assert begun.wait(PATIENCE)
+            yield b"by the first"
+
+        successor: list[Future[None]] = []
+        with pytest.raises(ReferenceFault, match="no such file"):
+            write_file(reference, prefix, first(), "job.1")
+        assert [path.name for path in tmp_path.iterdir()] == [".job.2.part"]
+        go_on.set()
+        successor[0].result(PATIENCE)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "held.csv": b"whole, by the second"
+    }
 
 
 def test_a_bucket_that_is_not_there_fails_the_job(sender: Sender) -> None:

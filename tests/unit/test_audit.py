@@ -1,5 +1,6 @@
 """The audit holds line by line; whatever is done to it beside the service is found."""
 
+import argparse
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from app.administration import administer
 from app.callers import Caller
 from app.settings import Settings
 from app.store.audit import Anchor, AuditTrail, head_of
-from app.store.audit_anchor import keep_anchor, kept_anchor
+from app.store.audit_anchor import AnchorUnreadable, keep_anchor, kept_anchor
 from app.store.db import Database, migrate
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -150,6 +152,26 @@ def test_lines_from_before_the_chain_hold_with_it(database: Database, home: Path
     assert fault(database) == ""
     tamper(home, "UPDATE audit SET subject = 'd' WHERE id = 2")
     assert "line 4 was altered, or the line before it" in fault(database)
+
+
+def test_a_chain_taken_off_is_no_audit_from_before_the_chain(database: Database, home: Path) -> None:
+    """Without an HMAC there is nothing that lines hold by, whatever the head says; and that is told."""
+    add(database)
+    tamper(home, "UPDATE audit SET mac = NULL, who = 'bob'", "UPDATE audit_head SET mac = ''")
+    assert "no line has an HMAC" in fault(database)
+    add(database, 1)  # the service goes on, and seals what it found
+    with database.read() as session:
+        verdict = AuditTrail(KEY).verify(session)
+    assert (verdict.fault, verdict.unchained) == ("", LINES)
+
+
+def test_an_anchor_that_was_cut_off_is_said_to_be_one(database: Database, home: Path) -> None:
+    """By the command, too, which would else end with a trace."""
+    (home / "keys").mkdir(exist_ok=True)
+    (home / "keys" / "audit.anchor").write_text("")
+    with pytest.raises(AnchorUnreadable, match=r"audit\.anchor"):
+        kept_anchor(home)
+    assert administer(Settings(home=home), argparse.Namespace(command="audit", anchor=None)) == 1
 
 
 def test_lines_written_at_once_follow_one_another(database: Database) -> None:

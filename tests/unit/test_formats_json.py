@@ -2,6 +2,7 @@
 
 import io
 import re
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -375,3 +376,59 @@ def test_numbers_are_written_as_python_writes_them() -> None:
     assert rows_json(table_from_rows(rows)) == orjson.dumps(rows)
     narrow = pa.table({"x": pa.array([0.1, None, float("inf")], pa.float32())})
     assert rows_json(narrow) == b'[{"x":0.10000000149011612},{"x":null},{"x":"Infinity"}]'
+
+
+# ------------------------------------------------------------------------------- objects that lack members
+
+ODD = [
+    {"n": 1},
+    {"s": "x", "deep": {"a": [1, None]}},
+    None,
+    {"n": None},
+    {},
+    {"deep": {"b": {"c": 2.5}}},
+    {"list": [{"p": 1}, {"q": "y"}]},
+    *({f"other{number}": number} for number in range(20)),
+]
+
+
+def test_objects_that_lack_most_members_are_read_as_if_each_had_all() -> None:
+    """A member that an object lacks is null, at whatever depth, with the same types."""
+    names = dict.fromkeys(name for value in ODD if value is not None for name in value)
+    filled = [None if value is None else {name: value.get(name) for name in names} for value in ODD]
+    lacking, full = column(ODD), column(filled)
+    assert lacking.type == full.type
+    assert lacking.equals(full)
+    assert lacking.to_pylist()[6]["list"] == [{"p": 1, "q": None}, {"p": None, "q": "y"}]
+    stated = column(ODD, type_name(full.type))
+    assert stated.equals(full)
+
+
+@pytest.mark.parametrize("fault", [{"other19": "text"}, {"deep": {"a": [1, "x"]}}])
+def test_a_fault_is_pointed_to_where_most_objects_lack_the_member(fault: dict[str, Any]) -> None:
+    with pytest.raises(FormatError) as caught:
+        column([*ODD, fault])
+    where = "/other19" if "other19" in fault else "/deep/a/1"
+    assert caught.value.pointer == f"/rows/{len(ODD)}/field{where}"
+    assert f"row {len(ODD)} " in caught.value.message
+
+
+def test_what_is_read_does_not_grow_as_the_square_of_ever_other_members() -> None:
+    """Counted in the calls of Python functions, which a busy machine does not change."""
+
+    def calls(count: int) -> int:
+        seen = 0
+
+        def see(frame: Any, event: str, argument: Any) -> None:
+            nonlocal seen
+            seen += event in ("call", "c_call")
+
+        rows = [{"field": {f"member{number}": number}} for number in range(count)]
+        sys.setprofile(see)
+        try:
+            table_from_rows(rows)
+        finally:
+            sys.setprofile(None)
+        return seen
+
+    assert calls(400) < 3 * calls(200)

@@ -9,7 +9,12 @@ import promql_parser
 import pytest
 import yaml
 
+from app.engine import engine
+from app.engine.engine import Failure
+from app.jobs.ends import CODES
+from app.jobs.failures import problem_of
 from app.telemetry.metrics import Metrics
+from providers.errors import ParameterError, ProviderError, SourceError, UnswappableError
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 OF_PROMETHEUS = {"up": {"job", "instance"}}
@@ -82,6 +87,14 @@ def test_every_alert_says_what_to_do() -> None:
         assert {"summary", "action"} <= rule["annotations"].keys()
         assert rule["labels"]["severity"] in ("page", "ticket")
     assert len({rule["alert"] for rule in alerts()}) == len(alerts())
+
+
+def test_no_failure_that_the_service_can_name_is_told_as_one_that_it_cannot() -> None:
+    """`other` calls the operator: a destination that was full or away would be the service's own fault."""
+    codes = {value for name, value in vars(engine).items() if name.isupper() and isinstance(value, str)}
+    assert "destination_not_sent" in codes
+    codes |= {kind.code for kind in (ProviderError, ParameterError, SourceError, UnswappableError)}
+    assert {problem_of(Failure(code, "it failed"))["code"] for code in codes - {engine.CANCELLED}} <= CODES
 
 
 def test_panels_do_not_lie_on_each_other() -> None:

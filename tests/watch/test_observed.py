@@ -3,8 +3,10 @@
 import os
 import re
 import secrets
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
@@ -67,6 +69,18 @@ def test_a_request_keeps_its_identifier(watched: WatchedService) -> None:
     assert REQUEST_ID_HEADER in watched.client.get("/nothing").headers
 
 
+def test_the_audit_names_a_request_as_its_answer_does(watched: WatchedService) -> None:
+    """The caller's identifier, or the one that was made for it: a line leads to the log and to the trace."""
+    given = {REQUEST_ID_HEADER: "call-4.3_x"}
+    asked = [watched.client.post("/v1/services/DSWAP", json=CALL, headers=more) for more in (given, {})]
+    home = sqlite3.connect(watched.log.parent / "home" / "rowveil.db")
+    with closing(home) as database:
+        lines = dict(database.execute("SELECT subject, request FROM audit WHERE action = 'job.submit'"))
+    assert [lines[answer.json()["id"]] for answer in asked] == [
+        answer.headers[REQUEST_ID_HEADER] for answer in asked
+    ]
+
+
 def test_no_log_line_holds_a_seed_a_value_or_a_query(watched: WatchedService) -> None:
     """Of runs that succeed and fail, of uploads, and of requests that are refused."""
     client = watched.client
@@ -123,6 +137,21 @@ def test_the_metrics_count_what_was_done(watched: WatchedService) -> None:
     assert after["rowveil_database_up{}"] == after["rowveil_workers_ready{}"] == 1
     assert after["rowveil_workers{}"] == 1
     assert after["rowveil_blobs{}"] > before["rowveil_blobs{}"]
+
+
+def test_what_an_alert_waits_for_is_counted_from_nought_on(watched: WatchedService) -> None:
+    """Prometheus' `increase` does not see a series that begins with its first event."""
+    series = {
+        (sample.name, tuple(sample.labels.values()))
+        for family in text_string_to_metric_families(watched.metrics())
+        for sample in family.samples
+        if sample.name in ("rowveil_jobs_ended_total", "rowveil_webhook_attempts_total")
+    }
+    codes = {*CODES, "other"}
+    failures = {(code, service, "failed") for service in (*PROVIDERS, MEASURES, FRONTIER) for code in codes}
+    results = {(result,) for result in ("delivered", "refused", "gone", "given_up", "retried")}
+    assert {("rowveil_jobs_ended_total", labels) for labels in failures} <= series
+    assert {("rowveil_webhook_attempts_total", labels) for labels in results} <= series
 
 
 def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:

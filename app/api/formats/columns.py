@@ -12,7 +12,8 @@ in the forms of `app.api.formats.text`; a map is an array of ``[key, value]`` pa
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from types import NoneType
 from typing import Any
@@ -95,7 +96,10 @@ def infer(values: Values, place: Place, depth: int = 0) -> pa.DataType:
     if kind is dict:
         names = dict.fromkeys(chain.from_iterable(value for value in values if value is not None))
         check_cells(len(names), len(values), place.field)
-        return pa.struct([(name, infer(*_member(values, name, place), depth + 1)) for name in names])
+        members = _members(values, names, place)
+        return pa.struct(
+            [(name, infer(member.values, member.place, depth + 1)) for name, member in members.items()]
+        )
     return _PLAIN_KINDS[kind]
 
 
@@ -251,15 +255,60 @@ def _elements(values: Values, place: Place) -> tuple[list[Any], Place]:
     return elements, Place(place.field, locate)
 
 
-def _member(values: Values, name: str, place: Place) -> tuple[list[Any], Place]:
-    """One member of all objects, null where there is none, and where each stands."""
-    members = [None if value is None else value.get(name) for value in values]
+@dataclass(slots=True)
+class _Member:
+    """One member of all objects."""
+
+    values: list[Any]
+    place: Place
+    owners: list[int] | None = None
+    """The objects that have it, one for each value; None: each has a value, null where it has none."""
+
+    def spread(self, made: pa.Array, count: int) -> pa.Array:
+        """The column made of the values, with a null for each object that has none."""
+        if self.owners is None:
+            return made
+        at = np.zeros(count, np.int64)
+        at[self.owners] = np.arange(len(self.owners))
+        absent = np.ones(count, np.bool_)
+        absent[self.owners] = False
+        return made.take(pa.array(at, mask=absent))
+
+
+def _members(values: Values, names: Collection[str], place: Place) -> dict[str, _Member]:
+    """Each of the members, whose names are all that there are.
+
+    Where most objects lack most of them, only what is there is gathered: else a body with ever other
+    members would take time as the square of its length.
+    """
+    there = sum(len(value) for value in values if value is not None)
+    if 2 * there >= len(names) * len(values):
+        return {
+            name: _Member(
+                [None if value is None else value.get(name) for value in values], _inside(place, name)
+            )
+            for name in names
+        }
+    gathered: dict[str, tuple[list[Any], list[int]]] = {name: ([], []) for name in names}
+    for index, value in enumerate(values):
+        for name, member in value.items() if value is not None else ():
+            found, owners = gathered[name]
+            found.append(member)
+            owners.append(index)
+    return {
+        name: _Member(found, _inside(place, name, owners), owners)
+        for name, (found, owners) in gathered.items()
+    }
+
+
+def _inside(place: Place, name: str, owners: list[int] | None = None) -> Place:
+    """Where the values of a member stand."""
 
     def locate(index: int) -> tuple[str, int]:
-        pointer, row = place.locate(index)
+        pointer, row = place.locate(index if owners is None else owners[index])
         return f"{pointer}/{reference_token(name)}", row
 
-    return members, Place(place.field, locate)
+    return Place(place.field, locate)
 
 
 def _lengths(values: Values) -> tuple[Any, Any]:
@@ -282,12 +331,13 @@ def _struct_column(values: Values, data_type: pa.DataType, place: Place) -> pa.A
             stranger = next(name for name in value if name not in known)
             raise CellFault(index, f"unknown member '{stranger}'{did_you_mean(stranger, names)}")
     null = pa.array([value is None for value in values], pa.bool_())
+    if not names:
+        return pa.array(values, data_type)
+    members = _members(values, names, place)
     children = []
     for field in data_type:
-        members, inside = _member(values, field.name, place)
-        children.append(column(members, field.type, inside))
-    if not children:
-        return pa.array(values, data_type)
+        member = members[field.name]
+        children.append(member.spread(column(member.values, field.type, member.place), len(values)))
     return pa.StructArray.from_arrays(children, fields=list(data_type), mask=null)
 
 

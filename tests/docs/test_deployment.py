@@ -73,6 +73,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory, address: str, service_home: 
     (file,) = (block for block in blocks(PAGE) if block.language == "yaml")
     name, _, content = file.text.partition("\n")
     assert name == f"# {OVERLAY}"
+    (folder / "database-ca.pem").touch()  # the reader's own
     (folder / OVERLAY).parent.mkdir()
     (folder / OVERLAY).write_text(content)
     commands = [block for block in blocks(PAGE) if block.language == "sh"]
@@ -209,7 +210,9 @@ def test_every_secret_of_a_pod_is_made_and_nothing_is_made_for_nobody(typed: Typ
     database = urlsplit(address)
     given = parse_qs(database.query, strict_parsing=True)
     assert database.scheme == "postgresql"
-    assert given["passfile"][0].removeprefix(f"{SECRETS}/") in typed.made("service")
+    assert given["sslmode"] == ["verify-full"]  # for which libpq wants the file of an authority
+    for option in ("sslrootcert", "passfile"):
+        assert given[option][0].removeprefix(f"{SECRETS}/") in typed.made("service")
     user = (typed.folder / "secrets/service/pgpass").read_text().split(":")[3]
     assert database.username == user
     assert f"*:*:*:{user}:<password>" in PAGE.read_text()

@@ -201,6 +201,8 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
+    if sys.stderr is None:  # it was closed: what is told must not come out among the rows
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process lasts
     given = _arguments(arguments)
     for fault in (faults := unknown_variables(os.environ)):
         print(fault, file=sys.stderr)

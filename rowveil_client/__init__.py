@@ -7,6 +7,7 @@ for everything else there is the client that `make clients` generates.
 
 import io
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 _ARROW = "application/vnd.apache.arrow.stream"
 _BAR = "{desc:<28.28} {percentage:3.0f}%|{bar}| {elapsed}"
+_LINES = 24
+"""Room for one bar, however many lines the terminal says that it has: of 0 tqdm would use none."""
 _LOOK_AGAIN_SECONDS = (0.1, 0.5, 2.0)
 _AWAY = (502, 503, 504)  # of the service, or of a proxy that does not reach it
 
@@ -173,7 +176,10 @@ class Rowveil:
         So is a service that starts anew meanwhile, which does not answer, or says that it cannot yet.
         """
         heard = time.monotonic()
-        with tqdm(total=1.0, bar_format=_BAR, disable=not self._shown, leave=False) as bar:
+        columns = _columns() if self._shown else None
+        with tqdm(
+            total=1.0, bar_format=_BAR, disable=not self._shown, leave=False, ncols=columns, nrows=_LINES
+        ) as bar:
             for seconds in self._waits():
                 for update in self._events(job_id):
                     bar.n = update["progress"]["fraction"]
@@ -213,7 +219,9 @@ class Rowveil:
         with self._client.stream("GET", f"/v1/jobs/{job_id}/rows", headers={"accept": _ARROW}) as answer:
             if answer.is_error:
                 answer.read()
-            return pa.ipc.open_stream(_Reading(_told(answer).iter_bytes())).read_all()
+            # Arrow takes a read that gives less than it asked for as the end: the buffer gives all of it.
+            with io.BufferedReader(_Reading(_told(answer).iter_bytes())) as content:
+                return pa.ipc.open_stream(content).read_all()
 
 
 def _told(answer: httpx.Response) -> httpx.Response:
@@ -297,4 +305,15 @@ class _Reading(io.RawIOBase):
 
 
 def _somebody_looks_on() -> bool:
-    return "ipykernel" in sys.modules or sys.stderr.isatty()
+    """Whether this is a notebook's kernel, or there is a terminal; a process may have no standard error."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return hasattr(shell, "kernel") or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def _columns() -> int | None:
+    """What tqdm may fill: None, so that it asks the terminal, or 79 where that says 0, as it has no size."""
+    try:
+        return None if os.get_terminal_size(sys.stderr.fileno()).columns else 79
+    except (AttributeError, OSError):  # of a notebook, or of a file
+        return None

@@ -4,6 +4,7 @@ What is in the folder opens with a key that lives in this process alone, so that
 behind, however the command ends.
 """
 
+import os
 import secrets
 import shutil
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import numba
 from tqdm import tqdm
@@ -38,6 +39,8 @@ T = TypeVar("T")
 
 _LOOK_SECONDS = 0.1
 _BAR = "{desc:<28.28} {percentage:3.0f}%|{bar}| {elapsed}"
+_LINES = 24
+"""Room for one bar, however many lines the terminal says that it has: of 0 tqdm would use none."""
 
 
 class Failed(CommandFailed):
@@ -106,7 +109,7 @@ class Room:
         # Beside the main thread, which sees to signals: a kernel does not come back until it has ended.
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
-        with tqdm(total=1.0, bar_format=_BAR, disable=not self._shown, leave=False) as bar:
+        with self.bar(stage) as bar:
             while thread.is_alive():
                 thread.join(_LOOK_SECONDS)
                 progress = read_progress(self.progress_path)
@@ -117,6 +120,19 @@ class Room:
             raise Failed(outcome)
         return outcome
 
+    def bar(self, stage: str = "", hidden: bool = False) -> "tqdm[NoReturn]":
+        """A bar from 0 to 1, shown where a person looks on; it goes when it is left."""
+        shown = self._shown and not hidden
+        return tqdm(
+            total=1.0,
+            desc=stage,
+            bar_format=_BAR,
+            disable=not shown,
+            leave=False,
+            ncols=_columns() if shown else None,
+            nrows=_LINES,
+        )
+
     def __enter__(self) -> Self:
         return self
 
@@ -124,3 +140,8 @@ class Room:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _columns() -> int | None:
+    """What tqdm may fill: None, so that it asks the terminal, or 79 where that says 0, as it has no size."""
+    return None if os.get_terminal_size(sys.stderr.fileno()).columns else 79

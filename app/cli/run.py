@@ -1,6 +1,8 @@
 """``rowveil run SERVICE SOURCE DESTINATION``: a swap of files, with the bytes that the service would give."""
 
 import sys
+from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any
 
 import orjson
@@ -66,7 +68,7 @@ def run(call: Call, settings: Settings) -> int:
         task = _task(job, request, source, destination, room, settings)
         report = ended(job, room.run(run_swap, task), request.seed.secret, request.seed.bits, keys)
         with seed_kept(given, seed):
-            _write(given.destination, written_as, destination)
+            _write(job, room, given.destination, written_as, destination)
         if given.report:
             write_report(job, report, given.report)
         if given.manifest:
@@ -110,11 +112,20 @@ def _plan(room: Room, service: str, parameters: dict[str, Any], source: Opened) 
     return Exit.OK
 
 
-def _write(name: str, media_type: str, destination: BlobAccess) -> None:
+def _write(job: Job, room: Room, name: str, media_type: str, destination: BlobAccess) -> None:
     rows = TableReader(destination)
+    beside = name == STANDARD and sys.stdout.isatty()  # a bar would stand among the rows
     try:
         schema: pa.Schema = rows.schema
-        write(name, stream_chunks(media_type, schema, rows))
+        with room.bar(f"writing {PurePath(name).name}", hidden=beside) as bar:
+            share = 1 / (job.destination_rows or 1)
+
+            def counted() -> Iterator[pa.RecordBatch]:
+                for batch in rows:
+                    yield batch
+                    bar.update(batch.num_rows * share)
+
+            write(name, stream_chunks(media_type, schema, counted()))
     except FormatError as error:
         raise CommandFailed(f"{name}: {error.message}") from None
     finally:

@@ -40,6 +40,15 @@ def _columns(frame: Any) -> Any:
     return frame.to_dict("list") if isinstance(frame, pd.DataFrame) else frame.to_dict(as_series=False)
 
 
+def test_a_table_of_many_pieces_comes_back_whole(rowveil: Rowveil) -> None:
+    """Far more than what one read of the answer gives."""
+    source = people(50_000)
+    with rowveil:
+        released = rowveil.cdswap(source, swap_fields=["income"], control_field="city", report="none")
+    assert released.drop(["income"]).equals(source.drop(["income"]))
+    assert sorted(released["income"].to_pylist()) == sorted(source["income"].to_pylist())
+
+
 @pytest.mark.parametrize("service", PARAMETERS)
 def test_every_service_has_a_method(rowveil: Rowveil, service: str) -> None:
     with rowveil:

@@ -11,7 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.docs.blocks import PAGES, PROGRAMS, Reader, blocks, sample_table
+
 ROOT = Path(__file__).parents[2]
+PAGE = PAGES / "clients.md"
+OF_PYTHON = ROOT / "clients" / "python" / "README.md"
+TSC = "--target ES2022 --module NodeNext --strict --noUncheckedIndexedAccess --skipLibCheck"
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
 
@@ -38,23 +43,56 @@ def service(client: httpx.Client) -> dict[str, str]:
     return {"ROWVEIL_URL": str(client.base_url), "ROWVEIL_API_KEY": key}
 
 
-def test_python(clients: Path, service: dict[str, str], tmp_path: Path) -> None:
-    """Installed into an environment of its own, which sees the project's for what it depends on."""
-    venv.create(tmp_path, symlinks=True)
-    scheme = {"base": str(tmp_path), "platbase": str(tmp_path)}
+@pytest.fixture(scope="module")
+def installed(clients: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python's, in an environment of its own, which sees the project's for what it depends on."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder, symlinks=True)
+    scheme = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", "venv", vars=scheme))
     (packages / "beside.pth").write_text(sysconfig.get_path("purelib"))
-    python = str(tmp_path / "bin" / "python")
-    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     run([*pip, "--no-deps", "--no-build-isolation", "--no-index", str(clients / "python")])
     assert list(packages.glob("rowveil_api/client.py"))
+    return folder
+
+
+@pytest.fixture
+def reader(tmp_path: Path, address: str, key: str, service_home: Path) -> Reader:
+    """Of the pages about the clients; the key lies where `make serve` leaves it."""
+    assert (service_home / "keys" / "own.key").read_text().strip() == key
+    return Reader(tmp_path, address, service_home)
+
+
+def test_python(clients: Path, installed: Path, service: dict[str, str], tmp_path: Path) -> None:
     given = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(clients)]
+    python = str(installed / "bin" / "python")
     run([python, *given, str(clients / "python" / "test_live.py")], service, cwd=tmp_path)
+
+
+def test_python_as_its_page_has_it(installed: Path, reader: Reader) -> None:
+    reader.settle(str(installed))
+    reader.run([block for block in blocks(OF_PYTHON) if block.language == "python"])
 
 
 def test_typescript(clients: Path, service: dict[str, str]) -> None:
     tests = clients / "typescript" / "dist" / "test" / "live.test.js"
     run(["node", "--test", str(tests)], service)
+
+
+def test_typescript_as_its_page_has_it(clients: Path, reader: Reader) -> None:
+    """Compiled and run as it stands, in a folder where npm has put a link to the client, as it does."""
+    reader.settle()
+    package = clients / "typescript"
+    scope = reader.folder / "node_modules" / "@rowveil"
+    scope.mkdir(parents=True)
+    (scope / "client").symlink_to(package)
+    (reader.folder / "package.json").write_text('{"type": "module"}')
+    types = f"--types node --typeRoots {package / 'node_modules' / '@types'}"
+    compiled = f"{package / 'node_modules' / '.bin' / 'tsc'} {TSC} {types} {{0}}.ts && node {{0}}.js"
+    programs = PROGRAMS | {"ts": ("ts", compiled)}
+    examples = [block for block in blocks(PAGE) if block.language == "ts"]
+    reader.run([sample_table(), *examples], programs=programs)
 
 
 def test_the_lock_names_no_registry() -> None:

@@ -10,8 +10,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs"
+BESIDE = ("README.md", "examples/README.md", "clients/python/README.md")
+"""Read where they lie, from the root of the checkout."""
 ADDRESS = "http://127.0.0.1:8080"
 """What the pages call the service."""
+
+PROGRAMS = {"python": ("py", ".venv/bin/python {0}.py")}
+"""Language -> suffix of its files, and what runs one of them."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SHELL = """
@@ -42,13 +47,21 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
+def pages() -> list[str]:
+    """Every page, and what is read beside them in their folders, by its path from the pages'."""
+    beside = [f"../{name}" for name in BESIDE]
+    return [*(page.relative_to(PAGES).as_posix() for page in sorted(PAGES.rglob("*.md"))), *beside]
+
+
 def pages_with(*languages: str) -> list[str]:
     """The pages that have a block in one of the languages."""
-    return [
-        page.relative_to(PAGES).as_posix()
-        for page in sorted(PAGES.rglob("*.md"))
-        if any(block.language in languages for block in blocks(page))
-    ]
+    return [page for page in pages() if any(block.language in languages for block in blocks(PAGES / page))]
+
+
+def sample_table() -> Block:
+    """What makes the people.csv of the quick start, on which other pages go on."""
+    (made,) = (block for block in blocks(PAGES / "quick-start.md") if "demo.people" in block.text)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +74,39 @@ class Reader:
     """The service's."""
     root: Path = ROOT
     """The checkout whose code it is."""
+    shell: str = ""
+    """More of what the reader's shell knows."""
 
-    def settle(self) -> None:
-        """What a reader has there: the virtual environment, and the home that `make serve` makes."""
-        (self.folder / ".venv").symlink_to(sys.prefix)
+    def settle(self, environment: str = sys.prefix) -> None:
+        """What a reader has there: a virtual environment, the home that `make serve` makes, examples."""
+        (self.folder / ".venv").symlink_to(environment)
         (self.folder / "var").symlink_to(self.home)
+        (self.folder / "examples").symlink_to(self.root / "examples")
 
-    def run(self, examples: list[Block], environment: dict[str, str], put: dict[str, str]) -> None:
+    def run(
+        self,
+        examples: list[Block],
+        environment: dict[str, str] | None = None,
+        put: dict[str, str] | None = None,
+        programs: dict[str, tuple[str, str]] = PROGRAMS,
+    ) -> None:
         """Run the examples one after the other in one shell, as they stand.
 
         ``put``: what stands on the page for a thing of the reader's own -> what it is here. An example
-        that fails, or prints what the page does not say, fails.
+        that fails, or prints what the page does not say, fails. What it prints is what a terminal would
+        show, standard error included.
         """
-        script = [_SHELL]
+        script = [_SHELL, self.shell]
         for number, example in enumerate(examples):
             text = example.text
-            for told, here in {ADDRESS: self.address, **put}.items():
+            for told, here in {ADDRESS: self.address, **(put or {})}.items():
                 text = text.replace(told, here)
-            if example.language == "python":
-                (self.folder / f"{number}.py").write_text(text, encoding="utf-8")
-                text = f".venv/bin/python {number}.py\n"
-            script += [f"{{\n{text}}} > {number}.out\n"]
-        given = {"PYTHONPATH": str(self.root), "ROWVEIL_HOME": str(self.home), **environment}
+            if example.language in programs:
+                suffix, program = programs[example.language]
+                (self.folder / f"{number}.{suffix}").write_text(text, encoding="utf-8")
+                text = program.format(number) + "\n"
+            script += [f"{{\n{text}}} > {number}.out 2>&1\n"]
+        given = {"PYTHONPATH": str(self.root), "ROWVEIL_HOME": str(self.home), **(environment or {})}
         ran = subprocess.run(
             ["bash", "-c", "".join(script)],  # noqa: S607 - as a reader has it
             cwd=self.folder,

@@ -3,11 +3,14 @@
 import csv
 import gzip
 import io
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -15,24 +18,35 @@ import pyarrow.parquet
 import pytest
 
 from demo.people import TYPES, people
-from tests.docs.blocks import ADDRESS, PAGES, ROOT, Block, Reader, blocks, pages_with
+from tests.docs.blocks import ADDRESS, PAGES, ROOT, Block, Reader, blocks, pages, pages_with, sample_table
 from tests.references.storage import Storage
 
 RUN = ("sh", "python")
 SERVED = Block("sh", "make serve\n")
 """What the fixture `address` has done already, as its reader would."""
+SERVING = "make serve &\n"
+"""The same, as the first line of an example."""
+WITHOUT_ADDRESS = "examples/with_pandas.py people.parquet released.parquet"
+"""Which takes the usual one then."""
+MADE = re.compile(r"(?:make \w+ +#.*\n)+")
+"""Targets of the Makefile: everything there is, this test included."""
 ELSEWHERE = {
     "choosing.md": "tests/data/test_choosing_page.py",
     "choosing-a-method.md": "tests/docs/test_choosing_a_method.py",
     **{f"services/{page.name}": "tests/data/test_worked_examples.py" for page in PAGES.glob("services/*.md")},
 }
 """Page whose JSON is run -> by what."""
-NOT_TYPED_IN = {
-    "clients.md": "a service at an address of the reader's own",
-    "command_line.md": "tables with fields of the reader's own",
-    "deployment.md": "Docker, and a Kubernetes cluster",
+RUN_ELSEWHERE = {
+    "deployment.md": "tests/docs/test_deployment.py",
+    "../clients/python/README.md": "tests/clients/test_generated.py",
 }
-"""Page whose examples are not run here -> what they would take."""
+"""Page whose commands are run -> by what."""
+CLIENTS = "clients.md"
+TYPESCRIPT = "tests/clients/test_generated.py"
+"""Runs what that page has in TypeScript."""
+ON_THE_SAMPLE = (CLIENTS, "command_line.md")
+"""Pages that go on where the quick start has made its table."""
+FRONT = "../README.md"
 NINTH = "adding-a-provider.md"
 BY_REFERENCE = "references.md"
 COPIED = ("app", "providers", "demo", "migrations", "tests", "docs", "openapi")
@@ -83,13 +97,48 @@ def known(client: httpx.Client, key: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in pages_with(*RUN) if page not in (NINTH, BY_REFERENCE, *NOT_TYPED_IN)]
+    "page", [page for page in pages_with(*RUN) if page not in (NINTH, BY_REFERENCE, *RUN_ELSEWHERE)]
 )
 def test_the_examples_of_a_page(page: str, reader: Reader, known: dict[str, str]) -> None:
     """Typed in one after the other, each succeeds and prints what the page says."""
-    examples = [block for block in blocks(PAGES / page) if block.language in RUN and block != SERVED]
-    put = {"4fGk0aZ2Qp": "$(rowveil keys list | awk '/ada/ {print $1}')"}  # the key that was made just now
+    examples = [
+        block
+        for block in blocks(PAGES / page)
+        if block.language in RUN and block != SERVED and not MADE.fullmatch(block.text)
+    ]
+    if page in ON_THE_SAMPLE:
+        examples.insert(0, sample_table())
+    put = {
+        "4fGk0aZ2Qp": "$(rowveil keys list | awk '/ada/ {print $1}')",  # the key that was made just now
+        SERVING: "",
+        WITHOUT_ADDRESS: f"{WITHOUT_ADDRESS} {reader.address}",
+    }
     reader.run(examples, known, put)
+    if page == FRONT:
+        (told,) = (elided(block.text) for block in blocks(PAGES / page) if block.language == "json")
+        printed = json.loads((reader.folder / "0.out").read_text())
+        hold_within(told, printed)
+
+
+def elided(text: str) -> Any:
+    """A document that ends in an ellipsis, without it."""
+    assert text.count(", …}") == 1
+    return json.loads(text.replace(", …}", "}"))
+
+
+def hold_within(told: Any, printed: Any) -> None:
+    """All that is told is so, but for what is drawn anew each time."""
+    if isinstance(told, dict):
+        assert told.keys() <= printed.keys()
+        for name, value in told.items():
+            if name not in ("id", "seed_fingerprint", "digest"):
+                hold_within(value, printed[name])
+    elif isinstance(told, list):
+        assert len(told) == len(printed)
+        for one, other in zip(told, printed, strict=True):
+            hold_within(one, other)
+    else:
+        assert told == printed
 
 
 def test_the_examples_by_reference(reader: Reader, known: dict[str, str], storage: Storage) -> None:
@@ -120,7 +169,7 @@ def test_the_ninth_provider(tmp_path: Path) -> None:
             apply(block.text, tmp_path)
         elif block.language in RUN:
             examples.append(block)
-    Reader(tmp_path, ADDRESS, tmp_path / "var", tmp_path).run(examples, {}, {})
+    Reader(tmp_path, ADDRESS, tmp_path / "var", tmp_path).run(examples)
     assert "RANKSWAP: Rank swapping in blocks" in (tmp_path / "docs/services/RANKSWAP.md").read_text()
     assert '"runRankswap"' in (tmp_path / "openapi/openapi.json").read_text()
 
@@ -142,26 +191,57 @@ def apply(difference: str, folder: Path) -> None:
 
 def test_serving_is_what_the_service_of_these_tests_does() -> None:
     """`make serve`, which the quick start begins with: the key of one's own, then the service."""
+    assert made("serve")[-2:] == [".venv/bin/python -m app keys own", ".venv/bin/python -m app serve"]
+    assert SERVED in blocks(PAGES / "quick-start.md")
+
+
+def test_serving_says_what_the_quick_start_shows(tmp_path: Path) -> None:
+    """Both commands, one after the other, on a home as new as its reader's."""
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    (shown,) = (block.text for block in blocks(PAGES / "quick-start.md") if block.language == "")
+    begun = [command.replace("serve", "serve &") for command in made("serve")[-2:]]
+    looking = "for _ in $(seq 900); do grep -q ready said && break; kill -0 $!; sleep 0.1; done"
+    script = f"set -eu; {{ {begun[0]}; {begun[1]} }} > said; {looking}; kill $!; wait $!"
+    given = {"PYTHONPATH": str(ROOT), "ROWVEIL_PORT": "0", "ROWVEIL_WARM_WORKERS": "false"}
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, env=os.environ | given, check=True, timeout=120)  # noqa: S607 - as a reader has it
+    said = re.sub(r"(127\.0\.0\.1):\d+", r"\1:8080", (tmp_path / "said").read_text())
+    assert re.fullmatch(re.escape(shown).replace("…", r"\S+"), said), said
+
+
+def test_what_the_front_page_has_made_is_there_to_be_made() -> None:
+    """`make demo` and `make test`: their own tests run what they do; the second runs this."""
+    (block,) = (block for block in blocks(PAGES / FRONT) if MADE.fullmatch(block.text))
+    targets = [line.split()[1] for line in block.text.splitlines()]
+    assert [made(target)[-1].removeprefix(".venv/bin/python -m ").split()[0] for target in targets] == [
+        "demo",
+        "pytest",
+    ]
+
+
+def made(target: str) -> list[str]:
+    """The commands of one of the Makefile's targets."""
     done = subprocess.run(
-        ["make", "--no-print-directory", "--dry-run", "serve"],  # noqa: S607 - as a reader has it
+        ["make", "--no-print-directory", "--dry-run", target],  # noqa: S607 - as a reader has it
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines()[-2:] == [
-        ".venv/bin/python -m app keys own",
-        ".venv/bin/python -m app serve",
-    ]
-    assert SERVED in blocks(PAGES / "quick-start.md")
+    return done.stdout.splitlines()
 
 
 def test_every_example_is_run() -> None:
-    """A block is in a language that a test runs here, or on a page that is named above, and why."""
-    for page in sorted(PAGES.rglob("*.md")):
-        name = page.relative_to(PAGES).as_posix()
-        for block in blocks(page) if name not in NOT_TYPED_IN else ():
-            if block.language == "json":
+    """A block is in a language that a test runs here, or on a page that a test named above runs."""
+    for name in pages():
+        page = PAGES / name
+        for block in blocks(page):
+            if name in RUN_ELSEWHERE:
+                assert page.name in (ROOT / RUN_ELSEWHERE[name]).read_text(), name
+            elif name == CLIENTS and block.language == "ts":
+                assert name in (ROOT / TYPESCRIPT).read_text()
+            elif name == FRONT and block.language == "json":
+                continue  # what its example prints
+            elif block.language == "json":
                 assert page.name in (ROOT / ELSEWHERE[name]).read_text() or name.startswith("services/"), name
             elif name == NINTH:
                 assert block.language in (*RUN, "diff", "yaml")

@@ -49,10 +49,11 @@ export async function* watch(client: Rowveil, jobId: string): AsyncGenerator<Pro
 }
 
 /** The rows of a job in the type that is asked for. */
-export function rows(client: Rowveil, jobId: string, type: TableType) {
-  return client.GET("/v1/jobs/{job_id}/rows", {
+export async function rows(client: Rowveil, jobId: string, type: TableType) {
+  const { data, error, response } = await client.GET("/v1/jobs/{job_id}/rows", {
     params: { path: { job_id: jobId } },
     headers: { Accept: type },
     parseAs: "arrayBuffer",
   });
+  return { data: data as unknown as ArrayBuffer | undefined, error, response }; // OpenAPI's type is that of JSON
 }

@@ -75,7 +75,7 @@ test("a table is uploaded, swapped while it is watched, and fetched", async () =
   for await (const update of watch(client, job.id)) states.push(update.state);
   assert.equal(states.at(-1), "succeeded");
   const released = await rows(client, job.id, "text/csv");
-  const lines = new TextDecoder().decode(released.data as unknown as ArrayBuffer).trim().split("\n");
+  const lines = new TextDecoder().decode(released.data).trim().split("\n");
   assert.equal(lines.length, people.length + 1);
 });
 

@@ -1,0 +1,98 @@
+"""A bar shows how far a long command is, in a terminal alone, and never among what was asked for."""
+
+import csv
+import io
+import os
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import Desk, people
+from tests.terminal import ROOT, SIZES, Ended, in_terminal
+
+ROWS = 10_000
+LONG = [
+    "run",
+    "DSWAP",
+    "long.parquet",
+    "-",
+    "--format",
+    "csv",
+    "--swap-fields",
+    "income",
+    "--candidates-count",
+    "12",
+]
+"""Twelve runs, each measured: seconds, and a stage of its own for each of them."""
+
+
+@pytest.fixture(autouse=True)
+def long(desk: Desk) -> None:
+    pq.write_table(people(ROWS), "long.parquet")
+
+
+def run(size: str, *more: str, stdout_too: bool = False) -> Ended:
+    return in_terminal(["-m", "app", *LONG, *more], SIZES[size], stdout_too=stdout_too)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_bar_moves_in_a_terminal(size: str) -> None:
+    """From the left to the right while the job runs; it fits its line and goes, and the table is whole."""
+    ended = run(size)
+    assert ended.code == 0, ended.drawn
+    running = [bar for bar in ended.bars if not bar.stage.startswith(("reading", "writing -"))]
+    percents = [bar.percent for bar in running]
+    assert percents == sorted(percents)
+    assert len(set(percents)) >= 8, ended.drawn
+    assert percents[-1] > 50
+    assert len({bar.stage for bar in running}) >= 3
+    assert "reading long.parquet" in {bar.stage for bar in ended.bars}
+    assert ended.widest <= (SIZES[size][1] or 80)
+    if size != "narrow":  # where the stage leaves no room for more than a cell
+        filled = [bar.filled for bar in running]
+        assert filled == sorted(filled)
+        assert len(set(filled)) >= 8
+    *_, cleared, told = ended.drawn.removesuffix("\x1b[0m").rstrip("\r\n").split("\r")
+    assert (cleared.strip(), told) == ("", f"DSWAP: SUCCESS, {ROWS} rows")
+    hold_table(ended.stdout)
+
+
+def hold_table(content: bytes) -> None:
+    head, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
+    assert head == ["age", "income", "hours", "city"]
+    assert {len(row) for row in rows} == {4}
+    assert len(rows) == ROWS
+
+
+def test_no_bar_stands_among_rows_that_are_shown() -> None:
+    """Where the rows come to the terminal, too, the bar has gone before the first."""
+    ended = run("usual", stdout_too=True)
+    assert ended.code == 0
+    assert len({bar.percent for bar in ended.bars}) >= 8
+    _, table = ended.drawn.split("age,income,hours,city", 1)
+    assert "%|" not in table
+    assert "writing -" not in ended.drawn
+
+
+def test_no_bar_is_drawn_where_quiet_is_asked_for() -> None:
+    ended = run("usual", "--quiet")
+    assert (ended.code, ended.bars) == (0, [])
+    hold_table(ended.stdout)
+
+
+def test_nothing_is_drawn_through_pipes(desk: Desk) -> None:
+    with desk.process(*LONG) as running:
+        out, err = running.communicate(timeout=120)
+    assert (running.returncode, err) == (0, f"DSWAP: SUCCESS, {ROWS} rows\n".encode())
+    hold_table(out)
+
+
+def test_nothing_is_drawn_where_there_is_no_standard_error() -> None:
+    """And what would be told there does not come out among the rows."""
+    closed = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "app", *LONG]
+    done = subprocess.run(
+        closed, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, check=True
+    )
+    hold_table(done.stdout)

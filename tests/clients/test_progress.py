@@ -1,0 +1,70 @@
+"""``rowveil_client`` shows how far its job is where a person looks on: in a terminal, or a notebook."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import httpx
+import pytest
+
+from rowveil_client import Rowveil
+from tests.terminal import ROOT, SIZES, in_terminal
+
+ROWS = 10_000
+SWAP = """
+import sys
+
+from rowveil_client import Rowveil
+from tests.cli.conftest import people
+
+with Rowveil(*sys.argv[1:]) as rowveil:
+    released = rowveil.dswap(people({rows}), swap_fields=["income"], candidates=12)
+    print(rowveil.job["state"], released.num_rows)
+"""
+
+
+@pytest.fixture
+def script(client: httpx.Client, key: str, tmp_path: Path) -> list[str]:
+    """Twelve runs, each measured: seconds, and a stage of its own for each of them."""
+    path = tmp_path / "swap.py"
+    path.write_text(SWAP.format(rows=ROWS))
+    return [str(path), str(client.base_url), key]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_bar_moves_in_a_terminal(script: list[str], size: str) -> None:
+    """From the left to the right while the job runs; it fits its line, and goes."""
+    ended = in_terminal(script, SIZES[size])
+    assert (ended.code, ended.stdout.decode()) == (0, f"succeeded {ROWS}\n"), ended.drawn
+    percents = [bar.percent for bar in ended.bars]
+    assert percents == sorted(percents)
+    assert len(set(percents)) >= 8, ended.drawn
+    assert len({bar.stage for bar in ended.bars}) >= 3
+    assert ended.widest <= (SIZES[size][1] or 80)
+    assert ended.drawn.split("\r")[-2].strip() == ended.drawn.split("\r")[-1].strip() == ""
+
+
+@pytest.mark.parametrize("stderr", ["pipe", "closed"])
+def test_nothing_is_drawn_where_nobody_looks_on(script: list[str], stderr: str) -> None:
+    command = [sys.executable, *script]
+    if stderr == "closed":
+        command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == (f"succeeded {ROWS}\n", "")
+
+
+@pytest.mark.parametrize(("shell", "shown"), [(SimpleNamespace(kernel=object()), True), (object(), False)])
+def test_a_kernel_is_told_from_a_script_that_imports_ipython(
+    shell: object, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A notebook has no terminal, and shows a bar; that ipykernel was imported somewhere says nothing."""
+    ipython = ModuleType("IPython")
+    ipython.get_ipython = lambda: shell  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    with Rowveil("http://127.0.0.1:9") as rowveil:
+        assert rowveil._shown is shown

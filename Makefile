@@ -37,7 +37,7 @@ serve: $(VENV)/.kernels ## start the service, with its console at / and Swagger 
 	$(BIN)/python -m app serve
 
 test: lint ## check everything and run all tests
-	$(BIN)/python -m pytest --numprocesses=auto --dist=loadscope
+	$(BIN)/python -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder
 
 fuzz: $(VENV)/.development ## by night: 20,000 calls over the whole document, every parser and reader at length
 	HYPOTHESIS_PROFILE=night $(BIN)/python -m pytest tests/fuzz --timeout=0 --deselect tests/fuzz/test_document.py

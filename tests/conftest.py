@@ -29,14 +29,20 @@ SERVICE = {
 }
 """Settings of the service that tests call."""
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # One test process a core: with threads for all cores in each, they wait for one another, and kernels of
-    # a millisecond take several. Tests of the threads themselves set their own number.
-    numba.set_num_threads(1)
-
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.register_profile("night", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Where there is a test process a core, no more than one thread of kernels in each.
+
+    With threads for all cores in each they wait for one another, and kernels of a millisecond take several.
+    Tests of the threads themselves set their own number.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        numba.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -133,8 +133,10 @@ def test_a_service_that_is_killed_loses_no_job(
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None
-        running, queued, pid = process.stdout.readline().split()
-        process.kill()
+        try:
+            running, queued, pid = process.stdout.readline().split()
+        finally:
+            process.kill()
     wait_until_gone(int(pid))  # a worker leaves with its service
 
     after = start(workers=2)

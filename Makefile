@@ -1,4 +1,4 @@
-# Every target sets up what it needs; nothing but Python 3.11 and a C compiler has to be there.
+# Every target sets up what it needs; nothing but Python 3.11 has to be there.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin

@@ -29,7 +29,7 @@ from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import flush, set_up_tracing
 
 _log = logging.getLogger("rowveil")
-_NOT_TO_BE_STARTED = (HomeInUse, KeyUnreadable, DatabaseUnusable, Unavailable, ReplicasDiffer, SealBroken)
+_START_REFUSED = (HomeInUse, KeyUnreadable, DatabaseUnusable, Unavailable, ReplicasDiffer, SealBroken)
 
 DESCRIPTION = """\
 Statistical disclosure control by data swapping: Rowveil moves values between the rows of a table,
@@ -51,7 +51,7 @@ def create_app(settings: Settings) -> FastAPI:
         job_service = JobService(settings, open_table, stream_chunks, metrics=metrics)
         try:
             await job_service.start()
-        except _NOT_TO_BE_STARTED as error:
+        except _START_REFUSED as error:
             app.state.start_refused = True  # the message says it all; no trace has to
             _log.error("%s", error)
             raise

@@ -22,10 +22,11 @@ HIGH = float(2**32)
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A column as numbers whose differences are exact, wherever they are counted from.
+    """A column as numbers.
 
-    A distance is ``|values[i] - values[j]|``, or, where there is `low`,
-    ``|(values[i] - values[j]) * HIGH + (low[i] - low[j])|``, over `in_a_unit`.
+    Differences of whole numbers, dates and times are exact to the last rounding, and so the same in
+    every part of a table, whose smallest value is another. A distance is ``|values[i] - values[j]|``, or,
+    where there is `low`, ``|(values[i] - values[j]) * HIGH + (low[i] - low[j])|``, over `in_a_unit`.
     """
 
     values: npt.NDArray[np.float64]
@@ -68,7 +69,8 @@ def counted(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
     column = _plain(column, kind)
     missing = null_mask(column)
     if _is_whole(kind):
-        values = _offsets(column, kind)[0].astype(np.float64)
+        offsets, _ = _offsets(column, kind)
+        values = offsets.astype(np.float64)
     elif pa.types.is_floating(kind):
         words = words_of(combined(column))
         values = words.view(f"f{words.dtype.itemsize}").astype(np.float64, copy=bool(missing.any()))

@@ -13,9 +13,7 @@ def test_no_dependency_takes_a_thread() -> None:
         is_async = {node.name: True for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Depends":
-                (given,) = (
-                    node.args
-                )  # a class, which `Depends()` takes from the annotation, is called in a thread
+                (given,) = node.args  # none: a class, which is called in a thread as well
                 assert isinstance(given, ast.Name)
                 named[f"{path.name}: {given.id}"] = is_async.get(given.id, False)
     assert len(named) >= 6

@@ -13,6 +13,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from tests.e2e.console import Console, console
+
 FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
@@ -117,3 +119,11 @@ class Reader:
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
+
+
+@pytest.fixture
+def opened(browser: Browser, client: httpx.Client) -> Iterator[Console]:
+    """The console in a tab of its own, whose caller is known."""
+    with console(browser, client) as tab:
+        tab.open()
+        yield tab

@@ -1,7 +1,6 @@
 """The console from a table to its release, as a curator goes, in a real browser."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -24,13 +23,6 @@ HOSTILE = [
 ]
 SHOWN = [*HOSTILE[:4], "\\u{202e}eman", "a,b"]
 VIEWS = ("", "tables/{table}", "tables/{table}/CDSWAP", "tables/{table}/compare", "jobs", "jobs/{job}")
-
-
-@pytest.fixture
-def opened(browser: Browser, client: httpx.Client) -> Iterator[Console]:
-    with console(browser, client) as tab:
-        tab.open()
-        yield tab
 
 
 def made_up(tab: Console) -> str:

@@ -1,7 +1,5 @@
 """What a curator comes upon by mistake or by bad luck: odd names, typing errors, a service that says no."""
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 from playwright.sync_api import Browser, Route, expect
@@ -11,13 +9,6 @@ from tests.e2e.console import Console, console
 pytestmark = pytest.mark.browser
 
 OF_EVERY_OBJECT = ["constructor", "__proto__", "toString", "income"]
-
-
-@pytest.fixture
-def opened(browser: Browser, client: httpx.Client) -> Iterator[Console]:
-    with console(browser, client) as tab:
-        tab.open()
-        yield tab
 
 
 def refused(route: Route) -> None:

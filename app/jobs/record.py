@@ -16,6 +16,7 @@ from app.jobs.webhooks import tell_webhook
 from app.store import jobs, replicas
 from app.store.db import Transaction
 from app.store.models import Job
+from app.store.replicas import LeaseLost
 from app.store.seal import Sealer, report_context
 from providers.choosing.seeds import candidate_seed
 
@@ -76,8 +77,18 @@ class Recorder:
         return end is not None
 
     def end(self, session: Transaction, job: Job, step: Step, **values: Any) -> End | None:
-        """The end, within a transaction; None where the job had moved on."""
+        """The end, within a transaction; None where the job had moved on, or this replica was taken for dead.
+
+        A table that comes out is named under the replica's lease: were the lease ended beside an end that is
+        not committed yet, whoever took it up would find a file that nobody names, and sweep it.
+        """
         ended = after(State.RUNNING, step)
+        made = values.get("destination_blob")
+        if made is not None:
+            try:
+                self._stores.begin_to_name(session, [made])
+            except LeaseLost:
+                return None
         given = tables_given(job)
         released = {} if job.retain_source else {f"{role}_blob": None for role in given}
         if job.rerun_of is not None and ended is not State.CANCELLED:
@@ -86,9 +97,6 @@ class Recorder:
                 values |= _reproduced(original, values)
         values = {"finished_at": replicas.moment(session), "outcome": outcome_of(ended, {})} | values
         moved = jobs.move(session, job.id, sources(step), ended, attempt=job.attempt, **values, **released)
-        made = values.get("destination_blob")
-        if made is not None:
-            jobs.lock_blobs(session, [made])
         if not moved:
             return None
         tell_webhook(session, job, ended, values)

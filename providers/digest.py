@@ -46,7 +46,8 @@ matter, ``timestamp[s]`` that Parquet turns into ``timestamp[ms]`` keeps its dig
 """
 
 import hashlib
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,8 @@ from providers.types import canonical_type, is_list, type_name
 
 _TAG = b"rowveil.table/1\n"
 _BLOCK = 1 << 16  # rows hashed at a time: temporaries stay in the second-level cache
-_ALL_VALID = bytes([1]) * _BLOCK
+_SHARED = 16
+"""Numbers of values whose validity, where none is null, is kept: the fields of a table have it in common."""
 _INSTANT = np.dtype([("seconds", "<i8"), ("nanoseconds", "<u4")])
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -88,13 +90,20 @@ class TableDigest:
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add rows. Each batch may be encoded in its own way; raises ValueError if the fields differ."""
+        for add in self.work(batch):
+            add()
+
+    def work(self, batch: pa.RecordBatch, most: int = 1) -> list[Callable[[], None]]:
+        """The same as up to so many pieces of work, which may be done side by side.
+
+        All of them come before those of the next batch. Raises as `update`.
+        """
         types = [type_name(field.type, units=False) for field in batch.schema]
         if batch.schema.names != self._names or types != self._types:
             raise ValueError("the batch does not have the fields of the schema; begin a digest of its own")
         self.rows += batch.num_rows
-        for states, column in zip(self._columns, batch.columns, strict=True):
-            for start in range(0, len(column), _BLOCK):
-                states.update(column.slice(start, _BLOCK))
+        fields = list(zip(self._columns, batch.columns, strict=True))
+        return [partial(_add, fields[part::most]) for part in range(min(most, len(fields)))]
 
     def finish(self) -> str:
         """The digest of all rows so far."""
@@ -105,6 +114,12 @@ class TableDigest:
                 field.update(digest)
             whole.update(_text(name) + field.digest())
         return f"sha256:{whole.hexdigest()}"
+
+
+def _add(fields: "list[tuple[_Nulls, pa.Array]]") -> None:
+    for states, column in fields:
+        for start in range(0, len(column), _BLOCK):
+            states.update(column.slice(start, _BLOCK))
 
 
 def _u64(number: int) -> bytes:
@@ -119,24 +134,37 @@ def _text(text: str) -> bytes:
 # ------------------------------------------------------------------------------ states of a column
 
 
+@lru_cache(_SHARED)
+def _all_valid(count: int) -> "hashlib._Hash":
+    """SHA-256 of the validity of so many values of which none is null; to be copied."""
+    ones = hashlib.sha256()
+    block = bytes([1]) * min(count, _BLOCK)
+    for start in range(0, count, _BLOCK):
+        ones.update(block[: count - start])
+    return ones
+
+
 class _Nulls:
     """A column of type null; and the validity of every other."""
 
     def __init__(self) -> None:
-        self.valid = hashlib.sha256()
+        self._there = 0
+        """Values before the first null, whose validity need not be fed value by value."""
+        self._valid: hashlib._Hash | None = None
 
     def update(self, array: pa.Array) -> pa.Array:
         """Feed the validity; the array without its encodings."""
         array = plain(array)
-        if array.null_count:
-            self.valid.update(validity(array).data)
-        else:
-            for start in range(0, len(array), _BLOCK):
-                self.valid.update(_ALL_VALID[: len(array) - start])
+        if self._valid is None and not array.null_count:
+            self._there += len(array)
+            return array
+        if self._valid is None:
+            self._valid = _all_valid(self._there).copy()
+        self._valid.update(validity(array).data)
         return array
 
     def digests(self) -> list[bytes]:
-        return [self.valid.digest()]
+        return [(self._valid or _all_valid(self._there)).digest()]
 
 
 class _FixedWidth(_Nulls):

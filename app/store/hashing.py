@@ -1,4 +1,4 @@
-"""The digest of a table that is written at the same time: taken by a thread of its own, beside."""
+"""The digest of a table that is written at the same time: taken beside, by threads of its own."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -13,15 +13,19 @@ _WORTH_A_THREAD = 1 << 18
 
 
 class DigestBeside:
-    """As `TableDigest`, a batch behind at most. A context manager: its thread ends with the block."""
+    """As `TableDigest`, a batch behind at most. A context manager: its threads end with the block.
+
+    It has as many threads as Arrow may have, between which the fields are shared out.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         """Raises ValueError for a type without a canonical name."""
         self.rows = 0
         """Rows so far. Rows without fields come in no batch: they are added here."""
         self._digest = TableDigest(schema)
-        self._thread: ThreadPoolExecutor | None = None
-        self._last: Future[None] | None = None
+        self._most = max(1, min(pa.cpu_count(), len(schema)))
+        self._threads: ThreadPoolExecutor | None = None
+        self._last: list[Future[None]] = []
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add rows. Raises what is wrong with them, or with those before: see `TableDigest.update`."""
@@ -30,9 +34,9 @@ class DigestBeside:
         if batch.nbytes < _WORTH_A_THREAD:
             self._digest.update(batch)
             return
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "digest")
-        self._last = self._thread.submit(self._digest.update, batch)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._most, "digest")
+        self._last = [self._threads.submit(add) for add in self._digest.work(batch, self._most)]
 
     def finish(self) -> str:
         """The digest of all rows."""
@@ -41,9 +45,9 @@ class DigestBeside:
         return self._digest.finish()
 
     def _settle(self) -> None:
-        last, self._last = self._last, None
-        if last is not None:
-            last.result()
+        last, self._last = self._last, []
+        for added in last:
+            added.result()
 
     def __enter__(self) -> Self:
         return self
@@ -51,5 +55,5 @@ class DigestBeside:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._thread is not None:
-            self._thread.shutdown(wait=True, cancel_futures=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)

@@ -113,6 +113,27 @@ def test_a_long_column_is_hashed_in_blocks() -> None:
     assert table_digest(whole) == table_digest(parts) == naive_digest(whole)
 
 
+@pytest.mark.parametrize("at", [0, 65_536, 150_000, 196_624])
+def test_a_null_may_come_late(at: int) -> None:
+    """What was there before it counts as it did, within a block of rows and at its border."""
+    rows = 3 * 65536 + 17
+    there = np.arange(rows) != at
+    late = pa.table({"a": pa.array(np.arange(rows), mask=~there), "b": pa.array(there)})
+    parts = pa.concat_tables([late.slice(0, 70_000), late.slice(70_000)])
+    assert table_digest(late) == table_digest(parts) == naive_digest(late)
+
+
+def test_the_work_of_a_batch_may_be_shared_out() -> None:
+    for most in (1, 2, 3, 20):
+        digest = TableDigest(PEOPLE.schema)
+        for batch in PEOPLE.to_batches(max_chunksize=2):
+            work = digest.work(batch, most)
+            assert len(work) == min(most, PEOPLE.num_columns)
+            for add in reversed(work):
+                add()
+        assert digest.finish() == DIGESTS["people"]
+
+
 def test_a_batch_of_other_fields_is_refused() -> None:
     digest = TableDigest(pa.schema([("a", pa.int8())]))
     with pytest.raises(ValueError, match="does not have the fields of the schema"):

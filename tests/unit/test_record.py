@@ -11,6 +11,7 @@ from app.jobs.ends import Ends
 from app.jobs.record import Recorder
 from app.jobs.states import Step
 from app.jobs.stores import Stores
+from app.settings import Settings
 from app.store import jobs, replicas
 from app.store.db import Transaction
 from app.store.models import Job
@@ -32,10 +33,10 @@ def replica(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
 
 
 @pytest.fixture
-def other(replica: Stores, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+def other(replica: Stores, tmp_path: Path) -> Iterator[Stores]:
     """The one that takes up what the first has left."""
     address = replica.database.engine.url.render_as_string(hide_password=False)
-    stores = Stores.open(settings_on("sqlite", request, tmp_path).model_copy(update={"database_url": address}))
+    stores = Stores.open(Settings(home=tmp_path, database_url=address))
     yield stores
     stores.close()
 

@@ -21,7 +21,7 @@ from numba import get_num_threads, njit, prange
 
 from providers.buckets import Layout
 from providers.draws import uniform
-from providers.prefetch import prefetch_for_writing
+from providers.prefetch import prefetch_for_reading, prefetch_for_writing
 from providers.radix import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.rng import LANES, Key, chacha20_blocks, stream_words
 
@@ -419,8 +419,14 @@ def _lay_out(values, places, laid):
 
 @njit(cache=True, nogil=True, parallel=True)
 def _put_back(laid, places, values, out):
+    ahead = _LINE // values.itemsize
     for row in prange(len(values)):
-        out[row] = laid[places[row]] if places[row] >= 0 else values[row]
+        if places[row] >= 0:
+            place = np.uint64(places[row])
+            prefetch_for_reading(laid, place + np.uint64(ahead))
+            out[row] = laid[place]
+        else:
+            out[row] = values[row]
 
 
 @njit(cache=True, nogil=True)

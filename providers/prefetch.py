@@ -1,8 +1,8 @@
-"""A hint to the processor, for kernels that write many streams at once.
+"""Hints to the processor, for kernels that read or write many streams at once.
 
 Such a kernel begins a new cache line every few rows, each time in another stream: no hardware
-prefetcher follows so many, and every store that begins a line waits for the memory. A third of the time of
-a scatter went there.
+prefetcher follows so many, and whatever begins a line waits for the memory. A third of the time of a scatter
+went there, and of a gather from as many streams.
 """
 
 from typing import Any
@@ -11,12 +11,12 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-_TO_WRITE, _KEEP, _DATA = 1, 3, 1
+_TO_READ, _TO_WRITE = 0, 1
+_KEEP, _DATA = 3, 1
 
 
-@intrinsic
-def prefetch_for_writing(typingctx: Any, array: Any, index: Any) -> Any:
-    """Have the cache line of ``array[index]`` ready to be written soon.
+def _prefetch(array: Any, index: Any, purpose: int) -> tuple[Any, Any]:
+    """Type and code of a prefetch.
 
     It changes nothing, and the index (int64 or uint64) may lie beyond the array: a prefetch never faults.
     """
@@ -27,7 +27,19 @@ def prefetch_for_writing(typingctx: Any, array: Any, index: Any) -> Any:
         place = builder.bitcast(builder.gep(data, [arguments[1]]), pointer)
         kind = ir.FunctionType(ir.VoidType(), [pointer, int32, int32, int32])
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), kind)
-        builder.call(prefetch, [place, *(ir.Constant(int32, hint) for hint in (_TO_WRITE, _KEEP, _DATA))])
+        builder.call(prefetch, [place, *(ir.Constant(int32, hint) for hint in (purpose, _KEEP, _DATA))])
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
+
+
+@intrinsic
+def prefetch_for_writing(typingctx: Any, array: Any, index: Any) -> Any:
+    """Have the cache line of ``array[index]`` ready to be written soon."""
+    return _prefetch(array, index, _TO_WRITE)
+
+
+@intrinsic
+def prefetch_for_reading(typingctx: Any, array: Any, index: Any) -> Any:
+    """Have the cache line of ``array[index]`` ready to be read soon."""
+    return _prefetch(array, index, _TO_READ)

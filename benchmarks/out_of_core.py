@@ -35,6 +35,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "DSWAP all fields, locked": ("DSWAP", {"swap_fields": list(FIELDS), "locked": True}),
     "CDSWAP 10000 classes": ("CDSWAP", {"swap_fields": ["a", "b"], "control_field": "class10000"}),
     "DDSWAP blocks of 10": ("DDSWAP", {"swap_fields": ["a", "b"], "control_field": "age", "block_size": 10}),
+    "MEWS 10 cells a field": ("MEWS", {"swap_fields": ["a", "b"], "bins": 10}),
     "PABIDOT 4 fields": ("PABIDOT", {}),
 }
 PLENTY = 8 * 10**9

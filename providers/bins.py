@@ -78,7 +78,7 @@ def check_bins(params: B, schema: pa.Schema, method: str) -> B:
             "no remaining field is numeric, so that none can be swapped on its own; use 'keep'",
             "/parameters/others",
         )
-    check_suppression(_as_swap(resolved, schema, resolved.suppression), schema)
+    check_suppression(as_swap(resolved, schema, resolved.suppression), schema)
     return resolved
 
 
@@ -91,7 +91,7 @@ def other_fields(params: BinParams, schema: pa.Schema) -> tuple[str, ...]:
     )
 
 
-def _as_swap(params: BinParams, schema: pa.Schema, suppression: Suppression) -> SwapParams:
+def as_swap(params: BinParams, schema: pa.Schema, suppression: Suppression) -> SwapParams:
     """The exchange in the swaps' common terms: every row of every bin takes part."""
     moved = params.swap_fields + other_fields(params, schema)
     return SwapParams(swap_fields=moved, locked=True, suppression=suppression)
@@ -151,24 +151,34 @@ def _scan(values, lows, highs, unusable):
         unusable[chunk] = bad
 
 
-def _scanned(values: Float64Array) -> tuple[float, float, int]:
+def extent(values: Float64Array) -> tuple[float, float, int]:
+    """The least and the largest finite value (inf and -inf where none is), and how many are not finite."""
     chunks = get_num_threads() if len(values) > 65536 else 1
     lows, highs, unusable = np.empty(chunks), np.empty(chunks), np.empty(chunks, np.int64)
     _scan(values, lows, highs, unusable)
     return float(lows.min()) + 0.0, float(highs.max()) + 0.0, int(unusable.sum())  # + 0.0: never -0.0
 
 
-def _numbers(column: pa.ChunkedArray) -> Float64Array:
+def numbers_of(column: pa.ChunkedArray) -> Float64Array:
     """The column's values, read-only; without a copy where they are float64 already."""
     if column.type == pa.float64() and column.null_count == 0:
         return words_of(combined(column)).view(np.float64)
-    return _read_only(float_values(column))
+    return read_only(float_values(column))
 
 
-def _read_only(values: Float64Array) -> Float64Array:
+def read_only(values: Float64Array) -> Float64Array:
     """The same values, read-only like Arrow's: one compiled kernel serves both."""
     values.flags.writeable = False
     return values
+
+
+def unusable_values(name: str, count: int) -> SourceError:
+    """What to raise where a field holds so many values that are null or not finite."""
+    return SourceError(
+        f"field '{name}' holds {count} value{'s' if count != 1 else ''} that "
+        f"{'are' if count != 1 else 'is'} null, NaN or infinite; fill them in, leave such rows "
+        "out, or set 'nulls' to 'keep', and they take no part"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +203,10 @@ def _read(table: pa.Table, names: Sequence[str], nulls: str) -> _Numbers:
     read: list[FieldValues] = []
     absent: dict[str, BoolArray] = {}
     for name in names:
-        values = _numbers(table.column(name))
-        low, high, unusable = _scanned(values)
+        values = numbers_of(table.column(name))
+        low, high, unusable = extent(values)
         if unusable and nulls == "fail":
-            raise SourceError(
-                f"field '{name}' holds {unusable} value{'s' if unusable != 1 else ''} that "
-                f"{'are' if unusable != 1 else 'is'} null, NaN or infinite; fill them in, leave such rows "
-                "out, or set 'nulls' to 'keep', and they take no part"
-            )
+            raise unusable_values(name, unusable)
         if unusable:
             absent[name] = ~np.isfinite(values)
         read.append(FieldValues(name, values, low, high))
@@ -208,8 +214,8 @@ def _read(table: pa.Table, names: Sequence[str], nulls: str) -> _Numbers:
         return _Numbers(tuple(read), None, absent)
     present = np.flatnonzero(~np.logical_or.reduce(list(absent.values())))
     for at, entry in enumerate(read):
-        values = _read_only(entry.values[present])
-        low, high, _ = _scanned(values)
+        values = read_only(entry.values[present])
+        low, high, _ = extent(values)
         read[at] = FieldValues(entry.name, values, low, high)
     return _Numbers(tuple(read), present, absent)
 
@@ -258,7 +264,7 @@ def plan_in_bins(
     table: pa.Table, params: BinParams, make_bins: MakeBins, suppression: Suppression | None = None
 ) -> Plan:
     """What `swap_in_bins` would do. Raises UnswappableError where that would."""
-    swap = _as_swap(params, table.schema, suppression or params.suppression)
+    swap = as_swap(params, table.schema, suppression or params.suppression)
     memory = estimated_memory(table, swap, key_arrays=2 * len(params.swap_fields))
     binned = _bin_all(table, params, make_bins, no_progress)
     return plan_each(table, swap, binned.exchanges, memory)
@@ -313,7 +319,7 @@ def swap_in_bins(
         which values are exchanged), `singletons` and the provider's own; the same of each remaining
         field, in `others`.
     """
-    swap = _as_swap(params, table.schema, suppression or params.suppression)
+    swap = as_swap(params, table.schema, suppression or params.suppression)
     binned = _bin_all(table, params, make_bins, part_of(progress, 0.0, binning_share))
     scale = (1.0 - binning_share) / (1.0 - _EXCHANGING)
 

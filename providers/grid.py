@@ -5,8 +5,9 @@ not matter, since only cells that hold rows are ever named: ids are digits of ce
 64-bit words as it takes, and they are sorted, or counted in a hash table that compares whole ids.
 """
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,8 @@ from numba import get_num_threads, njit, prange
 
 from providers.addresses import addresses_of, float_at
 from providers.bins import FieldValues, Float64Array
-from providers.provider import Progress, no_progress
-from providers.radix import IndexArray, Int64Array, radix_runs
+from providers.provider import Progress, no_progress, part_of
+from providers.radix import IndexArray, Int64Array, UInt64Array, radix_runs
 
 MOST_CELLS = 2**52
 """Cells of one field: float64 tells so many apart, and half as many again."""
@@ -132,13 +133,21 @@ def rows_by_cell(
     Cells come in lexicographic order of their cell numbers, the first field's first. The starts end
     with the number of rows. O(rows) for each word of the ids.
     """
+    ids = cell_ids(fields, axes, part_of(progress, 0.0, 0.5))
+    progress(0.5, "grouping by cell")
+    return radix_runs(list(ids))
+
+
+def cell_ids(
+    fields: Sequence[FieldValues], axes: Sequence[Axis], progress: Progress = no_progress
+) -> UInt64Array:
+    """The cell of each row, as one word or several, in whose order cells come; shape (words, rows)."""
     made = _Ids(fields, axes)
     ids = np.empty((made.word_count, made.rows), np.uint64)
     for start, stop in _parts(made.rows, len(made.cells)):
-        progress(0.5 * start / made.rows, "finding cells")
+        progress(start / made.rows, "finding cells")
         _write_ids(made.addresses, start, made.cuts, made.cells, made.words, ids[:, start:stop])
-    progress(0.5, "grouping by cell")
-    return radix_runs(list(ids))
+    return ids
 
 
 # ----------------------------------------------------------------------------------- counting cells
@@ -396,6 +405,11 @@ MOST_VALUES = 2**22
 """Values that are read for minimal depths, all partitionings together."""
 
 
+def may_tell_depths(rows: int, fields: int) -> bool:
+    """Whether a table is small enough for `minimal_depths`."""
+    return MOST_VALUES // (rows * fields) >= FEWEST_PARTITIONINGS
+
+
 def minimal_depths(fields: Sequence[FieldValues], widest: float = 1.0) -> set[int] | None:
     """Rows of the smallest bin, of each partitioning in which no row is alone.
 
@@ -416,9 +430,9 @@ def minimal_depths(fields: Sequence[FieldValues], widest: float = 1.0) -> set[in
     bounds allow: more cells leave rows alone almost always. O(rows fields) for each m.
     """
     rows = len(fields[0].values)
-    tried = min(MOST_PARTITIONINGS, MOST_VALUES // (rows * len(fields)))
-    if tried < FEWEST_PARTITIONINGS:
+    if not may_tell_depths(rows, len(fields)):
         return None
+    tried = min(MOST_PARTITIONINGS, MOST_VALUES // (rows * len(fields)))
     least = math.ceil(1.0 / widest)
     depths = set()
     for cells in range(least, least + tried):
@@ -431,33 +445,46 @@ def minimal_depths(fields: Sequence[FieldValues], widest: float = 1.0) -> set[in
 
 # ------------------------------------------------------------------------------------------- spread
 
-_SUMMED = 1024
+SUMMED = 1024
 """Values that are summed one after the other: fixed, so that no sum depends on the threads."""
 
 
 @njit(cache=True, nogil=True, parallel=True)
 def _sums(values, low, span, centre, squared, sums):
-    """Sums of ``(x - low) / span - centre``, or of its square, over pieces of `_SUMMED` rows."""
+    """Sums of ``(x - low) / span - centre``, or of its square, over pieces of `SUMMED` rows."""
     for piece in prange(len(sums)):
         total = 0.0
-        for row in range(piece * _SUMMED, min(len(values), (piece + 1) * _SUMMED)):
+        for row in range(piece * SUMMED, min(len(values), (piece + 1) * SUMMED)):
             term = (values[row] - low) / span - centre
             total += term * term if squared else term
         sums[piece] = total
 
 
-def _total(field: FieldValues, centre: float, squared: bool) -> float:
-    sums: npt.NDArray[np.float64] = np.empty(-(-len(field.values) // _SUMMED))
-    _sums(field.values, field.low, field.high - field.low, centre, squared, sums)
-    return math.fsum(sums)
+def _total(pieces: Iterable[Float64Array], field: FieldValues, centre: float, squared: bool) -> float:
+    sums = []
+    for values in pieces:
+        of_piece: npt.NDArray[np.float64] = np.empty(-(-len(values) // SUMMED))
+        _sums(values, field.low, field.high - field.low, centre, squared, of_piece)
+        sums.append(of_piece)
+    return math.fsum(itertools.chain.from_iterable(sums))
 
 
-def standard_deviation(field: FieldValues) -> float:
+def standard_deviation(field: FieldValues, count: int, pieces: Callable[[], Iterable[Float64Array]]) -> float:
     """Population standard deviation of a field that is not constant.
 
     Of the values scaled to [0, 1], so that no square overflows; summed in pieces of 1024 values in
     the order of the rows, and the pieces' sums exactly.
+
+    Parameters
+    ----------
+    field : FieldValues
+        Whose values may be missing: its range is what is asked for.
+    count : int
+        Rows.
+    pieces : callable
+        The values in the order of the rows, read-only, each time anew; all but the last piece hold a
+        multiple of `SUMMED` of them.
     """
-    mean = _total(field, 0.0, squared=False) / len(field.values)
-    variance = _total(field, mean, squared=True) / len(field.values)
+    mean = _total(pieces(), field, 0.0, squared=False) / count
+    variance = _total(pieces(), field, mean, squared=True) / count
     return math.sqrt(variance) * (field.high - field.low)

@@ -49,8 +49,7 @@ def merge_singletons(
     sizes = np.diff(starts)
     alone = order[starts[:-1][sizes == 1]]
     bins = np.flatnonzero(sizes > 1)
-    used = [number for number, axis in enumerate(axes) if axis.width > 0]
-    cuts = np.array([(axes[number].origin, axes[number].width) for number in used])
+    used, cuts = widths_of(axes)
     columns = [fields[number].values for number in used]
     points = _in_widths(columns, alone, cuts)
     means = partial(_means, columns, order, starts, cuts, progress)
@@ -67,6 +66,12 @@ def merge_singletons(
     merged = np.empty_like(order)
     _merge_rows(order, starts, bins, alone[arriving], arrivals, merged_starts, merged)
     return Groups(len(order), merged, merged_starts, merged[merged_starts[:-1]].astype(np.uint64))
+
+
+def widths_of(axes: Sequence[Axis]) -> tuple[list[int], Float64Array]:
+    """The fields that vary, and the origin and width of each; shape (fields that vary, 2)."""
+    used = [number for number, axis in enumerate(axes) if axis.width > 0]
+    return used, np.array([(axes[number].origin, axes[number].width) for number in used]).reshape(-1, 2)
 
 
 def _in_widths(columns: Sequence[Float64Array], rows: IndexArray, cuts: Float64Array) -> Float64Array:
@@ -99,27 +104,40 @@ def _means(
     bins: Int64Array,
 ) -> Float64Array:
     """Means of these bins in widths, shape (bins, fields)."""
-    means = np.empty((len(bins), len(columns)))
+    sums = np.zeros((len(bins), len(columns)))
     for start in range(0, len(bins), _AT_ONCE):
         progress(start / len(bins), "finding means")
         part = slice(start, start + _AT_ONCE)
-        _means_of_bins(addresses_of(columns), order, starts, bins[part], cuts, means[part])
-    return means
+        add_up(columns, order, starts, bins[part], cuts, sums[part])
+    return np.asarray(sums / (starts[bins + 1] - starts[bins])[:, np.newaxis])
+
+
+def add_up(
+    columns: Sequence[Float64Array],
+    order: IndexArray,
+    starts: Int64Array,
+    bins: Int64Array,
+    cuts: Float64Array,
+    sums: Float64Array,
+) -> None:
+    """Add the values of these bins' rows, in widths from the origin, to ``sums``, shape (bins, fields).
+
+    One after the other in the order of the rows, so that a bin may be added up piece by piece.
+    """
+    _add_up(addresses_of(columns), order, starts, bins, cuts, sums)
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _means_of_bins(addresses, order, starts, bins, cuts, means):
-    """Means in widths, summed in the order of the rows; ``means`` float64, shape (bins, fields)."""
+def _add_up(addresses, order, starts, bins, cuts, sums):
     for at in prange(len(bins)):
         start, stop = starts[bins[at]], starts[bins[at] + 1]
-        mean = means[at]
         for field in range(len(cuts)):
-            total = 0.0
+            total = sums[at, field]
             for place in range(start, stop):
                 total += (float_at(addresses[field], np.int64(order[place])) - cuts[field, 0]) / cuts[
                     field, 1
                 ]
-            mean[field] = total / (stop - start)
+            sums[at, field] = total
 
 
 @njit(cache=True, nogil=True, parallel=True)

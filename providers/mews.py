@@ -12,7 +12,7 @@ pp. 208-215: algorithm 1.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, Self
@@ -27,6 +27,7 @@ from providers.bins import (
     BinParams,
     Bins,
     FieldValues,
+    as_swap,
     bin_fields_read,
     bin_memory,
     check_bins,
@@ -34,11 +35,14 @@ from providers.bins import (
     swap_in_bins,
 )
 from providers.errors import ParameterError, SourceError
+from providers.external.cells import Numbers, swap_in_cells
+from providers.external.parts import unused
 from providers.grid import (
     MOST_CELLS,
     Axis,
     axis_of_cells,
     axis_of_width,
+    may_tell_depths,
     minimal_depths,
     nearest_degree,
     rows_by_cell,
@@ -48,8 +52,19 @@ from providers.kernels import Groups
 from providers.measures.bin_privacy import P_PRIVACY, p_of_depths
 from providers.merging import merge_singletons
 from providers.params import MOST_ROWS, Suppression
-from providers.provider import Event, Plan, Progress, Provider, Scaling, SwapResult, part_of
+from providers.provider import (
+    Event,
+    Plan,
+    Progress,
+    Provider,
+    Scaling,
+    Streamed,
+    SwapResult,
+    no_progress,
+    part_of,
+)
 from providers.rng import Stream
+from providers.storage import Room, Source
 
 Width = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=MOST_CELLS)]
@@ -142,6 +157,38 @@ def swap(table: pa.Table, params: MewsParams, stream: Stream, progress: Progress
     return swap_in_bins(table, params, measured, stream, progress, _suppression(params))
 
 
+def swap_out_of_core(
+    source: Source, params: MewsParams, stream: Stream, progress: Progress, room: Room
+) -> Streamed:
+    """As `swap`, the rows in the order of their cells, some of them in memory at a time.
+
+    Raises SourceError as well: the cells are too many to merge rows that are alone.
+    """
+    swap = as_swap(params, source.schema, _suppression(params))
+    progress(0.0, "reading numbers")
+    numbers = Numbers(source, params.swap_fields, params.nulls, unused("row", source.schema.names))
+    fields, rows = numbers.fields, numbers.rows.count
+    axes = _axes(params, fields, numbers.spread, no_progress, []) if rows else []
+    merge = params.singletons == "merge"
+    found = swap_in_cells(source, swap, numbers, axes, merge, stream, progress, room)
+    depths = minimal_depths(numbers.whole()) if rows and may_tell_depths(rows, len(fields)) else None
+
+    def result() -> SwapResult:
+        made = found.streamed.result()
+        made.provider.update(
+            partition_degree=found.degree, minimal_depth=found.smallest, singletons=found.singletons
+        )
+        if rows:
+            made.provider.update(_figures(found.merged, fields, axes))
+        if merge and found.singletons and not found.merged:
+            made.events.add(_NOTHING_TO_MERGE_INTO)
+        if depths:
+            made.measures[P_PRIVACY.key] = p_of_depths(depths)
+        return made
+
+    return replace(found.streamed, result=result)
+
+
 def _suppression(params: MewsParams) -> Suppression:
     return Suppression(policy="keep") if params.singletons == "keep" else params.suppression
 
@@ -150,7 +197,7 @@ def make_bins(params: MewsParams, fields: Sequence[FieldValues], progress: Progr
     """The rows by cell, and rows alone in theirs merged where they are to be."""
     events: list[Event] = []
     searched = 0.0 if params.degree is None else 0.5
-    axes = _axes(params, fields, part_of(progress, 0.0, searched), events)
+    axes = _axes(params, fields, _spread, part_of(progress, 0.0, searched), events)
     progress = part_of(progress, searched, 1.0)
     order, starts = rows_by_cell(fields, axes, progress)
     sizes = np.diff(starts)
@@ -162,23 +209,39 @@ def make_bins(params: MewsParams, fields: Sequence[FieldValues], progress: Progr
             groups = merge_singletons(fields, axes, order, starts, progress)
             merged = singletons
         else:
-            message = "no bin holds two rows, so that none can be merged: widen the cells"
-            events.append(Event("nothing_to_merge_into", message))
-    figures = {
+            events.append(_NOTHING_TO_MERGE_INTO)
+    return Bins(groups, len(sizes), singletons, _figures(merged, fields, axes), tuple(events))
+
+
+_NOTHING_TO_MERGE_INTO = Event(
+    "nothing_to_merge_into", "no bin holds two rows, so that none can be merged: widen the cells"
+)
+
+
+def _figures(merged: int, fields: Sequence[FieldValues], axes: Sequence[Axis]) -> dict[str, Any]:
+    return {
         "merged": merged,
         "cells": {field.name: axis.cells for field, axis in zip(fields, axes, strict=True)},
         "widths": {field.name: axis.width for field, axis in zip(fields, axes, strict=True)},
     }
-    return Bins(groups, len(sizes), singletons, figures, tuple(events))
+
+
+def _spread(field: FieldValues) -> float:
+    return standard_deviation(field, len(field.values), lambda: [field.values])
 
 
 def _axes(
-    params: MewsParams, fields: Sequence[FieldValues], progress: Progress, events: list[Event]
+    params: MewsParams,
+    fields: Sequence[FieldValues],
+    spread: Callable[[FieldValues], float],
+    progress: Progress,
+    events: list[Event],
 ) -> list[Axis]:
+    """The grid. ``spread``: the standard deviation of a field; `degree` alone looks at the fields' values."""
     origins = [_origin(params, field, at) for at, field in enumerate(fields)]
     if params.width is not None:
         pairs = enumerate(zip(fields, origins, strict=True))
-        return [_axis_of_width(params, field, origin, at) for at, (field, origin) in pairs]
+        return [_axis_of_width(params, field, origin, at, spread) for at, (field, origin) in pairs]
     if params.degree is None:
         cells = [int(_nth(params.bins, at)) for at in range(len(fields))]
     else:
@@ -209,10 +272,12 @@ def _origin(params: MewsParams, field: FieldValues, at: int) -> float:
     return origin
 
 
-def _axis_of_width(params: MewsParams, field: FieldValues, origin: float, at: int) -> Axis:
+def _axis_of_width(
+    params: MewsParams, field: FieldValues, origin: float, at: int, spread: Callable[[FieldValues], float]
+) -> Axis:
     width = float(_nth(params.width, at))
     if params.scale != "field" and field.low < field.high:
-        width *= field.high - field.low if params.scale == "range" else standard_deviation(field)
+        width *= field.high - field.low if params.scale == "range" else spread(field)
     axis = axis_of_width(field, origin, width) if width > 0 else None
     if axis is None:
         raise ParameterError(
@@ -266,9 +331,13 @@ PROVIDER = Provider(
     scaling=Scaling(
         reads=lambda params, schema: bin_fields_read(params, schema),
         memory=lambda params, rows, nbytes: bin_memory(params, rows, nbytes),
-        cut="Not cut: bins and their nearest neighbours are found from all rows at once, so that the swap "
-        "fields must fit in memory, at about 76 bytes a row for two float64 fields and 22 for each more; the "
-        "other fields need not. DDSWAP takes any number of rows.",
+        cut="Rows are put aside in the order of their cells and exchanged bin by bin; of every cell that "
+        "holds rows about 130 bytes, and 40 for each field more than two, stay in memory while rows that are "
+        "alone are merged. Not so with `degree`, whose search reads all rows for each grid that it tries, "
+        "nor with `others` `univariate`: the fields must then fit in memory, at about 76 bytes a row for "
+        "two float64 fields and 22 for each more.",
+        swap=swap_out_of_core,
+        can_cut=lambda params: params.degree is None and params.others == "keep",
     ),
     cost="O(n p) time for n rows and p swap fields; `degree` the same again for each number of cells that "
     "is tried. Single rows cost a search of the nearest bin each, quick in few fields. Memory: 8 n for "

@@ -210,6 +210,8 @@ class Scaling(Generic[P]):
     """How the table is cut where it does not fit, or why it is not: for the service's page."""
     swap: Callable[[Source, P, Stream, Progress, Room], Streamed] | None = None
     """The swap out of core; None where the fields that are read must fit in memory."""
+    can_cut: Callable[[P], bool] = lambda params: True
+    """(checked params) -> whether they let it run out of core, where it can at all."""
     sharing: Sharing[P] | None = None
     """How several workers do it; None where one does."""
 

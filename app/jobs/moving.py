@@ -22,7 +22,7 @@ _USED = 0.8
 
 
 class TooLargeForMemory(Exception):
-    """The fields that are read do not fit in memory, and the provider does not cut them; says why."""
+    """The fields that are read do not fit in memory, and the provider does not cut them so; says why."""
 
 
 def swapped(
@@ -39,12 +39,13 @@ def swapped(
     scaling = provider.scaling
     names = set(scaling.reads(params, source.schema))
     fields = tuple(name for name in source.schema.names if name in names)
+    out_of_core = scaling.swap if scaling.can_cut(params) else None
     if fits(provider, source, params, room.memory_bytes) or (
-        scaling.swap is None and _least_bytes(source, fields) <= room.memory_bytes  # it may do
+        out_of_core is None and _least_bytes(source, fields) <= room.memory_bytes  # it may do
     ):
         result = provider.swap(source.read(fields), params, stream, progress)
         return beside_the_others(source, fields, result)
-    if scaling.swap is None:
+    if out_of_core is None:
         needed = _needed(provider, source, params)
         rows = int(source.rows * _USED * room.memory_bytes / needed)
         raise TooLargeForMemory(
@@ -52,7 +53,7 @@ def swapped(
             f"{room.memory_bytes} (ROWVEIL_WORKER_MEMORY_BYTES), which does for about {rows} of its "
             f"{source.rows} rows. {scaling.cut}"
         )
-    return scaling.swap(source, params, stream, progress, room)
+    return out_of_core(source, params, stream, progress, room)
 
 
 def whole_table(provider: Provider[Any], source: BlobTable, params: Any, room: Room) -> pa.Table:

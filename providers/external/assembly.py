@@ -1,7 +1,7 @@
 """Exchanged values back in the order of the rows, beside the fields that never moved; and the report."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,9 @@ from providers.radix import IndexArray
 from providers.storage import Source
 from providers.suppression import Unswappable, add_row_events, describe, suppress
 from providers.swapping import REASONS, TOOK_PART, group_size_of_counts
-from providers.table import null_mask
+from providers.table import BoolArray, null_mask
+
+Lacking = Callable[[pa.ChunkedArray], BoolArray]
 
 _UNSWAPPABLE = REASONS["alone"] | REASONS["group_too_small"]
 
@@ -25,13 +27,21 @@ class Assembly:
     """Puts the destination together, range by range, and counts what the report says."""
 
     def __init__(
-        self, source: Source, params: SwapParams, moves: Sequence[Moves], ranges: Ranges, tally: Tally
+        self,
+        source: Source,
+        params: SwapParams,
+        moves: Sequence[Moves],
+        ranges: Ranges,
+        tally: Tally,
+        lacking: Lacking = null_mask,
     ) -> None:
+        """``lacking``: where a column holds no value that could take part."""
         self._source = source
         self._params = params
         self._moves = moves
         self._ranges = ranges
         self._tally = tally
+        self._lacking = lacking
         self._moved = [name for move in moves for name in move.fields]
         self._events = Events()
         self._kept_beside_nulls = Events()
@@ -96,7 +106,7 @@ class Assembly:
             for name in move.fields:
                 by_field[name] = unswappable
                 if move.locked and absent.any():
-                    own = null_mask(table.column(name))
+                    own = self._lacking(table.column(name))
                     kept["null_kept", name] = np.flatnonzero(absent & ~own)
         events, beside_nulls = Events(), Events()
         table, suppressed = suppress(table, self._params, Unswappable(by_field, 0), events)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from providers.external.assembly import Assembly
+from providers.external.assembly import Assembly, Lacking
 from providers.external.exchanging import Exchanging, Ranges, Tally, all_moves
 from providers.external.large import Share, exchange_large
 from providers.external.parts import Rows, numbered, unused
@@ -18,7 +18,7 @@ from providers.provider import Progress, Streamed, SwapResult, no_progress
 from providers.radix import IndexArray, Int64Array, UInt64Array
 from providers.rng import Stream
 from providers.storage import Room, Scratch, Source, Spool, bytes_read
-from providers.table import take_rows
+from providers.table import null_mask, take_rows
 
 
 @dataclass(frozen=True)
@@ -171,9 +171,15 @@ class SwapRun:
         """Whole groups, which these rows are, in the order of their labels."""
         _Walk(rows, self.fields, grouping, exchanging, self.sizes, self._scratch, watcher).run(progress)
 
-    def assembled(self, spools: Sequence[Spool], tally: Tally, watcher: Watcher | None) -> Streamed:
+    def assembled(
+        self,
+        spools: Sequence[Spool],
+        tally: Tally,
+        watcher: Watcher | None,
+        lacking: Lacking = null_mask,
+    ) -> Streamed:
         """The destination. Raises UnswappableError."""
-        assembly = Assembly(self.source, self.params, self.moves, self._ranges(spools), tally)
+        assembly = Assembly(self.source, self.params, self.moves, self._ranges(spools), tally, lacking)
         assembly.refuse_unswappable()
 
         def result() -> SwapResult:

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from providers.errors import SourceError
 from providers.kernels import ONE_BUCKET
+from tests.property.bin_tables import bin_parameters, number_tables
 from tests.property.out_of_core import assert_same, swap_out_of_core
 from tests.property.tables import classifiers, swap_parameters, tables
 from tests.property.test_locality import cases as locality_cases
+from tests.property.test_mews import grids
 
 TINY = 4096
 """Bytes of memory of which every unit is as small as it can be."""
@@ -45,6 +47,21 @@ def test_segments_are_redrawn_the_same(
     table, parameters = case
     source = pa.concat_tables([table, table.slice(1), table])
     assert_same("LOCALITY", source, parameters, TINY, batch_rows, units)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.integers(1, 40))
+def test_cells_come_out_the_same(data: st.DataObject, batch_rows: int) -> None:
+    """Every type, grid, policy and way with single rows and gaps, in parts of 64 rows."""
+    table, swap_fields, unusable = data.draw(number_tables())
+    source = pa.concat_tables([table] * data.draw(st.sampled_from([1, 1, 4, 20])))
+    parameters = data.draw(bin_parameters(source, swap_fields, unusable)) | {"others": "keep"}
+    parameters |= data.draw(grids(len(swap_fields), "keep"))
+    parameters["nulls"] = data.draw(st.sampled_from(["fail", "keep"]))
+    parameters["singletons"] = data.draw(st.sampled_from(["merge", "merge", "keep", "suppression"]))
+    if parameters["singletons"] == "keep":
+        parameters["suppression"] = {"policy": "keep"}
+    assert_same("MEWS", source, parameters, TINY, batch_rows)
 
 
 BROKEN_FIELDS: list[tuple[dict[str, Any], str]] = [
@@ -126,6 +143,38 @@ def test_ranges_of_rows_are_perturbed_and_shuffled_the_same(
     fields = ["v", "x", "still"] if parameters.get("nulls") else ["x", "still"]
     found = assert_same("PABIDOT", table, {"fields": fields} | parameters, memory, 5000, units)
     assert found is not None
+
+
+GRIDS: list[dict[str, Any]] = [
+    {"swap_fields": ["x", "huge"], "bins": [200, 15]},
+    {"swap_fields": ["v", "x"], "width": 0.12, "scale": "sd", "nulls": "keep"},
+    {"swap_fields": ["v", "x"], "width": 0.12, "scale": "sd", "nulls": "keep", "singletons": "suppression"},
+    {"swap_fields": ["still", "huge"], "bins": 2, "singletons": "keep", "suppression": {"policy": "keep"}},
+    {"swap_fields": ["x"], "bins": 3},
+]
+
+
+@pytest.mark.parametrize("memory", [1_500_000, 4_000_000])
+@pytest.mark.parametrize("parameters", GRIDS)
+def test_bins_come_out_the_same(parameters: dict[str, Any], memory: int, table: pa.Table) -> None:
+    """Cells cut between parts, cells larger than memory, rows alone in every part, and gaps."""
+    found = assert_same("MEWS", table, parameters, memory, 5000)
+    assert found is not None
+    if parameters.get("singletons", "merge") == "merge" and len(parameters["swap_fields"]) > 1:
+        assert found.provider["merged"] > 20
+
+
+def test_cells_that_are_too_many_to_merge_are_told() -> None:
+    """Where nothing is merged there may be as many as rows."""
+    rows = 10_000
+    apart = pa.table({"x": np.random.default_rng(5).permutation(rows), "label": np.arange(rows)})
+    parameters: dict[str, Any] = {"swap_fields": ["x"], "width": 0.5}
+    with pytest.raises(SourceError, match="more than 4096 cells hold rows"):
+        swap_out_of_core("MEWS", apart, parameters, TINY, 700)
+    kept = parameters | {"singletons": "keep", "suppression": {"policy": "keep"}}
+    found = assert_same("MEWS", apart, kept, TINY, 700)
+    assert found is not None
+    assert found.provider["singletons"] == rows
 
 
 def test_few_rows_are_shuffled_the_same(table: pa.Table) -> None:

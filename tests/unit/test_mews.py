@@ -1,6 +1,7 @@
 """MEWS: what it refuses and with which words, its edges, and the search for a degree."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from providers import PROVIDERS, grid
 from providers.bins import FieldValues
 from providers.errors import ParameterError, SourceError, UnswappableError
-from providers.grid import Degree, minimal_depths, nearest_degree, standard_deviation
+from providers.grid import SUMMED, Degree, minimal_depths, nearest_degree, standard_deviation
 from providers.mews import MewsParams
 from providers.provider import no_progress
 from tests.naive.agreement import assert_agree, swap
@@ -198,7 +199,10 @@ def test_standard_deviation_of_any_size() -> None:
     for scale in (1e-300, 1.0, 1e300):
         values = random.normal(size=5000) * scale
         (field,) = values_of(list(values))
-        assert standard_deviation(field) == pytest.approx(np.std(values / scale) * scale, rel=1e-12)
+        of_whole = standard_deviation(field, 5000, partial(list, [field.values]))
+        assert of_whole == pytest.approx(np.std(values / scale) * scale, rel=1e-12)
+        pieces = np.split(field.values, [3 * SUMMED, 4 * SUMMED])
+        assert standard_deviation(field, 5000, partial(list, pieces)) == of_whole
 
 
 def test_minimal_depths_are_left_out_of_large_tables() -> None:

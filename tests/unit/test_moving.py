@@ -67,6 +67,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("CDSWAP", {"swap_fields": ["y"], "control_field": "class", "suppression": DROPS}),
     ("CDSWAP", {"swap_fields": ["y"], "control_field": "class", "suppression": {"fields": ["still"]}}),
     ("DDSWAP", {"swap_fields": ["name"], "control_field": "x", "block_size": 7}),
+    ("MEWS", {"swap_fields": ["x", "y"], "bins": 20, "suppression": DROPS}),
     ("PABIDOT", {"fields": ["x", "y"], "shuffle": False}),
     ("PABIDOT", {"fields": ["x", "y"]}),
     ("LOCALITY", {"fields": ["x", "y"], "iterations": 1}),
@@ -93,12 +94,17 @@ def test_fields_that_are_not_read_pass_by(
     assert outcome["report"]["summary"]["changed"] == expected.summary.changed
 
 
-@pytest.mark.parametrize("service", ["MEWS", "MEDS"])
+@pytest.mark.parametrize(
+    ("service", "how"),
+    [("MEWS", {"degree": 30}), ("MEWS", {"bins": 5, "others": "univariate"}), ("MEDS", {"k": 50})],
+)
 def test_what_must_fit_and_does_not_is_refused_with_advice(
-    service: str, table: pa.Table, run: Callable[..., tuple[Outcome, pa.Table | None]]
+    service: str,
+    how: dict[str, Any],
+    table: pa.Table,
+    run: Callable[..., tuple[Outcome, pa.Table | None]],
 ) -> None:
     """By name of the setting, and with what the service says of larger tables."""
-    how = {"MEWS": {"bins": 5}, "MEDS": {"k": 50}}[service]
     outcome, _ = run(service, table, {"swap_fields": ["x", "y"], **how}, LITTLE // 4)
     assert isinstance(outcome, Failure)
     assert outcome.code == "memory_limit"

@@ -1,4 +1,4 @@
-# Every target sets up what it needs; nothing but Python 3.11 has to be there.
+# Every target sets up what it needs; nothing but Python 3.11, with its module venv, has to be there.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,16 +10,23 @@ help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "It takes Python 3.11 with its module venv (Debian and Ubuntu: python3.11 and python3.11-venv)."; exit 1; }
 
-# What the service itself needs, and its kernels compiled once into the user's cache.
+# What the service itself needs, the command `rowveil`, and its kernels compiled once into the user's cache.
 $(VENV)/.service: requirements.lock pyproject.toml | $(BIN)/python
 	@echo "installing Rowveil into $(VENV) ..."
 	$(PIP) install --require-hashes -r requirements.lock
 	touch $@
 
-$(VENV)/.kernels: $(VENV)/.service $(wildcard providers/*.py providers/*/*.py)
-	@echo "compiling the kernels ..."
+# Until `pip install --editable` puts its own there, which needs what testing needs.
+$(BIN)/rowveil: | $(VENV)/.service
+	@printf '%s\n' '#!/bin/sh' 'export PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}"' \
+		'exec "$(CURDIR)/$(BIN)/python" -P -m app "$$@"' > $@
+	@chmod +x $@
+
+$(VENV)/.kernels: $(VENV)/.service $(wildcard providers/*.py providers/*/*.py) | $(BIN)/rowveil
+	@echo "compiling the kernels, which takes minutes, and is done once ..."
 	$(BIN)/python -m providers.warm
 	touch $@
 
@@ -62,6 +69,7 @@ clients: $(VENV)/.development ## generate the Python and TypeScript clients belo
 
 site: $(VENV)/.development docs ## build the documentation into var/site; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
+	@echo "Open var/site/index.html; its search needs a server: python3 -m http.server --directory var/site"
 
 bench: $(VENV)/.development ## our kernels beside their peers, and HTTP beside the kernel, as ratios
 	$(BIN)/python -m benchmarks

@@ -30,6 +30,7 @@ while state=$(field state); [ "$state" = queued ] || [ "$state" = running ]; do
     call "$address/v1/jobs/$job"
 done
 [ "$state" = succeeded ] || { echo "$answer" >&2; exit 1; }
+outcome=$(field outcome)
 
 call -o "$destination" -H "accept: $parquet" "$address/v1/jobs/$job/rows"
-echo "job $job: $(field outcome)"
+echo "job $job: $outcome"

@@ -6,6 +6,8 @@ import * as session from "./session.js";
 export const JSON_TYPE = "application/json";
 const RECONNECT_MILLISECONDS = 1000;
 const SENDABLE = /^[!-~]*$/; // in a header; a browser refuses anything else without a word of why
+const WHO_CALLS =
+  "The service needs to know who calls: paste the key that you were given, or that `make serve` printed.";
 
 /** A problem document (RFC 9457) as an error. */
 export class Problem extends Error {
@@ -38,7 +40,7 @@ export async function send(method, path, { body, headers = {}, signal } = {}) {
     if (response.ok) return response;
     const document = await response.json().catch(() => ({}));
     if (response.status !== 401) throw new Problem(response.status, document);
-    if (!(await askForKey(document.detail))) throw new Problem(401, document);
+    if (!(await askForKey(key ? document.detail : WHO_CALLS))) throw new Problem(401, document);
   }
 }
 
@@ -74,7 +76,7 @@ export const listServices = async () => (await getOnce("v1/services")).services;
 /** The OpenAPI document. */
 export const contract = () => getOnce("openapi.json");
 
-/** About the first `most` characters of the buffer as CSV; the rest is not fetched. */
+/** The first `most` characters of the buffer as CSV; the rest is not kept, and hardly fetched. */
 export async function firstCharacters(id, most) {
   const response = await send("GET", `v1/buffers/${encodeURIComponent(id)}/rows`, {
     headers: { accept: "text/csv" },
@@ -88,7 +90,7 @@ export async function firstCharacters(id, most) {
     text += value ?? "";
   }
   await reader.cancel();
-  return { text, whole };
+  return { text: text.slice(0, most), whole: whole && text.length <= most };
 }
 
 /** Server-sent events, as they come: {event, data}. By fetch, since EventSource sends no key. */

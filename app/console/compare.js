@@ -20,11 +20,15 @@ export async function view([id]) {
   const varied = document.components.schemas.Variation.properties.vary;
   const variations = services.map((service) => variation(service, fields, varied, document));
   const chosen = () => variations.filter((each) => each.chosen());
-  const call = () => ({
-    source: { buffer: id },
-    services: chosen().map((each) => each.value()),
-    ...options.value(),
-  });
+  const call = () => {
+    if (!chosen().length)
+      throw new api.Problem(0, { title: "Nothing to compare", detail: "tick the services to compare" });
+    return {
+      source: { buffer: id },
+      services: chosen().map((each) => each.value()),
+      ...options.value(),
+    };
+  };
   const combinations = () => chosen().reduce((sum, each) => sum + each.combinations(), 0);
   // the contract numbers the services that are chosen; each is pointed to where it stands here
   const parts = {

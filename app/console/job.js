@@ -228,7 +228,7 @@ function rerun(job) {
   const source = element(
     "select",
     { id: newId("source") },
-    element("option", { value: "" }, "the source that the job kept"),
+    element("option", { value: "" }, "its own source, while it is kept"),
     tables.map((one) =>
       element(
         "option",

@@ -1,6 +1,6 @@
 // The place to paste an access key. It is kept for this tab alone, and sent with every call.
 
-import { element, newId } from "./dom.js";
+import { element, newId, prose } from "./dom.js";
 import * as session from "./session.js";
 
 let open = null;
@@ -29,7 +29,7 @@ function dialogue(why) {
       "form",
       { method: "dialog" },
       element("h2", { id: `${id}-title` }, "Access key"),
-      why ? element("p", { class: "quiet" }, why) : null,
+      why ? element("p", { class: "quiet" }, prose(why)) : null,
       element("label", { for: id }, "Key"),
       input,
       element(

@@ -165,7 +165,7 @@ function planned({ plan }) {
       "p",
       { class: alone ? "warning" : "good" },
       alone
-        ? `${counted(alone, "row")} in ${counted(plan.unswappable_groups, "group")} cannot be swapped: suppression says what becomes of them.`
+        ? `${counted(alone, "row")} in ${counted(plan.unswappable_groups, "group")} cannot be swapped: suppression says what becomes of ${alone === 1 ? "it" : "them"}.`
         : "No row is alone: each that has its values can be swapped, as far as can be told without a draw.",
     ),
     facts([

@@ -35,6 +35,9 @@ async function sampleOf(id) {
 export async function view([id]) {
   const [table, services] = await Promise.all([known(id), api.listServices()]);
   const { buffer, fields, rows, name } = table;
+  const naming = element("div", { "aria-live": "polite" });
+  const tellNaming = () => naming.replaceChildren(...stillNaming(fields));
+  tellNaming();
   const guessed = rows
     ? `The roles are a guess, from the names, the types and the first ${counted(rows.length, "row")}. Nobody but you knows what the fields mean: correct what is wrong.`
     : "The roles are a guess, from names and types alone. Nobody but you knows what the fields mean: correct what is wrong.";
@@ -56,8 +59,9 @@ export async function view([id]) {
         element(
           "ul",
           { class: "fields" },
-          fields.map((field) => fieldOf(id, field)),
+          fields.map((field) => fieldOf(id, field, tellNaming)),
         ),
+        naming,
       ),
       element(
         "section",
@@ -81,10 +85,30 @@ export async function view([id]) {
   };
 }
 
-function fieldOf(id, field) {
+/** The fields that name a person, which stay in the result unless somebody takes them out. */
+function stillNaming(fields) {
+  const some = fields.filter((field) => field.role === "identifier");
+  if (!some.length) return [];
+  const names = some.flatMap((field, at) => [at ? ", " : "", named(field.name)]);
+  const words =
+    some.length === 1
+      ? "This field names a person, and no service leaves it out: "
+      : "These fields name a person, and no service leaves them out: ";
+  const advice = ". Do so yourself, before the upload or before the release.";
+  return [element("p", { class: "warning" }, words, names, advice)];
+}
+
+function fieldOf(id, field, corrected) {
   const select = element(
     "select",
-    { id: newId("role"), onchange: () => session.setRole(id, field.name, select.value) },
+    {
+      id: newId("role"),
+      onchange: () => {
+        field.role = select.value;
+        session.setRole(id, field.name, field.role);
+        corrected();
+      },
+    },
     Object.entries(ROLES).map(([value, words]) => element("option", { value }, words)),
   );
   select.value = field.role;

@@ -1,6 +1,7 @@
 """The clients are made from the contract without a warning, installed, and run against a live service."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from tests.docs.blocks import PAGES, PROGRAMS, Reader, blocks, sample_table
 ROOT = Path(__file__).parents[2]
 PAGE = PAGES / "clients.md"
 OF_PYTHON = ROOT / "clients" / "python" / "README.md"
-TSC = "--target ES2022 --module NodeNext --strict --noUncheckedIndexedAccess --skipLibCheck"
+STRICT = "--strict --noUncheckedIndexedAccess --skipLibCheck"
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
 
@@ -87,10 +88,13 @@ def test_typescript_as_its_page_has_it(clients: Path, reader: Reader) -> None:
     scope = reader.folder / "node_modules" / "@rowveil"
     scope.mkdir(parents=True)
     (scope / "client").symlink_to(package)
-    (reader.folder / "package.json").write_text('{"type": "module"}')
-    types = f"--types node --typeRoots {package / 'node_modules' / '@types'}"
-    compiled = f"{package / 'node_modules' / '.bin' / 'tsc'} {TSC} {types} {{0}}.ts && node {{0}}.js"
-    programs = PROGRAMS | {"ts": ("ts", compiled)}
+    told = re.search(
+        r"`npx tsc (.+) swap\.mts`.*`node swap\.mjs`", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert told is not None
+    flags = f"{told[1]} {STRICT} --typeRoots {package / 'node_modules' / '@types'}"
+    compiled = f"{package / 'node_modules' / '.bin' / 'tsc'} {flags} {{0}}.mts && node {{0}}.mjs"
+    programs = PROGRAMS | {"ts": ("mts", compiled)}
     examples = [block for block in blocks(PAGE) if block.language == "ts"]
     reader.run([sample_table(), *examples], programs=programs)
 

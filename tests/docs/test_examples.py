@@ -24,8 +24,6 @@ from tests.references.storage import Storage
 RUN = ("sh", "python")
 SERVED = Block("sh", "make serve\n")
 """What the fixture `address` has done already, as its reader would."""
-SERVING = "make serve &\n"
-"""The same, as the first line of an example."""
 WITHOUT_ADDRESS = "examples/with_pandas.py people.parquet released.parquet"
 """Which takes the usual one then."""
 MADE = re.compile(r"(?:make \w+ +#.*\n)+")
@@ -110,7 +108,6 @@ def test_the_examples_of_a_page(page: str, reader: Reader, known: dict[str, str]
         examples.insert(0, sample_table())
     put = {
         "4fGk0aZ2Qp": "$(rowveil keys list | awk '/ada/ {print $1}')",  # the key that was made just now
-        SERVING: "",
         WITHOUT_ADDRESS: f"{WITHOUT_ADDRESS} {reader.address}",
     }
     reader.run(examples, known, put)
@@ -228,6 +225,52 @@ def made(target: str) -> list[str]:
         check=True,
     )
     return done.stdout.splitlines()
+
+
+def test_the_command_is_there_without_what_testing_needs(tmp_path: Path) -> None:
+    """`rowveil` in `.venv/bin`, as the Makefile puts it there, is of its checkout wherever it is typed."""
+    checkout, elsewhere = tmp_path / "a checkout", tmp_path / "elsewhere"
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (elsewhere / "app").mkdir(parents=True)
+    (elsewhere / "app/__init__.py").write_text("raise SystemExit('another app')", encoding="utf-8")
+    python = checkout / ".venv/bin/python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    for name in ("app", "providers"):
+        (checkout / name).symlink_to(ROOT / name)
+    placed = make(checkout, "--old-file=.venv/.service", ".venv/bin/rowveil")
+    assert placed.returncode == 0, placed.stderr
+    command = [str(checkout / ".venv/bin/rowveil"), "run", "CDSWAP", "none.csv", "out.csv"]
+    done = subprocess.run(
+        [*command, "--swap-fields", "a", "--control-field", "two words"],
+        cwd=elsewhere,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "none.csv cannot be read" in done.stderr
+
+
+def test_an_environment_that_cannot_be_made_says_what_it_takes(tmp_path: Path) -> None:
+    """Half of one, as Python leaves without its own pip, would be taken for a whole one the next time."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nmkdir -p .venv/bin; touch .venv/bin/python; exit 1\n", encoding="utf-8")
+    python.chmod(0o755)
+    done = make(tmp_path, f"PYTHON={python}", ".venv/bin/python")
+    assert done.returncode != 0
+    assert "python3.11-venv" in done.stdout
+    assert not (tmp_path / ".venv").exists()
+
+
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A target of the Makefile, in another folder."""
+    return subprocess.run(
+        ["make", "--directory", str(folder), "--file", str(ROOT / "Makefile"), *arguments],  # noqa: S607 - as a reader has it
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_every_example_is_run() -> None:

@@ -159,6 +159,40 @@ def test_what_is_refused_is_told_at_its_place(opened: Console) -> None:
     expect(rate).not_to_have_attribute("aria-invalid", "true")
 
 
+def test_fields_that_name_a_person_are_told_until_they_are_said_not_to(opened: Console) -> None:
+    """Nobody else takes them out of a release."""
+    page = opened.page
+    rows = "\n".join(f"P{row},Ada,{row * 7919 % 10007}" for row in range(50))
+    opened.upload("named.csv", f"patient id,family name,income\n{rows}\n")
+    told = page.locator(".warning")
+    expect(told).to_contain_text("no service leaves them out: patient id, family name.")
+    page.get_by_label("family name").select_option("known")
+    expect(told).to_contain_text("no service leaves it out: patient id.")
+    page.get_by_label("patient id").select_option("other")
+    expect(told).to_have_count(0)
+
+
+def test_roles_are_guessed_from_no_more_rows_than_is_said(opened: Console) -> None:
+    """However much of the table comes at once: 100,000 characters, here of 24 a row."""
+    rows = "\n".join(f"person-{row:07d},town-{row % 90 + 10}" for row in range(20_000))
+    opened.upload("many.csv", f"who,where\n{rows}\n")
+    told = opened.page.locator("section p", has_text="The roles are a guess").inner_text()
+    read = re.search(r"the first ([\d,]+) rows", told)
+    assert read is not None
+    assert 2_000 < int(read[1].replace(",", "")) <= 100_000 / 24
+
+
+def test_nothing_to_compare_is_said_before_anything_is_asked(opened: Console) -> None:
+    page = opened.page
+    table = made_up(opened)
+    opened.open(f"tables/{table}/compare")
+    for button in ("Preview", "Run"):
+        page.get_by_role("button", name=button, exact=True).click()
+        expect(page.get_by_role("alert")).to_contain_text("tick the services to compare")
+        expect(page.get_by_role("alert")).to_be_focused()
+    assert not [url for url in opened.asked if url.endswith("/v1/frontier")]
+
+
 def test_a_choice_is_taken_on(opened: Console, client: httpx.Client) -> None:
     """Of a comparison a combination of the frontier, and of several candidates the kept one."""
     page = opened.page
@@ -245,7 +279,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, client: httpx.
         page.on("request", lambda request: sent.append(request.headers.get("authorization")))
         page.goto(f"{tab.address}/#/jobs")
         dialog = page.get_by_role("dialog", name="Access key")
-        expect(dialog).to_contain_text("who calls")
+        expect(dialog).to_contain_text("who calls: paste the key")
         page.get_by_label("Key", exact=True).fill("rv_wrong")
         page.keyboard.press("Enter")
         expect(dialog).to_contain_text("not one of this service")

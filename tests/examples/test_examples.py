@@ -1,6 +1,7 @@
 """Every example does what it says, run as its reader would run it, against the real service."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,11 @@ def test_a_file_is_swapped(address: str, key: str, file: Path, command: list[str
     program, script = command
     run([program, str(EXAMPLES / script), str(file), str(released), address], key)
     hold_swapped(people(), pyarrow.parquet.read_table(released))
+
+
+def test_the_shell_says_how_it_came_out(address: str, key: str, file: Path) -> None:
+    done = completed(["sh", str(EXAMPLES / "with_curl.sh"), str(file), f"{file}.released", address], key)
+    assert re.fullmatch(r"job [0-9a-f-]{36}: SUCCESS\n", done.stdout), done
 
 
 def test_a_query_is_swapped_a_batch_at_a_time(address: str, key: str, tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         parameters=[
             (name, _value(value))
             for name, value in {**(job.get("parameters") or {}), **(job.get("options") or {})}.items()
+            if value is not None
         ],
         own_figures=singles,
         own_tables=tables,

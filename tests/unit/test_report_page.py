@@ -277,3 +277,13 @@ def test_the_frontier_is_marked_joined_and_told() -> None:
     assert "<b>income</b>" in table.text
     assert "Each point is the mean of 3 runs." in page.text
     assert "best corner is bottom left" in page.text
+
+
+def test_only_a_service_tells_what_happened_to_rows() -> None:
+    """A comparison and a judgement moved none: that there were no events would say more than is known."""
+    told = "nothing was suppressed, kept or left out"
+    assert told in read(html_report(job(event_counts={}), report())).text
+    for kind in ("frontier", "measures"):
+        page = read(html_report(job(kind, event_counts={}, parameters={"risk": None, "seed": 7}), {}))
+        assert told not in page.text
+        assert "null" not in page.text

@@ -14,7 +14,6 @@ import pyarrow as pa
 from providers.bins import FieldValues, Float64Array, extent, numbers_of, read_only, unusable_values
 from providers.errors import SourceError
 from providers.external.parts import Rows, numbered
-from providers.external.sorting import sorted_parts
 from providers.external.swaps import Listing, SwapRun
 from providers.grid import SUMMED, Axis, cell_ids, standard_deviation
 from providers.merging import MeanTree, add_up, widths_of
@@ -193,7 +192,7 @@ def swap_in_cells(
         The cells are too many to merge within the memory.
     UnswappableError
     """
-    run = SwapRun(source, params, stream, room, numbers.names)
+    run = SwapRun(source, params, stream, room, numbers.names, label_bytes=8 * len(numbers.names))
     spool = room.scratch.spool(run.parts, run.sizes.waiting)
     exchanging = run.exchanging(spool)
     for table in numbers.others():
@@ -202,8 +201,8 @@ def swap_in_cells(
     found = None
     if numbers.rows.count:
         if merge:
-            found = _Found.of_rows(run, numbers, axes, cells, room, part_of(progress, 0.0, 0.3))
-            cells.merged = found.merged(progress)
+            found = _Found.of_rows(numbers, axes, cells, run.row, room, part_of(progress, 0.0, 0.2))
+            cells.merged = found.merged(part_of(progress, 0.2, 0.3))
         run.exchange_groups(numbers.rows, cells, exchanging, progress, None)
     bins = exchanging.tally.groups
     streamed = run.assembled([spool], exchanging.tally, None, _lacking)
@@ -211,7 +210,7 @@ def swap_in_cells(
     if found is None:
         return InCells(streamed, bins.total(), bins[1], 0, smallest)
     merged = 0 if cells.merged is None else len(cells.merged.rows)
-    return InCells(streamed, found.count, len(found.alone), merged, smallest)
+    return InCells(streamed, found.count, found.alone, merged, smallest)
 
 
 def _lacking(column: pa.ChunkedArray) -> BoolArray:
@@ -219,96 +218,79 @@ def _lacking(column: pa.ChunkedArray) -> BoolArray:
 
 
 class _Found:
-    """The cells that hold rows, as they come by in order: rows that are alone, and the other bins' means."""
+    """The cells that hold rows, in order: how many rows each has, their sum in widths, and the first."""
 
-    def __init__(self, cuts: Float64Array, most: int) -> None:
-        self.count = 0
+    def __init__(self, words: int, cuts: Float64Array, most: int) -> None:
         self._cuts = cuts
         self._most = most
-        self._alone: list[Int64Array] = []
-        self._points: list[Float64Array] = [np.zeros((0, len(cuts)))]
-        self._ids: list[UInt64Array] = []
-        self._means: list[Float64Array] = [np.zeros((0, len(cuts)))]
-        self._last: tuple[UInt64Array, int, Float64Array, Int64Array] | None = None
-        """The cell that may go on: its words, rows so far, sums, and its first row; one cell each."""
+        self._words: UInt64Array = np.zeros((words, 0), np.uint64)
+        self._sizes: Int64Array = np.zeros(0, np.int64)
+        self._sums: Float64Array = np.zeros((0, len(cuts)))
+        self._first: Int64Array = np.zeros(0, np.int64)
 
     @classmethod
     def of_rows(
-        cls,
-        run: SwapRun,
-        numbers: Numbers,
-        axes: Sequence[Axis],
-        cells: Cells,
-        room: Room,
-        progress: Progress,
+        cls, numbers: Numbers, axes: Sequence[Axis], cells: Cells, row: str, room: Room, progress: Progress
     ) -> "_Found":
-        """All cells that hold rows. Raises SourceError."""
+        """All cells that hold rows. Raises SourceError where they are too many to be kept."""
         used, cuts = widths_of(axes)
-        of_a_cell = 48 + 40 * len(numbers.names)  # words, means and their tree, about
-        found = cls(cuts, max(_FEW_CELLS, room.memory_bytes // (_OF_MEMORY * of_a_cell)))
-        parts = sorted_parts(
-            numbers.rows, run.fields, numbers.names, cells.labels, run.row, run.sizes.unit_rows,
-            room.scratch, run.sizes.waiting,
-        )  # fmt: skip
+        of_a_cell = 48 + 40 * len(numbers.names)  # words, sums and the tree of the means, about
+        most = max(_FEW_CELLS, room.memory_bytes // (_OF_MEMORY * of_a_cell))
+        found: _Found | None = None
         done = 0
-        for table in parts:
+        for table in numbers.rows.read(numbers.names):
+            if not table.num_rows:
+                continue
+            ids = cells.ids(table)
+            found = found or cls(len(ids), cuts, most)
             columns = [field.values for field in numbers.of(table)]
-            rows = np.asarray(table.column(run.row).to_numpy())
-            found._take_in(cells.ids(table), rows, [columns[at] for at in used])
+            found._add(ids, np.asarray(table.column(row).to_numpy()), [columns[at] for at in used])
             done += table.num_rows
             progress(done / numbers.rows.count, "finding rows that are alone")
-        found._end()
+        assert found is not None  # noqa: S101 - there is a row
         return found
 
     @property
-    def alone(self) -> Int64Array:
-        """The rows that are alone, in the order of their cells."""
-        return np.concatenate([np.zeros(0, np.int64), *self._alone])
+    def count(self) -> int:
+        """Cells that hold rows."""
+        return len(self._sizes)
+
+    @property
+    def alone(self) -> int:
+        """Those of one row."""
+        return int(np.count_nonzero(self._sizes == 1))
 
     def merged(self, progress: Progress) -> Merged | None:
-        """Where they go; None where no row is alone, or no bin holds two."""
-        alone = self.alone
-        if not len(alone) or len(alone) == self.count:
+        """Where the rows that are alone go; None where there is none, or no bin holds two."""
+        single = self._sizes == 1
+        if not single.any() or single.all():
             return None
-        tree = MeanTree(np.concatenate(self._means), no_progress)
-        nearest = tree.nearest(np.concatenate(self._points), lambda _, stage: progress(0.3, stage))
-        ids = np.concatenate(self._ids, axis=1)
-        ascending = np.argsort(alone, kind="stable")
-        return Merged(alone[ascending], ids[:, nearest[ascending]])
+        means = self._sums[~single] / self._sizes[~single][:, np.newaxis]
+        nearest = MeanTree(means, no_progress).nearest(self._sums[single], progress)
+        ascending = np.argsort(self._first[single], kind="stable")
+        return Merged(self._first[single][ascending], self._words[:, ~single][:, nearest[ascending]])
 
-    def _take_in(self, ids: UInt64Array, rows: Int64Array, columns: list[Float64Array]) -> None:
-        """A part of the rows, which are not before those of the part before in the order of cells."""
+    def _add(self, ids: UInt64Array, rows: Int64Array, columns: list[Float64Array]) -> None:
+        """The rows that come next in the table: a cell's are added up in the order of their numbers."""
         order, starts = radix_runs(list(ids))
-        words = ids[:, order[starts[:-1]]]
-        sizes, first = np.diff(starts), rows[order[starts[:-1]]]
-        sums = np.zeros((len(sizes), len(self._cuts)))
-        if self._last is not None:
-            before, size, summed, row = self._last
-            if (before == words[:, :1]).all():
-                sizes[0] += size
-                sums[:1] = summed
-            else:
-                self._add(before, np.array([size]), summed, row)
-        add_up(columns, order, starts, np.arange(len(sizes)), self._cuts, sums)
-        self._add(words[:, :-1], sizes[:-1], sums[:-1], first[:-1])
-        self._last = words[:, -1:], int(sizes[-1]), sums[-1:], first[-1:]
-
-    def _end(self) -> None:
-        assert self._last is not None  # noqa: S101 - there is a row
-        words, size, sums, row = self._last
-        self._add(words, np.array([size]), sums, row)
-
-    def _add(self, words: UInt64Array, sizes: Int64Array, sums: Float64Array, first: Int64Array) -> None:
-        self.count += len(sizes)
-        if self.count > self._most:
+        known = self.count
+        words = np.concatenate([self._words, ids[:, order[starts[:-1]]]], axis=1)
+        sizes = np.concatenate([self._sizes, np.diff(starts)])
+        first = np.concatenate([self._first, rows[order[starts[:-1]]]])
+        sums = np.concatenate([self._sums, np.zeros((len(starts) - 1, len(self._cuts)))])
+        # of a cell that is known already the known one comes first, and the other one behind it
+        together, cuts = radix_runs(list(words))
+        of_cell, last = together[cuts[:-1]], together[cuts[1:] - 1]
+        if len(of_cell) > self._most:
             raise SourceError(
                 f"more than {self._most} cells hold rows, and the means of all of them must fit in memory, "
                 "for rows that are alone to be merged: widen the cells, or set 'singletons' to 'keep' or "
                 "'suppression'",
                 "/parameters/singletons",
             )
-        single = sizes == 1
-        self._alone.append(first[single])
-        self._points.append(sums[single])
-        self._ids.append(words[:, ~single])
-        self._means.append(sums[~single] / sizes[~single][:, np.newaxis])
+        self._words, self._first, self._sums = words[:, of_cell], first[of_cell], sums[of_cell]
+        self._sizes = sizes[of_cell] + np.where(last == of_cell, 0, sizes[last])
+        here = np.flatnonzero(last >= known)
+        added = self._sums[here]
+        add_up(columns, order, starts, (last[here] - known).astype(np.int64), self._cuts, added)
+        self._sums[here] = added

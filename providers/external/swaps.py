@@ -33,10 +33,10 @@ class Sizes:
     """Bytes of rows that wait to be put aside."""
 
     @classmethod
-    def of(cls, source: Source, fields: tuple[str, ...], memory: int) -> "Sizes":
-        """What fits: sorting and exchanging take several copies of the fields that are read."""
+    def of(cls, source: Source, fields: tuple[str, ...], memory: int, label_bytes: int = 0) -> "Sizes":
+        """What fits: sorting and exchanging take several copies of what is read, and of a row's labels."""
         rows = max(1, source.rows)
-        read = bytes_read(source, fields) / rows + 8
+        read = bytes_read(source, fields) / rows + 8 + label_bytes
         every = source.nbytes / rows
         unit = int(0.5 * memory / (3 * read + 64))
         together = int(0.3 * memory / (4 * every + 24))
@@ -129,13 +129,15 @@ class SwapRun:
     """One run: how large its pieces are, what is moved, and how what has been moved is put together."""
 
     def __init__(
-        self, source: Source, params: SwapParams, stream: Stream, room: Room, controls: tuple[str, ...]
-    ) -> None:
+        self, source: Source, params: SwapParams, stream: Stream, room: Room, controls: tuple[str, ...],
+        label_bytes: int = 0,
+    ) -> None:  # fmt: skip
+        """``label_bytes``: of a row's labels, where they are not the control fields themselves."""
         self.source = source
         self.params = params
         self.fields = tuple(dict.fromkeys([*controls, *params.swap_fields]))
         self.moves = all_moves(params, stream)
-        self.sizes = Sizes.of(source, self.fields, room.memory_bytes)
+        self.sizes = Sizes.of(source, self.fields, room.memory_bytes, label_bytes)
         self.row = unused("row", source.schema.names)
         self._scratch = room.scratch
 

@@ -81,6 +81,7 @@ import pyarrow as pa
 import providers
 from providers.warm import warm
 from tests.naive.agreement import swap
+from tests.property.out_of_core import swap_out_of_core
 from tests.property.tables import KINDS, NESTED, NUMERIC, array
 
 modules = [
@@ -138,6 +139,19 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
     for changes in ({"epsilon": 0.5, "q": 0.5}, {"k": 80, "neighbours": "sample", "sample_size": rows // 2}):
         swap("RWN", table, {"distance_fields": near, **changes})
         swap("RWN", table, {"distance_fields": ["int64"], "perturb_fields": ["string"], **changes})
+outside = pa.table({
+    "a": np.random.default_rng(1).normal(size=20_000), "c": np.arange(20_000) % 5,
+    "i": pa.array(np.arange(20_000), mask=np.arange(20_000) % 9 == 0),
+})
+for service, parameters in (
+    ("DSWAP", {"swap_fields": ["a", "i"]}),
+    ("CDSWAP", {"swap_fields": ["a", "i"], "control_field": "c"}),
+    ("DDSWAP", {"swap_fields": ["i"], "control_field": "a", "block_size": 10}),
+    ("MEWS", {"swap_fields": ["a", "i"], "width": 0.3, "scale": "sd", "nulls": "keep"}),
+    ("PABIDOT", {"fields": ["a", "c"]}),
+    ("LOCALITY", {"fields": ["a"], "segment_size": 50, "iterations": 1}),
+):
+    swap_out_of_core(service, outside, parameters, 1_500_000, 5000)
 few = [name for name in KINDS if name in ("int8", "int64", "uint64", "date32", "decimal32", "decimal64")]
 floats = pa.table({"f": array("float64", [0.5, None, 2.0, 3.5, 3.5, 9.0, 10.0] * 9), "i": range(63)})
 for law in ("rounded", "hit_and_run", "paper"):

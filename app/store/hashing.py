@@ -11,11 +11,14 @@ from providers.digest import TableDigest
 _WORTH_A_THREAD = 1 << 18
 """Bytes of a batch that is hashed beside; of smaller ones the handing over would take as long."""
 
+_MOST_THREADS = 2
+"""Each takes eight megabytes of stack, which count to a worker's memory."""
+
 
 class DigestBeside:
     """As `TableDigest`, a batch behind at most. A context manager: its threads end with the block.
 
-    It has as many threads as Arrow may have, between which the fields are shared out.
+    The fields are shared out between two threads, where Arrow may have as many.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -23,7 +26,7 @@ class DigestBeside:
         self.rows = 0
         """Rows so far. Rows without fields come in no batch: they are added here."""
         self._digest = TableDigest(schema)
-        self._most = max(1, min(pa.cpu_count(), len(schema)))
+        self._most = max(1, min(_MOST_THREADS, pa.cpu_count(), len(schema)))
         self._threads: ThreadPoolExecutor | None = None
         self._last: list[Future[None]] = []
 

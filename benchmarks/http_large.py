@@ -1,15 +1,16 @@
-"""A large table the whole way over HTTP as Arrow, stage by stage, beside the kernel alone."""
+"""A large table the whole way over HTTP as Arrow, stage by stage, beside the kernel alone and HTTP alone."""
 
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pyarrow as pa
 
+from benchmarks import http_alone
 from benchmarks.harness import table
 from benchmarks.http import ARROW, arrow_bytes
 from benchmarks.kernels import SWAPPED, people_table, swap_work
@@ -18,6 +19,7 @@ from demo.service import running_service
 GOAL = 3.0
 STAGES = ("upload", "swap", "download")
 KERNEL = "kernel alone"
+HTTP = "HTTP alone, up and down"
 _PIECE = 2**20
 
 
@@ -27,13 +29,28 @@ def _timed(work: Callable[[], httpx.Response]) -> tuple[float, httpx.Response]:
     return time.perf_counter() - started, answer
 
 
+def _pieces(content: bytes) -> Iterator[bytes]:
+    """Of one large body the client would copy what is left at every send."""
+    return (content[at : at + _PIECE] for at in range(0, len(content), _PIECE))
+
+
+def _there_and_back(client: httpx.Client, content: bytes) -> float:
+    """Seconds that the same bytes take with nothing behind the server."""
+    sent = {"content-length": str(len(content))}
+    up, _ = _timed(lambda: client.post("/", content=_pieces(content), headers=sent))
+    down, answer = _timed(lambda: client.get("/"))
+    if len(answer.content) != len(content):
+        raise RuntimeError("bytes were lost on the way")
+    return up + down
+
+
 def _round(client: httpx.Client, content: bytes, parameters: dict[str, Any]) -> dict[str, float]:
     """Seconds of each stage; the service keeps nothing of it."""
     seconds = {}
     sent = {"content-type": ARROW, "content-length": str(len(content))}
-    # in pieces: of one large body the client copies what is left at every send
-    pieces = (content[at : at + _PIECE] for at in range(0, len(content), _PIECE))
-    seconds["upload"], answer = _timed(lambda: client.post("/v1/buffers", content=pieces, headers=sent))
+    seconds["upload"], answer = _timed(
+        lambda: client.post("/v1/buffers", content=_pieces(content), headers=sent)
+    )
     buffer = answer.json()["id"]
     call = {"source": {"buffer": buffer}, "parameters": parameters, "seed": "07"}
     waiting = {"prefer": "wait=60"}
@@ -58,15 +75,20 @@ def measure(rows: int, rounds: int) -> str:
     alone = swap_work(source, "DSWAP", parameters)
     content = arrow_bytes(source)
     taken: list[dict[str, float]] = []
-    with tempfile.TemporaryDirectory() as home, running_service(Path(home), workers="1") as address:
-        client = httpx.Client(base_url=address, timeout=600)
+    with (
+        tempfile.TemporaryDirectory() as home,
+        running_service(Path(home), workers="1") as address,
+        http_alone.running() as alone_at,
+        httpx.Client(base_url=address, timeout=600) as client,
+        httpx.Client(base_url=alone_at, timeout=600) as bare,
+    ):
         for _ in range(rounds + 1):  # the first warms both up
             seconds = _round(client, content, parameters)
             started = time.perf_counter()
             alone()
             seconds[KERNEL] = time.perf_counter() - started
+            seconds[HTTP] = _there_and_back(bare, content)
             taken.append(seconds)
-        client.close()
     del taken[0]
     for seconds in taken:
         seconds["all three"] = sum(seconds[stage] for stage in STAGES)
@@ -76,7 +98,7 @@ def measure(rows: int, rounds: int) -> str:
             f"{statistics.median(seconds[name] for seconds in taken):.2f}",
             f"{statistics.median(seconds[name] / seconds[KERNEL] for seconds in taken):.2f}",
         ]
-        for name in (*STAGES, "all three", KERNEL)
+        for name in (*STAGES, "all three", HTTP, KERNEL)
     ]
     ratio = statistics.median(seconds["all three"] / seconds[KERNEL] for seconds in taken)
     header = [f"Arrow over HTTP, {rows:,} x 4 ({source.nbytes / 10**6:.0f} MB)", "s", "by the kernel"]

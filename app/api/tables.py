@@ -1,11 +1,12 @@
 """A table as a response, in the media type that the caller asks for, streamed in bounded memory."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Annotated
 
 import pyarrow as pa
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 from fastapi import Depends, Header, Response
 from fastapi.responses import StreamingResponse
 from pydantic.json_schema import SkipJsonSchema
@@ -78,9 +79,17 @@ async def table_response(
 
 
 async def _sent(chunks: Iterator[bytes], rows: TableReader) -> AsyncIterator[bytes]:
-    """The chunks, made one after the other in a thread, for as long as somebody takes them."""
+    """The chunks, for as long as somebody takes them: each made in a thread while the one before is sent."""
+
+    def begun() -> asyncio.Future[bytes | None]:
+        return asyncio.ensure_future(to_thread.run_sync(next, chunks, None))
+
+    ahead = begun()
     try:
-        while (chunk := await to_thread.run_sync(next, chunks, None)) is not None:
+        while (chunk := await asyncio.shield(ahead)) is not None:
+            ahead = begun()
             yield chunk
     finally:
+        with CancelScope(shield=True):  # a file is not closed under a thread that reads it
+            await asyncio.wait([ahead])
         rows.close()

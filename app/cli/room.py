@@ -80,7 +80,7 @@ class Room:
         """The table of a file, checked as an upload is. Raises CommandFailed."""
         upload, table = self.new_blob(), self.new_blob()
         try:
-            with opened(name) as file, SealedWriter(upload) as sink:
+            with opened(name) as file, SealedWriter(upload, lasting=False) as sink:
                 copied(file, sink)
         except OSError as error:
             if error.errno not in NO_ROOM:

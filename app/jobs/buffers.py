@@ -174,24 +174,30 @@ class Buffers:
 
     async def _store(self, chunks: AsyncIterator[bytes], upload: BlobAccess) -> int:
         """Write the upload, and say how many bytes it is."""
-        writer = await self._in_thread(SealedWriter, upload)
+        # it goes as soon as it has been read
+        writer = await self._in_thread(SealedWriter, upload, lasting=False)
+        writing = asyncio.ensure_future(asyncio.sleep(0, 0))
+        size = 0
         try:
             gathered = io.BytesIO()
             async for chunk in chunks:
                 gathered.write(chunk)
-                self._refuse_too_large(writer.plain_bytes + gathered.tell())
+                size += len(chunk)
+                self._refuse_too_large(size)
                 if gathered.tell() >= CHUNK:
-                    await self._in_thread(writer.write, gathered.getvalue())
+                    await writing  # one piece is sealed while the next one comes
+                    writing = asyncio.ensure_future(self._in_thread(writer.write, gathered.getvalue()))
                     gathered = io.BytesIO()
+            await writing
             await self._in_thread(writer.write, gathered.getvalue())
             await self._in_thread(writer.close)
-        except OSError as error:
+        except BaseException as error:
+            await asyncio.gather(writing, return_exceptions=True)
             writer.discard()
-            raise storage_error(error) from error
-        except BaseException:
-            writer.discard()
+            if isinstance(error, OSError):
+                raise storage_error(error) from error
             raise
-        return writer.plain_bytes
+        return size
 
     async def _ingest(self, task: IngestTask, gone: Callable[[], Awaitable[None]] | None) -> StoredTable:
         running = self._engine.run(task.upload.id, run_ingest, task)

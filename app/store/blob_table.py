@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from app.store.batches import pieces
@@ -59,9 +60,23 @@ class BlobTable:
 
 def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
+    if is_words(kind) and kind.bit_width >= 8 and len(column) and not column.null_count:
+        return pa.chunked_array([_copied(column)])
     if is_words(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
         return pa.table({"": column}).combine_chunks().column(0)
     return column
+
+
+def _copied(column: pa.ChunkedArray) -> pa.Array:
+    """Words, none of them null, in memory of numpy's, which asks for large pages where Arrow does not."""
+    width = column.type.bit_width // 8
+    words = np.empty(len(column) * width, np.uint8)
+    at = 0
+    for chunk in filter(len, column.chunks):
+        size = len(chunk) * width
+        words[at : at + size] = np.frombuffer(chunk.buffers()[1], np.uint8, size, chunk.offset * width)
+        at += size
+    return pa.Array.from_buffers(column.type, len(column), [None, pa.py_buffer(words)])
 
 
 def write_tables(access: BlobAccess, schema: pa.Schema, tables: Iterable[pa.Table]) -> tuple[str, int]:

@@ -1,5 +1,6 @@
 """Blobs come back as they were written, and a blob that was touched does not come back at all."""
 
+import errno
 import io
 import os
 import shutil
@@ -159,6 +160,48 @@ def test_a_writer_left_by_an_error_leaves_nothing(store: BlobStore, tmp_path: Pa
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     with pytest.raises(BlobMissing):
         store.access(access.id)
+
+
+@pytest.mark.parametrize("flush", ["fdatasync", "fsync"])
+def test_a_flush_that_fails_leaves_no_blob(
+    store: BlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: str
+) -> None:
+    """The system tells once that bytes did not come to the disk: also where they were flushed on the way."""
+
+    def lost(_: int) -> None:
+        raise OSError(errno.EIO, "lost")
+
+    monkeypatch.setattr(os, flush, lost)
+    access = store.allocate()
+    with pytest.raises(OSError, match="lost"), SealedWriter(access) as writer:  # noqa: PT012
+        for _ in range(40):
+            writer.write(bytes(CHUNK))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(("lasting", "flushed"), [(True, {"fdatasync", "fsync"}), (False, set())])
+def test_only_what_lasts_is_flushed(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch, lasting: bool, flushed: set[str]
+) -> None:
+    seen = set()
+
+    def watched(name: str) -> None:
+        real = getattr(os, name)
+
+        def flush(handle: int) -> None:
+            seen.add(name)
+            real(handle)
+
+        monkeypatch.setattr(os, name, flush)
+
+    watched("fsync")
+    watched("fdatasync")
+    access = store.allocate()
+    with SealedWriter(access, lasting) as writer:
+        writer.write(pattern(40 * CHUNK))
+    assert seen == flushed
+    with SealedReader(access) as reader:
+        assert reader.read_whole().to_pybytes() == pattern(40 * CHUNK)
 
 
 def test_a_blob_is_not_there_before_it_is_closed(store: BlobStore) -> None:

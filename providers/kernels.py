@@ -35,6 +35,7 @@ BUCKET_LEVEL = 1
 _SHUFFLE_LEVEL = 2
 _SMALL_GROUPS = 128  # rows on average, up to which a layout gains nothing
 _TOGETHER = 257  # groups of up to so many rows share lockstep lanes, sixteen groups at a time
+_RUN = 32  # draws, from which on it pays to look at all of them before any is used
 _SPAN = 64  # groups, in sixteens, that one thread takes at a time
 _LINE = 64  # bytes of a cache line
 
@@ -126,6 +127,24 @@ class Pairing:
         return inverse(self.places, len(self.shuffled))[self.shuffled]
 
 
+class Workspace:
+    """Memory that the exchange of one field leaves to that of the next.
+
+    What the system gives anew it clears first, which takes as long as a pass over it.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, UInt64Array] = {}
+
+    def array(self, purpose: str, count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Undefined values of the type, shape (count,): in the memory that served the purpose before."""
+        size = -(-count * kind.itemsize // 8)
+        if purpose not in self._kept or len(self._kept[purpose]) < size:
+            self._kept.pop(purpose, None)  # both at once would be too much
+            self._kept[purpose] = np.empty(size, np.uint64)
+        return self._kept[purpose].view(kind)[:count]
+
+
 # ------------------------------------------------------------------------------- rows and places
 
 
@@ -165,31 +184,50 @@ def _shuffle(places, start, stop, key, identity, level, words, have, address, bl
         places[at] = at
     position = 0
     drawn = have
-    for last in range(stop - start - 1, 0, -1):
+    begin = np.uint64(start)  # unsigned: no test for an index from the end
+    last = stop - start - 1
+    while last > 0:
+        if position == have:
+            stream_words(key, identity, level, np.uint32(drawn // 16), address, block, words)
+            position = 0
+            have = 256
+            drawn += 256
+        run = min(have - position, last)
+        if run >= _RUN and _all_certain(words, position, run, last + 1):
+            here = begin + np.uint64(last)
+            for nth in range(run):
+                bound = np.uint64(last + 1 - nth)
+                other = begin + (np.uint64(words[position + nth]) * bound >> np.uint64(32))
+                held = places[here]
+                places[here] = places[other]
+                places[other] = held
+                here -= np.uint64(1)
+            position += run
+            last -= run
+            continue
         bound = np.uint64(last + 1)
-        threshold = np.uint64(0)
-        while True:
-            if position == have:
-                stream_words(key, identity, level, np.uint32(drawn // 16), address, block, words)
-                position = 0
-                have = 256
-                drawn += 256
-            product = np.uint64(words[position]) * bound
-            position += 1
-            low = product & np.uint64(0xFFFFFFFF)
-            if low >= bound:
-                break
-            if threshold == 0:  # only now, and hardly ever, is a division needed
-                threshold = np.uint64(0x100000000) % bound
-                if threshold == 0:  # a power of two divides evenly: nothing to reject
-                    break
-            if low >= threshold:
-                break
-        other = np.uint64(start) + (product >> np.uint64(32))
-        here = np.uint64(start + last)
+        product = np.uint64(words[position]) * bound
+        position += 1
+        low = product & np.uint64(0xFFFFFFFF)
+        # Only where it may be rejected, and hardly ever, is a division needed.
+        if low < bound and low < np.uint64(0x100000000) % bound:
+            continue
+        here = begin + np.uint64(last)
+        other = begin + (product >> np.uint64(32))
         held = places[here]
         places[here] = places[other]
         places[other] = held
+        last -= 1
+
+
+@njit(cache=True, nogil=True)
+def _all_certain(words, position, run, bound):
+    """Whether none of a run of words is rejected, the first of them for `bound`, each next for one less."""
+    uncertain = np.uint32(0)
+    for nth in range(run):
+        below = np.uint32(bound - nth)
+        uncertain |= np.uint32(np.uint32(words[position + nth] * below) < below)
+    return uncertain == 0
 
 
 @njit(cache=True, nogil=True)
@@ -277,11 +315,15 @@ def _scatter_into_buckets(
             level = np.uint32(BUCKET_LEVEL)
             stream_words(key, identities[group], level, np.uint32(16 * nth), address, block, words)
             shift = np.uint32(32 - bits[group])
-            first = starts[group] + 256 * nth
-            for at in range(min(256, sizes[group] - 256 * nth)):
-                bucket = first_bucket[group] + np.int64(words[at] >> shift)
-                moved[first + at] = bucket
-                count[bucket] += 1
+            begin = np.uint32(first_bucket[group])
+            first = np.uint64(starts[group] + 256 * nth)  # unsigned: no test for an index from the end
+            drawn = np.uint64(min(256, sizes[group] - 256 * nth))
+            for at in range(drawn):
+                words[at] = begin + (words[at] >> shift)
+            for at in range(drawn):
+                moved[first + at] = words[at]
+            for at in range(drawn):
+                count[np.uint64(words[at])] += 1
     for group in range(len(starts)):
         total = starts[group]
         for bucket in range(first_bucket[group], first_bucket[group + 1]):
@@ -296,11 +338,13 @@ def _scatter_into_buckets(
         for number in range(blocks * chunk // chunks, blocks * (chunk + 1) // chunks):
             while number >= first_block[group + 1]:
                 group += 1
-            first = starts[group] + 256 * (number - first_block[group])
-            for at in range(first, min(first + 256, starts[group] + sizes[group])):
-                bucket = moved[at]
-                moved[at] = count[bucket]
-                count[bucket] += 1
+            low = starts[group] + 256 * (number - first_block[group])
+            high = min(low + 256, starts[group] + sizes[group])
+            for at in range(np.uint64(low), np.uint64(high)):
+                into = np.uint64(moved[at])
+                place = count[into]
+                moved[at] = place
+                count[into] = place + 1
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -340,7 +384,9 @@ def _compose(places, moved, composed):
         composed[row] = moved[places[row]] if places[row] >= 0 else -1
 
 
-def shuffle_groups(groups: Groups, key: Key, rate: float, min_group_size: int = 2) -> Pairing:
+def shuffle_groups(
+    groups: Groups, key: Key, rate: float, min_group_size: int = 2, workspace: Workspace | None = None
+) -> Pairing:
     """A uniformly random order of each group's rows, and how many pairs of it are exchanged.
 
     Parameters
@@ -353,6 +399,8 @@ def shuffle_groups(groups: Groups, key: Key, rate: float, min_group_size: int = 
         Share of the rows that take part, over 0 up to 1.
     min_group_size : int
         Groups with fewer rows are not swapped.
+    workspace : Workspace, optional
+        The pairing holds until it serves another one.
 
     Notes
     -----
@@ -370,7 +418,9 @@ def shuffle_groups(groups: Groups, key: Key, rate: float, min_group_size: int = 
     if not len(large):
         return Pairing(groups, shuffled, pairs, odd_rule=rate == 1.0)
     everything = int(groups.sizes[large].sum()) == count
-    moved = np.empty_like(shuffled) if everything else np.arange(count, dtype=shuffled.dtype)
+    moved: IndexArray = (workspace or Workspace()).array("moved", count, shuffled.dtype)
+    if not everything:
+        moved[:] = np.arange(count, dtype=shuffled.dtype)
     _shuffle_large_groups(
         groups.starts[large], groups.sizes[large], groups.identities[large], key, moved, shuffled
     )
@@ -530,7 +580,9 @@ def _exchange_near(laid, of_rank, shuffled, starts, pairs, odd_rule, chunks):
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def exchange(values: npt.NDArray[Any], pairing: Pairing, last: bool = False) -> tuple[npt.NDArray[Any], int]:
+def exchange(
+    values: npt.NDArray[Any], pairing: Pairing, last: bool = False, workspace: Workspace | None = None
+) -> tuple[npt.NDArray[Any], int]:
     """The values after the exchange, and the number of rows whose bits changed.
 
     Parameters
@@ -540,6 +592,8 @@ def exchange(values: npt.NDArray[Any], pairing: Pairing, last: bool = False) -> 
     pairing : Pairing
     last : bool
         Nobody needs the pairing's order any more: its memory is given back as soon as may be.
+    workspace : Workspace, optional
+        Where values are laid out.
 
     Notes
     -----
@@ -562,7 +616,8 @@ def exchange(values: npt.NDArray[Any], pairing: Pairing, last: bool = False) -> 
         return out.view(values.dtype), int(changed)
     rules = (pairing.shuffled, groups.starts, pairing.pairs, pairing.odd_rule)
     if layout is None:
-        places, laid = pairing.places, np.empty(len(pairing.shuffled), words.dtype)
+        places = pairing.places
+        laid = (workspace or Workspace()).array("laid", len(pairing.shuffled), words.dtype)
         _lay_out(words, places, laid)
         changed = _exchange(*rules, laid, chunks)
     else:

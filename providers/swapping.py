@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.errors import ParameterError, SourceError, did_you_mean
-from providers.kernels import Groups, Pairing, shuffle_groups, sources
+from providers.kernels import Groups, Pairing, Workspace, shuffle_groups, sources
 from providers.measures.risk import matching_bits
 from providers.params import MovingParams, SwapParams
 from providers.provider import Event, Events, GroupSize, Plan, Progress, Summary, SwapResult
@@ -361,6 +361,7 @@ def swap_each(
     columns = list(table.columns)
     position = {name: at for at, name in enumerate(table.schema.names)}
     done, fields = 0, len(standings.by_field)
+    workspace = Workspace()
     for exchange, of_field in standings.of_exchange:
         pairing: Pairing | None = None
         for number, (name, standing) in enumerate(of_field.items()):
@@ -369,14 +370,16 @@ def swap_each(
             if not again:
                 pairing = None  # the last one's arrays make room for the next one's
                 key = stream.key("exchange" if exchange.locked else f"exchange/{name}")
-                pairing = shuffle_groups(standing.groups, key, params.rate, params.min_group_size)
+                pairing = shuffle_groups(standing.groups, key, params.rate, params.min_group_size, workspace)
                 if watch is not None:
                     watch(name, pairing)
             assert pairing is not None  # noqa: S101 - the first field made one
             last = not exchange.locked or number == len(of_field) - 1
             figures.add(name, standing, pairing, again)
-            columns[position[name]], figures.changed[name] = permute(columns[position[name]], pairing, last)
+            at = position[name]
+            columns[at], figures.changed[name] = permute(columns[at], pairing, last, workspace)
             done += 1
+    del workspace
     progress(0.9, "suppressing")
     swapped = pa.Table.from_arrays(columns, schema=table.schema)
     swapped, suppressed = suppress(swapped, params, unswappable, events)

@@ -11,6 +11,7 @@ import pytest
 from providers import PROVIDERS
 from providers.ddswap import blocks
 from providers.errors import UnswappableError
+from providers.kernels import Groups, Workspace, exchange, shuffle_groups
 from providers.provider import EVENTS_SHOWN, GroupSize, no_progress
 from providers.rng import Stream
 from tests.naive.agreement import SEED, assert_agree, swap
@@ -273,3 +274,19 @@ def test_plan_draws_nothing_and_agrees(service: str, extra: dict[str, Any]) -> N
     assert (plan.rows, plan.groups, plan.group_size) == (summary.rows, summary.groups, summary.group_size)
     assert plan.unswappable_rows == summary.unswapped
     assert plan.estimated_memory_bytes > table.nbytes
+
+
+def test_working_memory_that_served_another_field_changes_nothing() -> None:
+    """Fields of other widths and other groups go before: whatever they left is written over."""
+    generator = np.random.default_rng(5)
+    workspace = Workspace()
+    for number, kind in enumerate([np.float64, np.int8, np.int32, np.float64, np.int16]):
+        rows = 30_000 + 7_000 * (number % 3)
+        values = generator.integers(0, 100, rows).astype(kind)
+        groups = Groups(rows, None, np.array([0, 10, 20_000, rows], np.int64), np.arange(3, dtype=np.uint64))
+        key = Stream(bytes(32), "DSWAP", 1).key(f"exchange/{number}")
+        alone = exchange(values, shuffle_groups(groups, key, 0.9))
+        shared = exchange(values, shuffle_groups(groups, key, 0.9, workspace=workspace), workspace=workspace)
+        assert shared[0].tobytes() == alone[0].tobytes()
+        assert shared[1] == alone[1]
+        assert sorted(shared[0]) == sorted(values)

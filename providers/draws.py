@@ -101,6 +101,8 @@ def _float_of(typingctx: Any, bits: Any) -> Any:
     return types.float64(types.uint64), codegen
 
 
+_borrowing = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # see providers.uncounted
+
 _SQRT_HALF = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
 _UP_TO_ONE = 0x3FF0000000000000 - _SQRT_HALF
 _MANTISSA = 2**52 - 1
@@ -157,7 +159,7 @@ def normal(high, low):
     return math.copysign(_normal_tail(r) if r <= _FAR else _normal_far_tail(r), q)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@_borrowing
 def _put_tails(tail):
     """Put for each r of the tail its number, in place; nearly never is one of them far."""
     farthest = 0.0
@@ -193,12 +195,25 @@ def normals(key, identity, level, first, out):
     Bit for bit `normal` of words 2d and 2d + 1; several times as fast, since the central branch is
     computed for all draws of a piece, and the tail's then for those in the tail, both in vectors.
     """
+    normals_in(room_for_normals(), key, identity, level, first, out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def room_for_normals():
+    """The scratch of `normals_in`."""
     address = np.empty((4, LANES), np.uint32)
     block = np.empty((LANES, LANES), np.uint32)
     centred = np.empty(PIECE)
     value = np.empty(PIECE)
     where = np.empty(PIECE, np.int64)  # of the draws in the tail
     tail = np.empty(PIECE)
+    return address, block, centred, value, where, tail
+
+
+@_borrowing
+def normals_in(room, key, identity, level, first, out):
+    """As `normals`, in the scratch of `room_for_normals`, which serves for any number of calls."""
+    address, block, centred, value, where, tail = room
     for lane in range(LANES):
         address[1, lane] = np.uint32(identity & np.uint64(0xFFFFFFFF))
         address[2, lane] = np.uint32(identity >> np.uint64(32))

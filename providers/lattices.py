@@ -18,7 +18,7 @@ Geman and Geman 1984, IEEE PAMI 6, doi:10.1109/TPAMI.1984.4767596 (one coordinat
 
 import numpy as np
 
-from providers.localities import GRID_LEVEL, LESS, MORE, bounded, next_word, opened, within
+from providers.localities import GRID_LEVEL, LESS, MORE, borrowing, bounded, next_word, opened, within
 from providers.polytope import factorise
 
 MOST = 2**31
@@ -30,7 +30,7 @@ FINE = 50
 # ------------------------------------------------------------------------------------ equal ties
 
 
-@within
+@borrowing
 def _reduce(basis, values, count):
     """Make all but one of the values 0 by Euclid's algorithm on the basis; returns that one, or -1.
 
@@ -146,7 +146,7 @@ def on_lattice(shape, first, span, lattice, count, x):
 # ------------------------------------------------------------------------------------ rounded values
 
 
-@within
+@borrowing
 def grid_rows_hold(x, rows, written, low, high):
     """Whether grid points are in order, within the bounds, and keep every row."""
     n = len(x)
@@ -195,9 +195,14 @@ def walk_on_grid(x, rows, written, low, high, margin, fixed, sweeps, key, identi
     fixed : bool
         Whether the two ends stay.
     """
-    n = len(x)
-    starts, listed = _variables_rows(n, rows, written)
+    starts, listed = _variables_rows(len(x), rows, written)
     draws = opened(key, identity, GRID_LEVEL, 0)
+    _sweep(x, rows, starts, listed, low, high, margin, fixed, sweeps, draws)
+
+
+@borrowing
+def _sweep(x, rows, starts, listed, low, high, margin, fixed, sweeps, draws):
+    n = len(x)
     for _ in range(sweeps):
         for one in range(1 if fixed else 0, n - 1 if fixed else n):
             least, most = x[one - 1] if one else low, x[one + 1] if one < n - 1 else high
@@ -218,7 +223,7 @@ def walk_on_grid(x, rows, written, low, high, margin, fixed, sweeps, key, identi
                 x[one] = least + _below(draws, most - least + 1)
 
 
-@within
+@borrowing
 def _below(draws, bound):
     """A uniform integer from 0 below `bound`, which may pass 2**32: then by rejection on 62 bits."""
     if bound <= 2**32:

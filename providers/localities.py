@@ -28,6 +28,9 @@ from providers.rng import LANES, stream_words
 within = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For what only kernels call: without wrappers for Python, which take longer to compile than the rest."""
 
+borrowing = njit(cache=True, nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""The same, counting no references to arrays, and so allocating none: see `providers.uncounted`."""
+
 LESS, EQUAL, MORE = -1, 0, 1
 """The sense of a relation x_i + x_k - 2 x_j <= 0, = 0, >= 0."""
 FREE, ONE_SIDED, BOTH_SIDED = 0, 1, 2
@@ -41,14 +44,17 @@ CHOICE_LEVEL, ENDS_LEVEL, WALK_LEVEL, DIRECTION_LEVEL, COPIES_LEVEL, GRID_LEVEL 
 
 
 _IDENTITY, _LEVEL, _POSITION, _BLOCK, _WORDS = 8, 10, 11, 12, 16
-"""Places in the array that a stream of words is read through, after the key: one array passes between
-functions at no cost, several would be counted in and out at each call."""
+_ADDRESS = _WORDS + 256
+_SCRATCH = _ADDRESS + 4 * LANES
+_END = _SCRATCH + LANES * LANES
+"""Places in the array that a stream of words is read through, after the key; the last are the generator's
+address and its scratch."""
 
 
 @within
 def opened(key, identity, level, drawn):
     """A stream of words from word `drawn` on: what `next_word` and its kin take."""
-    draws = np.empty(_WORDS + 256, np.uint32)
+    draws = np.empty(_END, np.uint32)
     for at in range(8):
         draws[at] = key[at]
     draws[_IDENTITY] = np.uint32(identity & np.uint64(0xFFFFFFFF))
@@ -62,21 +68,22 @@ def opened(key, identity, level, drawn):
     return draws
 
 
-@within
+@borrowing
 def drawn_so_far(draws):
     """Words drawn of the stream."""
     return np.int64(draws[_BLOCK]) * 16 + np.int64(draws[_POSITION]) - 256
 
 
-@within
+@borrowing
 def _refill(draws):
-    address, block = np.zeros((4, LANES), np.uint32), np.empty((LANES, LANES), np.uint32)
+    address = draws[_ADDRESS:_SCRATCH].reshape((4, LANES))
+    block = draws[_SCRATCH:_END].reshape((LANES, LANES))
     identity = np.uint64(draws[_IDENTITY]) | np.uint64(draws[_IDENTITY + 1]) << np.uint64(32)
-    stream_words(draws[:8], identity, draws[_LEVEL], draws[_BLOCK], address, block, draws[_WORDS:])
+    stream_words(draws[:8], identity, draws[_LEVEL], draws[_BLOCK], address, block, draws[_WORDS:_ADDRESS])
     draws[_BLOCK] += np.uint32(16)
 
 
-@within
+@borrowing
 def next_word(draws):
     """The next 32-bit word."""
     position = draws[_POSITION]
@@ -87,7 +94,7 @@ def next_word(draws):
     return draws[_WORDS + np.int64(position)]
 
 
-@within
+@borrowing
 def bounded(draws, bound):
     """A uniform integer from 0 below `bound` (1 to 2**32), by Lemire's multiplication with rejection."""
     size = np.uint64(bound)
@@ -100,7 +107,7 @@ def bounded(draws, bound):
         return np.int64(product >> np.uint64(32))
 
 
-@within
+@borrowing
 def uniform_of(draws):
     """A uniform float64 in [0, 1), of the next two words."""
     high = next_word(draws)
@@ -135,7 +142,7 @@ def sense_of(low, middle, high):
     return MORE if above_rest > below_rest else LESS
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def sense_at(exact, units, values, i, j, k):
     """`sense_of` the source's values i < j < k: of whole units where `exact`, else of floats."""
     if exact:
@@ -147,7 +154,7 @@ def sense_at(exact, units, values, i, j, k):
 # ------------------------------------------------------------------------------------ extraction
 
 
-@within
+@borrowing
 def corner(exact, units, values, i, j, k):
     """The last l > j with d_l < mu (j for none), and whether the next one is a tie; from `k` downwards."""
     while k > j and sense_at(exact, units, values, i, j, k) != LESS:
@@ -166,7 +173,7 @@ def relations_at(n, j, k, tie, ties):
     return LESS, k if k > j else -1, after if after < n else -1
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def count_relations(exact, units, values, ties):
     """How many relations the segment has."""
     n = len(values)
@@ -186,7 +193,7 @@ def wanted_relations(found, sigma):
     return min(found, np.int64(np.ceil(sigma * found - 1e-9)))
 
 
-@within
+@borrowing
 def is_chosen(draws, left, wanted):
     """Whether the next of `left` relations is among the `wanted` (Knuth, TAOCP 2, 3.4.2, algorithm S)."""
     return wanted == left or (wanted > 0 and bounded(draws, left) < wanted)
@@ -220,9 +227,16 @@ def choose_relations(exact, units, values, ties, sigma, first, last, key, identi
     found = count_relations(exact, units, values, ties)
     wanted = wanted_relations(found, sigma)
     draws = opened(key, identity, CHOICE_LEVEL, 0)
+    least, most = np.empty(n, np.int64), np.empty((2, n), np.int64)
+    written = _choose(exact, units, values, ties, found, wanted, first, last, draws, least, most, rows)
+    return written, found, wanted
+
+
+@borrowing
+def _choose(exact, units, values, ties, found, wanted, first, last, draws, least, most, rows):
+    """Draw and write as `choose_relations`; returns how many are written. `least` and `most` are scratch."""
+    n = len(values)
     written, left, missing = 0, found, wanted
-    least = np.empty(n, np.int64)
-    most = np.empty((2, n), np.int64)
     for j in range(1, n - 1):
         k = n - 1
         lower = upper = 0
@@ -251,10 +265,10 @@ def choose_relations(exact, units, values, ties, sigma, first, last, key, identi
                 left -= 1
         for at in range(lower):
             written = write_row(rows, written, last[most[0, at]], first[j], last[most[1, at]], LESS)
-    return written, found, wanted
+    return written
 
 
-@within
+@borrowing
 def write_row(rows, at, i, j, k, sense):
     """Write one row; returns how many there are."""
     rows[0, at], rows[1, at], rows[2, at], rows[3, at] = i, j, k, sense
@@ -264,14 +278,14 @@ def write_row(rows, at, i, j, k, sense):
 # ------------------------------------------------------------------------------------ the checker
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def holds(x, i, j, k, sense):
     """Whether x_i + x_k - 2 x_j has the sense, exactly: no tolerance."""
     difference = sense_of(x[i], x[j], x[k])
     return difference in (np.int64(EQUAL), np.int64(sense))
 
 
-@within
+@borrowing
 def rows_hold(x, rows, written):
     """Whether x is in ascending order and every row holds."""
     for at in range(len(x) - 1):
@@ -295,9 +309,14 @@ def judge(exact, units, values, ties, found, wanted, first, last, key, identity,
     holding, broken : int
         Relations found that hold in x; relations chosen, or neighbours' orders, that do not.
     """
+    draws = opened(key, identity, CHOICE_LEVEL, 0)
+    return _judge(exact, units, values, ties, found, wanted, first, last, draws, x)
+
+
+@borrowing
+def _judge(exact, units, values, ties, found, wanted, first, last, draws, x):
     n = len(values)
     left, missing = found, wanted
-    draws = opened(key, identity, CHOICE_LEVEL, 0)
     holding = broken = 0
     for at in range(len(x) - 1):
         broken += x[at + 1] < x[at]

@@ -22,7 +22,7 @@ self-concordant functions: a step of 1/(1 + decrement) stays inside and goes dow
 import numpy as np
 from numba import njit
 
-from providers.localities import EQUAL, within
+from providers.localities import EQUAL, borrowing, within
 
 _TINY = 2.0**-40
 """Slack below this, in shapes of span 1, is too little to start Newton's method from."""
@@ -32,7 +32,7 @@ _DECREMENT = 1e-4
 """Square of the Newton decrement at which the centre is taken as found."""
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def rates(x, rows, written, out):
     """The slack of every row at x; also, the slack being linear, its rate along the direction x."""
     for at in range(written):
@@ -62,7 +62,7 @@ def equalities_last(rows, written):
     return kept
 
 
-@within
+@borrowing
 def _derivatives(slack, rows, written, gradient, hessian):
     """Gradient and upper half of the Hessian of -sum(log(slack)) over the variables."""
     n = len(gradient)
@@ -119,7 +119,7 @@ _PANEL = 4
 """Pivots whose rows are subtracted together; `_subtract_panel` names each of them."""
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def factorise(matrix):
     """Cholesky in place, matrix = U' U with U in the upper half; False where a pivot is not positive.
 
@@ -144,7 +144,7 @@ def factorise(matrix):
     return True
 
 
-@within
+@borrowing
 def _subtract_panel(matrix, start):
     """Take four finished rows from all rows below them."""
     one, two, three, four = matrix[start], matrix[start + 1], matrix[start + 2], matrix[start + 3]
@@ -158,7 +158,7 @@ def _subtract_panel(matrix, start):
             mine[column] = left - by_four * four[column]
 
 
-@within
+@borrowing
 def _solve(upper, right):
     """Solve U' U y = right in place."""
     n = len(right)
@@ -173,20 +173,21 @@ def _solve(upper, right):
         right[row] = total / upper[row, row]
 
 
-@within
+@borrowing
 def spread_out(coefficients, basis, out):
     """The direction over the variables that these coefficients of the basis' directions are."""
     n = len(out)
     out[:] = 0.0
     if len(basis) == 0:
-        out[1 : n - 1] = coefficients
+        for at in range(len(coefficients)):
+            out[1 + at] = coefficients[at]
         return
     for one in range(len(basis)):
         for at in range(n):
             out[at] += coefficients[one] * basis[one, at]
 
 
-@within
+@borrowing
 def _step_length(slack, rate, decrement):
     """How far to go along a Newton direction: the whole, or near the least of the barrier, inside."""
     if decrement <= 0.25:
@@ -207,7 +208,7 @@ def _step_length(slack, rate, decrement):
     return max(low, 1.0 / (1.0 + decrement))
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def least(values):
     """The least of the values."""
     found = values[0]

@@ -15,6 +15,7 @@ from providers.lattices import FINE, grid_rows_hold, on_lattice, walk_on_grid
 from providers.localities import (
     COPIES_LEVEL,
     ENDS_LEVEL,
+    borrowing,
     bounded,
     judge,
     opened,
@@ -73,7 +74,7 @@ def _ends(segments, t, shape, bounds, whole):
     return place[LOW] + three * (width - span), span
 
 
-@within
+@borrowing
 def _put(place, ends, shape, first, span, x):
     """The float64 numbers of a shape with these ends, within the domain."""
     n = len(x)
@@ -138,7 +139,7 @@ def _publish(segments, t, bounds, whole, x):
     return COLLAPSED, first, span
 
 
-@within
+@borrowing
 def _nearest(exact, place, value, steps):
     """The grid point nearest to a value, given from the source's first on: from there, or from 0."""
     if not exact:

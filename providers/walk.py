@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from providers.draws import normals, uniform
+from providers.draws import normals_in, room_for_normals, uniform
 from providers.lattices import lattice_of
 from providers.localities import (
     BOTH_SIDED,
     DIRECTION_LEVEL,
     WALK_LEVEL,
+    borrowing,
     bounded,
     choose_relations,
     drawn_so_far,
@@ -30,8 +31,8 @@ from providers.localities import (
 )
 from providers.polytope import advance_centre, equalities_last, least, rates, round_directions, spread_out
 
-within_ieee = njit(
-    cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+borrowing_ieee = njit(
+    cache=True, nogil=True, _nrt=False, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
 )
 
 ROUNDED, WHOLE_CHORD, FORWARD = 0, 1, 2
@@ -102,7 +103,7 @@ def _basis_of(segments, t, n):
     return segments.basis[start:stop].reshape((n, n))[: segments.counts[t, 4]]
 
 
-@within
+@borrowing
 def data_shape(exact, units, values, first, last, shape):
     """The shape of the source's values: 0 at the first, 1 at the last."""
     n = len(values)
@@ -185,7 +186,7 @@ def _find_centre(segments, t, steps):
 # ------------------------------------------------------------------------------------ before the walk
 
 
-@within
+@borrowing
 def _slacks(point, rows, written, whole, slack):
     """The slacks at a point, none below the floor; `whole`: also of the two bounds, 0 and 1."""
     rates(point, rows, written, slack)
@@ -258,7 +259,7 @@ def _make_ready(segments, t, law, whole, from_data, flat, flat_rates):
 # ------------------------------------------------------------------------------------ the walk
 
 
-@within_ieee
+@borrowing_ieee
 def _put_forward(slack, step, previous, rate, top, bottom):
     """Slack += step * previous; returns the greatest and the least of rate / slack.
 
@@ -287,7 +288,7 @@ def _put_forward(slack, step, previous, rate, top, bottom):
     return greatest, smallest
 
 
-@within
+@borrowing
 def _note(trace, point, centre):
     """Add the point's slow modes to the trace: how far it is bent, and how much more so on one side."""
     n = len(point)
@@ -306,18 +307,20 @@ def _note(trace, point, centre):
         mine[4] += value * value
 
 
-@within
-def _gaussian(key, identity, number, basis, every_variable, coefficients, direction):
+@borrowing
+def _gaussian(room, key, identity, number, basis, every_variable, coefficients, direction):
     """The Gaussian direction of step `number`: of all variables, or of the basis' directions."""
     free = len(coefficients)
-    normals(key, identity, np.uint32(DIRECTION_LEVEL), number * ((free + 7) // 8 * 8), coefficients)
+    first = number * ((free + 7) // 8 * 8)
+    normals_in(room, key, identity, np.uint32(DIRECTION_LEVEL), first, coefficients)
     if every_variable:
-        direction[:] = coefficients
+        for at in range(free):
+            direction[at] = coefficients[at]
     else:
         spread_out(coefficients, basis, direction)
 
 
-@within_ieee
+@within
 def _walk(segments, t, law, whole, first_step, last_step, directions, every):
     """Walk one segment from `first_step`, a multiple of 1024, up to `last_step`; see `walk`."""
     here = slice(segments.variables[t], segments.variables[t + 1])
@@ -336,7 +339,21 @@ def _walk(segments, t, law, whole, first_step, last_step, directions, every):
     total = written + n - 1 + 2 * whole
     slack, buffers = np.empty(total), np.zeros((2, total))
     direction, coefficients = np.empty(n), np.empty(count)
-    top, bottom = np.empty(_LANES), np.empty(_LANES)
+    _take_steps(
+        point, centre, rows, written, key, identity, draws, law, whole, equal, basis, first_step, last_step,
+        directions, every, slack, buffers, direction, coefficients, np.empty((2, _LANES)),
+        room_for_normals(), segments.trace[t],
+    )  # fmt: skip
+    segments.counts[t, 5] = drawn_so_far(draws)
+
+
+@borrowing_ieee
+def _take_steps(
+    point, centre, rows, written, key, identity, draws, law, whole, equal, basis, first_step, last_step,
+    directions, every, slack, buffers, direction, coefficients, lanes, room, trace,
+):  # fmt: skip
+    """The steps of `_walk`; from `slack` to `room` is scratch, `buffers` all 0."""
+    n, count = len(point), len(coefficients)
     step, previous = 0.0, buffers[1]
     for number in range(first_step, last_step):
         if number % RENEWED == 0:
@@ -351,11 +368,11 @@ def _walk(segments, t, law, whole, first_step, last_step, directions, every):
             else:
                 rates(direction, rows, written, rate)
         else:
-            _gaussian(key, identity, number, basis, whole and not equal, coefficients, direction)
+            _gaussian(room, key, identity, number, basis, whole and not equal, coefficients, direction)
             rates(direction, rows, written, rate)
             if whole:
                 rate[-2], rate[-1] = direction[0], -direction[-1]
-        greatest, smallest = _put_forward(slack, step, previous, rate, top, bottom)
+        greatest, smallest = _put_forward(slack, step, previous, rate, lanes[0], lanes[1])
         high, part = next_word(draws), next_word(draws)
         ahead = -1.0 / smallest
         if law == FORWARD:
@@ -367,8 +384,7 @@ def _walk(segments, t, law, whole, first_step, last_step, directions, every):
             point[at] += step * direction[at]
         previous = rate
         if (number + 1) % count == 0:
-            _note(segments.trace[t], point, centre)
-    segments.counts[t, 5] = drawn_so_far(draws)
+            _note(trace, point, centre)
 
 
 @njit(cache=True, nogil=True)

@@ -36,6 +36,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "CDSWAP 10000 classes": ("CDSWAP", {"swap_fields": ["a", "b"], "control_field": "class10000"}),
     "DDSWAP blocks of 10": ("DDSWAP", {"swap_fields": ["a", "b"], "control_field": "age", "block_size": 10}),
     "MEWS 10 cells a field": ("MEWS", {"swap_fields": ["a", "b"], "bins": 10}),
+    "RWN k = 10": ("RWN", {"k": 10, "distance_fields": ["a", "b"], "perturb_fields": ["a", "b"]}),
     "PABIDOT 4 fields": ("PABIDOT", {}),
 }
 PLENTY = 8 * 10**9

@@ -4,9 +4,15 @@ Every field is replaced, k = 10. The peers scale, search, draw one of the neighb
 field, and gather; ours also tells ties, excludes a row from its own neighbours by its number, counts
 what changed, and keeps its draws addressed. scipy and pykdtree are asked for k + 1 neighbours less the
 first, which among equal rows need not be the row itself: `tests/property/test_rwn.py` has the case.
+
+A second line has the search for donors by itself: of points that are scaled already the peers grow a
+tree and query it, while ours grows one, searches, tells ties and draws a donor for every field. What is
+left out is the scaling, the gathers and, in ours, the counts of the report.
 """
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +26,10 @@ from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.harness import Work, in_turn, table
 from providers import PROVIDERS
+from providers.donors import COVER, LISTED, Rule, draw_donors
 from providers.provider import no_progress
 from providers.rng import Stream
+from providers.space import encode
 
 K = 10
 GOAL = 0.5
@@ -63,41 +71,70 @@ def _matrix(source: pa.Table) -> Matrix:
     return np.column_stack([column.to_numpy().astype(np.float64) for column in source.columns])
 
 
+def _scaled(values: Matrix) -> Matrix:
+    low = values.min(axis=0)
+    points: Matrix = (values - low) / (values.max(axis=0) - low)
+    return points
+
+
+def _searches() -> dict[str, Callable[[Matrix], npt.NDArray[Any]]]:
+    """The peers' searches: the k nearest of each of some points."""
+
+    def scipy(points: Matrix) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = cKDTree(points).query(points, k=K + 1, workers=-1)[1][:, 1:]
+        return found
+
+    def scikit_learn(points: Matrix) -> npt.NDArray[Any]:
+        search = NearestNeighbors(n_neighbors=K, algorithm="kd_tree", n_jobs=-1).fit(points)
+        found: npt.NDArray[Any] = search.kneighbors(return_distance=False)
+        return found
+
+    def pykdtree(points: Matrix) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = KDTree(points, leafsize=16).query(points, k=K + 1)[1][:, 1:]
+        return found
+
+    return {"scipy": scipy, "scikit-learn": scikit_learn, "pykdtree": pykdtree}
+
+
 def _peers(source: pa.Table) -> dict[str, Work]:
     values = _matrix(source)
     rows, fields = values.shape
     generator = np.random.default_rng(1)
 
-    def scaled() -> Matrix:
-        low = values.min(axis=0)
-        points: Matrix = (values - low) / (values.max(axis=0) - low)
-        return points
-
     def moved(neighbours: npt.NDArray[Any]) -> object:
         everyone = np.arange(rows)
         return [values[neighbours[everyone, generator.integers(0, K, rows)], at] for at in range(fields)]
 
-    def scipy() -> object:
-        points = scaled()
-        return moved(cKDTree(points).query(points, k=K + 1, workers=-1)[1][:, 1:])
+    def work(search: Callable[[Matrix], npt.NDArray[Any]]) -> Work:
+        return lambda: moved(search(_scaled(values)))
 
-    def scikit_learn() -> object:
-        search = NearestNeighbors(n_neighbors=K, algorithm="kd_tree", n_jobs=-1).fit(scaled())
-        return moved(search.kneighbors(return_distance=False))
+    return {name: work(search) for name, search in _searches().items()}
 
-    def pykdtree() -> object:
-        points = scaled()
-        return moved(KDTree(points, leafsize=16).query(points, k=K + 1)[1][:, 1:])
 
-    return {"scipy": scipy, "scikit-learn": scikit_learn, "pykdtree": pykdtree}
+def _donor_searches(source: pa.Table) -> dict[str, Work]:
+    """The search for donors by itself: ours, and the peers'."""
+    values = _scaled(_matrix(source))
+    points = encode(source, source.column_names)
+    everyone = np.arange(source.num_rows, dtype=np.int32)
+    rule = Rule(K, 0.0, True, 1, LISTED, COVER)
+    keys = [_stream().key(f"donor/{name}") for name in source.column_names]
+
+    def work(search: Callable[[Matrix], npt.NDArray[Any]]) -> Work:
+        return lambda: search(values)
+
+    mine = {"rowveil": lambda: draw_donors(points, [(everyone, everyone)], rule, keys, no_progress)}
+    return mine | {name: work(search) for name, search in _searches().items()}
+
+
+def _stream() -> Stream:
+    return Stream(bytes(31) + b"\x07", "RWN", PROVIDERS["RWN"].revision)
 
 
 def swap_work(source: pa.Table, **parameters: Any) -> Work:
     """The provider's whole work on the table, as in a job."""
     provider = PROVIDERS["RWN"]
     params = provider.check(provider.params.model_validate({"k": K, **parameters}), source.schema)
-    stream = Stream(bytes(31) + b"\x07", "RWN", provider.revision)
-    return lambda: provider.swap(source, params, stream, no_progress)
+    return lambda: provider.swap(source, params, _stream(), no_progress)
 
 
 def measure(rounds: int = 5) -> str:
@@ -107,8 +144,12 @@ def measure(rounds: int = 5) -> str:
     if people is not None:
         sources = {f"svcensus, {people.num_rows:,} x {people.num_columns}": people} | sources
     lines = []
+    contests: dict[str, Callable[[], dict[str, Work]]] = {}
     for name, source in sources.items():
-        timings = in_turn({"rowveil": swap_work(source), **_peers(source)}, rounds)
+        contests[name] = partial(lambda table: {"rowveil": swap_work(table), **_peers(table)}, source)
+        contests[f"{name}, donors alone"] = partial(_donor_searches, source)
+    for name, contenders in contests.items():
+        timings = in_turn(contenders(), rounds)
         mine = timings.pop("rowveil")
         line = [name, f"{mine.median:.3f}"]
         for timing in timings.values():

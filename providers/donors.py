@@ -35,6 +35,7 @@ from providers.neighbours import cover, distance, gather, span
 from providers.provider import Progress
 from providers.rng import LANES, Key, stream_words
 from providers.space import Points
+from providers.uncounted import uncounted
 
 Int32Array = npt.NDArray[np.int32]
 
@@ -44,11 +45,11 @@ LISTED = 1024
 """Rows of a neighbourhood that is listed, at most. Part of every revision's output, as is `COVER`."""
 COVER = 64
 
-_DONOR_LEVEL, _RATE_LEVEL, _MORE_LEVEL = 0, 1, 2
-_SPAN = 8  # leaves that one thread takes at a time
+DONOR_LEVEL, _RATE_LEVEL, MORE_LEVEL = 0, 1, 2
+SPAN = 8  # leaves that one thread takes at a time
 _SECONDS = 0.2  # of work between two looks at the clock, about
 _NO_ROW = np.int32(2**31 - 1)
-_SHORT = 32  # rows that are put in order at once, rather than selected from for every field
+SHORT = 32  # rows that are put in order at once, rather than selected from for every field
 
 
 class Rule(NamedTuple):
@@ -87,7 +88,7 @@ def _first_words(keys, words):
         address = np.zeros((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         drawn = np.empty(256, np.uint32)
-        level = np.uint32(_DONOR_LEVEL)
+        level = np.uint32(DONOR_LEVEL)
         stream_words(keys[field], np.uint64(0), level, np.uint32(16 * chunk), address, block, drawn)
         first = 256 * chunk
         for at in range(min(256, rows - first)):
@@ -95,46 +96,45 @@ def _first_words(keys, words):
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def keep_own(key, q, donors, kept):
-    """Let each row keep its own value unless its uniform number is below `q`; `kept` says who does.
+def keepers(key, q, first, kept):
+    """Say which rows keep their own value, of those from `first` on, a multiple of 128.
 
-    The number is of 53 bits, from words 2 i and 2 i + 1 of the stream (0, 1) for row i.
+    The uniform number is of 53 bits, from words 2 i and 2 i + 1 of the stream (0, 1) for row i.
     """
-    for chunk in prange((len(donors) + 127) // 128):
+    for chunk in prange((len(kept) + 127) // 128):
         address = np.zeros((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         drawn = np.empty(256, np.uint32)
         level = np.uint32(_RATE_LEVEL)
-        stream_words(key, np.uint64(0), level, np.uint32(16 * chunk), address, block, drawn)
-        for row in range(128 * chunk, min(128 * chunk + 128, len(donors))):
+        first_block = np.uint32(16 * (first // 128 + chunk))
+        stream_words(key, np.uint64(0), level, first_block, address, block, drawn)
+        for row in range(128 * chunk, min(128 * chunk + 128, len(kept))):
             at = 2 * (row - 128 * chunk)
             high = np.uint64(drawn[at]) << np.uint64(21)
             uniform = np.float64(high | (np.uint64(drawn[at + 1]) >> np.uint64(11))) * 2.0**-53
             kept[row] = uniform >= q
-            if kept[row]:
-                donors[row] = row
 
 
-@njit(cache=True, nogil=True)
-def _next_word(keys, field, row, used, words, address, block):
+@uncounted
+def next_word(keys, field, row, used, words, address, block):
     """The next word of the stream (row, 2), of which ``used[0]`` are used."""
     at = used[0] % 256
     if at == 0:
         first_block = np.uint32(used[0] // 16)
-        stream_words(keys[field], np.uint64(row), np.uint32(_MORE_LEVEL), first_block, address, block, words)
+        stream_words(keys[field], np.uint64(row), np.uint32(MORE_LEVEL), first_block, address, block, words)
     used[0] += 1
     return np.uint64(words[at])
 
 
-@njit(cache=True, nogil=True)
-def _bounded(word, bound, keys, field, row, used, words, address, block):
+@uncounted
+def bounded(word, bound, keys, field, row, used, words, address, block):
     """A uniform integer below `bound` from a word, and from the next ones where it is rejected."""
     product = np.uint64(word) * np.uint64(bound)
     low = product & np.uint64(0xFFFFFFFF)
     if low < np.uint64(bound):
         threshold = np.uint64(0x100000000) % np.uint64(bound)
         while low < threshold:
-            product = _next_word(keys, field, row, used, words, address, block) * np.uint64(bound)
+            product = next_word(keys, field, row, used, words, address, block) * np.uint64(bound)
             low = product & np.uint64(0xFFFFFFFF)
     return np.int64(product >> np.uint64(32))
 
@@ -142,8 +142,8 @@ def _bounded(word, bound, keys, field, row, used, words, address, block):
 # ------------------------------------------------------------------------------------ neighbourhoods
 
 
-@njit(cache=True, nogil=True)
-def _in_order(rows, have):
+@uncounted
+def in_order(rows, have):
     """Sort a few rows."""
     for at in range(1, have):
         row = rows[at]
@@ -154,10 +154,10 @@ def _in_order(rows, have):
         rows[to] = row
 
 
-@njit(cache=True, nogil=True)
-def _nth(rows, have, wanted):
+@uncounted
+def nth(rows, have, wanted):
     """The row that would stand at place `wanted` if the rows were sorted; it moves them about."""
-    if have <= _SHORT:
+    if have <= SHORT:
         return rows[wanted]
     low, high = 0, have - 1
     while low < high:
@@ -181,7 +181,7 @@ def _nth(rows, have, wanted):
     return rows[wanted]
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def _neighbourhood(tree, queries, leaf, lane, row, member, candidates, rule, distances, rows,
                    found, out, stack):  # fmt: skip
     """A row's neighbourhood: (size, listed, reach, last).
@@ -221,14 +221,13 @@ def _neighbourhood(tree, queries, leaf, lane, row, member, candidates, rule, dis
     return size, False, reach, _NO_ROW
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def _accepted(tree, queries, leaf, lane, row, reach, last, nodes, ends, have, keys, field,
-              words, address, block):  # fmt: skip
+              used, words, address, block):  # fmt: skip
     """A uniform row of a large neighbourhood: positions of its cover are drawn until one belongs to it."""
-    used = np.zeros(1, np.int64)
     while True:
-        word = _next_word(keys, field, row, used, words, address, block)
-        place = _bounded(word, ends[have - 1], keys, field, row, used, words, address, block)
+        word = next_word(keys, field, row, used, words, address, block)
+        place = bounded(word, ends[have - 1], keys, field, row, used, words, address, block)
         at = np.searchsorted(ends[:have], place, side="right")
         _, stop = span(tree, nodes[at])
         position = stop - (ends[at] - place)
@@ -240,19 +239,61 @@ def _accepted(tree, queries, leaf, lane, row, reach, last, nodes, ends, have, ke
             return other
 
 
+@uncounted
+def _draw_leaf(tree, queries, leaf, candidates, everyone, is_searched, wanted, rule, keys, donors, sizes,
+               distances, rows, have, bounds, out, stack, gaps, found, nodes, spare, ends, words, address,
+               block, used):  # fmt: skip
+    """Draw for the rows of one leaf."""
+    query_rows = queries.rows
+    most = len(candidates)
+    if is_searched:
+        nearest(tree, queries, leaf, True, wanted, distances, rows, have, bounds, out, stack, gaps)
+    start = queries.starts[leaf]
+    for lane in range(queries.starts[leaf + 1] - start):
+        row = query_rows[start + lane]
+        member = everyone
+        if not everyone:
+            at = np.searchsorted(candidates, row)
+            member = at < most and candidates[at] == row
+        size, is_listed, reach, last = _neighbourhood(
+            tree, queries, leaf, lane, row, np.int64(member), candidates, rule,
+            distances, rows, found, out, stack,
+        )  # fmt: skip
+        sizes[row] = size
+        if is_listed:
+            if size <= SHORT:
+                in_order(found, size)
+            for field in range(len(keys)):
+                used[0] = 0
+                word = donors[field, row]
+                place = bounded(word, size, keys, field, row, used, words, address, block)
+                donors[field, row] = nth(found, size, place)
+            continue
+        covering = cover(tree, queries, leaf, lane, reach, nodes, spare)
+        total = 0
+        for at in range(covering):
+            begin, end = span(tree, nodes[at])
+            total += end - begin
+            ends[at] = total
+        for field in range(len(keys)):
+            used[0] = 0
+            donors[field, row] = _accepted(
+                tree, queries, leaf, lane, row, reach, last, nodes, ends, covering,
+                keys, field, used, words, address, block,
+            )  # fmt: skip
+
+
 @njit(cache=True, nogil=True, parallel=True)
 def _draw(tree, queries, candidates, everyone, rule, keys, first_leaf, last_leaf, donors, sizes):
     """For the rows of these leaves a donor in each field, in the place of the row's first word.
 
     `candidates` are the tree's rows in ascending order; with `everyone` every query is among them.
     """
-    query_rows = queries.rows
-    count = len(query_rows)
     most = len(candidates)
     wanted = min(rule.k + 1, most)
     is_searched = most > rule.k if not everyone else most - 1 > rule.k
     room = width(wanted) if is_searched else 1
-    for chunk in prange((last_leaf - first_leaf + _SPAN - 1) // _SPAN):
+    for chunk in prange((last_leaf - first_leaf + SPAN - 1) // SPAN):
         distances = np.empty((LEAF, room))
         rows = np.empty((LEAF, room), np.int32)
         have = np.zeros(LEAF, np.int64)
@@ -268,44 +309,13 @@ def _draw(tree, queries, candidates, everyone, rule, keys, first_leaf, last_leaf
         address = np.zeros((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         used = np.zeros(1, np.int64)
-        low = first_leaf + chunk * _SPAN
-        for leaf in range(low, min(low + _SPAN, last_leaf)):
-            if is_searched:
-                nearest(
-                    tree, queries, leaf, True, wanted, distances, rows, have, bounds, out, stack, gaps
-                )  # fmt: skip
-            start = (count * leaf) >> queries.depth
-            for lane in range(((count * (leaf + 1)) >> queries.depth) - start):
-                row = query_rows[start + lane]
-                member = everyone
-                if not everyone:
-                    at = np.searchsorted(candidates, row)
-                    member = at < most and candidates[at] == row
-                size, is_listed, reach, last = _neighbourhood(
-                    tree, queries, leaf, lane, row, np.int64(member), candidates, rule,
-                    distances, rows, found, out, stack,
-                )  # fmt: skip
-                sizes[row] = size
-                if is_listed:
-                    if size <= _SHORT:
-                        _in_order(found, size)
-                    for field in range(len(keys)):
-                        used[0] = 0
-                        word = donors[field, row]
-                        place = _bounded(word, size, keys, field, row, used, words, address, block)
-                        donors[field, row] = _nth(found, size, place)
-                    continue
-                covering = cover(tree, queries, leaf, lane, reach, nodes, spare)
-                total = 0
-                for at in range(covering):
-                    begin, end = span(tree, nodes[at])
-                    total += end - begin
-                    ends[at] = total
-                for field in range(len(keys)):
-                    donors[field, row] = _accepted(
-                        tree, queries, leaf, lane, row, reach, last, nodes, ends, covering,
-                        keys, field, words, address, block,
-                    )  # fmt: skip
+        low = first_leaf + chunk * SPAN
+        for leaf in range(low, min(low + SPAN, last_leaf)):
+            _draw_leaf(
+                tree, queries, leaf, candidates, everyone, is_searched, wanted, rule, keys, donors, sizes,
+                distances, rows, have, bounds, out, stack, gaps, found, nodes, spare, ends, words, address,
+                block, used,
+            )  # fmt: skip
 
 
 def in_slices(total: int, work: Callable[[int, int], None], told: Callable[[float], None]) -> None:

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, prange
 
-from providers.lanes import LANES
+from providers.lanes import LANES, SPARE
 from providers.provider import Progress, no_progress
 from providers.space import Points
+from providers.uncounted import uncounted
 
 LEAF = LANES
 """Rows of a leaf at most; half of it or more, where there are that many: one lane each."""
@@ -29,6 +30,7 @@ LEAF = LANES
 _SEPARATE = 6  # levels that are cut one by one; each of the nodes below them is one thread's
 _TOGETHER = 3  # of a small table, whose upper levels one thread cuts: starting threads takes longer
 _SMALL = 2**18  # rows of a small table, and rows whose subtrees are finished in one call
+_LEFT, _RIGHT, _TIED = 0, 1, 2  # sides of a cut
 
 
 class Tree(NamedTuple):
@@ -40,6 +42,8 @@ class Tree(NamedTuple):
     """Codes from this one on are missing flags."""
     weight: float
     """What a mismatch of a code before them adds to a squared distance; of a flag: 2."""
+    starts: npt.NDArray[np.int64]
+    """The position at which each leaf begins, and the end; shape (leaves + 1,)."""
     rows: npt.NDArray[np.int32]
     """Position -> row; shape (n,)."""
     numbers: npt.NDArray[np.float64]
@@ -47,150 +51,136 @@ class Tree(NamedTuple):
     codes: npt.NDArray[np.int32]
     """The same for codes, -1 where there is none; shape (leaves, codes, LEAF)."""
     boxes: npt.NDArray[np.float64]
-    """Least and largest number of each node; shape (nodes, 2, numbers)."""
+    """Least and largest number of each node; shape (nodes, 2, numbers), with `SPARE` places behind it."""
     code_boxes: npt.NDArray[np.int32]
     """Least and largest code; shape (nodes, 2, codes)."""
     uniform: npt.NDArray[np.bool_]
     """Nodes whose points are all the same; shape (nodes,)."""
 
 
-def grow(points: Points, rows: npt.NDArray[np.int32], progress: Progress = no_progress) -> Tree:
+def depth_of(count: int) -> int:
+    """The level of the leaves of a tree over so many rows, one or more."""
+    return max(0, math.ceil(math.log2(count / LEAF)))
+
+
+def leaf_starts(count: int, level: int = 0, index: int = 0) -> npt.NDArray[np.int64]:
+    """Where the leaves of a tree over so many rows begin, and the end; shape (leaves + 1,).
+
+    Of the leaves below a node of the tree, which `index` tells from the others of its level, counted from
+    the node's own first position.
+    """
+    depth = depth_of(count)
+    below = depth - level
+    leaves = np.arange((1 << below) + 1, dtype=np.int64) + (index << below)
+    return ((count * leaves) >> depth) - ((count * index) >> level)
+
+
+def grow(
+    points: Points,
+    rows: npt.NDArray[np.int32],
+    progress: Progress = no_progress,
+    starts: npt.NDArray[np.int64] | None = None,
+) -> Tree:
     """The tree over these rows, which are in ascending order and at least one.
+
+    ``starts``: where its leaves begin, of a tree that is a part of a larger one; `leaf_starts`.
 
     Notes
     -----
-    O(n log n) time: on each level the boxes are read off the points, which are then parted about
-    the median by quickselect. Points move with their rows, so that each node lies together.
+    O(n log n) time: the points are put in order along every dimension once, and each cut parts all of
+    these orders, so that a node's box and its median are read off their ends and their middle.
     """
     count = len(rows)
-    depth = max(0, math.ceil(math.log2(count / LEAF)))
-    numbers = points.numbers[rows]
-    codes = points.codes[rows]
-    order = rows.astype(np.int32)
+    starts = leaf_starts(count) if starts is None else starts
+    depth = (len(starts) - 1).bit_length() - 1
+    is_everyone = count == len(points.numbers)
+    numbers = points.numbers if is_everyone else points.numbers[rows]
+    codes = points.codes if is_everyone else points.codes[rows]
+    dimensions = numbers.shape[1] + codes.shape[1]
+    orders = np.empty((dimensions + 1, count), np.int32)
+    for dimension in range(dimensions):
+        progress(0.5 * dimension / dimensions, "growing the tree")
+        is_number = dimension < numbers.shape[1]
+        values = numbers[:, dimension] if is_number else codes[:, dimension - numbers.shape[1]]
+        orders[dimension] = np.argsort(values)
+    orders[dimensions] = np.arange(count)
     nodes = (2 << depth) - 1
-    boxes = np.empty((nodes, 2, numbers.shape[1]))
+    boxes = empty_boxes(nodes, numbers.shape[1])
     code_boxes = np.empty((nodes, 2, codes.shape[1]), np.int32)
     uniform = np.zeros(nodes, np.bool_)
-    extents = np.full(codes.shape[1], math.sqrt(2.0))
-    extents[: points.flags] = math.sqrt(points.weight)
+    extents = extents_of(points)
     leaves = 1 << depth
     number_blocks = np.full((leaves, numbers.shape[1], LEAF), np.inf)
     code_blocks = np.full((leaves, codes.shape[1], LEAF), -1, np.int32)
-    in_tree = np.empty_like(order)
-    blocks = number_blocks, code_blocks
-    keys = np.empty(count)
-    shared = (numbers, codes, order, keys, extents, boxes, code_boxes, uniform, in_tree, *blocks, depth)
+    in_tree = np.empty(count, np.int32)
+    shared = (numbers, codes, orders, np.empty_like(orders), np.empty(count, np.uint8), extents, boxes,
+              code_boxes, uniform, starts, depth)  # fmt: skip
+    filled = rows.astype(np.int32, copy=False), in_tree, number_blocks, code_blocks
+    separate = min(depth, _TOGETHER if count < _SMALL else _SEPARATE)
     if count < _SMALL:
-        separate = min(_TOGETHER, depth)
-        _cut_subtrees(0, separate - 1, 0, 1, *shared)
+        _cut_levels(separate, *shared)
     else:
-        separate = _SEPARATE
         for level in range(separate):
-            progress(0.5 * level / separate, "growing the tree")
-            _cut_subtrees(level, level, 0, 1 << level, *shared)
+            progress(0.5 + 0.25 * level / separate, "growing the tree")
+            _cut_level(level, *shared)
     subtrees = 1 << separate
     at_once = max(2, subtrees * _SMALL // count)
     for first in range(0, subtrees, at_once):
-        progress(0.5 + 0.5 * first / subtrees, "growing the tree")
-        _cut_subtrees(separate, depth, first, min(first + at_once, subtrees), *shared)
+        progress(0.75 + 0.25 * first / subtrees, "growing the tree")
+        _cut_subtrees(separate, first, min(first + at_once, subtrees), *shared, *filled)
     return Tree(
-        depth, points.flags, points.weight, in_tree, number_blocks, code_blocks, boxes, code_boxes, uniform
-    )
+        depth, points.flags, points.weight, starts, in_tree, number_blocks, code_blocks, boxes, code_boxes,
+        uniform,
+    )  # fmt: skip
+
+
+def empty_boxes(nodes: int, numbers: int) -> npt.NDArray[np.float64]:
+    """Room for `Tree.boxes`; shape (nodes, 2, numbers), with `SPARE` places behind it."""
+    places = nodes * 2 * numbers
+    return np.zeros(places + SPARE)[:places].reshape(nodes, 2, numbers)
+
+
+def extents_of(points: Points) -> npt.NDArray[np.float64]:
+    """How wide each code is that is not the same everywhere; shape (codes,)."""
+    extents = np.full(points.codes.shape[1], math.sqrt(2.0))
+    extents[: points.flags] = math.sqrt(points.weight)
+    return extents
 
 
 # -------------------------------------------------------------------------------------- the cuts
 
 
-@njit(cache=True, nogil=True)
-def _swap(one, two, keys, order, numbers, codes):
-    keys[one], keys[two] = keys[two], keys[one]
-    order[one], order[two] = order[two], order[one]
-    for dimension in range(numbers.shape[1]):
-        held = numbers[one, dimension]
-        numbers[one, dimension] = numbers[two, dimension]
-        numbers[two, dimension] = held
-    for dimension in range(codes.shape[1]):
-        code = codes[one, dimension]
-        codes[one, dimension] = codes[two, dimension]
-        codes[two, dimension] = code
+@uncounted
+def _value(point, dimension, numbers, codes):
+    """A point's number or code; codes are exact as numbers."""
+    if dimension < numbers.shape[1]:
+        return numbers[point, dimension]
+    return np.float64(codes[point, dimension - numbers.shape[1]])
 
 
-@njit(cache=True, nogil=True)
-def _middle(one, two, three, keys):
-    """Which of three places holds the middle key."""
-    if keys[two] < keys[one]:
-        one, two = two, one
-    if keys[three] < keys[two]:
-        return one if keys[three] < keys[one] else three
-    return two
-
-
-@njit(cache=True, nogil=True)
-def _part(start, stop, middle, keys, order, numbers, codes):
-    """Part the points of these places by their keys: no key before `middle` is over one from there on.
-
-    Quickselect; the pivots are at scattered places, so that no order of the rows is a bad one.
-    """
-    scatter = np.uint64(0x9E3779B97F4A7C15)
-    state = scatter
-    while stop - start > 1:
-        size = np.uint64(stop - start)
-        pivot = start
-        for again in range(3 if size > 64 else 1):
-            state = state * scatter + np.uint64(1)
-            first = start + np.int64((state >> np.uint64(33)) % size)
-            state = state * scatter + np.uint64(1)
-            second = start + np.int64((state >> np.uint64(33)) % size)
-            state = state * scatter + np.uint64(1)
-            third = start + np.int64((state >> np.uint64(33)) % size)
-            found = _middle(first, second, third, keys)
-            if again == 0:
-                one = found
-                pivot = found
-            elif again == 1:
-                two = found
-            else:
-                pivot = _middle(one, two, found, keys)
-        key = keys[pivot]
-        low, high = start, stop - 1
-        while low <= high:
-            while keys[low] < key:
-                low += 1
-            while keys[high] > key:
-                high -= 1
-            if low <= high:
-                if low < high:
-                    _swap(low, high, keys, order, numbers, codes)
-                low += 1
-                high -= 1
-        if middle <= high:
-            stop = high + 1
-        elif middle >= low:
-            start = low
+@uncounted
+def _tied(order, dimension, start, middle, stop, numbers, codes):
+    """Of points in order from `start` to `stop` those tied with that at `middle`: from, up to."""
+    value = _value(order[dimension, middle], dimension, numbers, codes)
+    low, high = start, middle
+    while low < high:
+        at = (low + high) // 2
+        if _value(order[dimension, at], dimension, numbers, codes) < value:
+            low = at + 1
         else:
-            return
+            high = at
+    first = low
+    low, high = middle + 1, stop
+    while low < high:
+        at = (low + high) // 2
+        if _value(order[dimension, at], dimension, numbers, codes) > value:
+            high = at
+        else:
+            low = at + 1
+    return first, low
 
 
-@njit(cache=True, nogil=True)
-def _tied(start, stop, middle, keys, order, numbers, codes):
-    """Bring the points together that are tied with that at `middle`; returns where they start and stop."""
-    key = keys[middle]
-    low = middle
-    for at in range(middle - 1, start - 1, -1):
-        if keys[at] == key:
-            low -= 1
-            _swap(at, low, keys, order, numbers, codes)
-    high = middle
-    if low == middle:  # no tie is cut
-        return low, high
-    for at in range(middle, stop):
-        if keys[at] == key:
-            _swap(at, high, keys, order, numbers, codes)
-            high += 1
-    return low, high
-
-
-@njit(cache=True, nogil=True)
+@uncounted
 def _next_widest(boxes, code_boxes, node, extents, dimension, width):
     """The next dimension in the order from the widest on, the first of equals first; -1 after the last."""
     numbers = boxes.shape[2]
@@ -206,108 +196,222 @@ def _next_widest(boxes, code_boxes, node, extents, dimension, width):
     return next_dimension, next_width
 
 
-@njit(cache=True, nogil=True)
-def _sort_rows(rows):
-    """Heapsort: numba's own sort takes seconds to compile."""
-    size = len(rows)
-    begin = size // 2
-    while size > 1:
-        if begin:
-            begin -= 1
-            row = rows[begin]
-        else:
-            size -= 1
-            row = rows[size]
-            rows[size] = rows[0]
-        at = begin
-        child = 2 * at + 1
-        while child < size:
-            if child + 1 < size and rows[child + 1] > rows[child]:
-                child += 1
-            if rows[child] <= row:
-                break
-            rows[at] = rows[child]
-            at = child
-            child = 2 * at + 1
-        rows[at] = row
+@uncounted
+def _choose_sides(start, middle, stop, dimension, width, node, numbers, codes, orders, spare, sides, extents,
+                  boxes, code_boxes):  # fmt: skip
+    """Say on which side of its node's median each point is.
+
+    A tie across one dimension is cut across the next widest, and at last by row.
+    """
+    along = orders[dimension]
+    for at in range(start, middle):
+        sides[np.uint32(along[at])] = _LEFT
+    for at in range(middle, stop):
+        sides[np.uint32(along[at])] = _RIGHT
+    low, high = _tied(orders, dimension, start, middle, stop, numbers, codes)
+    if low == middle:
+        return
+    for at in range(low, high):
+        sides[orders[dimension, at]] = _TIED
+    while low < middle:
+        left = middle - low  # tied points that belong to the left
+        dimension, width = _next_widest(boxes, code_boxes, node, extents, dimension, width)
+        order = dimension if dimension >= 0 else len(orders) - 1
+        along, aside = orders[order, start:stop], spare[order, start:stop]
+        found = np.uint64(0)
+        for at in range(len(along)):
+            point = along[at]
+            aside[found] = point
+            found += np.uint64(sides[np.uint32(point)] == _TIED)
+        end = start + np.int64(found)
+        low = high = middle = start + left
+        if dimension >= 0:
+            low, high = _tied(spare, dimension, start, middle, end, numbers, codes)
+        if low == middle:  # no tie is cut
+            high = middle
+        for at in range(start, low):
+            sides[spare[order, at]] = _LEFT
+        for at in range(high, end):
+            sides[spare[order, at]] = _RIGHT
 
 
-@njit(cache=True, nogil=True)
-def _cut(level, index, numbers, codes, order, keys, extents, boxes, code_boxes, uniform, depth):
-    """Take a node's box; unless it is a leaf, cut it in two."""
-    count = np.int64(len(order))
-    start = (count * index) >> level
-    stop = (count * (index + 1)) >> level
+@uncounted
+def _prepare(level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts,
+             depth):  # fmt: skip
+    """Take a node's box, which is at the ends of its orders; unless it is a leaf, say how it is cut."""
+    below = depth - level
+    start, stop = starts[index << below], starts[(index + 1) << below]
     node = (1 << level) - 1 + index
-    inherited = level > 0 and uniform[((node + 1) >> 1) - 1]
-    last = start + 1 if inherited else stop  # one point of a uniform node is like the others
     for dimension in range(numbers.shape[1]):
-        low = high = numbers[start, dimension]
-        for at in range(start + 1, last):
-            low = min(low, numbers[at, dimension])
-            high = max(high, numbers[at, dimension])
-        boxes[node, 0, dimension], boxes[node, 1, dimension] = low, high
+        boxes[node, 0, dimension] = numbers[orders[dimension, start], dimension]
+        boxes[node, 1, dimension] = numbers[orders[dimension, stop - 1], dimension]
     for dimension in range(codes.shape[1]):
-        least = most = codes[start, dimension]
-        for at in range(start + 1, last):
-            least = min(least, codes[at, dimension])
-            most = max(most, codes[at, dimension])
-        code_boxes[node, 0, dimension], code_boxes[node, 1, dimension] = least, most
+        order = dimension + numbers.shape[1]
+        code_boxes[node, 0, dimension] = codes[orders[order, start], dimension]
+        code_boxes[node, 1, dimension] = codes[orders[order, stop - 1], dimension]
     widest, width = _next_widest(boxes, code_boxes, node, extents, -1, np.inf)
-    if widest < 0:
-        uniform[node] = True
-        if not inherited:
-            _sort_rows(order[start:stop])
-        return
-    if level == depth:
-        return
-    middle = (count * (2 * index + 1)) >> (level + 1)
-    while start < middle:  # a tie across one dimension is cut across the next, and at last by row
-        for at in range(start, stop):
-            if widest < 0:
-                keys[at] = order[at]
-            elif widest < numbers.shape[1]:
-                keys[at] = numbers[at, widest]
-            else:
-                keys[at] = codes[at, widest - numbers.shape[1]]
-        _part(start, stop, middle, keys, order, numbers, codes)
-        start, stop = _tied(start, stop, middle, keys, order, numbers, codes)
-        widest, width = _next_widest(boxes, code_boxes, node, extents, widest, width)
+    uniform[node] = widest < 0
+    if widest >= 0 and level < depth:
+        middle = starts[(2 * index + 1) << (below - 1)]
+        _choose_sides(
+            start, middle, stop, widest, width, node, numbers, codes, orders, spare, sides, extents, boxes,
+            code_boxes,
+        )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
-def _fill_leaf(leaf, numbers, codes, order, depth, rows, number_blocks, code_blocks):
+@uncounted
+def _part(level, index, order, orders, spare, sides, boxes, code_boxes, uniform, starts, depth):
+    """Part a node's points in one of their orders, which they keep on both sides.
+
+    Where they all have the same value there, any of them stands for the others in a box: those of a
+    uniform node stay in the order of rows, by which it is cut.
+    """
+    node = (1 << level) - 1 + index
+    if level == depth or uniform[node]:
+        return
+    numbers, dimensions = boxes.shape[2], len(orders) - 1
+    if order < numbers:
+        if boxes[node, 0, order] == boxes[node, 1, order]:
+            return
+    elif order < dimensions and code_boxes[node, 0, order - numbers] == code_boxes[node, 1, order - numbers]:
+        return
+    below = depth - level
+    start, stop = starts[index << below], starts[(index + 1) << below]
+    here, aside = orders[order, start:stop], spare[order, start:stop]
+    left, right = np.uint64(0), np.uint64(0)
+    for at in range(len(here)):
+        point = here[at]
+        side = np.uint64(sides[np.uint32(point)])
+        here[left] = point
+        aside[right] = point
+        left += np.uint64(_RIGHT) - side
+        right += side
+    for at in range(right):
+        here[left + at] = aside[at]
+
+
+@uncounted
+def _fill_leaf(leaf, numbers, codes, orders, starts, of_rows, rows, number_blocks, code_blocks):
     """Lay out a leaf by dimension, its rows in ascending order."""
-    count = np.int64(len(order))
-    start = (count * leaf) >> depth
-    size = ((count * (leaf + 1)) >> depth) - start
-    sequence = np.arange(start, start + size)
-    for lane in range(1, size):  # sorted by insertion
-        at = sequence[lane]
-        to = lane
-        while to > 0 and order[sequence[to - 1]] > order[at]:
-            sequence[to] = sequence[to - 1]
-            to -= 1
-        sequence[to] = at
-    for lane in range(size):
-        at = sequence[lane]
-        rows[start + lane] = order[at]
+    start = starts[leaf]
+    for lane in range(starts[leaf + 1] - start):
+        point = orders[len(orders) - 1, start + lane]
+        rows[start + lane] = of_rows[point]
         for dimension in range(numbers.shape[1]):
-            number_blocks[leaf, dimension, lane] = numbers[at, dimension]
+            number_blocks[leaf, dimension, lane] = numbers[point, dimension]
         for dimension in range(codes.shape[1]):
-            code_blocks[leaf, dimension, lane] = codes[at, dimension]
+            code_blocks[leaf, dimension, lane] = codes[point, dimension]
+
+
+@uncounted
+def _cut_node(
+    level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts, depth
+):
+    """Take a node's box; unless it is a leaf, cut it in two."""
+    _prepare(
+        level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts, depth
+    )  # fmt: skip
+    for order in range(len(orders)):
+        _part(level, index, order, orders, spare, sides, boxes, code_boxes, uniform, starts, depth)
+
+
+@uncounted
+def _cut_levels(
+    levels, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts, depth
+):
+    """Cut all nodes of the uppermost levels."""
+    for level in range(levels):
+        for index in range(1 << level):
+            _cut_node(
+                level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform,
+                starts, depth,
+            )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _cut_subtrees(top, bottom, first, last, numbers, codes, order, keys, extents, boxes, code_boxes,
-                  uniform, rows, number_blocks, code_blocks, depth):  # fmt: skip
-    """Cut the nodes of the levels `top` to `bottom` in and below some nodes of the first; fill the leaves."""
+def _cut_level(
+    level, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts, depth
+):
+    """Cut the nodes of an upper level, whose orders are parted side by side."""
+    for index in prange(1 << level):
+        _prepare(
+            level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts,
+            depth,
+        )  # fmt: skip
+    for work in prange(len(orders) << level):
+        index, order = work // len(orders), work % len(orders)
+        _part(level, index, order, orders, spare, sides, boxes, code_boxes, uniform, starts, depth)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _cut_subtrees(top, first, last, numbers, codes, orders, spare, sides, extents, boxes, code_boxes,
+                  uniform, starts, depth, of_rows, rows, number_blocks, code_blocks):  # fmt: skip
+    """Cut some nodes of a level and all below them, and fill the leaves."""
     for subtree in prange(first, last):
-        for level in range(top, bottom + 1):
+        for level in range(top, depth + 1):
             below = level - top
             for index in range(subtree << below, (subtree + 1) << below):
-                _cut(level, index, numbers, codes, order, keys, extents, boxes, code_boxes, uniform, depth)
-        if bottom == depth:
-            below = bottom - top
-            for leaf in range(subtree << below, (subtree + 1) << below):
-                _fill_leaf(leaf, numbers, codes, order, depth, rows, number_blocks, code_blocks)
+                _cut_node(
+                    level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform,
+                    starts, depth,
+                )  # fmt: skip
+        below = depth - top
+        for leaf in range(subtree << below, (subtree + 1) << below):
+            _fill_leaf(leaf, numbers, codes, orders, starts, of_rows, rows, number_blocks, code_blocks)
+
+
+# ------------------------------------------------------------------------- a tree that was grown before
+
+
+def laid_out(points: Points, rows: npt.NDArray[np.int32], starts: npt.NDArray[np.int64]) -> Tree:
+    """The tree whose points and rows stand in its order already, as `grow` has once put them. O(n)."""
+    leaves = len(starts) - 1
+    nodes = 2 * leaves - 1
+    numbers, codes = points.numbers, points.codes
+    boxes = empty_boxes(nodes, numbers.shape[1])
+    code_boxes = np.empty((nodes, 2, codes.shape[1]), np.int32)
+    number_blocks = np.full((leaves, numbers.shape[1], LEAF), np.inf)
+    code_blocks = np.full((leaves, codes.shape[1], LEAF), -1, np.int32)
+    _lay_out(numbers, codes, starts, number_blocks, code_blocks, boxes, code_boxes)
+    join_boxes(boxes, code_boxes)
+    codes_differ = (code_boxes[:, 1] > code_boxes[:, 0]) & (extents_of(points) > 0.0)
+    wide = np.any(boxes[:, 1] > boxes[:, 0], axis=1) | np.any(codes_differ, axis=1)
+    depth = leaves.bit_length() - 1
+    return Tree(
+        depth, points.flags, points.weight, starts, rows, number_blocks, code_blocks, boxes, code_boxes,
+        np.asarray(~wide),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _lay_out(numbers, codes, starts, number_blocks, code_blocks, boxes, code_boxes):
+    leaves = len(starts) - 1
+    for leaf in range(leaves):
+        node = leaves - 1 + leaf
+        first = starts[leaf]
+        for dimension in range(numbers.shape[1]):
+            low = high = numbers[first, dimension]
+            for at in range(first, starts[leaf + 1]):
+                number = numbers[at, dimension]
+                number_blocks[leaf, dimension, at - first] = number
+                low, high = min(low, number), max(high, number)
+            boxes[node, 0, dimension], boxes[node, 1, dimension] = low, high
+        for dimension in range(codes.shape[1]):
+            least = most = codes[first, dimension]
+            for at in range(first, starts[leaf + 1]):
+                code = codes[at, dimension]
+                code_blocks[leaf, dimension, at - first] = code
+                least, most = min(least, code), max(most, code)
+            code_boxes[node, 0, dimension], code_boxes[node, 1, dimension] = least, most
+
+
+def join_boxes(boxes: npt.NDArray[np.float64], code_boxes: npt.NDArray[np.int32]) -> None:
+    """Fill in the boxes of the nodes above the leaves, whose own are there."""
+    level = (len(boxes) + 1) // 2
+    while level > 1:
+        level //= 2
+        first = level - 1
+        for found in (boxes, code_boxes):
+            below = found[2 * first + 1 : 2 * first + 1 + 2 * level]
+            np.minimum(below[::2, 0], below[1::2, 0], out=found[first : first + level, 0])
+            np.maximum(below[::2, 1], below[1::2, 1], out=found[first : first + level, 1])

@@ -19,6 +19,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 16
+SPARE = 8
+"""Places behind the boxes, which are read in vectors of so many."""
 
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(32), LANES)
@@ -172,6 +174,69 @@ def in_reach(typingctx: Any, numbers: Any, codes: Any, leaf: Any, boxes: Any, co
 
 
 @intrinsic
+def box_gaps(typingctx: Any, boxes: Any, node: Any, query_boxes: Any, query_node: Any) -> Any:
+    """How far a box is from two, a node's halves: (gap, gap, between the middles, between the middles).
+
+    ``boxes`` and ``query_boxes`` float64, shape (nodes, 2, fields), with `SPARE` places behind them. Of
+    the numbers alone: squares, added in no certain order, those between the middles four times as much.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        box, query = (
+            context.make_array(signature.args[at])(context, builder, arguments[at]) for at in (0, 2)
+        )
+        half, some = ir.VectorType(ir.DoubleType(), SPARE), ir.VectorType(_INT64, SPARE)
+        one, two, eight = (ir.Constant(_INT64, value) for value in (1, 2, SPARE))
+        nothing = ir.Constant(half, [0.0] * SPARE)
+        fields = cgutils.unpack_tuple(builder, box.shape)[2]
+        stride = builder.mul(two, fields)
+        start = builder.mul(builder.add(builder.mul(two, arguments[1]), one), stride)
+        query_start = builder.mul(arguments[3], stride)
+        sums = [cgutils.alloca_once_value(builder, nothing) for _ in range(4)]
+
+        def load(data: Any, offset: Any) -> Any:
+            return builder.load(builder.bitcast(builder.gep(data, [offset]), half.as_pointer()), align=8)
+
+        def larger(left: Any, right: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+        pieces = builder.sdiv(builder.add(fields, ir.Constant(_INT64, SPARE - 1)), eight)
+        with cgutils.for_range(builder, pieces) as loop:
+            first = builder.mul(loop.index, eight)
+            count = builder.sub(fields, first)
+            undefined = ir.Constant(some, ir.Undefined)
+            counts = builder.insert_element(undefined, count, ir.Constant(_INT32, 0))
+            zeros = ir.Constant(ir.VectorType(_INT32, SPARE), [0] * SPARE)
+            counts = builder.shuffle_vector(counts, undefined, zeros)
+            is_field = builder.icmp_signed("<", ir.Constant(some, list(range(SPARE))), counts)
+            at = builder.add(query_start, first)
+            low, high = load(query.data, at), load(query.data, builder.add(at, fields))
+            middle = builder.fadd(low, high)
+            for child in range(2):
+                at = builder.add(builder.add(start, first), builder.mul(ir.Constant(_INT64, child), stride))
+                other_low, other_high = load(box.data, at), load(box.data, builder.add(at, fields))
+                gap = larger(builder.fsub(other_low, high), builder.fsub(low, other_high))
+                between = builder.fsub(builder.fadd(other_low, other_high), middle)
+                for place, apart in ((child, larger(gap, nothing)), (2 + child, between)):
+                    squared = builder.select(is_field, builder.fmul(apart, apart), nothing)
+                    builder.store(builder.fadd(builder.load(sums[place]), squared), sums[place])
+        totals = []
+        for place in range(4):
+            total, width = builder.load(sums[place]), SPARE
+            while width > 1:
+                width //= 2
+                parts = [
+                    ir.Constant(ir.VectorType(_INT32, width), list(range(from_, from_ + width)))
+                    for from_ in (0, width)
+                ]
+                total = builder.fadd(*(builder.shuffle_vector(total, total, part) for part in parts))
+            totals.append(builder.extract_element(total, ir.Constant(_INT32, 0)))
+        return context.make_tuple(builder, signature.return_type, totals)
+
+    return types.UniTuple(types.float64, 4)(boxes, types.int64, query_boxes, types.int64), codegen
+
+
+@intrinsic
 def insert(typingctx: Any, distances: Any, rows: Any, lane: Any, distance: Any, row: Any) -> Any:
     """Put a row into a lane's list, which is sorted by (distance, row); the last one falls out.
 
@@ -183,37 +248,45 @@ def insert(typingctx: Any, distances: Any, rows: Any, lane: Any, distance: Any, 
             return context.make_array(signature.args[at])(context, builder, arguments[at])
 
         keys, places = array(0), array(1)
-        zero, one, sixteen = (ir.Constant(_INT64, value) for value in (0, 1, LANES))
+        one, sixteen = ir.Constant(_INT64, 1), ir.Constant(_INT64, LANES)
         length = cgutils.unpack_tuple(builder, keys.shape)[1]
         start = builder.mul(arguments[2], length)
         key, place = _splat(builder, arguments[3], _DOUBLES), _splat(builder, arguments[4], _INTEGERS)
         one_up = ir.Constant(ir.VectorType(_INT32, LANES), [LANES, *range(LANES - 1)])
+        bits, lanes = ir.IntType(LANES), ir.VectorType(ir.IntType(1), LANES)
 
-        def is_after(some_keys: Any, some_places: Any) -> Any:
+        def is_before(some_keys: Any, some_places: Any, key: Any, place: Any) -> Any:
             equal = builder.fcmp_ordered("==", some_keys, key)
-            later = builder.and_(equal, builder.icmp_signed(">", some_places, place))
-            return builder.or_(builder.fcmp_ordered(">", some_keys, key), later)
+            earlier = builder.and_(equal, builder.icmp_signed("<", some_places, place))
+            return builder.or_(builder.fcmp_ordered("<", some_keys, key), earlier)
 
-        with cgutils.for_range(builder, builder.sdiv(length, sixteen)) as loop:  # from the last vector on
-            back = builder.mul(builder.add(loop.index, one), sixteen)
-            at = builder.add(start, builder.sub(length, back))
+        def put(at: Any, below_stays: Any, key_below: Any, place_below: Any) -> None:
+            """Put it into the vector at a place, into which what is below it comes up unless it stays."""
             old_keys = _load(builder, keys.data, at, _DOUBLES)
             old_places = _load(builder, places.data, at, _INTEGERS)
-            # What comes up into lane 0: the last of the vector before, or what is put in.
-            is_first = builder.icmp_signed("==", builder.sub(length, back), zero)
-            before = builder.select(is_first, at, builder.sub(at, one))
-            key_below = builder.select(is_first, arguments[3], builder.load(builder.gep(keys.data, [before])))
-            place_below = builder.load(builder.gep(places.data, [before]))
-            place_below = builder.select(is_first, arguments[4], place_below)
             up_keys = builder.shuffle_vector(old_keys, _splat(builder, key_below, _DOUBLES), one_up)
             up_places = builder.shuffle_vector(old_places, _splat(builder, place_below, _INTEGERS), one_up)
-            moves, comes_up = is_after(old_keys, old_places), is_after(up_keys, up_places)
-            new_keys = builder.select(moves, builder.select(comes_up, up_keys, key), old_keys)
-            new_places = builder.select(moves, builder.select(comes_up, up_places, place), old_places)
+            # The list is sorted: the lanes that stay are the first ones, and the next is the row's own.
+            stays = builder.bitcast(is_before(old_keys, old_places, key, place), bits)
+            own = builder.or_(builder.shl(stays, ir.Constant(bits, 1)), below_stays)
+            stays, own = builder.bitcast(stays, lanes), builder.bitcast(own, lanes)
+            new_keys = builder.select(stays, old_keys, builder.select(own, key, up_keys))
+            new_places = builder.select(stays, old_places, builder.select(own, place, up_places))
             target = builder.bitcast(builder.gep(keys.data, [at]), _DOUBLES.as_pointer())
             builder.store(new_keys, target, align=8)
             target = builder.bitcast(builder.gep(places.data, [at]), _INTEGERS.as_pointer())
             builder.store(new_places, target, align=4)
+
+        others = builder.sub(builder.sdiv(length, sixteen), one)
+        with cgutils.for_range(builder, others) as loop:  # from the last vector on
+            back = builder.mul(builder.add(loop.index, one), sixteen)
+            at = builder.add(start, builder.sub(length, back))
+            before = builder.sub(at, one)
+            key_below = builder.load(builder.gep(keys.data, [before]))
+            place_below = builder.load(builder.gep(places.data, [before]))
+            below_stays = is_before(key_below, place_below, arguments[3], arguments[4])
+            put(at, builder.zext(below_stays, bits), key_below, place_below)
+        put(start, ir.Constant(bits, 1), arguments[3], arguments[4])
         return context.get_dummy_value()
 
     return types.void(distances, rows, types.int64, types.float64, types.int32), codegen

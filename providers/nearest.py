@@ -3,26 +3,24 @@
 What is found depends on the points alone, not on the order in which the tree is searched. Distances
 are those of `providers.lanes`; ties are told apart by row number.
 
-Within loops arrays are taken from the trees once and indexed in full: each view and each member of a
-named tuple is counted by numba when it comes and goes, which here costs as much as the search.
-
 References
 ----------
 Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: search by bounds.
 """
 
 import numpy as np
-from numba import njit
 
 from providers.kdtree import LEAF
-from providers.lanes import LANES, in_reach, insert, lowest_lane, near_points
+from providers.lanes import LANES, box_gaps, in_reach, insert, lowest_lane, near_points
 from providers.neighbours import distance, span
+from providers.uncounted import uncounted
 
 _SORTED = 64  # nearest rows that are kept sorted by insertion; more of them are kept in a heap
+_SURELY = 1.0 - 2.0**-32  # a gap that is added up in another order than distances bounds them with this
 _NO_ROW = np.int32(2**31 - 1)
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def width(wanted):
     """Places that `nearest` needs for each lane: whole vectors, where the nearest are kept sorted."""
     return wanted if wanted > _SORTED else (wanted + LANES - 1) // LANES * LANES
@@ -31,13 +29,13 @@ def width(wanted):
 # ------------------------------------------------------------------------- a heap, where there are many
 
 
-@njit(cache=True, nogil=True, inline="always")
+@uncounted
 def _after(distance, row, other_distance, other_row):
     """Whether (distance, row) comes after the other."""
     return distance > other_distance or (distance == other_distance and row > other_row)
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def _sift_down(distances, rows, at, size):
     """Restore a heap whose largest is on top, below `at`."""
     distance, row = distances[at], rows[at]
@@ -54,7 +52,7 @@ def _sift_down(distances, rows, at, size):
     distances[at], rows[at] = distance, row
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def _push(distance, row, distances, rows, have):
     """Take a row into a heap, or into what will be one when there is no more room."""
     room = len(rows)
@@ -69,7 +67,7 @@ def _push(distance, row, distances, rows, have):
     return have + 1
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def _sort(distances, rows, have):
     """Sort a heap: heapsort."""
     for at in range(have // 2 - 1, -1, -1):
@@ -83,7 +81,7 @@ def _sort(distances, rows, have):
 # ---------------------------------------------------------------------------------------- the search
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def _keep(apart, row, wanted, distances, rows, lane, have, bounds):
     """Take a row among a lane's nearest, and lower the lane's bound to the farthest of them."""
     if wanted <= _SORTED:
@@ -97,30 +95,56 @@ def _keep(apart, row, wanted, distances, rows, lane, have, bounds):
         bounds[lane] = distances[lane, 0]
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def nearest(tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, out, stack, gaps):
     """The nearest `wanted` rows of each query of a leaf; all queries go down the tree together.
 
     `distances` and `rows`, shape (16, width(wanted)), get them in their order, and infinity and no
     row where the tree has fewer. With `others_only` a row is not its own neighbour.
     """
-    numbers, codes, boxes, code_boxes = tree.numbers, tree.codes, tree.boxes, tree.code_boxes
-    query_numbers, query_codes = queries.numbers, queries.codes
-    query_boxes, query_code_boxes = queries.boxes, queries.code_boxes
-    uniform, tree_rows, query_rows = tree.uniform, tree.rows, queries.rows
-    weight, flags = tree.weight, tree.flags
-    count, query_count = np.int64(len(tree_rows)), np.int64(len(query_rows))
-    first = (query_count * leaf) >> queries.depth
-    size = ((query_count * (leaf + 1)) >> queries.depth) - first
-    query_node = (1 << queries.depth) - 1 + leaf
-    leaves = (1 << tree.depth) - 1
+    begin(queries, leaf, distances, rows, have, bounds)
+    look_further(
+        tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, out, stack, gaps
+    )  # fmt: skip
+    put_in_order(queries, leaf, wanted, distances, rows, have)
+
+
+@uncounted
+def begin(queries, leaf, distances, rows, have, bounds):
+    """No row found yet, for any query of a leaf."""
+    size = queries.starts[leaf + 1] - queries.starts[leaf]
     for lane in range(LEAF):
         have[lane] = 0
         bounds[lane] = np.inf if lane < size else -1.0
         for at in range(distances.shape[1]):
             distances[lane, at] = np.inf
             rows[lane, at] = _NO_ROW
-    widest = np.inf
+
+
+@uncounted
+def put_in_order(queries, leaf, wanted, distances, rows, have):
+    """The rows found of each query of a leaf in their order, once all trees have been searched."""
+    if wanted > _SORTED:
+        for lane in range(queries.starts[leaf + 1] - queries.starts[leaf]):
+            _sort(distances[lane], rows[lane], have[lane])
+
+
+@uncounted
+def look_further(tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, out, stack, gaps):
+    """Search one more tree for rows that are nearer than those found; all as in `nearest`."""
+    numbers, codes, boxes, code_boxes = tree.numbers, tree.codes, tree.boxes, tree.code_boxes
+    query_numbers, query_codes = queries.numbers, queries.codes
+    query_boxes, query_code_boxes = queries.boxes, queries.code_boxes
+    uniform, tree_rows, query_rows = tree.uniform, tree.rows, queries.rows
+    weight, flags = tree.weight, tree.flags
+    starts = tree.starts
+    first = queries.starts[leaf]
+    size = queries.starts[leaf + 1] - first
+    query_node = (1 << queries.depth) - 1 + leaf
+    leaves = (1 << tree.depth) - 1
+    widest = 0.0
+    for lane in range(size):
+        widest = max(widest, bounds[lane])
     top = 1
     stack[0] = 0
     gaps[0] = 0.0
@@ -136,19 +160,8 @@ def nearest(tree, queries, leaf, others_only, wanted, distances, rows, have, bou
             continue
         if node < leaves and not uniform[node]:
             near, far = 2 * node + 1, 2 * node + 2
-            near_gap, far_gap, near_middle, far_middle = 0.0, 0.0, 0.0, 0.0
-            for field in range(boxes.shape[2]):
-                low, high = query_boxes[query_node, 0, field], query_boxes[query_node, 1, field]
-                near_low, near_high = boxes[near, 0, field], boxes[near, 1, field]
-                far_low, far_high = boxes[far, 0, field], boxes[far, 1, field]
-                apart = max(near_low - high, low - near_high, 0.0)
-                near_gap += apart * apart
-                apart = max(far_low - high, low - far_high, 0.0)
-                far_gap += apart * apart
-                apart = near_low + near_high - (low + high)
-                near_middle += apart * apart
-                apart = far_low + far_high - (low + high)
-                far_middle += apart * apart
+            near_gap, far_gap, near_middle, far_middle = box_gaps(boxes, node, query_boxes, query_node)
+            near_gap, far_gap = near_gap * _SURELY, far_gap * _SURELY
             if code_boxes.shape[2]:
                 near_counts, far_counts, near_flags, far_flags = 0, 0, 0, 0
                 for field in range(code_boxes.shape[2]):
@@ -166,7 +179,7 @@ def nearest(tree, queries, leaf, others_only, wanted, distances, rows, have, bou
                 far_gap += weight * far_counts + 2.0 * far_flags
             if far_gap < near_gap or (far_gap == near_gap and far_middle < near_middle):
                 near, far, near_gap, far_gap = far, near, far_gap, near_gap
-            if far_gap <= widest:
+            if not far_gap > widest:
                 stack[top], gaps[top] = far, far_gap
                 top += 1
             stack[top], gaps[top] = near, near_gap
@@ -176,8 +189,8 @@ def nearest(tree, queries, leaf, others_only, wanted, distances, rows, have, bou
             _uniform_node(tree, node, queries, leaf, others_only, wanted, distances, rows, have, bounds)
         else:
             other = node - leaves
-            start = (count * other) >> tree.depth
-            points = (1 << (((count * (other + 1)) >> tree.depth) - start)) - 1
+            start = starts[other]
+            points = (1 << (starts[other + 1] - start)) - 1
             while lanes:
                 lane = lowest_lane(lanes)
                 lanes &= lanes - 1
@@ -195,17 +208,14 @@ def nearest(tree, queries, leaf, others_only, wanted, distances, rows, have, bou
         widest = 0.0
         for lane in range(size):
             widest = max(widest, bounds[lane])
-    if wanted > _SORTED:
-        for lane in range(size):
-            _sort(distances[lane], rows[lane], have[lane])
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def _uniform_node(tree, node, queries, leaf, others_only, wanted, distances, rows, have, bounds):
     """Take the points of a node, all the same and in the order of rows, as long as they count."""
-    first = (len(queries.rows) * leaf) >> queries.depth
+    first = queries.starts[leaf]
     start, stop = span(tree, node)
-    for lane in range(((len(queries.rows) * (leaf + 1)) >> queries.depth) - first):
+    for lane in range(queries.starts[leaf + 1] - first):
         apart = distance(tree, start, queries, leaf, lane)
         taken = 0
         for position in range(start, stop):

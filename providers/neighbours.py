@@ -8,24 +8,27 @@ References
 Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: search by bounds.
 """
 
-import numpy as np
-from numba import njit
-
 from providers.lanes import lowest_lane, near_points
+from providers.uncounted import uncounted
 
 # ------------------------------------------------------------------------------ distances one by one
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def _leaf_of(tree, position):
-    return ((position + 1) * (np.int64(1) << tree.depth) - 1) // len(tree.rows)
+    leaf = (position << tree.depth) // len(tree.rows)  # or the one before, where it is part of a larger tree
+    while tree.starts[leaf] > position:
+        leaf -= 1
+    while tree.starts[leaf + 1] <= position:
+        leaf += 1
+    return leaf
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def distance(tree, position, queries, leaf, lane):
     """Squared distance of the point at a position from the query: `providers.lanes`, one at a time."""
     other = _leaf_of(tree, position)
-    place = position - ((len(tree.rows) * other) >> tree.depth)
+    place = position - tree.starts[other]
     total = 0.0
     for field in range(tree.numbers.shape[1]):
         apart = queries.numbers[leaf, field, lane] - tree.numbers[other, field, place]
@@ -42,8 +45,8 @@ def distance(tree, position, queries, leaf, lane):
     return total
 
 
-@njit(cache=True, nogil=True)
-def _least_and_largest(tree, node, queries, leaf, lane):
+@uncounted
+def least_and_largest(tree, node, queries, leaf, lane):
     """Bounds of the squared distances of a node's points from the query."""
     box, code_box = tree.boxes[node], tree.code_boxes[node]
     least, largest = 0.0, 0.0
@@ -69,21 +72,21 @@ def _least_and_largest(tree, node, queries, leaf, lane):
     return least, largest
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def span(tree, node):
     """The positions of a node: from, up to."""
     level = 0
     while (2 << level) <= node + 1:
         level += 1
     index = node + 1 - (1 << level)
-    count = np.int64(len(tree.rows))
-    return (count * index) >> level, (count * (index + 1)) >> level
+    below = tree.depth - level
+    return tree.starts[index << below], tree.starts[(index + 1) << below]
 
 
 # ----------------------------------------------------------------------------------- all within reach
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def gather(tree, queries, leaf, lane, myself, reach, found, out, stack):
     """The rows within reach but `myself`, as many as there is room for in `found`; returns their number.
 
@@ -97,7 +100,7 @@ def gather(tree, queries, leaf, lane, myself, reach, found, out, stack):
     while top:
         top -= 1
         node = stack[top]
-        least, largest = _least_and_largest(tree, node, queries, leaf, lane)
+        least, largest = least_and_largest(tree, node, queries, leaf, lane)
         if least > reach:
             continue
         start, stop = span(tree, node)
@@ -133,32 +136,41 @@ def gather(tree, queries, leaf, lane, myself, reach, found, out, stack):
     return have
 
 
-@njit(cache=True, nogil=True)
+@uncounted
 def cover(tree, queries, leaf, lane, reach, nodes, spare):
     """The nodes of a cover, in the order of the tree, as `nodes` has room for; returns their number."""
     most = len(nodes)
-    leaves = (1 << tree.depth) - 1
     nodes[0] = 0
     have = 1
     while True:
-        next_have = 0
-        grown = False
-        for at in range(have):
-            node = nodes[at]
-            least, largest = _least_and_largest(tree, node, queries, leaf, lane)
-            if node >= leaves or largest <= reach:
-                if next_have < most:
-                    spare[next_have] = node
-                next_have += 1
-                continue
-            grown = True
-            for child in range(2 * node + 1, 2 * node + 3):
-                least, largest = _least_and_largest(tree, child, queries, leaf, lane)
-                if least <= reach:
-                    if next_have < most:
-                        spare[next_have] = child
-                    next_have += 1
+        next_have, grown = deepen(tree, queries, leaf, lane, reach, nodes, have, spare)
         if not grown or next_have > most:
             return have
         have = next_have
-        nodes[:have] = spare[:have]
+        for at in range(have):
+            nodes[at] = spare[at]
+
+
+@uncounted
+def deepen(tree, queries, leaf, lane, reach, nodes, have, spare):
+    """A cover one level deeper, as `spare` has room for: (its nodes, whether any was replaced)."""
+    most = len(spare)
+    leaves = (1 << tree.depth) - 1
+    next_have = 0
+    grown = False
+    for at in range(have):
+        node = nodes[at]
+        _, largest = least_and_largest(tree, node, queries, leaf, lane)
+        if node >= leaves or largest <= reach:
+            if next_have < most:
+                spare[next_have] = node
+            next_have += 1
+            continue
+        grown = True
+        for child in range(2 * node + 1, 2 * node + 3):
+            least, _ = least_and_largest(tree, child, queries, leaf, lane)
+            if least <= reach:
+                if next_have < most:
+                    spare[next_have] = child
+                next_have += 1
+    return next_have, grown

@@ -59,17 +59,17 @@ def measured(column: pa.ChunkedArray) -> Measured | None:
     return Measured(values, low, "field")
 
 
-def counted(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
+def counted(column: pa.ChunkedArray, smallest: int | None = None) -> npt.NDArray[np.float64] | None:
     """The column as numbers, dates and times in the units in which they are stored; NaN for null.
 
     None where it is not a number or a time. Counting from the smallest value keeps nanoseconds and
-    large integers apart in float64.
+    large integers apart in float64. ``smallest``: of all pieces, where the column is one; `smallest_whole`.
     """
     kind = _plain_type(column)
     column = _plain(column, kind)
     missing = null_mask(column)
     if _is_whole(kind):
-        offsets, _ = _offsets(column, kind)
+        offsets, _ = _offsets(column, kind, smallest)
         values = offsets.astype(np.float64)
     elif pa.types.is_floating(kind):
         words = words_of(combined(column))
@@ -83,21 +83,38 @@ def counted(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
     return np.asarray(values)
 
 
+def smallest_whole(column: pa.ChunkedArray) -> int | None:
+    """The smallest whole number, date or time as it is stored; None where there is none."""
+    kind = _plain_type(column)
+    if not _is_whole(kind):
+        return None
+    numbers, missing = _stored(column, kind)
+    present = numbers[~missing]
+    return int(present.min()) if len(present) else None
+
+
 def _plain(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     column = unwrapped(column)
     return unwrapped(column.cast(kind)) if pa.types.is_dictionary(column.type) else column
 
 
-def _offsets(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def _offsets(
+    column: pa.ChunkedArray, kind: pa.DataType, smallest: int | None = None
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """How far each whole number is above the smallest, unsigned; and which are null."""
-    column = _plain(column, kind)
-    missing = null_mask(column)
-    words = words_of(combined(column))
-    width = words.dtype.itemsize
-    numbers = words.view(f"{'u' if pa.types.is_unsigned_integer(kind) else 'i'}{width}")
+    numbers, missing = _stored(column, kind)
     present = numbers[~missing]
-    smallest = present.min() if len(present) else numbers.dtype.type(0)
-    return (numbers - smallest).view(f"u{width}"), missing
+    if smallest is None:
+        smallest = present.min() if len(present) else 0
+    return (numbers - numbers.dtype.type(smallest)).view(f"u{numbers.dtype.itemsize}"), missing
+
+
+def _stored(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Whole numbers as they are stored; and which are null."""
+    column = _plain(column, kind)
+    words = words_of(combined(column))
+    letter = "u" if pa.types.is_unsigned_integer(kind) else "i"
+    return words.view(f"{letter}{words.dtype.itemsize}"), null_mask(column)
 
 
 def _is_whole(kind: pa.DataType) -> bool:

@@ -19,6 +19,7 @@ control, arXiv:2210.06687, sections 4 and 8 to 10.
 
 import itertools
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -28,8 +29,12 @@ from pydantic import Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from providers import donors as draws
-from providers.donors import Donors, Rule, draw_donors, keep_own
+from providers.donors import Donors, Rule, draw_donors, keepers
 from providers.errors import ParameterError, SourceError, did_you_mean
+from providers.external.among import Partition, Sample, outside_donors
+from providers.external.encoding import Encoding
+from providers.external.exchanging import count_sizes
+from providers.external.giving import Giving
 from providers.kernels import Groups, shuffle_groups
 from providers.params import MOST_ROWS, Params
 from providers.provider import (
@@ -40,12 +45,15 @@ from providers.provider import (
     Progress,
     Provider,
     Scaling,
+    Streamed,
     Summary,
     SwapResult,
     part_of,
 )
-from providers.rng import Stream
+from providers.rng import Key, Stream
 from providers.space import Points, category_codes, check_kinds, encode, kind_of
+from providers.storage import Room, Source
+from providers.swapping import group_size_of_counts
 from providers.table import BoolArray, check_movable, gathered
 
 Int32Array = npt.NDArray[np.int32]
@@ -166,7 +174,7 @@ def plan(table: pa.Table, params: RwnParams) -> Plan:
     """What `swap` would do. Each row has a neighbourhood of its own: of the size said here at least,
     since ties and the rows within epsilon are known only when they have been looked for.
     """  # noqa: D205 - one thought
-    _check_rows(table, params)
+    _check_rows(table.num_rows, params)
     points = _points(table, params)
     rows = table.num_rows
     candidates = min(params.sample_size, rows) if params.neighbours == "sample" else rows
@@ -178,9 +186,8 @@ def plan(table: pa.Table, params: RwnParams) -> Plan:
     return Plan(rows, rows, GroupSize(least, float(least), least), 0, 0, memory)
 
 
-def _check_rows(table: pa.Table, params: RwnParams) -> None:
+def _check_rows(rows: int, params: RwnParams) -> None:
     """Raise SourceError where the table has too few rows, or too many."""
-    rows = table.num_rows
     if rows == 1:
         raise SourceError("the source holds 1 row, which has no neighbour; RWN needs 2 rows or more")
     if rows > _MOST_ROWS:
@@ -219,90 +226,164 @@ def _parts(rows: int, params: RwnParams, stream: Stream) -> list[tuple[Int32Arra
 
 def swap(table: pa.Table, params: RwnParams, stream: Stream, progress: Progress) -> SwapResult:
     """Replace values by those of random neighbours."""
-    _check_rows(table, params)
     rows = table.num_rows
+    _check_rows(rows, params)
     progress(0.0, "scaling")
     points = _points(table, params)
-    every = max(1, -(-rows // COUNTED)) if params.epsilon > 0 else 1
-    include = params.ties == "include"
-    k = min(params.k, max(rows, 1))
-    rule = Rule(k, float(params.epsilon), include, every, draws.LISTED, draws.COVER)
-    keys = [stream.key(f"donor/{name}") for name in params.perturb_fields]
+    rule, keys = _rule(rows, params), _keys(params, stream)
     drawn = Donors(np.zeros((len(keys), 0), np.int32), np.zeros(0, np.int32))
     if rows:
         parts = _parts(rows, params, stream)
         drawn = draw_donors(points, parts, rule, keys, part_of(progress, 0.05, 0.8))
     del points
     columns = {name: table.column(name) for name in table.schema.names}
-    moves = _Moves(rows)
+    moves = _Moves(params.perturb_fields)
     for at, name in enumerate(params.perturb_fields):
         progress(0.8 + 0.2 * at / len(keys), f"moving {name}")
-        kept = np.zeros(rows, np.bool_)
+        kept = _kept(keys[at], params, 0, rows)
         if params.q < 1:
-            keep_own(keys[at], params.q, drawn.rows[at], kept)
+            drawn.rows[at][kept] = np.flatnonzero(kept)
         columns[name], changed = gathered(columns[name], drawn.rows[at])
         moves.add(name, kept, changed)
+    moves.end_range()
     moved = pa.Table.from_arrays(list(columns.values()), schema=table.schema)
-    sizes = drawn.sizes[::every]
-    summary = moves.summary(sizes)
+    sizes: Counter[int] = Counter()
+    count_sizes(sizes, drawn.sizes[:: rule.every].astype(np.int64))
     figures = _figures(rows, params, sizes, moves)
-    return SwapResult(moved, summary, _events(table, params, moves), figures)
+    events = _events(table.schema, params, moves, lambda name: _varies(table.column(name)))
+    return SwapResult(moved, moves.summary(sizes), events, figures)
+
+
+def _rule(rows: int, params: RwnParams) -> Rule:
+    every = max(1, -(-rows // COUNTED)) if params.epsilon > 0 else 1
+    k = min(params.k, max(rows, 1))
+    return Rule(k, float(params.epsilon), params.ties == "include", every, draws.LISTED, draws.COVER)
+
+
+def _keys(params: RwnParams, stream: Stream) -> list[Key]:
+    return [stream.key(f"donor/{name}") for name in params.perturb_fields]
+
+
+def _kept(key: Key, params: RwnParams, first: int, rows: int) -> BoolArray:
+    """Which rows, of so many from one on, keep their own value."""
+    from_whole = first % 128
+    kept = np.zeros(from_whole + rows, np.bool_)
+    if params.q < 1:
+        keepers(key, params.q, first - from_whole, kept)
+    return kept[from_whole:]
+
+
+def swap_out_of_core(
+    source: Source, params: RwnParams, stream: Stream, progress: Progress, room: Room
+) -> Streamed:
+    """Replace values by those of random neighbours, found in a tree on the disk, cell by cell."""
+    rows = source.rows
+    _check_rows(rows, params)
+    rule, keys = _rule(rows, params), _keys(params, stream)
+    encoding = Encoding(
+        source, params.distance_fields, params.categorical_fields, params.ordinal_fields,
+        params.categorical_weight, room,
+    )  # fmt: skip
+    layout = encoding.look(part_of(progress, 0.0, 0.1))
+    giving = Giving(source, params.perturb_fields, room)
+    sizes: Counter[int] = Counter()
+    if rows:
+        among: Sample | Partition | None = None
+        if params.neighbours == "sample" and params.sample_size < rows:
+            among = Sample(params.sample_size)
+        elif params.neighbours == "partition":
+            among = Partition(params.parts)
+        key = stream.key("neighbours")
+        found = outside_donors(
+            encoding, layout, among, key, rule, keys, room, part_of(progress, 0.1, 0.8)
+        )  # fmt: skip
+        for drawn in found:
+            giving.ask(drawn)
+            count_sizes(sizes, drawn.sizes[drawn.rows % rule.every == 0].astype(np.int64))
+        giving.fetch(part_of(progress, 0.8, 0.9))
+    moves = _Moves(params.perturb_fields)
+    key_of = dict(zip(params.perturb_fields, keys, strict=True))
+
+    def kept(name: str, first: int, count: int) -> BoolArray:
+        return _kept(key_of[name], params, first, count)
+
+    def pieces() -> Iterator[pa.Table]:
+        for piece in giving.pieces(kept, moves.add):
+            moves.end_range()
+            yield piece
+
+    def result() -> SwapResult:
+        events = _events(source.schema, params, moves, encoding.varies)
+        figures = _figures(rows, params, sizes, moves)
+        return SwapResult(source.schema.empty_table(), moves.summary(sizes), events, figures)
+
+    return Streamed(source.schema, pieces(), result)
 
 
 class _Moves:
-    """Who drew a donor, and what changed by it, field by field."""
+    """Who drew a donor, and what changed by it, field by field, one range of rows after the other."""
 
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-        self.took_part: dict[str, int] = {}
-        self.changed: dict[str, int] = {}
-        self._drew: BoolArray = np.zeros(rows, np.bool_)
-        self._kept: BoolArray = np.zeros(rows, np.bool_)
-        self._changed: BoolArray = np.zeros(rows, np.bool_)
+    def __init__(self, fields: Sequence[str]) -> None:
+        self.rows = 0
+        self.took_part: dict[str, int] = dict.fromkeys(fields, 0)
+        self.changed: dict[str, int] = dict.fromkeys(fields, 0)
+        self.unchanged = 0
+        """Rows of which no value differs from the source's."""
+        self._drew = self._kept = 0
+        self._of_range: tuple[BoolArray, BoolArray, BoolArray] | None = None
+        """Which rows of the range drew, kept a value, changed."""
 
     def add(self, name: str, kept: BoolArray, changed: BoolArray) -> None:
-        """Count one field's moves."""
-        self.took_part[name] = self.rows - int(np.count_nonzero(kept))
-        self.changed[name] = int(np.count_nonzero(changed))
-        self._drew |= ~kept
-        self._kept |= kept
-        self._changed |= changed
+        """Count one field's moves in a range."""
+        if self._of_range is None:
+            drew, some_kept, some_changed = (np.zeros(len(kept), np.bool_) for _ in range(3))
+            self._of_range = drew, some_kept, some_changed
+        drew, some_kept, some_changed = self._of_range
+        self.took_part[name] += len(kept) - int(np.count_nonzero(kept))
+        self.changed[name] += int(np.count_nonzero(changed))
+        drew |= ~kept
+        some_kept |= kept
+        some_changed |= changed
 
-    @property
-    def unchanged(self) -> int:
-        """Rows of which no value differs from the source's."""
-        return self.rows - int(np.count_nonzero(self._changed))
+    def end_range(self) -> None:
+        """All fields of a range have been counted."""
+        if self._of_range is not None:
+            drew, kept, changed = self._of_range
+            self.rows += len(drew)
+            self._drew += int(np.count_nonzero(drew))
+            self._kept += int(np.count_nonzero(kept))
+            self.unchanged += len(drew) - int(np.count_nonzero(changed))
+            self._of_range = None
 
-    def summary(self, sizes: Int32Array) -> Summary:
+    def summary(self, sizes: Counter[int]) -> Summary:
         """The figures that every report says. A row's group is its neighbourhood."""
-        kept = int(np.count_nonzero(self._kept))
         shares = [count / self.rows for count in self.took_part.values() if self.rows]
-        size = GroupSize(0, 0.0, 0)
-        if len(sizes):
-            size = GroupSize(int(sizes.min()), float(np.median(sizes)), int(sizes.max()))
         return Summary(
             rows=self.rows,
             groups=self.rows,
-            group_size=size,
-            took_part=int(np.count_nonzero(self._drew)),
+            group_size=group_size_of_counts(sizes),
+            took_part=self._drew,
             took_part_by_field=self.took_part,
             changed=self.changed,
             suppressed=0,
-            unswapped=kept,
-            unswapped_reasons={"rate": kept} if kept else {},
+            unswapped=self._kept,
+            unswapped_reasons={"rate": self._kept} if self._kept else {},
             achieved_rate=sum(shares) / len(shares) if shares else 0.0,
         )
 
 
-def _figures(rows: int, params: RwnParams, sizes: Int32Array, moves: _Moves) -> dict[str, Any]:
+def _figures(rows: int, params: RwnParams, sizes: Counter[int], moves: _Moves) -> dict[str, Any]:
     """What RWN itself reports.
 
     The bits are those of all donors that could have been drawn; where only some neighbourhoods were
     counted, those stand for the others.
     """
-    distinct, times = np.unique(sizes, return_counts=True)
-    bits = float(np.sum(times * np.log2(distinct + (params.q < 1)))) if len(sizes) else 0.0
-    scale = rows / len(sizes) if len(sizes) else 0.0
+    distinct = np.array(sorted(sizes), np.int64)
+    times = np.array([sizes[size] for size in distinct.tolist()], np.int64)
+    counted = sizes.total()
+    bits = float(np.sum(times * np.log2(distinct + (params.q < 1)))) if counted else 0.0
+    scale = rows / counted if counted else 0.0
+    size = group_size_of_counts(sizes)
     effective = float(params.k)
     if params.neighbours == "sample":
         effective = params.k * rows / max(1, min(params.sample_size, rows))
@@ -310,11 +391,11 @@ def _figures(rows: int, params: RwnParams, sizes: Int32Array, moves: _Moves) -> 
         effective = float(params.k * params.parts)
     return {
         "neighbourhood_size": {
-            "smallest": int(sizes.min()) if len(sizes) else 0,
-            "median": float(np.median(sizes)) if len(sizes) else 0.0,
-            "mean": float(sizes.mean(dtype=np.float64)) if len(sizes) else 0.0,
-            "largest": int(sizes.max()) if len(sizes) else 0,
-            "rows_counted": len(sizes),
+            "smallest": size.smallest,
+            "median": size.median,
+            "mean": int(np.sum(distinct * times)) / counted if counted else 0.0,
+            "largest": size.largest,
+            "rows_counted": counted,
         },
         "effective_k": effective,
         "unchanged_rows": moves.unchanged,
@@ -323,13 +404,16 @@ def _figures(rows: int, params: RwnParams, sizes: Int32Array, moves: _Moves) -> 
     }
 
 
-def _events(table: pa.Table, params: RwnParams, moves: _Moves) -> Events:
-    """What the user has to know of: categories that do not change, rows that leave as they came."""
+def _events(schema: pa.Schema, params: RwnParams, moves: _Moves, varies: Callable[[str], bool]) -> Events:
+    """What the user has to know of: categories that do not change, rows that leave as they came.
+
+    ``varies``: whether a category field holds two values that differ.
+    """
     events = Events()
     for name, drew in moves.took_part.items():
         changed = moves.changed[name]
         hardly = drew and changed < _HARDLY * drew
-        if hardly and _is_nominal(name, params, table.schema) and _varies(table.column(name)):
+        if hardly and _is_nominal(name, params, schema) and varies(name):
             message = (
                 f"{changed / drew:.2%} of the values drawn differ from those they replaced: nearly "
                 f"all neighbours agree on the categorical fields, whose cells hold more than k = {params.k} "
@@ -395,10 +479,14 @@ PROVIDER = Provider(
     scaling=Scaling(
         reads=lambda params, schema: tuple(dict.fromkeys([*params.distance_fields, *params.perturb_fields])),
         memory=lambda params, rows, nbytes: 4 * nbytes + rows * (16 + 4 * len(params.perturb_fields)),
-        cut="Not cut: a row's neighbours may stand anywhere, so that the fields which are compared or "
-        "replaced must fit in memory, at about 88 bytes a row for two float64 fields and 36 for each more; "
-        "the other fields need not. Tables that do not fit can be cut at random "
-        "by the caller, one call a part, which is what `neighbours` `partition` does.",
+        cut="The tree in which neighbours are looked for lies on the disk in cells that fit; a row looks "
+        "into its own cell, then into every other that may hold a nearer row. In a few numeric fields "
+        "those are the ones beside it; in many, all of them are read again for every few thousand rows, and "
+        "so are those within reach of neighbourhoods that are too large to be listed. Of the rows looked "
+        "at together the k nearest are in memory, at 12 bytes each: a k of which those of 16 rows do not "
+        "fit is refused. In memory as a whole it takes about 88 bytes a row for two float64 fields and 36 "
+        "for each more.",
+        swap=swap_out_of_core,
     ),
     cost=(
         "O(n log n) time in few numeric fields, towards O(n^2) beyond some twenty, where no bound excludes "

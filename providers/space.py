@@ -120,8 +120,15 @@ def encode(
             if categorical_weight > 0 and _varies(codes):
                 nominals.append(codes)
             continue
-        values = _places(column, table.schema.field(name), ordinal[name]) if name in ordinal else None
-        values, missing = _scaled(_numbers(column, name) if values is None else values, fitted)
+        if name in ordinal:
+            values = places(column, table.schema.field(name), ordinal[name])
+            refuse_unknown(name, int(np.count_nonzero(values == UNKNOWN)))
+        else:
+            counts = counted(column)
+            assert counts is not None  # noqa: S101 - by its kind
+            refuse_infinite(name, int(np.count_nonzero(np.isinf(counts))))
+            values = counts
+        values, missing = _scaled(values, fitted)
         if _varies(values):
             numbers.append(values)
         if _varies(missing):
@@ -171,32 +178,46 @@ def _levels(levels: Sequence[Any], field: pa.Field, pointer: str) -> list[Any]:
     return [literal(level, plain, "level", f"{pointer}/{at}").as_py() for at, level in enumerate(levels)]
 
 
-def _places(column: pa.ChunkedArray, field: pa.Field, levels: Sequence[Any]) -> Float64Array:
-    """The place of each value among the levels; NaN for null."""
+UNKNOWN = -1.0
+"""The place of what is no level."""
+
+
+def places(column: pa.ChunkedArray, field: pa.Field, levels: Sequence[Any]) -> Float64Array:
+    """The place of each value among the levels, `UNKNOWN` where it is none; NaN for null."""
     place = {level: at for at, level in enumerate(_levels(levels, field, "/parameters/ordinal_fields"))}
     codes, values = distinct(column)
-    of_value = np.array([place.get(value, -1) for value in values.to_pylist()] + [np.nan], np.float64)
-    places: Float64Array = of_value[codes]
-    unknown = int(np.count_nonzero(places == -1))
+    found = [place.get(value, UNKNOWN) for value in values.to_pylist()]
+    return np.asarray(np.array([*found, np.nan], np.float64)[codes])
+
+
+def refuse_unknown(name: str, unknown: int) -> None:
+    """Raise SourceError where so many values of the field, one or more, are no level."""
     if unknown:
         raise SourceError(
-            f"field '{field.name}' holds {unknown} values that are none of its levels in ordinal_fields",
+            f"field '{name}' holds {unknown} values that are none of its levels in ordinal_fields",
             "/parameters/ordinal_fields",
         )
-    return places
 
 
-def _numbers(column: pa.ChunkedArray, name: str) -> Float64Array:
-    """The column as numbers; NaN for null."""
-    numbers = counted(column)
-    assert numbers is not None  # noqa: S101 - by its kind
-    infinite = int(np.count_nonzero(np.isinf(numbers)))
+def refuse_infinite(name: str, infinite: int) -> None:
+    """Raise SourceError where so many values of the field, one or more, are infinite."""
     if infinite:
         raise SourceError(
             f"field '{name}' holds {infinite} infinite values, to which there is no distance; "
             "make them null, or leave the field out of distance_fields",
         )
-    return numbers
+
+
+def scaled(values: Float64Array, low: float, high: float) -> Float64Array:
+    """The values by a range, which is not 0 wide."""
+    if math.isinf(high - low):  # the range of two huge numbers: halved, it is one
+        values, low, high = values / 2, low / 2, high / 2
+    return (values - low) / (high - low)
+
+
+def median_of(middle: Sequence[float]) -> float:
+    """The median, by the one or two scaled numbers in the middle."""
+    return middle[0] if len(middle) == 1 else (middle[0] + middle[1]) / 2
 
 
 def _scaled(values: Float64Array, fitted: slice) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
@@ -206,14 +227,12 @@ def _scaled(values: Float64Array, fitted: slice) -> tuple[Float64Array, npt.NDAr
     if not len(present):
         return np.zeros(len(values)), missing
     low, high = float(present.min()), float(present.max())
-    if math.isinf(high - low):  # the range of two huge numbers: halved, it is one
-        values, present, low, high = values / 2, present / 2, low / 2, high / 2
     if high == low:
-        scaled = np.zeros(len(values)) if fitted.stop >= len(values) else values - low
+        of_range = np.zeros(len(values)) if fitted.stop >= len(values) else values - low
     else:
-        scaled = (values - low) / (high - low)
+        of_range = scaled(values, low, high)
     if missing.any():
-        middle = np.sort(scaled[fitted][~missing[fitted]])
-        half = len(middle) // 2
-        scaled[missing] = middle[half] if len(middle) % 2 else (middle[half - 1] + middle[half]) / 2
-    return scaled, missing
+        present = np.sort(of_range[fitted][~missing[fitted]])
+        half = len(present) // 2
+        of_range[missing] = median_of(present[half - 1 + len(present) % 2 : half + 1].tolist())
+    return of_range, missing

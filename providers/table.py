@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from providers.equality import equality_codes
 from providers.errors import ParameterError, SourceError
-from providers.kernels import Pairing, exchange, gather, sources
+from providers.kernels import Pairing, Workspace, exchange, gather, sources
 from providers.radix import IndexArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -102,10 +102,13 @@ def words_array(words: Words, kind: pa.DataType, valid: BoolArray | None) -> pa.
 # ----------------------------------------------------------------------------------- moving values
 
 
-def permute(column: pa.ChunkedArray, pairing: Pairing, last: bool = False) -> tuple[pa.ChunkedArray, int]:
+def permute(
+    column: pa.ChunkedArray, pairing: Pairing, last: bool = False, workspace: Workspace | None = None
+) -> tuple[pa.ChunkedArray, int]:
     """The column after the exchange, and the number of rows whose value differs.
 
-    ``last``: nobody needs the pairing's order any more (`providers.kernels.exchange`).
+    ``last``: nobody needs the pairing's order any more; ``workspace``: where values are laid out (both as
+    `providers.kernels.exchange`).
 
     Values differ when their bits do (NaN is itself, -0.0 is not 0.0); null is equal to null.
 
@@ -130,12 +133,12 @@ def permute(column: pa.ChunkedArray, pairing: Pairing, last: bool = False) -> tu
     array = combined(column)
     words = words_of(array)
     if array.null_count == 0:
-        moved_words, differing = exchange(words, pairing, last)
+        moved_words, differing = exchange(words, pairing, last, workspace)
         return pa.chunked_array([words_array(moved_words, kind, None)]), differing
     valid: BoolArray = array.is_valid().to_numpy(zero_copy_only=False)
     words = np.where(valid, words, words.dtype.type(0))
-    moved_words, _ = exchange(_read_only(words), pairing)
-    moved_valid, _ = exchange(_read_only(valid.view(np.uint8)), pairing)
+    moved_words, _ = exchange(_read_only(words), pairing, workspace=workspace)
+    moved_valid, _ = exchange(_read_only(valid.view(np.uint8)), pairing, workspace=workspace)
     changed = int(np.count_nonzero((moved_words != words) | (moved_valid != valid)))
     return pa.chunked_array([words_array(moved_words, kind, moved_valid)]), changed
 

@@ -8,7 +8,7 @@ import fcntl
 import multiprocessing
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from providers.kernels import ONE_BUCKET
 from providers.measures.assessment import MeasureOptions, Released, assess
 from providers.provider import no_progress
 from providers.rng import Stream
+from providers.storage import Room
 
 _STATE = state_of(Path(__file__).resolve())  # it imports, directly or not, whatever is compiled
 
@@ -53,6 +54,49 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
 """What each service is run with."""
 
 
+_OUT_OF_CORE: dict[str, dict[str, Any]] = {
+    "RWN": {"distance_fields": ["plain", "wide"], "perturb_fields": ["plain"], "epsilon": 0.3},
+}
+"""What is run out of core as well, where that has kernels of its own; some neighbourhoods are not listed."""
+_LITTLE = 2 * 10**6
+
+
+class _Kept:
+    """A spool and a scratch at once, in memory."""
+
+    def __init__(self, parts: int = 0) -> None:
+        self.parts = parts
+        self._tables: list[list[pa.Table]] = [[] for _ in range(parts)]
+
+    def spool(self, parts: int, memory: int) -> "_Kept":
+        return _Kept(parts)
+
+    def add(self, part: int, table: pa.Table) -> None:
+        self._tables[part].append(table)
+
+    def rows(self, part: int) -> int:
+        return sum(table.num_rows for table in self._tables[part])
+
+    def read(self, part: int) -> Iterator[pa.Table]:
+        return iter(list(self._tables[part]))
+
+    def clear(self, part: int) -> None:
+        self._tables[part].clear()
+
+
+class _InMemory:
+    """A table as a source."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.schema: pa.Schema = table.schema
+        self.rows: int = table.num_rows
+        self.nbytes: int = table.nbytes
+        self._table = table
+
+    def batches(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return iter(self._table.select([name for name in self.schema.names if name in fields]).to_batches())
+
+
 def _warm_buckets() -> None:
     """Those that only a swap out of core needs."""
     group = LargeGroup(_ROWS, 0, np.zeros(8, np.uint32), 0.5)
@@ -80,6 +124,14 @@ def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:
                 provider.plan(table, params)
                 provider.swap(table, params, stream, no_progress)
                 provider.swap(table.slice(0, 100), params, stream, no_progress)  # some work without threads
+            if identifier in _OUT_OF_CORE and provider.scaling.swap is not None:
+                params = provider.check(
+                    provider.params.model_validate(_OUT_OF_CORE[identifier]), table.schema
+                )
+                stream = Stream(bytes(32), identifier, provider.revision)
+                room = Room(_Kept(), _LITTLE)
+                for _ in provider.scaling.swap(_InMemory(table), params, stream, no_progress, room).pieces:
+                    pass
     with _one_at_a_time("measures"):
         _warm_measures(table)
 

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from providers import donors
 from providers.errors import SourceError
+from providers.external.trees import StoredTree
 from providers.kernels import ONE_BUCKET
 from tests.property.bin_tables import bin_parameters, number_tables
 from tests.property.out_of_core import assert_same, swap_out_of_core
 from tests.property.tables import classifiers, swap_parameters, tables
 from tests.property.test_locality import cases as locality_cases
 from tests.property.test_mews import grids
+from tests.property.test_rwn import cases as rwn_cases
 
 TINY = 4096
 """Bytes of memory of which every unit is as small as it can be."""
@@ -62,6 +65,24 @@ def test_cells_come_out_the_same(data: st.DataObject, batch_rows: int) -> None:
     if parameters["singletons"] == "keep":
         parameters["suppression"] = {"policy": "keep"}
     assert_same("MEWS", source, parameters, TINY, batch_rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rwn_cases(),
+    st.integers(1, 40),
+    st.sampled_from([1, 1, 4]),
+    st.sampled_from([(1024, 64), (1024, 64), (8, 64), (3, 8), (0, 2)]),
+)
+def test_neighbours_come_out_the_same(
+    case: tuple[pa.Table, dict[str, Any]], batch_rows: int, times: int, large: tuple[int, int]
+) -> None:
+    """Every type, rule, tie and null, in cells of 64 rows or fewer, whatever is too large to be listed."""
+    table, parameters = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(donors, "LISTED", large[0])
+        patch.setattr(donors, "COVER", large[1])
+        assert_same("RWN", pa.concat_tables([table] * times), parameters, TINY, batch_rows)
 
 
 BROKEN_FIELDS: list[tuple[dict[str, Any], str]] = [
@@ -175,6 +196,60 @@ def test_cells_that_are_too_many_to_merge_are_told() -> None:
     found = assert_same("MEWS", apart, kept, TINY, 700)
     assert found is not None
     assert found.provider["singletons"] == rows
+
+
+NEIGHBOURS: list[tuple[list[str], dict[str, Any], int, int]] = [
+    (["x", "still"], {}, ROWS, 6_000_000),
+    (["x"], {"k": 70, "ties": "index", "q": 0.4}, ROWS, 6_000_000),
+    (["v", "x", "text", "half"], {"categorical_weight": 0.05, "epsilon": 0.2}, 15_000, 2_000_000),
+    (["huge", "half"], {"epsilon": 0.1, "q": 0.7}, 15_000, 1_000_000),
+    (["still"], {"categorical_fields": ["still"], "k": 3}, 30_000, 1_000_000),
+    (["x", "huge"], {"k": 200, "neighbours": "sample", "sample_size": 9000}, 15_000, 2_000_000),
+    (["v", "text"], {"neighbours": "partition", "parts": 3}, 25_000, 1_500_000),
+    (["v", "x"], {"neighbours": "partition", "parts": 200, "epsilon": 0.05}, 20_000, 1_000_000),
+]
+"""Distance fields, what else is said, rows, and memory."""
+
+
+@pytest.mark.parametrize(("fields", "parameters", "rows", "memory"), NEIGHBOURS)
+def test_neighbours_in_other_cells_are_found(
+    fields: list[str],
+    parameters: dict[str, Any],
+    rows: int,
+    memory: int,
+    table: pa.Table,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of many cells, most of them not in memory: nearest rows, all within reach, and covers across cells."""
+    cells: list[int] = []
+    monkeypatch.setattr(StoredTree, "__init__", _noting(cells))
+    given = {"distance_fields": fields, "perturb_fields": ["v", "text"]} | parameters
+    found = assert_same("RWN", table.slice(0, rows), given, memory, 5000)
+    assert found is not None
+    assert found.summary.rows == rows
+    if parameters.get("parts") == 200:
+        assert len(cells) == 200
+    else:
+        assert max(cells) > 3
+
+
+def _noting(cells: list[int]) -> Any:
+    made = StoredTree.__init__
+
+    def noted(self: StoredTree, *args: Any) -> None:
+        made(self, *args)
+        cells.append(self.cells)
+
+    return noted
+
+
+def test_more_nearest_rows_than_memory_are_refused() -> None:
+    """Those of one leaf's queries have to be there at a time."""
+    table = pa.table({"x": np.arange(20_000.0)})
+    with pytest.raises(SourceError, match=r"the 10000 nearest rows of 16 rows take .* use a k of"):
+        swap_out_of_core("RWN", table, {"k": 10_000}, 1_500_000, 5000)
+    found = swap_out_of_core("RWN", table, {"k": 20_000, "q": 0.5}, 1_500_000, 5000)  # all others
+    assert found.provider["neighbourhood_size"]["smallest"] == 19_999
 
 
 def test_few_rows_are_shuffled_the_same(table: pa.Table) -> None:

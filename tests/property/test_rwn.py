@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers import donors
+from providers import donors, kdtree
 from providers.rwn import RwnParams
+from providers.space import Points
 from tests.naive import rwn
 from tests.naive.agreement import assert_agree, swap
 from tests.property.tables import KINDS, NESTED, array
@@ -117,6 +118,27 @@ def test_agreement_with_many_nearest_rows() -> None:
     for k in (63, 64, 65, 200):
         for ties in ("include", "index"):
             agree(table, {"k": k, "ties": ties}, bytes(32))
+
+
+@pytest.mark.parametrize("fields", [7, 8, 9, 16, 17])
+def test_agreement_in_many_dimensions(fields: int) -> None:
+    """More numbers than boxes are read at a time; some are tied, and one field is a category."""
+    random = np.random.default_rng(fields)
+    columns = {f"x{at}": random.random(150) if at % 2 else random.integers(0, 4, 150) for at in range(fields)}
+    agree(pa.table({**columns, "c": random.integers(0, 3, 150).astype(str)}), {"k": 6}, bytes(32))
+
+
+def test_a_tree_cut_level_by_level_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The upper levels of a large table are cut by all threads, of a small one by one: the tree is one."""
+    random = np.random.default_rng(6)
+    numbers = np.column_stack([random.random(3000), random.integers(0, 5, 3000), np.repeat(0.5, 3000)])
+    codes = random.integers(0, 3, (3000, 2)).astype(np.int32)
+    points = Points(numbers, codes, 1, 2.0)
+    rows = np.flatnonzero(random.random(3000) < 0.9).astype(np.int32)
+    small = kdtree.grow(points, rows)
+    monkeypatch.setattr(kdtree, "_SMALL", 100)
+    for one, other in zip(small, kdtree.grow(points, rows), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @settings(max_examples=30)

@@ -68,6 +68,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("CDSWAP", {"swap_fields": ["y"], "control_field": "class", "suppression": {"fields": ["still"]}}),
     ("DDSWAP", {"swap_fields": ["name"], "control_field": "x", "block_size": 7}),
     ("MEWS", {"swap_fields": ["x", "y"], "bins": 20, "suppression": DROPS}),
+    ("RWN", {"distance_fields": ["x", "y"], "perturb_fields": ["name", "y"]}),
     ("PABIDOT", {"fields": ["x", "y"], "shuffle": False}),
     ("PABIDOT", {"fields": ["x", "y"]}),
     ("LOCALITY", {"fields": ["x", "y"], "iterations": 1}),

@@ -150,8 +150,12 @@ for service, parameters in (
     ("MEWS", {"swap_fields": ["a", "i"], "width": 0.3, "scale": "sd", "nulls": "keep"}),
     ("PABIDOT", {"fields": ["a", "c"]}),
     ("LOCALITY", {"fields": ["a"], "segment_size": 50, "iterations": 1}),
+    ("RWN", {"q": 0.5}),
+    ("RWN", {"k": 80, "neighbours": "sample", "sample_size": 9000, "perturb_fields": ["i"]}),
 ):
     swap_out_of_core(service, outside, parameters, 1_500_000, 5000)
+large = {"categorical_fields": ["c"], "epsilon": 0.4, "categorical_weight": 0.1}
+swap_out_of_core("RWN", outside.slice(0, 4000), large, 400_000, 1000)
 few = [name for name in KINDS if name in ("int8", "int64", "uint64", "date32", "decimal32", "decimal64")]
 floats = pa.table({"f": array("float64", [0.5, None, 2.0, 3.5, 3.5, 9.0, 10.0] * 9), "i": range(63)})
 for law in ("rounded", "hit_and_run", "paper"):

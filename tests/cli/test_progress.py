@@ -23,9 +23,9 @@ LONG = [
     "--swap-fields",
     "income",
     "--candidates-count",
-    "12",
+    "24",
 ]
-"""Twelve runs, each measured: seconds, and a stage of its own for each of them."""
+"""Many runs, each measured: seconds, and a stage of its own for each of them."""
 
 
 @pytest.fixture(autouse=True)

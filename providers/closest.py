@@ -13,7 +13,7 @@ from numba import njit, prange
 
 from providers.donors import TIE, in_slices
 from providers.kdtree import LEAF, grow
-from providers.nearest import nearest, width
+from providers.nearest import nearest, notes_for, width
 from providers.neighbours import distance, gather
 from providers.provider import Progress, no_progress
 from providers.space import Points
@@ -41,18 +41,16 @@ def _closest(tree, queries, places, first_leaf, last_leaf, distances, ties, own)
         rows = np.empty((LEAF, width(1)), np.int32)
         have = np.zeros(LEAF, np.int64)
         bounds = np.empty(LEAF)
-        out = np.empty(LEAF)
-        stack = np.empty(80, np.int64)
-        gaps = np.empty(80)
+        notes = notes_for(tree)
         low = first_leaf + chunk * _SPAN
         for leaf in range(low, min(low + _SPAN, last_leaf)):
-            nearest(tree, queries, leaf, False, 1, found, rows, have, bounds, out, stack, gaps)
+            nearest(tree, queries, leaf, False, 1, found, rows, have, bounds, notes)
             start = (count * leaf) >> queries.depth
             for lane in range(((count * (leaf + 1)) >> queries.depth) - start):
                 row = queries.rows[start + lane]
                 reach = found[lane, 0] * TIE
                 distances[row] = np.sqrt(found[lane, 0])
-                ties[row] = gather(tree, queries, leaf, lane, -1, reach, rows[0, :0], out, stack)
+                ties[row] = gather(tree, queries, leaf, lane, -1, reach, rows[0, :0], notes)
                 own[row] = distance(tree, places[row], queries, leaf, lane) <= reach
 
 

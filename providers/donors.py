@@ -30,7 +30,7 @@ import numpy.typing as npt
 from numba import njit, prange
 
 from providers.kdtree import LEAF, Tree, grow
-from providers.nearest import nearest, width
+from providers.nearest import nearest, notes_for, width
 from providers.neighbours import cover, distance, gather, span
 from providers.provider import Progress
 from providers.rng import LANES, Key, stream_words
@@ -183,7 +183,7 @@ def nth(rows, have, wanted):
 
 @uncounted
 def _neighbourhood(tree, queries, leaf, lane, row, member, candidates, rule, distances, rows,
-                   found, out, stack):  # fmt: skip
+                   found, notes):  # fmt: skip
     """A row's neighbourhood: (size, listed, reach, last).
 
     Of up to ``rule.listed`` rows: they are in `found`. Else it is all with a squared distance below
@@ -212,12 +212,12 @@ def _neighbourhood(tree, queries, leaf, lane, row, member, candidates, rule, dis
         if rule.include:
             return rule.k, False, reach, _NO_ROW
         return rule.k, False, kth, rows[lane, rule.k - 1]
-    have = gather(tree, queries, leaf, lane, row, reach, found[: rule.listed + 1], out, stack)
+    have = gather(tree, queries, leaf, lane, row, reach, found[: rule.listed + 1], notes)
     if have <= rule.listed:
         return have, True, reach, _NO_ROW
     size = -1
     if row % rule.every == 0:
-        size = gather(tree, queries, leaf, lane, row, reach, found[:0], out, stack) - member
+        size = gather(tree, queries, leaf, lane, row, reach, found[:0], notes) - member
     return size, False, reach, _NO_ROW
 
 
@@ -241,13 +241,13 @@ def _accepted(tree, queries, leaf, lane, row, reach, last, nodes, ends, have, ke
 
 @uncounted
 def _draw_leaf(tree, queries, leaf, candidates, everyone, is_searched, wanted, rule, keys, donors, sizes,
-               distances, rows, have, bounds, out, stack, gaps, found, nodes, spare, ends, words, address,
+               distances, rows, have, bounds, notes, found, nodes, spare, ends, words, address,
                block, used):  # fmt: skip
     """Draw for the rows of one leaf."""
     query_rows = queries.rows
     most = len(candidates)
     if is_searched:
-        nearest(tree, queries, leaf, True, wanted, distances, rows, have, bounds, out, stack, gaps)
+        nearest(tree, queries, leaf, True, wanted, distances, rows, have, bounds, notes)
     start = queries.starts[leaf]
     for lane in range(queries.starts[leaf + 1] - start):
         row = query_rows[start + lane]
@@ -257,7 +257,7 @@ def _draw_leaf(tree, queries, leaf, candidates, everyone, is_searched, wanted, r
             member = at < most and candidates[at] == row
         size, is_listed, reach, last = _neighbourhood(
             tree, queries, leaf, lane, row, np.int64(member), candidates, rule,
-            distances, rows, found, out, stack,
+            distances, rows, found, notes,
         )  # fmt: skip
         sizes[row] = size
         if is_listed:
@@ -298,9 +298,7 @@ def _draw(tree, queries, candidates, everyone, rule, keys, first_leaf, last_leaf
         rows = np.empty((LEAF, room), np.int32)
         have = np.zeros(LEAF, np.int64)
         bounds = np.empty(LEAF)
-        out = np.empty(LEAF)
-        stack = np.empty(80, np.int64)
-        gaps = np.empty(80)
+        notes = notes_for(tree)
         found = np.empty(rule.listed + 1, np.int32)
         nodes = np.empty(rule.cover, np.int64)
         spare = np.empty(rule.cover, np.int64)
@@ -313,7 +311,7 @@ def _draw(tree, queries, candidates, everyone, rule, keys, first_leaf, last_leaf
         for leaf in range(low, min(low + SPAN, last_leaf)):
             _draw_leaf(
                 tree, queries, leaf, candidates, everyone, is_searched, wanted, rule, keys, donors, sizes,
-                distances, rows, have, bounds, out, stack, gaps, found, nodes, spare, ends, words, address,
+                distances, rows, have, bounds, notes, found, nodes, spare, ends, words, address,
                 block, used,
             )  # fmt: skip
 

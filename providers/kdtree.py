@@ -17,10 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 
-from providers.lanes import LANES, SPARE
+from providers.lanes import LANES
+from providers.ordering import float_keys
 from providers.provider import Progress, no_progress
+from providers.radix import UInt64Array, radix_orders
 from providers.space import Points
 from providers.uncounted import uncounted
 
@@ -51,11 +53,13 @@ class Tree(NamedTuple):
     codes: npt.NDArray[np.int32]
     """The same for codes, -1 where there is none; shape (leaves, codes, LEAF)."""
     boxes: npt.NDArray[np.float64]
-    """Least and largest number of each node; shape (nodes, 2, numbers), with `SPARE` places behind it."""
+    """Least and largest number of each node; shape (nodes, 2, numbers)."""
     code_boxes: npt.NDArray[np.int32]
     """Least and largest code; shape (nodes, 2, codes)."""
     uniform: npt.NDArray[np.bool_]
     """Nodes whose points are all the same; shape (nodes,)."""
+    rough: npt.NDArray[np.float32]
+    """The boxes in single precision, rounded outwards; shape (nodes, 2, numbers)."""
 
 
 def depth_of(count: int) -> int:
@@ -98,14 +102,14 @@ def grow(
     codes = points.codes if is_everyone else points.codes[rows]
     dimensions = numbers.shape[1] + codes.shape[1]
     orders = np.empty((dimensions + 1, count), np.int32)
-    for dimension in range(dimensions):
-        progress(0.5 * dimension / dimensions, "growing the tree")
-        is_number = dimension < numbers.shape[1]
-        values = numbers[:, dimension] if is_number else codes[:, dimension - numbers.shape[1]]
-        orders[dimension] = np.argsort(values)
+    at_once = get_num_threads()
+    for first in range(0, dimensions, at_once):
+        progress(0.5 * first / dimensions, "growing the tree")
+        some = range(first, min(first + at_once, dimensions))
+        radix_orders(_keys_along(some, numbers, codes), orders[first : some.stop])
     orders[dimensions] = np.arange(count)
     nodes = (2 << depth) - 1
-    boxes = empty_boxes(nodes, numbers.shape[1])
+    boxes = np.empty((nodes, 2, numbers.shape[1]))
     code_boxes = np.empty((nodes, 2, codes.shape[1]), np.int32)
     uniform = np.zeros(nodes, np.bool_)
     extents = extents_of(points)
@@ -130,14 +134,43 @@ def grow(
         _cut_subtrees(separate, first, min(first + at_once, subtrees), *shared, *filled)
     return Tree(
         depth, points.flags, points.weight, starts, in_tree, number_blocks, code_blocks, boxes, code_boxes,
-        uniform,
+        uniform, roughly(boxes),
     )  # fmt: skip
 
 
-def empty_boxes(nodes: int, numbers: int) -> npt.NDArray[np.float64]:
-    """Room for `Tree.boxes`; shape (nodes, 2, numbers), with `SPARE` places behind it."""
-    places = nodes * 2 * numbers
-    return np.zeros(places + SPARE)[:places].reshape(nodes, 2, numbers)
+def roughly(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Boxes in single precision, no smaller anywhere; shape (nodes, 2, numbers)."""
+    rough = np.empty(boxes.shape, np.float32)
+    _roughen(boxes, rough)
+    return rough
+
+
+@njit(cache=True, nogil=True)
+def _roughen(boxes, rough):
+    for node in range(len(boxes)):
+        for number in range(boxes.shape[2]):
+            rough[node, 0, number] = rounded_down(boxes[node, 0, number])
+            rough[node, 1, number] = rounded_up(boxes[node, 1, number])
+
+
+@uncounted
+def _rounding(single):
+    """More than a number lost when it was rounded to single precision."""
+    return abs(single) * np.float32(2.0**-22) + np.float32(1e-38)
+
+
+@uncounted
+def rounded_down(number):
+    """A number of single precision, below this one; not a number where it is too large for that."""
+    single = np.float32(number)
+    return single - _rounding(single)
+
+
+@uncounted
+def rounded_up(number):
+    """A number of single precision, above this one; not a number where it is too small for that."""
+    single = np.float32(number)
+    return single + _rounding(single)
 
 
 def extents_of(points: Points) -> npt.NDArray[np.float64]:
@@ -145,6 +178,20 @@ def extents_of(points: Points) -> npt.NDArray[np.float64]:
     extents = np.full(points.codes.shape[1], math.sqrt(2.0))
     extents[: points.flags] = math.sqrt(points.weight)
     return extents
+
+
+def _keys_along(
+    dimensions: range, numbers: npt.NDArray[np.float64], codes: npt.NDArray[np.int32]
+) -> UInt64Array:
+    """Keys that order the points along some dimensions; shape (dimensions, points)."""
+    keys = np.empty((len(dimensions), len(numbers)), np.uint64)
+    for at, dimension in enumerate(dimensions):
+        if dimension < numbers.shape[1]:
+            keys[at] = float_keys(np.ascontiguousarray(numbers[:, dimension]).view(np.uint64))
+        else:
+            along = codes[:, dimension - numbers.shape[1]].astype(np.int64)
+            keys[at] = (along - along.min()).view(np.uint64)
+    return keys
 
 
 # -------------------------------------------------------------------------------------- the cuts
@@ -368,7 +415,7 @@ def laid_out(points: Points, rows: npt.NDArray[np.int32], starts: npt.NDArray[np
     leaves = len(starts) - 1
     nodes = 2 * leaves - 1
     numbers, codes = points.numbers, points.codes
-    boxes = empty_boxes(nodes, numbers.shape[1])
+    boxes = np.empty((nodes, 2, numbers.shape[1]))
     code_boxes = np.empty((nodes, 2, codes.shape[1]), np.int32)
     number_blocks = np.full((leaves, numbers.shape[1], LEAF), np.inf)
     code_blocks = np.full((leaves, codes.shape[1], LEAF), -1, np.int32)
@@ -379,7 +426,7 @@ def laid_out(points: Points, rows: npt.NDArray[np.int32], starts: npt.NDArray[np
     depth = leaves.bit_length() - 1
     return Tree(
         depth, points.flags, points.weight, starts, rows, number_blocks, code_blocks, boxes, code_boxes,
-        np.asarray(~wide),
+        np.asarray(~wide), roughly(boxes),
     )  # fmt: skip
 
 

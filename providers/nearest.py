@@ -8,16 +8,47 @@ References
 Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: search by bounds.
 """
 
-import numpy as np
+from typing import NamedTuple
 
-from providers.kdtree import LEAF
-from providers.lanes import LANES, box_gaps, in_reach, insert, lowest_lane, near_points
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from providers.kdtree import LEAF, rounded_down, rounded_up
+from providers.lanes import LANES, halves_apart, insert, lowest_lane, near_points, take_in, within
 from providers.neighbours import distance, span
 from providers.uncounted import uncounted
 
 _SORTED = 64  # nearest rows that are kept sorted by insertion; more of them are kept in a heap
-_SURELY = 1.0 - 2.0**-32  # a gap that is added up in another order than distances bounds them with this
 _NO_ROW = np.int32(2**31 - 1)
+_WAITING = 80  # nodes at most: one a level, and levels are fewer than bits of a row number
+
+
+class Notes(NamedTuple):
+    """What a search writes down on its way; kernels take it as it is."""
+
+    points: npt.NDArray[np.float32]
+    """The queries' numbers rounded down, and up; shape (2, numbers, 16)."""
+    limits: npt.NDArray[np.float32]
+    """How far their nearest rows are at most; shape (16,)."""
+    gaps: npt.NDArray[np.float32]
+    """How far they are at least from each node that waits; shape (80, 16)."""
+    stack: npt.NDArray[np.int64]
+    """Those nodes; shape (80,)."""
+    out: npt.NDArray[np.float64]
+    """Distances; shape (16,)."""
+
+
+@njit(cache=True, nogil=True)
+def notes_for(tree):
+    """For searches of trees with as many numbers."""
+    return Notes(
+        np.empty((2, tree.numbers.shape[1], LANES), np.float32),
+        np.empty(LANES, np.float32),
+        np.empty((_WAITING, LANES), np.float32),
+        np.empty(_WAITING, np.int64),
+        np.empty(LANES),
+    )
 
 
 @uncounted
@@ -96,16 +127,14 @@ def _keep(apart, row, wanted, distances, rows, lane, have, bounds):
 
 
 @uncounted
-def nearest(tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, out, stack, gaps):
+def nearest(tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, notes):
     """The nearest `wanted` rows of each query of a leaf; all queries go down the tree together.
 
     `distances` and `rows`, shape (16, width(wanted)), get them in their order, and infinity and no
     row where the tree has fewer. With `others_only` a row is not its own neighbour.
     """
     begin(queries, leaf, distances, rows, have, bounds)
-    look_further(
-        tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, out, stack, gaps
-    )  # fmt: skip
+    look_further(tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, notes)
     put_in_order(queries, leaf, wanted, distances, rows, have)
 
 
@@ -130,84 +159,79 @@ def put_in_order(queries, leaf, wanted, distances, rows, have):
 
 
 @uncounted
-def look_further(tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, out, stack, gaps):
+def look_further(tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, notes):
     """Search one more tree for rows that are nearer than those found; all as in `nearest`."""
-    numbers, codes, boxes, code_boxes = tree.numbers, tree.codes, tree.boxes, tree.code_boxes
+    numbers, codes = tree.numbers, tree.codes
     query_numbers, query_codes = queries.numbers, queries.codes
-    query_boxes, query_code_boxes = queries.boxes, queries.code_boxes
     uniform, tree_rows, query_rows = tree.uniform, tree.rows, queries.rows
     weight, flags = tree.weight, tree.flags
     starts = tree.starts
     first = queries.starts[leaf]
-    size = queries.starts[leaf + 1] - first
-    query_node = (1 << queries.depth) - 1 + leaf
     leaves = (1 << tree.depth) - 1
-    widest = 0.0
-    for lane in range(size):
-        widest = max(widest, bounds[lane])
-    top = 1
+    points, limits, gaps, stack, out = notes.points, notes.limits, notes.gaps, notes.stack, notes.out
+    for number in range(query_numbers.shape[1]):
+        for lane in range(LANES):
+            value = query_numbers[leaf, number, lane]
+            points[0, number, lane] = rounded_down(value)
+            points[1, number, lane] = rounded_up(value)
+    rough_weight = np.float32(min(weight, 1e38))  # finite: it may be taken no times
+    # More than a sum of so many squares may be rounded up by, each of its operations by a factor 1 + 2**-24.
+    slack = 1.0 + (query_numbers.shape[1] + query_codes.shape[1] + 8) * 2.0**-22
+    _limit(bounds, slack, limits)
+    for lane in range(LANES):
+        gaps[0, lane] = 0.0
     stack[0] = 0
-    gaps[0] = 0.0
+    top = 1
     while top:
         top -= 1
-        if gaps[top] > widest:
-            continue
-        node = stack[top]
-        lanes = in_reach(
-            query_numbers, query_codes, leaf, boxes, code_boxes, node, flags, weight, bounds
-        ) & ((1 << size) - 1)  # fmt: skip
+        lanes = within(gaps, top, limits)
         if not lanes:
             continue
+        node = stack[top]
         if node < leaves and not uniform[node]:
-            near, far = 2 * node + 1, 2 * node + 2
-            near_gap, far_gap, near_middle, far_middle = box_gaps(boxes, node, query_boxes, query_node)
-            near_gap, far_gap = near_gap * _SURELY, far_gap * _SURELY
-            if code_boxes.shape[2]:
-                near_counts, far_counts, near_flags, far_flags = 0, 0, 0, 0
-                for field in range(code_boxes.shape[2]):
-                    least = query_code_boxes[query_node, 0, field]
-                    most = query_code_boxes[query_node, 1, field]
-                    near_off = code_boxes[near, 0, field] > most or code_boxes[near, 1, field] < least
-                    far_off = code_boxes[far, 0, field] > most or code_boxes[far, 1, field] < least
-                    if field < flags:
-                        near_counts += near_off
-                        far_counts += far_off
-                    else:
-                        near_flags += near_off
-                        far_flags += far_off
-                near_gap += weight * near_counts + 2.0 * near_flags
-                far_gap += weight * far_counts + 2.0 * far_flags
-            if far_gap < near_gap or (far_gap == near_gap and far_middle < near_middle):
-                near, far, near_gap, far_gap = far, near, far_gap, near_gap
-            if not far_gap > widest:
-                stack[top], gaps[top] = far, far_gap
+            half, near, far = halves_apart(
+                points, query_codes, leaf, tree.rough, tree.code_boxes, node, flags, rough_weight, limits,
+                gaps, top,
+            )  # fmt: skip
+            if far:
+                stack[top] = 2 * node + 2 - half
                 top += 1
-            stack[top], gaps[top] = near, near_gap
-            top += 1
+            if near:
+                stack[top] = 2 * node + 1 + half
+                top += 1
             continue
         if node < leaves:
             _uniform_node(tree, node, queries, leaf, others_only, wanted, distances, rows, have, bounds)
         else:
             other = node - leaves
             start = starts[other]
-            points = (1 << (starts[other + 1] - start)) - 1
+            there = (1 << (starts[other + 1] - start)) - 1
             while lanes:
                 lane = lowest_lane(lanes)
                 lanes &= lanes - 1
-                excluded = query_rows[first + lane] if others_only else -1
-                near_ones = points & near_points(
+                excluded = query_rows[first + lane] if others_only else np.int32(-1)
+                near_ones = there & near_points(
                     numbers, codes, other, query_numbers, query_codes, leaf, lane, flags, weight,
                     bounds[lane], out,
                 )  # fmt: skip
+                if near_ones and wanted <= LANES:
+                    take_in(distances, rows, lane, near_ones, out, tree_rows, start, excluded)
+                    bounds[lane] = distances[lane, wanted - 1]
+                    continue
                 while near_ones:
                     at = lowest_lane(near_ones)
                     near_ones &= near_ones - 1
                     row = tree_rows[start + at]
                     if row != excluded and out[at] <= bounds[lane]:
                         _keep(out[at], row, wanted, distances, rows, lane, have, bounds)
-        widest = 0.0
-        for lane in range(size):
-            widest = max(widest, bounds[lane])
+        _limit(bounds, slack, limits)
+
+
+@uncounted
+def _limit(bounds, slack, limits):
+    """Bounds in single precision, more by the slack, and by as much as the smallest squares lose."""
+    for lane in range(LANES):
+        limits[lane] = np.float32(bounds[lane] * slack + 1e-37)
 
 
 @uncounted

@@ -87,12 +87,13 @@ def span(tree, node):
 
 
 @uncounted
-def gather(tree, queries, leaf, lane, myself, reach, found, out, stack):
+def gather(tree, queries, leaf, lane, myself, reach, found, notes):
     """The rows within reach but `myself`, as many as there is room for in `found`; returns their number.
 
     With no room at all it counts them.
     """
     leaves = (1 << tree.depth) - 1
+    stack = notes.stack
     room = len(found)
     have = 0
     top = 1
@@ -121,7 +122,7 @@ def gather(tree, queries, leaf, lane, myself, reach, found, out, stack):
         else:
             points = ((1 << (stop - start)) - 1) & near_points(
                 tree.numbers, tree.codes, node - leaves, queries.numbers, queries.codes, leaf, lane,
-                tree.flags, tree.weight, reach, out,
+                tree.flags, tree.weight, reach, notes.out,
             )  # fmt: skip
             while points:
                 row = tree.rows[start + lowest_lane(points)]

@@ -121,7 +121,7 @@ def _word_keys(array: pa.Array, valid: BoolArray) -> UInt64Array:
     kind, words = array.type, words_of(array)
     keys: UInt64Array
     if pa.types.is_floating(kind):
-        keys = _float_keys(words)
+        keys = float_keys(words)
     elif pa.types.is_unsigned_integer(kind) or pa.types.is_boolean(kind):
         keys = words.astype(np.uint64)
     else:  # integers, dates, times, durations, small decimals: counted from the smallest, they wrap
@@ -149,7 +149,7 @@ def _count_from(keys, smallest):
         keys[row] -= smallest
 
 
-def _float_keys(words: Words) -> UInt64Array:
+def float_keys(words: Words) -> UInt64Array:
     """Of two floats the greater has the greater key; 0.0 and -0.0 have one, as have all NaN."""
     bits = 8 * words.dtype.itemsize
     infinity = np.array(np.inf, f"f{words.dtype.itemsize}").view(words.dtype)

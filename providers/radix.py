@@ -22,6 +22,7 @@ UInt64Array = npt.NDArray[np.uint64]
 
 _DIGIT_BITS = 11  # a histogram of 2048 counters stays in L1
 _SHORT_TIE = 32  # rows that are sorted by insertion faster than by passes
+_BYTES = 8  # of a key
 
 
 def row_index_type(rows: int) -> type[np.int32] | type[np.int64]:
@@ -224,3 +225,69 @@ def _new_runs_of_rows(key, order, begins):
     for at in prange(1, len(order)):
         if key[order[at]] != key[order[at - 1]]:
             begins[at] = True
+
+
+# ------------------------------------------------------------------------------- several at a time
+
+
+def radix_orders(keys: UInt64Array, orders: npt.NDArray[np.int32]) -> None:
+    """The rows in stable ascending order of each of several keys, which are sorted, too.
+
+    Parameters
+    ----------
+    keys : ndarray of uint64, shape (sorts, rows)
+        Left in their order, or as they were.
+    orders : ndarray of int32, shape (sorts, rows)
+        Gets the rows.
+
+    Notes
+    -----
+    One thread sorts by one key: faster than `radix_order` one by one, whose passes are shared between
+    threads. O(rows) a pass, one for each byte that is not the same in all keys of a sort.
+    """
+    if keys.size:
+        _sort_each(keys, orders)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _sort_each(keys, orders):
+    rows = keys.shape[1]
+    for sort in prange(len(keys)):
+        for row in range(rows):
+            orders[sort, row] = row
+        other_keys = np.empty(rows, np.uint64)
+        other_order = np.empty(rows, np.int32)
+        places = np.zeros((_BYTES, 256), np.int64)
+        if _by_bytes(keys[sort], orders[sort], other_keys, other_order, places):
+            orders[sort, :] = other_order
+
+
+@njit(cache=True, nogil=True)
+def _by_bytes(keys, order, other_keys, other_order, places):
+    """Sort by one byte after the other, from array to array; whether the other ones have the result."""
+    rows = len(keys)
+    for at in range(rows):
+        for byte in range(_BYTES):
+            places[byte, (keys[at] >> np.uint64(8 * byte)) & np.uint64(255)] += 1
+    is_other = False
+    for byte in range(_BYTES):
+        place = places[byte]
+        shift = np.uint64(8 * byte)
+        if place[(keys[0] >> shift) & np.uint64(255)] == rows:
+            continue
+        total = 0
+        for digit in range(256):
+            here = place[digit]
+            place[digit] = total
+            total += here
+        for at in range(rows):
+            key = keys[at]
+            digit = (key >> shift) & np.uint64(255)
+            to = np.uint64(place[digit])
+            place[digit] += 1
+            other_keys[to] = key
+            other_order[to] = order[at]
+        keys, other_keys = other_keys, keys
+        order, other_order = other_order, order
+        is_other = not is_other
+    return is_other

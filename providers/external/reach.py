@@ -19,7 +19,7 @@ from providers.donors import (
     nth,
 )
 from providers.kdtree import LEAF
-from providers.nearest import begin, look_further, put_in_order
+from providers.nearest import begin, look_further, notes_for, put_in_order
 from providers.neighbours import deepen, distance, gather, least_and_largest, span
 from providers.rng import LANES, stream_words
 
@@ -45,13 +45,11 @@ def search(tree, queries, first_leaf, wanted, distances, rows, have, bounds):
     """Look for nearer rows in one more cell."""
     leaves = len(have)
     for chunk in prange((leaves + SPAN - 1) // SPAN):
-        out = np.empty(LEAF)
-        stack = np.empty(80, np.int64)
-        gaps = np.empty(80)
+        notes = notes_for(tree)
         for at in range(chunk * SPAN, min(chunk * SPAN + SPAN, leaves)):
             look_further(
                 tree, queries, first_leaf + at, True, wanted, distances[at], rows[at], have[at], bounds[at],
-                out, stack, gaps,
+                notes,
             )  # fmt: skip
 
 
@@ -109,8 +107,7 @@ def count(tree, queries, first_leaf, places, reach, exact, listed, counts):
     With `exact` the row itself counts as well.
     """
     for chunk in prange((len(places) + _TOGETHER - 1) // _TOGETHER):
-        out = np.empty(LEAF)
-        stack = np.empty(80, np.int64)
+        notes = notes_for(tree)
         found = np.empty(listed + 1, np.int32)
         for at in range(chunk * _TOGETHER, min(chunk * _TOGETHER + _TOGETHER, len(places))):
             leaf, lane = first_leaf + places[at] // LEAF, places[at] % LEAF
@@ -120,21 +117,20 @@ def count(tree, queries, first_leaf, places, reach, exact, listed, counts):
             elif room <= 0:
                 continue
             row = queries.rows[queries.starts[leaf] + lane]
-            counts[at] += gather(tree, queries, leaf, lane, row, reach[at], found[:room], out, stack)
+            counts[at] += gather(tree, queries, leaf, lane, row, reach[at], found[:room], notes)
 
 
 @njit(cache=True, nogil=True, parallel=True)
 def collect(tree, queries, first_leaf, places, reach, starts, filled, found):
     """Put the rows of the cell within reach behind those that are there; ``found[starts[q]:]`` is q's."""
     for chunk in prange((len(places) + _TOGETHER - 1) // _TOGETHER):
-        out = np.empty(LEAF)
-        stack = np.empty(80, np.int64)
+        notes = notes_for(tree)
         for at in range(chunk * _TOGETHER, min(chunk * _TOGETHER + _TOGETHER, len(places))):
             leaf, lane = first_leaf + places[at] // LEAF, places[at] % LEAF
             room = found[starts[at] + filled[at] : starts[at + 1]]
             if len(room):
                 row = queries.rows[queries.starts[leaf] + lane]
-                filled[at] += gather(tree, queries, leaf, lane, row, reach[at], room, out, stack)
+                filled[at] += gather(tree, queries, leaf, lane, row, reach[at], room, notes)
 
 
 @njit(cache=True, nogil=True)

@@ -19,12 +19,12 @@ from providers.kdtree import (
     LEAF,
     Tree,
     depth_of,
-    empty_boxes,
     extents_of,
     grow,
     join_boxes,
     laid_out,
     leaf_starts,
+    roughly,
 )
 from providers.provider import Progress, part_of
 from providers.radix import IndexArray
@@ -70,7 +70,7 @@ class StoredTree:
         self.firsts = (rows * np.arange(cells + 1, dtype=np.int64)) >> level
         """Where cells begin among the tree's positions, and the end; shape (cells + 1,)."""
         nodes = 2 * cells - 1
-        self.boxes: Float64Array = empty_boxes(nodes, layout.numbers)
+        self.boxes: Float64Array = np.empty((nodes, 2, layout.numbers))
         self.code_boxes: Int32Array = np.empty((nodes, 2, layout.codes), np.int32)
         self._spool = spool
         self._kept: OrderedDict[int, tuple[Cell, int]] = OrderedDict()
@@ -88,7 +88,7 @@ class StoredTree:
         uniform = np.zeros(len(self.boxes), np.bool_)
         return Tree(
             self.level, layout.flags, layout.weight, self.firsts, nobody, numbers, codes, self.boxes,
-            self.code_boxes, uniform,
+            self.code_boxes, uniform, roughly(self.boxes),
         )  # fmt: skip
 
     def cell(self, number: int) -> Cell:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from providers import donors, kdtree
+from providers.closest import closest
 from providers.rwn import RwnParams
 from providers.space import Points
 from tests.naive import rwn
@@ -139,6 +140,25 @@ def test_a_tree_cut_level_by_level_is_the_same(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(kdtree, "_SMALL", 100)
     for one, other in zip(small, kdtree.grow(points, rows), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-38, 1e-22, 1e-19, 1.0, 1e7, 1e19, 1e38, 1e39, 1e150, None])
+def test_the_closest_of_points_of_any_size(size: float | None) -> None:
+    """Too large, or too small, for single precision, in which boxes are left out; some of them tied."""
+    random = np.random.default_rng(8)
+    numbers = np.round(random.normal(size=(2, 400, 3)), 2)
+    numbers *= size or 10.0 ** random.integers(-40, 40, 3)
+    codes = random.integers(0, 3, (2, 400, 2)).astype(np.int32)
+    weight = float(np.square(numbers).mean())
+    one, other = (Points(numbers[side], codes[side], 2, weight) for side in range(2))
+    apart = np.zeros((400, 400))
+    for field in range(3):
+        apart += np.square(numbers[0, :, None, field] - numbers[1, None, :, field])
+    apart += weight * np.count_nonzero(codes[0, :, None] != codes[1, None], axis=2)
+    found = closest(one, other)
+    np.testing.assert_array_equal(found.distances, np.sqrt(apart.min(axis=1)))
+    near = apart <= apart.min(axis=1, keepdims=True) * donors.TIE
+    np.testing.assert_array_equal(found.ties, np.count_nonzero(near, axis=1))
 
 
 @settings(max_examples=30)

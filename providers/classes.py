@@ -21,7 +21,7 @@ from providers.kernels import Groups
 from providers.literals import literal, value_type
 from providers.ordering import distinct, is_text, packed, ranks, sort_keys
 from providers.params import StrictModel
-from providers.radix import UInt64Array, radix_runs
+from providers.radix import UInt64Array, counted_runs, radix_runs
 from providers.table import combined, is_words, unwrapped, words_of
 
 Codes = npt.NDArray[np.int64]
@@ -171,6 +171,10 @@ def classes(
     for name, classifier, pointer in zip(control_fields, classifiers, pointers, strict=True):
         keys += class_keys(table.column(name), classifier, table.schema.field(name), pointer)
     keys = packed(keys)
+    counted = counted_runs(keys[0]) if len(keys) == 1 else None
+    if counted is not None:
+        places, starts, firsts = counted
+        return Groups(table.num_rows, None, starts, firsts.astype(np.uint64), standing=places)
     order, starts = radix_runs(keys)
     # The order is stable, so that the first row of a class is its smallest.
     return Groups(table.num_rows, order, starts, order[starts[:-1]].astype(np.uint64))

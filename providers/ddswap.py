@@ -22,7 +22,7 @@ from providers.external.exchanging import Tally
 from providers.external.sharing import Groupings, sharing_of_groups
 from providers.external.sorting import label_keys
 from providers.external.swaps import Listing, Sizes, swap_outside
-from providers.kernels import ONE_BUCKET, Groups, Pairing, near_listing
+from providers.kernels import ONE_BUCKET, Groups, Pairing, listed
 from providers.numeric import HIGH, measured
 from providers.ordering import check_orderable, packed, sort_keys
 from providers.params import MOST_ROWS, ControlFields, SwapParams
@@ -37,7 +37,7 @@ from providers.provider import (
     Streamed,
     SwapResult,
 )
-from providers.radix import IndexArray, Int64Array, radix_order, row_index_type
+from providers.radix import IndexArray, Int64Array, radix_order
 from providers.rng import Stream
 from providers.storage import Room, Source
 from providers.swapping import (
@@ -120,35 +120,34 @@ _SPAN = 256
 
 
 @njit(cache=True, nogil=True)
-def _with_moves(seen, source, target, times, values, low, places):
-    """The figures of `_count_moves` with some moves more, all from rank `source` to rank `target`."""
+def _with_moves(seen, source, target, times, values, low):
+    """The figures of `_count_moves` with one move more, or two, from rank `source` to rank `target`."""
     moves, ranks, most_ranks, measured_moves, units, most_units = seen
     distance = abs(np.float64(source) - np.float64(target))
-    for _ in range(times):
-        moves += 1
-        ranks += distance
+    moves += times
+    ranks += times * distance  # whole, and so exact
     most_ranks = max(most_ranks, distance)
     if len(values):
-        origin, goal = places[np.uint64(source)], places[np.uint64(target)]
-        distance = values[np.uint64(origin)] - values[np.uint64(goal)]
+        origin, goal = np.uint64(source), np.uint64(target)
+        distance = values[origin] - values[goal]
         if len(low):
-            distance = distance * HIGH + (low[np.uint64(origin)] - low[np.uint64(goal)])
+            distance = distance * HIGH + (low[origin] - low[goal])
         distance = abs(distance)
         if np.isfinite(distance):
-            for _ in range(times):
-                measured_moves += 1
+            measured_moves += times
+            units += distance
+            if times == 2:
                 units += distance
             most_units = max(most_units, distance)
     return moves, ranks, most_ranks, measured_moves, units, most_units
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _count_moves(ranks, starts, pairs, odd_rule, values, low, places, moves):
+def _count_moves(ranks, starts, pairs, odd_rule, values, low, moves):
     """For each span of groups: moves, their sum and largest in ranks, and the same in units.
 
     `ranks` holds the ranks of each group's rows in their random order; `values` and `low` the control
-    field as `Measured`, that of each rank at its place in `places`, or nothing; `moves` is float64, shape
-    (spans, 6).
+    field as `Measured`, by rank, or nothing; `moves` is float64, shape (spans, 6).
     """
     groups = len(pairs)
     for span in prange(len(moves)):
@@ -158,12 +157,12 @@ def _count_moves(ranks, starts, pairs, odd_rule, values, low, places, moves):
             odd = odd_rule and (stop - start) % 2 == 1 and pairs[group] > 0
             for at in range(start, start + 2 * (pairs[group] - odd), 2):
                 place = np.uint64(at)  # unsigned: no test for an index from the end
-                seen = _with_moves(seen, ranks[place], ranks[place + np.uint64(1)], 2, values, low, places)
+                seen = _with_moves(seen, ranks[place], ranks[place + np.uint64(1)], 2, values, low)
             if odd:  # the cycle of three: the last goes to the first, and so on round
                 first, second, third = ranks[stop - 3], ranks[stop - 2], ranks[stop - 1]
-                seen = _with_moves(seen, third, first, 1, values, low, places)
-                seen = _with_moves(seen, first, second, 1, values, low, places)
-                seen = _with_moves(seen, second, third, 1, values, low, places)
+                seen = _with_moves(seen, third, first, 1, values, low)
+                seen = _with_moves(seen, first, second, 1, values, low)
+                seen = _with_moves(seen, second, third, 1, values, low)
         for figure in range(6):
             moves[span, figure] = seen[figure]
 
@@ -182,13 +181,12 @@ class _Distances:
         self._in_a_unit = 1
         self._values: npt.NDArray[np.float64] = np.empty(0)
         self._low: npt.NDArray[np.float64] = np.empty(0)
-        self._places: IndexArray = np.empty(0, row_index_type(groups.rows))
         numbers = None if control is None else measured(control)
         if numbers is not None:
             self._unit, self._in_a_unit = numbers.unit, numbers.in_a_unit
-            self._values, self._places = near_listing(numbers.values, groups)
+            self._values = listed(numbers.values, groups)
             if len(numbers.low):
-                self._low, _ = near_listing(numbers.low, groups)
+                self._low = listed(numbers.low, groups)
         self._moves = np.zeros((0, 6))
 
     def add(self, name: str, pairing: Pairing) -> None:
@@ -198,7 +196,7 @@ class _Distances:
             ranks = self._groups.places[pairing.order]
         moves = np.empty((-(-len(pairing.pairs) // _SPAN), 6))
         rules = (pairing.groups.starts, pairing.pairs, pairing.odd_rule)
-        _count_moves(ranks, *rules, self._values, self._low, self._places, moves)
+        _count_moves(ranks, *rules, self._values, self._low, moves)
         self._moves = np.concatenate([self._moves, moves])
 
     def include(self, other: "_Distances") -> None:

@@ -47,13 +47,16 @@ class Groups:
     rows: int
     """Rows of the table, in a group or not."""
     listing: IndexArray | None
-    """The participating rows, group by group; None for all rows in their own order, or the layout's."""
+    """The participating rows, group by group; None for all rows in their own order, the layout's, or that
+    of `standing`."""
     starts: Int64Array
     """Group g is ``order[starts[g]:starts[g + 1]]``; shape (groups + 1,)."""
     identities: UInt64Array
     """What names each group in the address of its draws; shape (groups,)."""
     layout: Layout | None = None
     """Where values are moved, if not where they stand, and the order of all rows."""
+    standing: IndexArray | None = None
+    """The place of each row in `order`, where that is known and not the listing; all rows are in a group."""
 
     @property
     def sizes(self) -> Int64Array:
@@ -65,13 +68,22 @@ class Groups:
         """The participating rows, group by group, in listing order; not kept where that is None."""
         if self.layout is not None:
             return inverse(self.layout.places, self.rows)[self.layout.of_rank]
+        if self.standing is not None:
+            return self._listed
         if self.listing is None:
             return np.arange(self.rows, dtype=row_index_type(self.rows))
         return self.listing
 
     @cached_property
+    def _listed(self) -> IndexArray:
+        assert self.standing is not None  # noqa: S101 - as `order` has seen
+        return inverse(self.standing, self.rows)
+
+    @cached_property
     def in_row_order(self) -> bool:
         """Whether every row takes part and the listing is the rows' own order."""
+        if self.standing is not None:
+            return bool(_is_in_row_order(self.standing))
         if self.listing is None:
             return self.layout is None
         return len(self.listing) == self.rows and _is_in_row_order(self.listing)
@@ -79,6 +91,8 @@ class Groups:
     @cached_property
     def places(self) -> IndexArray:
         """For each row its place in `order`, -1 where it is in no group; shape (rows,)."""
+        if self.standing is not None:
+            return self.standing
         return self.order if self.in_row_order else inverse(self.order, self.rows)
 
 
@@ -639,13 +653,17 @@ def gather(values, rows, out):
         out[at] = values[rows[at]]
 
 
-def near_listing(values: npt.NDArray[Any], groups: Groups) -> tuple[npt.NDArray[Any], IndexArray]:
-    """The values of all rows, a group's near each other; and where that of each participating row is."""
-    if groups.layout is None:
-        return values, groups.order
-    laid = np.empty_like(values)
-    _lay_out(values, groups.layout.places, laid)
-    return laid, groups.layout.of_rank
+def listed(values: npt.NDArray[Any], groups: Groups) -> npt.NDArray[Any]:
+    """The values of the participating rows, group by group, in listing order."""
+    if groups.in_row_order:
+        return values
+    order, near = groups.layout.of_rank if groups.layout is not None else groups.order, values
+    if groups.layout is not None:  # first near each other, so that each pass stays within the cache
+        near = np.empty_like(values)
+        _lay_out(values, groups.layout.places, near)
+    out = np.empty(len(order), values.dtype)
+    gather(near, order, out)
+    return out
 
 
 def sources(pairing: Pairing) -> IndexArray:

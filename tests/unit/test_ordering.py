@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from providers.buckets import bucket_layout
+from providers.kernels import Groups
 from providers.ordering import distinct, packed, sort_keys
-from providers.radix import radix_order, radix_runs
+from providers.radix import counted_runs, radix_order, radix_runs
 
 ROWS = 100_003  # enough that the work is cut between threads
 
@@ -48,6 +49,38 @@ def test_order_is_stable_and_ascending(name: str, keys: list[npt.NDArray[np.uint
     wanted = [*([0] if rows else []), *(np.flatnonzero(rising) + 1).tolist(), rows]
     assert starts.tolist() == wanted
     assert np.array_equal(radix_order(packed(some)), order)
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 64, 1000, ROWS, 3 * ROWS])
+@pytest.mark.parametrize("span", [1, 2, 60, 5000, 2**17])
+def test_counting_finds_the_places_of_the_same_order(rows: int, span: int) -> None:
+    """Where there are few keys for so many rows, the highest of them in steps, and some of them in no row."""
+    random = np.random.default_rng(rows + span)
+    keys = 2 * random.integers(0, span, rows, np.uint64) + np.uint64(2**64 - 2 * span)
+    counted = counted_runs(keys)
+    order, starts = radix_runs([keys])
+    if int(keys.max() - keys.min()) >= min(2**16, rows // 16):
+        assert counted is None
+        return
+    assert counted is not None
+    places, same_starts, firsts = counted
+    assert np.array_equal(places[order], np.arange(rows))
+    assert np.array_equal(same_starts, starts)
+    assert np.array_equal(firsts, order[starts[:-1]])
+
+
+def test_groups_by_places_are_those_by_rows() -> None:
+    random = np.random.default_rng(5)
+    keys = random.integers(0, 9, 500, np.uint64)
+    order, starts = radix_runs([keys])
+    counted = counted_runs(keys)
+    assert counted is not None
+    identities = order[starts[:-1]].astype(np.uint64)
+    listed = Groups(500, order, starts, identities)
+    placed = Groups(500, None, counted[1], counted[2].astype(np.uint64), standing=counted[0])
+    for name in ("order", "places", "sizes", "identities", "in_row_order"):
+        assert np.array_equal(getattr(placed, name), getattr(listed, name))
+    assert Groups(3, None, starts, identities, standing=np.arange(3, dtype=np.int32)).in_row_order
 
 
 def _one_key() -> dict[str, npt.NDArray[np.uint64]]:

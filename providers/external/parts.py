@@ -20,6 +20,7 @@ def scatter(spool: Spool, parts: npt.NDArray[np.integer[Any]], table: pa.Table) 
     order = np.argsort(parts.astype(np.uint16 if spool.parts < 2**16 else np.int64), kind="stable")
     sizes = np.bincount(parts, minlength=spool.parts)
     bounds = np.concatenate(([0], np.cumsum(sizes)))
+    table = table.combine_chunks()  # or each part's rows would be taken from a copy of all of them
     for part in np.flatnonzero(sizes).tolist():
         # rows of their own, not a view: what waits to be written must not hold on to all the others
         spool.add(part, take_rows(table, order[bounds[part] : bounds[part + 1]]))

@@ -5,6 +5,7 @@ order that a tree's nodes are cut in; then each cell is grown in memory, and put
 tree. Of the nodes above the cells the boxes stay in memory.
 """
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ from providers.table import BoolArray, take_rows
 _SAMPLED = 2**14
 """Rows of a node that it is cut by, about."""
 _LEAST_CELL = 64
+_OF_MEMORY = 40
+"""Rows that are dealt to their parts together take this part of the memory, and their parts as much again."""
 
 
 def cell_rows(layout: Layout, memory: int) -> int:
@@ -135,7 +138,8 @@ def stored_tree(
     while -(-rows >> level) > most and level < depth_of(rows):
         level += 1
     waiting = memory // 20
-    nodes: list[_Node] = [_Node(rows, points, (0,))]
+    at_once = max(_LEAST_CELL, memory // (_OF_MEMORY * layout.row_bytes))
+    nodes: list[_Node] = [_Node(rows, points, (0,), at_once)]
     for at in range(level):
         progress(0.6 * at / level, "growing the tree")
         parts = [max(1, -(-node.rows // most)) + 2 for node in nodes]
@@ -174,10 +178,20 @@ class _Node:
     rows: int
     spool: Spool
     parts: tuple[int, ...]
+    at_once: int
+    """Rows that are dealt to new parts together, about: few at a time would be many small pieces."""
 
     def pieces(self) -> Iterator[pa.Table]:
-        for part in self.parts:
-            yield from self.spool.read(part)
+        together: list[pa.Table] = []
+        for table in itertools.chain.from_iterable(self.spool.read(part) for part in self.parts):
+            if not table.num_rows:
+                continue
+            together.append(table)
+            if sum(each.num_rows for each in together) >= self.at_once:
+                yield pa.concat_tables(together).combine_chunks()
+                together.clear()
+        if together:
+            yield pa.concat_tables(together).combine_chunks()
 
     def clear(self) -> None:
         for part in self.parts:
@@ -209,27 +223,24 @@ class _Node:
         spool.add(extra + 1, take_rows(both, np.arange(left - before, both.num_rows)))
         whole = range(first, first + parts)
         return (
-            _Node(left, spool, (*whole[:cut], extra)),
-            _Node(self.rows - left, spool, (extra + 1, *whole[cut + 1 :])),
+            _Node(left, spool, (*whole[:cut], extra), self.at_once),
+            _Node(self.rows - left, spool, (extra + 1, *whole[cut + 1 :]), self.at_once),
         )
 
     def _looked_at(self, layout: Layout) -> tuple[pa.Table, list[str]]:
         """A sample, and the dimensions from the widest on, without those that are the same everywhere."""
         every = max(1, self.rows // _SAMPLED)
         sample, before = [], 0
-        low, high = np.full(layout.numbers, np.inf), np.full(layout.numbers, -np.inf)
-        least = np.full(layout.codes, np.iinfo(np.int32).max, np.int32)
-        most = np.full(layout.codes, np.iinfo(np.int32).min, np.int32)
+        low, high = (np.full(len(layout.dimensions), end) for end in (np.inf, -np.inf))
         for table in self.pieces():
-            points = layout.points(table)
-            low = np.minimum(low, points.numbers.min(axis=0, initial=np.inf))
-            high = np.maximum(high, points.numbers.max(axis=0, initial=-np.inf))
-            least = np.minimum(least, points.codes.min(axis=0, initial=np.iinfo(np.int32).max))
-            most = np.maximum(most, points.codes.max(axis=0, initial=np.iinfo(np.int32).min))
+            for at, name in enumerate(layout.dimensions):
+                values = table.column(name).to_numpy()
+                low[at], high[at] = min(low[at], values.min()), max(high[at], values.max())
             sample.append(take_rows(table, np.arange(-before % every, table.num_rows, every)))
             before += table.num_rows
+        widths = high - low
         extents = extents_of(layout.points(table.slice(0, 0)))
-        widths = np.concatenate([high - low, np.where(most > least, extents, 0.0)])
+        widths[layout.numbers :] = np.where(widths[layout.numbers :] > 0.0, extents, 0.0)
         widest = np.argsort(-widths, kind="stable")
         return pa.concat_tables(sample), [layout.dimensions[at] for at in widest if widths[at] > 0.0]
 

@@ -19,6 +19,7 @@ from app.api.formats import (
     table_from_rows,
     write_chunks,
 )
+from app.api.formats.json_input import read_json
 from providers.types import type_name
 
 MANY = [f"a{number}" for number in range(2000)]
@@ -248,6 +249,25 @@ def test_a_short_body_cannot_ask_for_much_memory(rows: Any, fields: dict[str, st
         table_from_rows(rows, fields)
 
 
+@pytest.mark.parametrize("fields", [None, {"a": "float64"}, {"a": "float32"}])
+@pytest.mark.parametrize("other", [b"1.5", b"7", b"null"])
+def test_a_number_beyond_float64_is_no_infinity(fields: dict[str, str] | None, other: bytes) -> None:
+    with pytest.raises(FormatError, match="the number is beyond float64") as caught:
+        read_json(b'{"rows":[{"a":' + other + b'},{"a":-1e400}]}', fields)
+    assert caught.value.pointer == "/rows/1/a"
+
+
+def test_numbers_keep_their_digits_however_long_they_are() -> None:
+    columns = b'{"i":[12345678901234567890],"f":[0.000012345678901234567],"d":[98765432109876543210]}'
+    table = read_json(b'{"columns":' + columns + b"}", {"d": "decimal(20,0)"})
+    assert table.to_pydict() == {
+        "i": [12345678901234567890],
+        "f": [0.000012345678901234567],
+        "d": [Decimal("98765432109876543210")],
+    }
+    assert str(table.schema.field("i").type) == "uint64"
+
+
 def test_the_shape_of_rows_and_columns_is_checked() -> None:
     cases: list[tuple[Any, str, str]] = [
         (lambda: table_from_rows([{"a": 1}, [1]]), "/rows/1", "must be an object"),  # type: ignore[list-item]
@@ -285,7 +305,7 @@ def test_a_json_document_has_rows_or_columns_and_may_state_types() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b'{"rows":[{"a":1}', "not valid JSON at line 1, column"),
+        (b'{"rows":[{"a":1}', "not valid JSON: EOF while parsing a list at line 1 column 16; check it"),
         (b'{"rows":[{"a":NaN}]}', "not valid JSON"),
         (b'{"rows":[{"a":"\\ud800"}]}', "not valid JSON"),
         (b"[1]", "must be a JSON object"),
@@ -293,7 +313,8 @@ def test_a_json_document_has_rows_or_columns_and_may_state_types() -> None:
         (b'{"rows":[],"columns":{}}', "exactly one of 'rows'"),
         (b'{"row":[]}', "unknown name 'row'; did you mean 'rows'?"),
         (b'{"rows":' + b"[" * 2000, "not valid JSON"),
-        (b'{"rows":[{"a":' + b"[" * 200 + b"]" * 200 + b"}]}", "flatten it"),
+        (b'{"rows":[{"a":' + b"[" * 100 + b"]" * 100 + b"}]}", "flatten it"),
+        (b'{"rows":[{"a":' + b"[" * 300 + b"]" * 300 + b"}]}", "recursion limit exceeded"),
         (b'{"rows":[{"a":' + b"9" * 5000 + b"}]}", "not valid JSON"),
     ],
 )

@@ -41,6 +41,7 @@ _KINDS = {
 }
 _SPECIAL_FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _EXACT = 2**53
+_BEYOND = "the number is beyond float64; declare the field as decimal(p,s) or string in fields"
 _DEEPEST = 32
 
 
@@ -58,14 +59,9 @@ def inferred_column(values: Values, place: Place) -> pa.Array:
             made = pa.array(values, data_type)
         except (pa.ArrowException, OverflowError, ValueError):
             made = None  # found and named below
-        if made is not None and data_type == pa.float64():
-            beyond = np.flatnonzero(np.isinf(made.to_numpy(zero_copy_only=False)))
-            if len(beyond):  # JSON has no infinity: it was a number such as 1e400
-                raise place.fault(
-                    int(beyond[0]),
-                    "the number is beyond float64; declare the field as decimal(p,s) or string in fields",
-                )
         if made is not None:
+            if data_type == pa.float64() and (index := _too_large(values, made)) is not None:
+                raise place.fault(index, _BEYOND)
             return made
     return column(values, infer(values, place), place)
 
@@ -198,6 +194,12 @@ def _range_of(data_type: pa.DataType) -> str:
     return f"{type_name(data_type)} holds 0 to 2**{bits} - 1"
 
 
+def _too_large(values: Values, floats: pa.Array) -> int | None:
+    """The first number such as 1e400: JSON has no infinity, which is told in words."""
+    infinite = np.flatnonzero(np.isinf(floats.to_numpy(zero_copy_only=False)))
+    return next((index for index in infinite.tolist() if type(values[index]) is float), None)
+
+
 def _float_column(values: Values, data_type: pa.DataType) -> pa.Array:
     hint = 'write numbers as JSON numbers, and NaN or infinities as "NaN", "Infinity", "-Infinity"'
     _only(values, data_type, (float, int, str), hint)
@@ -212,6 +214,9 @@ def _float_column(values: Values, data_type: pa.DataType) -> pa.Array:
         what = f"the integer is beyond what {type_name(data_type)} holds exactly"
         floats = [_exact_float(value, index, what) for index, value in enumerate(floats)]
     wide = pa.array(floats, pa.float64())
+    index = _too_large(values, wide)
+    if index is not None:
+        raise CellFault(index, _BEYOND)
     if data_type == wide.type:
         return wide
     narrow = wide.cast(data_type, safe=False)

@@ -5,14 +5,13 @@ are inferred (`app.api.formats.columns`). A key that a row lacks is a null. With
 alone gives the table its fields.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from itertools import chain
 from operator import itemgetter
 from typing import Any, NoReturn
 
-import orjson
 import pyarrow as pa
+from pydantic_core import from_json
 
 from app.api.formats.columns import Values, column, inferred_column
 from app.api.formats.errors import FormatError, Place
@@ -24,21 +23,13 @@ from providers.types import canonical_type, parse_type
 Fields = Mapping[str, str] | list[dict[str, str]]
 """Field -> type name; or a list of ``{"name", "type"}``, as this service writes it."""
 
-_TO_ZEROS = bytes(48 if 48 <= byte <= 57 else byte for byte in range(256))
-_LONG_INTEGER = b"0" * 19  # the shortest that may not fit 64 bits
-
 
 def load_json(data: bytes) -> Any:
     """The document, its integers exact at any length; raises FormatError where it is not JSON."""
     try:
-        document = orjson.loads(data)
-        # orjson turns an integer of more than 64 bits into a float; the slow parser does not
-        return json.loads(data) if _LONG_INTEGER in data.translate(_TO_ZEROS) else document
-    except orjson.JSONDecodeError as error:
-        at = f"line {error.lineno}, column {error.colno}"
-        raise FormatError(f"the body is not valid JSON at {at}; check it with a JSON parser") from None
-    except (ValueError, RecursionError):
-        raise FormatError("the body is not valid JSON: a number is too long or it is too deep") from None
+        return from_json(data, allow_inf_nan=False, cache_strings="keys")
+    except ValueError as error:
+        raise FormatError(f"the body is not valid JSON: {error}; check it with a JSON parser") from None
 
 
 def read_json(data: bytes, fields: Fields | None = None) -> pa.Table:

@@ -13,6 +13,7 @@ from providers.ddswap import blocks
 from providers.errors import UnswappableError
 from providers.kernels import Groups, Workspace, exchange, shuffle_groups
 from providers.provider import EVENTS_SHOWN, GroupSize, no_progress
+from providers.radix import counted_runs
 from providers.rng import Stream
 from tests.naive.agreement import SEED, assert_agree, swap
 
@@ -290,3 +291,34 @@ def test_working_memory_that_served_another_field_changes_nothing() -> None:
         assert shared[0].tobytes() == alone[0].tobytes()
         assert shared[1] == alone[1]
         assert sorted(shared[0]) == sorted(values)
+
+
+@pytest.mark.parametrize("locked", [False, True])
+@pytest.mark.parametrize("nulls", ["swap", "keep"])
+@pytest.mark.parametrize("policy", [{}, {"policy": "keep"}, {"policy": "drop"}])
+@pytest.mark.parametrize("sorted_by_class", [False, True])
+def test_classes_that_are_counted_agree(
+    locked: bool, nulls: str, policy: dict[str, str], sorted_by_class: bool
+) -> None:
+    """Few classes for so many rows, one of them of a single row, two that are too small, and large ones."""
+    generator = np.random.default_rng(11)
+    classes = np.repeat(np.arange(7), [1, 2, 3, 90, 400, 1100, 300])
+    if not sorted_by_class:
+        generator.shuffle(classes)
+    assert counted_runs(classes.astype(np.uint64)) is not None
+    absent = generator.random(len(classes)) < 0.2
+    table = pa.table(
+        {
+            "class": pa.array(classes),
+            "x": pa.array(generator.random(len(classes)), mask=absent),
+            "name": pa.array(generator.integers(0, 50, len(classes)).astype(str)),
+        }
+    )
+    for rate, least in ((1.0, 2), (0.6, 4)):
+        parameters: dict[str, Any] = {
+            "swap_fields": ["x", "name"], "control_field": "class", "locked": locked, "nulls": nulls,
+            "rate": rate, "min_group_size": least,
+        }  # fmt: skip
+        if policy:
+            parameters["suppression"] = policy
+        assert_agree("CDSWAP", table, parameters)

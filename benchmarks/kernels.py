@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from benchmarks.harness import Work, in_turn, table
 from providers import PROVIDERS
-from providers.kernels import Groups, exchange, shuffle_groups
+from providers.groups import Groups
+from providers.kernels import exchange, shuffle_groups
 from providers.provider import no_progress
 from providers.rng import Stream
 

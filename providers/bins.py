@@ -15,7 +15,7 @@ import pyarrow as pa
 from numba import get_num_threads, njit, prange
 
 from providers.errors import ParameterError, SourceError
-from providers.kernels import Groups
+from providers.groups import Groups
 from providers.numeric import check_numeric, float_values, is_numeric
 from providers.params import MovingParams, Suppression, SwapParams
 from providers.provider import Event, Plan, Progress, SwapResult, no_progress, part_of

@@ -15,15 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from providers.kernels import (
-    BUCKET_BITS,
-    BUCKET_LEVEL,
-    Groups,
-    Pairing,
-    inverse,
-    pairs_of,
-    shuffle_buckets,
-)
+from providers.groups import Groups, Pairing, inverse
+from providers.kernels import BUCKET_BITS, BUCKET_LEVEL, pairs_of, shuffle_buckets
 from providers.radix import Int64Array, UInt64Array, radix_order
 from providers.rng import LANES, Key, stream_words
 

@@ -17,7 +17,7 @@ from providers.external.exchanging import Tally
 from providers.external.sharing import Groupings, sharing_of_groups
 from providers.external.sorting import label_keys
 from providers.external.swaps import Listing, swap_outside
-from providers.kernels import Groups, Pairing
+from providers.groups import Groups, Pairing
 from providers.ordering import check_orderable
 from providers.params import ControlFields, SwapParams
 from providers.provider import Plan, Progress, Provider, Scaling, Streamed, SwapResult

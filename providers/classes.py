@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pydantic import Discriminator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
 
 from providers.errors import ParameterError, reference_token
-from providers.kernels import Groups
+from providers.groups import Groups
 from providers.literals import literal, value_type
 from providers.ordering import distinct, is_text, packed, ranks, sort_keys
 from providers.params import StrictModel

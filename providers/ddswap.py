@@ -22,7 +22,8 @@ from providers.external.exchanging import Tally
 from providers.external.sharing import Groupings, sharing_of_groups
 from providers.external.sorting import label_keys
 from providers.external.swaps import Listing, Sizes, swap_outside
-from providers.kernels import ONE_BUCKET, Groups, Pairing, listed
+from providers.groups import Groups, Pairing
+from providers.kernels import ONE_BUCKET, listed
 from providers.numeric import HIGH, measured
 from providers.ordering import check_orderable, packed, sort_keys
 from providers.params import MOST_ROWS, ControlFields, SwapParams

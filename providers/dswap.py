@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from providers.external.sharing import sharing_of_everything
 from providers.external.swaps import swap_outside
-from providers.kernels import Groups
+from providers.groups import Groups
 from providers.params import SwapParams
 from providers.provider import Plan, Progress, Provider, Scaling, Streamed, SwapResult
 from providers.rng import Stream

@@ -40,7 +40,7 @@ from providers.boxes import MOST_ROWS as MOST_BINNED
 from providers.diametral import partition
 from providers.errors import SourceError
 from providers.exact_sums import standardised
-from providers.kernels import Groups
+from providers.groups import Groups
 from providers.measures.bin_privacy import P_PRIVACY, p_meds
 from providers.params import MOST_ROWS
 from providers.provider import Event, Plan, Progress, Provider, Scaling, SwapResult

@@ -18,7 +18,7 @@ from numba import njit, prange
 from providers.addresses import addresses_of, float_at
 from providers.bins import FieldValues, Float64Array
 from providers.grid import Axis
-from providers.kernels import Groups
+from providers.groups import Groups
 from providers.provider import Progress, no_progress
 from providers.radix import IndexArray, Int64Array, radix_order
 

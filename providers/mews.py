@@ -48,7 +48,7 @@ from providers.grid import (
     rows_by_cell,
     standard_deviation,
 )
-from providers.kernels import Groups
+from providers.groups import Groups
 from providers.measures.bin_privacy import P_PRIVACY, p_of_depths
 from providers.merging import merge_singletons
 from providers.params import MOST_ROWS, Suppression

@@ -35,7 +35,8 @@ from providers.external.among import Partition, Sample, outside_donors
 from providers.external.encoding import Encoding
 from providers.external.exchanging import count_sizes
 from providers.external.giving import Giving
-from providers.kernels import Groups, shuffle_groups
+from providers.groups import Groups
+from providers.kernels import shuffle_groups
 from providers.params import MOST_ROWS, Params
 from providers.provider import (
     Event,

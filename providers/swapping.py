@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.errors import ParameterError, SourceError, did_you_mean
-from providers.kernels import Groups, Pairing, Workspace, shuffle_groups, sources
+from providers.groups import Groups, Pairing, Workspace
+from providers.kernels import shuffle_groups, sources
 from providers.measures.risk import matching_bits
 from providers.params import MovingParams, SwapParams
 from providers.provider import Event, Events, GroupSize, Plan, Progress, Summary, SwapResult

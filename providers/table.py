@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from providers.equality import equality_codes
 from providers.errors import ParameterError, SourceError
-from providers.kernels import Pairing, Workspace, exchange, gather, sources
+from providers.groups import Pairing, Workspace
+from providers.kernels import exchange, gather, sources
 from providers.radix import IndexArray
 
 BoolArray = npt.NDArray[np.bool_]

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.external.parts import Span, scatter
-from providers.kernels import Groups, Pairing, shuffle_groups
+from providers.groups import Groups, Pairing
+from providers.kernels import shuffle_groups
 from providers.params import SwapParams
 from providers.radix import Int64Array
 from providers.rng import Key, Stream

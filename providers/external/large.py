@@ -9,7 +9,8 @@ import pyarrow as pa
 from providers.bucket_ranges import BucketRange, LargeGroup
 from providers.external.exchanging import Exchanging, Marks
 from providers.external.parts import scatter, unused
-from providers.kernels import ONE_BUCKET, Groups, Pairing, shuffle_groups
+from providers.groups import Groups, Pairing
+from providers.kernels import ONE_BUCKET, shuffle_groups
 from providers.provider import Progress
 from providers.radix import IndexArray
 from providers.rng import Key

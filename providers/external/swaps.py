@@ -12,7 +12,8 @@ from providers.external.exchanging import Exchanging, Ranges, Tally, all_moves
 from providers.external.large import Share, exchange_large
 from providers.external.parts import Rows, numbered, unused
 from providers.external.sorting import Labels, sorted_parts
-from providers.kernels import ONE_BUCKET, Groups, Pairing
+from providers.groups import Groups, Pairing
+from providers.kernels import ONE_BUCKET
 from providers.params import SwapParams
 from providers.provider import Progress, Streamed, SwapResult, no_progress
 from providers.radix import IndexArray, Int64Array, UInt64Array

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from providers.errors import ProviderError
-from providers.kernels import Groups, Pairing
+from providers.groups import Groups, Pairing
 from providers.table import permute
 from tests.naive.agreement import assert_agree, assert_same_values, swap
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers.kernels import Groups, exchange, shuffle_groups, sources
+from providers.groups import Groups
+from providers.kernels import exchange, shuffle_groups, sources
 from providers.rng import Stream
 from tests.naive.agreement import swap
 from tests.property.tables import swap_parameters, tables

@@ -11,7 +11,8 @@ import pytest
 
 from providers import table as table_module
 from providers.errors import ParameterError, SourceError
-from providers.kernels import Pairing, shuffle_groups, sources
+from providers.groups import Pairing
+from providers.kernels import shuffle_groups, sources
 from providers.ordering import is_orderable, sort_keys
 from providers.rng import Stream
 from providers.table import null_mask, permute

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from providers.buckets import bucket_layout
-from providers.kernels import Groups
+from providers.groups import Groups
 from providers.ordering import distinct, packed, sort_keys
 from providers.radix import counted_runs, radix_order, radix_runs
 

@@ -11,7 +11,8 @@ import pytest
 from providers import PROVIDERS
 from providers.ddswap import blocks
 from providers.errors import UnswappableError
-from providers.kernels import Groups, Workspace, exchange, shuffle_groups
+from providers.groups import Groups, Workspace
+from providers.kernels import exchange, shuffle_groups
 from providers.provider import EVENTS_SHOWN, GroupSize, no_progress
 from providers.radix import counted_runs
 from providers.rng import Stream

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from providers.kernels import BUCKET_BITS, ONE_BUCKET, Groups, Pairing, shuffle_groups, sources
+from providers.groups import Groups, Pairing
+from providers.kernels import BUCKET_BITS, ONE_BUCKET, shuffle_groups, sources
 from providers.rng import Stream
 
 ALPHA = 1e-3

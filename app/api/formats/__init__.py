@@ -16,7 +16,7 @@ from app.api.formats.csv_dialect import CsvDialect
 from app.api.formats.csv_input import open_csv
 from app.api.formats.csv_output import csv_chunks
 from app.api.formats.errors import FormatError
-from app.api.formats.json_input import Fields, load_json, read_json, table_from_columns, table_from_rows
+from app.api.formats.json_input import Fields, read_json, table_from_columns, table_from_rows
 from app.api.formats.json_output import fields_of, json_chunks, rows_json
 from app.api.formats.media_types import ARROW_STREAM, CSV, JSON, MEDIA_TYPES, PARQUET, essence, negotiate
 from app.api.formats.parquet import open_parquet, parquet_chunks
@@ -34,7 +34,6 @@ __all__ = [
     "FormatError",
     "essence",
     "fields_of",
-    "load_json",
     "negotiate",
     "open_table",
     "read_table",

@@ -24,7 +24,7 @@ Fields = Mapping[str, str] | list[dict[str, str]]
 """Field -> type name; or a list of ``{"name", "type"}``, as this service writes it."""
 
 
-def load_json(data: bytes) -> Any:
+def _parsed(data: bytes) -> Any:
     """The document, its integers exact at any length; raises FormatError where it is not JSON."""
     try:
         return from_json(data, allow_inf_nan=False, cache_strings="keys")
@@ -34,7 +34,7 @@ def load_json(data: bytes) -> Any:
 
 def read_json(data: bytes, fields: Fields | None = None) -> pa.Table:
     """The table of a JSON object with exactly one of ``rows`` and ``columns``, and maybe ``fields``."""
-    document = load_json(data)
+    document = _parsed(data)
     if type(document) is not dict:
         raise FormatError('the body must be a JSON object, such as {"rows": [{"age": 31}]}')
     known = ("rows", "columns", "fields")

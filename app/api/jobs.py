@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.context import Jobs, ServiceSettings
-from app.api.job_documents import answer, answered_before, job_document
+from app.api.job_documents import answer, answered_before, document_of, job_document
 from app.api.prefer import PreferHeaders, preference_of
 from app.api.report_pages import REPORT_CONTENT, report_response
 from app.api.requests import JsonRoute
@@ -70,7 +70,7 @@ async def list_jobs(
 @router.get("/{job_id}", operation_id="getJob", summary="Get one job", responses=problems(404))
 async def get_job(job_id: str, jobs: Jobs) -> Job:
     """The job's state, figures and events; never its seed, nor a row."""
-    return Job.model_validate(job_document(jobs, await jobs.get(job_id)))
+    return Job.model_validate(document_of(*await jobs.look(job_id)))
 
 
 @router.post(

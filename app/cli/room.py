@@ -22,7 +22,7 @@ from tqdm import tqdm
 from app.api.formats import open_table
 from app.cli.failures import CommandFailed, Exit
 from app.cli.files import copied, opened
-from app.engine.engine import Failure, Outcome
+from app.engine.engine import Failure, Outcome, Progress
 from app.engine.progress import make_progress_file, read_progress
 from app.engine.worker import call
 from app.errors import NO_ROOM
@@ -112,7 +112,7 @@ class Room:
         with self.bar(stage) as bar:
             while thread.is_alive():
                 thread.join(_LOOK_SECONDS)
-                progress = read_progress(self.progress_path)
+                progress = read_progress(self.progress_path) or Progress()
                 bar.n = progress.fraction
                 bar.set_description_str(stage or progress.stage)
         (outcome,) = outcomes

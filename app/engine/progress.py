@@ -26,14 +26,14 @@ def make_progress_file(path: Path) -> None:
     path.write_bytes(_EMPTY)
 
 
-def read_progress(path: Path) -> Progress:
-    """What the worker last wrote; an untold progress where there is no file."""
+def read_progress(path: Path) -> Progress | None:
+    """What the worker last wrote; None where there is no file, or not yet all of it."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return Progress()
+        return None
     if len(data) != _SIZE:
-        return Progress()
+        return None
     (fraction,) = _FRACTION.unpack_from(data, 0)
     (pid,) = _PID.unpack_from(data, 8)
     (stage,) = _STAGE.unpack_from(data, 16)

@@ -264,9 +264,11 @@ class JobService:
         """The job and its progress now and at every change, up to its end. Raises NotFound."""
         with self._changes.watch(job_id) as changed:
             job = await self.get(job_id)
-            last = None
+            last: tuple[str, Progress] | None = None
             while True:
-                progress = self.progress(job)
+                progress = self._progress(job)
+                if progress is None:  # it has not begun, or has just ended, which is about to be told
+                    progress = last[1] if last is not None and last[0] == job.state else Progress()
                 if (job.state, progress) != last:
                     last = (job.state, progress)
                     yield job, progress
@@ -321,11 +323,16 @@ class JobService:
         page = found[:page_size]
         return page, token_of_job(page[-1].id) if len(found) > page_size else None
 
+    async def look(self, job_id: str) -> tuple[Job, Progress]:
+        """The job, and how far it is. Raises NotFound."""
+        job = await self.get(job_id)
+        if self._progress(job) is None:  # it has not begun, or has ended since it was found
+            job = await self.get(job_id)
+        return job, self.progress(job)
+
     def progress(self, job: Job) -> Progress:
-        """How far the job is."""
-        if job.state == State.RUNNING:
-            return read_progress(self._stores.progress_path(job))
-        return Progress(1.0 if job.state == State.SUCCEEDED else 0.0, job.state)
+        """How far the job is; untold where that is not known."""
+        return self._progress(job) or Progress()
 
     async def report(self, job_id: str) -> dict[str, Any]:
         """The report. Raises NotFound (none was asked for), StateConflict."""
@@ -519,6 +526,11 @@ class JobService:
             probe.write(bytes(_PROBE_BYTES))
 
     # ------------------------------------------------------------------------------------------- the rest
+
+    def _progress(self, job: Job) -> Progress | None:
+        if job.state == State.RUNNING:
+            return read_progress(self._stores.progress_path(job))
+        return Progress(1.0 if job.state == State.SUCCEEDED else 0.0, job.state)
 
     async def _get_by(self, job_id: str, deadline: float) -> Job:
         """The job, also where the database is away for a while. Raises NotFound, Unavailable."""

@@ -3,12 +3,14 @@
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from app.engine.engine import Progress
 from app.errors import (
     AppError,
     Conflict,
@@ -20,6 +22,7 @@ from app.errors import (
     StateConflict,
     TooLarge,
 )
+from app.jobs.service import _LOOK_SECONDS
 from app.store.db import Database
 from app.store.models import AuditLine, Buffer, Job
 from app.store.seal import signature_holds
@@ -178,6 +181,46 @@ def test_updates_go_from_state_to_state_and_end(service: Running) -> None:
     states = watching.result(PATIENCE)
     assert states[-2:] == ["running", "succeeded"]
     assert service.loop.do(watch()) == ["succeeded"]
+
+
+def test_progress_does_not_fall_back_while_an_end_is_told(service: Running) -> None:
+    """What told it is gone as soon as the end is in the database, before those who watch have heard of it."""
+    held = service.submit(people(), seed=doings.HELD)
+    seen: list[Progress] = []
+
+    async def watch() -> None:
+        async for _, progress in service.jobs.updates(held.id):
+            seen.append(progress)
+
+    watching = service.loop.start(watch())
+    at_gate = service.wait_until_held(held)
+    path = service.jobs._stores.progress_path(service.get(held))
+    gone = path.rename(path.with_suffix(".gone"))
+    sleep(4 * _LOOK_SECONDS)
+    assert seen[-1] == at_gate != Progress()
+    gone.rename(path)
+    service.open_gate(held)
+    watching.result(PATIENCE)
+    assert seen[-1].fraction == 1.0
+
+
+def test_a_job_that_ends_while_it_is_looked_at_has_ended(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found running, and what told its progress is gone: it is found anew."""
+    held = service.submit(people(), seed=doings.HELD)
+    service.wait_until_held(held)
+    running = service.get(held)
+    service.open_gate(held)
+    found = [service.end(held), running]
+
+    async def get(job_id: str) -> Job:
+        return found.pop()
+
+    monkeypatch.setattr(service.jobs, "get", get)
+    job, progress = service.loop.do(service.jobs.look(held.id))
+    assert (job.state, progress.fraction) == ("succeeded", 1.0)
+    assert service.jobs.progress(running) == Progress()
 
 
 def test_what_is_not_there_is_not_found(service: Running) -> None:

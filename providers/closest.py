@@ -35,7 +35,6 @@ class Closest:
 
 @njit(cache=True, nogil=True, parallel=True)
 def _closest(tree, queries, places, first_leaf, last_leaf, distances, ties, own):
-    count = len(queries.rows)
     for chunk in prange((last_leaf - first_leaf + _SPAN - 1) // _SPAN):
         found = np.empty((LEAF, width(1)))
         rows = np.empty((LEAF, width(1)), np.int32)
@@ -44,9 +43,9 @@ def _closest(tree, queries, places, first_leaf, last_leaf, distances, ties, own)
         notes = notes_for(tree)
         low = first_leaf + chunk * _SPAN
         for leaf in range(low, min(low + _SPAN, last_leaf)):
-            nearest(tree, queries, leaf, False, 1, found, rows, have, bounds, notes)
-            start = (count * leaf) >> queries.depth
-            for lane in range(((count * (leaf + 1)) >> queries.depth) - start):
+            nearest(tree, queries, leaf, False, False, 1, found, rows, have, bounds, notes)
+            start = queries.starts[leaf]
+            for lane in range(queries.starts[leaf + 1] - start):
                 row = queries.rows[start + lane]
                 reach = found[lane, 0] * TIE
                 distances[row] = np.sqrt(found[lane, 0])

@@ -30,6 +30,7 @@ import numpy.typing as npt
 from numba import njit, prange
 
 from providers.kdtree import LEAF, Tree, grow
+from providers.lanes import lesser_rows
 from providers.nearest import nearest, notes_for, width
 from providers.neighbours import cover, distance, gather, span
 from providers.provider import Progress
@@ -127,16 +128,22 @@ def next_word(keys, field, row, used, words, address, block):
 
 
 @uncounted
-def bounded(word, bound, keys, field, row, used, words, address, block):
-    """A uniform integer below `bound` from a word, and from the next ones where it is rejected."""
+def drawn_below(word, bound):
+    """The uniform integer below `bound` that a word gives, or -1 where it is rejected."""
     product = np.uint64(word) * np.uint64(bound)
     low = product & np.uint64(0xFFFFFFFF)
-    if low < np.uint64(bound):
-        threshold = np.uint64(0x100000000) % np.uint64(bound)
-        while low < threshold:
-            product = next_word(keys, field, row, used, words, address, block) * np.uint64(bound)
-            low = product & np.uint64(0xFFFFFFFF)
+    if low < np.uint64(bound) and low < np.uint64(0x100000000) % np.uint64(bound):
+        return np.int64(-1)
     return np.int64(product >> np.uint64(32))
+
+
+@uncounted
+def bounded(word, bound, keys, field, row, used, words, address, block):
+    """A uniform integer below `bound` from a word, and from the next ones where it is rejected."""
+    place = drawn_below(word, bound)
+    while place < 0:
+        place = drawn_below(next_word(keys, field, row, used, words, address, block), bound)
+    return place
 
 
 # ------------------------------------------------------------------------------------ neighbourhoods
@@ -182,9 +189,33 @@ def nth(rows, have, wanted):
 
 
 @uncounted
+def reach_of(rule, kth):
+    """The squared distance up to which rows are neighbours, or -1 where only the k nearest are."""
+    squared = rule.epsilon * rule.epsilon
+    if rule.include:
+        return max(squared, kth) * TIE
+    return squared * TIE if rule.epsilon > 0.0 else -1.0
+
+
+@uncounted
+def _nearest_alone(lane, rule, distances, rows, found):
+    """List a row's k nearest, which have been found, where no other row is its neighbour: k, or else 0.
+
+    In the order of rows, where they are in one vector.
+    """
+    if distances[lane, rule.k] <= reach_of(rule, distances[lane, rule.k - 1]) or rule.k > rule.listed:
+        return 0
+    in_one_vector = rows.shape[1] == LEAF
+    for at in range(rule.k):
+        neighbour = rows[lane, at]
+        found[lesser_rows(rows, lane, rule.k, neighbour) if in_one_vector else at] = neighbour
+    return rule.k
+
+
+@uncounted
 def _neighbourhood(tree, queries, leaf, lane, row, member, candidates, rule, distances, rows,
                    found, notes):  # fmt: skip
-    """A row's neighbourhood: (size, listed, reach, last).
+    """A row's neighbourhood where it is not `_nearest_alone`: (size, listed, reach, last).
 
     Of up to ``rule.listed`` rows: they are in `found`. Else it is all with a squared distance below
     `reach`, and those at `reach` with row numbers up to `last`; the size is -1 where it was not counted.
@@ -200,15 +231,8 @@ def _neighbourhood(tree, queries, leaf, lane, row, member, candidates, rule, dis
                 have += 1
         return others, True, np.inf, _NO_ROW
     kth, beyond = distances[lane, rule.k - 1], distances[lane, rule.k]
-    squared = rule.epsilon * rule.epsilon
-    reach = max(squared, kth) * TIE
-    if not rule.include:
-        reach = squared * TIE if rule.epsilon > 0.0 else -1.0
+    reach = reach_of(rule, kth)
     if beyond > reach:
-        if rule.k <= rule.listed:
-            for at in range(rule.k):
-                found[at] = rows[lane, at]
-            return rule.k, True, reach, _NO_ROW
         if rule.include:
             return rule.k, False, reach, _NO_ROW
         return rule.k, False, kth, rows[lane, rule.k - 1]
@@ -247,26 +271,31 @@ def _draw_leaf(tree, queries, leaf, candidates, everyone, is_searched, wanted, r
     query_rows = queries.rows
     most = len(candidates)
     if is_searched:
-        nearest(tree, queries, leaf, True, wanted, distances, rows, have, bounds, notes)
+        nearest(tree, queries, leaf, everyone, True, wanted, distances, rows, have, bounds, notes)
     start = queries.starts[leaf]
     for lane in range(queries.starts[leaf + 1] - start):
         row = query_rows[start + lane]
-        member = everyone
-        if not everyone:
-            at = np.searchsorted(candidates, row)
-            member = at < most and candidates[at] == row
-        size, is_listed, reach, last = _neighbourhood(
-            tree, queries, leaf, lane, row, np.int64(member), candidates, rule,
-            distances, rows, found, notes,
-        )  # fmt: skip
+        size = _nearest_alone(lane, rule, distances, rows, found) if is_searched else 0
+        is_listed, reach, last = True, 0.0, _NO_ROW
+        if size == 0:
+            member = everyone
+            if not everyone:
+                at = np.searchsorted(candidates, row)
+                member = at < most and candidates[at] == row
+            size, is_listed, reach, last = _neighbourhood(
+                tree, queries, leaf, lane, row, np.int64(member), candidates, rule,
+                distances, rows, found, notes,
+            )  # fmt: skip
         sizes[row] = size
         if is_listed:
             if size <= SHORT:
                 in_order(found, size)
             for field in range(len(keys)):
-                used[0] = 0
-                word = donors[field, row]
-                place = bounded(word, size, keys, field, row, used, words, address, block)
+                place = drawn_below(donors[field, row], size)
+                if place < 0:
+                    used[0] = 0
+                    word = next_word(keys, field, row, used, words, address, block)
+                    place = bounded(word, size, keys, field, row, used, words, address, block)
                 donors[field, row] = nth(found, size, place)
             continue
         covering = cover(tree, queries, leaf, lane, reach, nodes, spare)

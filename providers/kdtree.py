@@ -1,10 +1,15 @@
-"""A balanced k-d tree that is a function of the points alone, with tight boxes.
+"""A balanced k-d tree that is a function of the points alone, with tight boxes and full leaves.
 
 The tree is part of an algorithm's definition wherever a draw is made from its nodes (see `providers.
-neighbours`), so that every choice in it is fixed: node b of level l holds the positions from
-``n b >> l`` up to ``n (b + 1) >> l``; it is cut in the order of its points across its widest
-dimension, ties across the next widest (of equally wide ones the first comes first), and at last by row;
-and the rows of a leaf stand in ascending order. How the work is cut between threads changes nothing.
+neighbours`), so that every choice in it is fixed: n rows have L leaves, as few as hold them; leaf t has
+the positions from ``n t div L`` up to ``n (t + 1) div L``, and node b of level l the leaves from
+``L b / 2**l`` up to ``L (b + 1) / 2**l``, both rounded up, until it has one. A node is cut in the order
+of its points across its widest dimension, ties across the next widest (of equally wide ones the first
+comes first), and at last by row; and the rows of a leaf stand in ascending order. How the work is cut
+between threads changes nothing.
+
+All leaves are on one level here. A node above them that has one leaf alone has it on its left, and on its
+right an empty one, whose box nothing is near to.
 
 References
 ----------
@@ -13,7 +18,7 @@ Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: the median of the 
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +32,14 @@ from providers.space import Points
 from providers.uncounted import uncounted
 
 LEAF = LANES
-"""Rows of a leaf at most; half of it or more, where there are that many: one lane each."""
+"""Rows of a leaf at most; as many or nearly so, where there are that many: one lane each."""
 
 _SEPARATE = 6  # levels that are cut one by one; each of the nodes below them is one thread's
 _TOGETHER = 3  # of a small table, whose upper levels one thread cuts: starting threads takes longer
 _SMALL = 2**18  # rows of a small table, and rows whose subtrees are finished in one call
 _LEFT, _RIGHT, _TIED = 0, 1, 2  # sides of a cut
+_LINE = 64  # bytes
+_LARGEST_CODE = np.int32(2**31 - 1)
 
 
 class Tree(NamedTuple):
@@ -62,21 +69,46 @@ class Tree(NamedTuple):
     """The boxes in single precision, rounded outwards; shape (nodes, 2, numbers)."""
 
 
+def _full_leaves(count: int) -> int:
+    return -(-count // LEAF)
+
+
 def depth_of(count: int) -> int:
     """The level of the leaves of a tree over so many rows, one or more."""
-    return max(0, math.ceil(math.log2(count / LEAF)))
+    return (_full_leaves(count) - 1).bit_length()
+
+
+def _leaves_before(count: int, level: int, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many leaves with rows are before some nodes of a level above that of the leaves."""
+    before: npt.NDArray[np.int64] = (_full_leaves(count) * nodes + (1 << level) - 1) >> level
+    return before
+
+
+def node_starts(count: int, level: int) -> npt.NDArray[np.int64]:
+    """Where the nodes of a level begin in a tree over so many rows, and the end; shape (nodes + 1,).
+
+    ``level``: 0, or one above that of the leaves.
+    """
+    nodes = np.arange((1 << level) + 1, dtype=np.int64)
+    return count * _leaves_before(count, level, nodes) // _full_leaves(count)
 
 
 def leaf_starts(count: int, level: int = 0, index: int = 0) -> npt.NDArray[np.int64]:
     """Where the leaves of a tree over so many rows begin, and the end; shape (leaves + 1,).
 
     Of the leaves below a node of the tree, which `index` tells from the others of its level, counted from
-    the node's own first position.
+    the node's own first position. ``level``: as in `node_starts`.
     """
     depth = depth_of(count)
-    below = depth - level
-    leaves = np.arange((1 << below) + 1, dtype=np.int64) + (index << below)
-    return ((count * leaves) >> depth) - ((count * index) >> level)
+    if depth == 0:
+        return np.array([0, count], np.int64)
+    parents = 1 << (depth - 1 - level)
+    before = _leaves_before(count, depth - 1, np.arange(parents + 1, dtype=np.int64) + index * parents)
+    leaves = np.empty(2 * parents + 1, np.int64)
+    leaves[::2] = before
+    leaves[1::2] = before[:-1] + 1
+    starts = count * leaves // _full_leaves(count)
+    return np.asarray(starts - starts[0])
 
 
 def grow(
@@ -102,7 +134,7 @@ def grow(
     codes = points.codes if is_everyone else points.codes[rows]
     dimensions = numbers.shape[1] + codes.shape[1]
     orders = np.empty((dimensions + 1, count), np.int32)
-    at_once = get_num_threads()
+    at_once = max(1, dimensions) if count < _SMALL else get_num_threads()
     for first in range(0, dimensions, at_once):
         progress(0.5 * first / dimensions, "growing the tree")
         some = range(first, min(first + at_once, dimensions))
@@ -114,28 +146,38 @@ def grow(
     uniform = np.zeros(nodes, np.bool_)
     extents = extents_of(points)
     leaves = 1 << depth
-    number_blocks = np.full((leaves, numbers.shape[1], LEAF), np.inf)
-    code_blocks = np.full((leaves, codes.shape[1], LEAF), -1, np.int32)
+    number_blocks = _blocks(leaves, numbers.shape[1], np.float64)
+    code_blocks = _blocks(leaves, codes.shape[1], np.int32)
     in_tree = np.empty(count, np.int32)
-    shared = (numbers, codes, orders, np.empty_like(orders), np.empty(count, np.uint8), extents, boxes,
-              code_boxes, uniform, starts, depth)  # fmt: skip
+    of_points = numbers, codes, orders, np.empty_like(orders)
+    of_nodes = extents, boxes, code_boxes, uniform, starts, depth
+    sides = np.empty(count, np.uint8)
     filled = rows.astype(np.int32, copy=False), in_tree, number_blocks, code_blocks
     separate = min(depth, _TOGETHER if count < _SMALL else _SEPARATE)
     if count < _SMALL:
-        _cut_levels(separate, *shared)
+        _cut_levels(separate, *of_points, sides, *of_nodes)
     else:
         for level in range(separate):
             progress(0.5 + 0.25 * level / separate, "growing the tree")
-            _cut_level(level, *shared)
+            _cut_level(level, *of_points, sides, *of_nodes)
     subtrees = 1 << separate
     at_once = max(2, subtrees * _SMALL // count)
     for first in range(0, subtrees, at_once):
         progress(0.75 + 0.25 * first / subtrees, "growing the tree")
-        _cut_subtrees(separate, first, min(first + at_once, subtrees), *shared, *filled)
+        _cut_subtrees(separate, first, min(first + at_once, subtrees), *of_points, *of_nodes, *filled)
     return Tree(
         depth, points.flags, points.weight, starts, in_tree, number_blocks, code_blocks, boxes, code_boxes,
         uniform, roughly(boxes),
     )  # fmt: skip
+
+
+def _blocks(leaves: int, dimensions: int, kind: type[Any]) -> npt.NDArray[Any]:
+    """Room for the leaves' points, where no vector of 16 is on more lines of the cache than need be."""
+    size = leaves * dimensions * LEAF
+    step = _LINE // np.dtype(kind).itemsize
+    room = np.empty(size + step, kind)
+    first = -(room.ctypes.data // np.dtype(kind).itemsize) % step
+    return room[first : first + size].reshape(leaves, dimensions, LEAF)
 
 
 def roughly(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
@@ -184,14 +226,14 @@ def _keys_along(
     dimensions: range, numbers: npt.NDArray[np.float64], codes: npt.NDArray[np.int32]
 ) -> UInt64Array:
     """Keys that order the points along some dimensions; shape (dimensions, points)."""
-    keys = np.empty((len(dimensions), len(numbers)), np.uint64)
-    for at, dimension in enumerate(dimensions):
-        if dimension < numbers.shape[1]:
-            keys[at] = float_keys(np.ascontiguousarray(numbers[:, dimension]).view(np.uint64))
-        else:
-            along = codes[:, dimension - numbers.shape[1]].astype(np.int64)
-            keys[at] = (along - along.min()).view(np.uint64)
-    return keys
+    fields = numbers.shape[1]
+    floats = np.ascontiguousarray(numbers[:, dimensions.start : dimensions.stop].T)
+    of_floats = float_keys(floats.reshape(-1).view(np.uint64)).reshape(floats.shape)
+    along = codes[:, max(0, dimensions.start - fields) : max(0, dimensions.stop - fields)].T.astype(np.int64)
+    if not len(along):
+        return of_floats
+    of_codes = (along - along.min(axis=1, keepdims=True)).view(np.uint64)
+    return np.concatenate([of_floats, of_codes])
 
 
 # -------------------------------------------------------------------------------------- the cuts
@@ -289,6 +331,10 @@ def _prepare(level, index, numbers, codes, orders, spare, sides, extents, boxes,
     below = depth - level
     start, stop = starts[index << below], starts[(index + 1) << below]
     node = (1 << level) - 1 + index
+    if start == stop:
+        _nothing_in(node, boxes, code_boxes)
+        uniform[node] = True
+        return
     for dimension in range(numbers.shape[1]):
         boxes[node, 0, dimension] = numbers[orders[dimension, start], dimension]
         boxes[node, 1, dimension] = numbers[orders[dimension, stop - 1], dimension]
@@ -300,10 +346,20 @@ def _prepare(level, index, numbers, codes, orders, spare, sides, extents, boxes,
     uniform[node] = widest < 0
     if widest >= 0 and level < depth:
         middle = starts[(2 * index + 1) << (below - 1)]
-        _choose_sides(
-            start, middle, stop, widest, width, node, numbers, codes, orders, spare, sides, extents, boxes,
-            code_boxes,
-        )  # fmt: skip
+        if middle < stop:
+            _choose_sides(
+                start, middle, stop, widest, width, node, numbers, codes, orders, spare, sides, extents,
+                boxes, code_boxes,
+            )  # fmt: skip
+
+
+@uncounted
+def _nothing_in(node, boxes, code_boxes):
+    """The box of an empty leaf."""
+    for dimension in range(boxes.shape[2]):
+        boxes[node, 0, dimension], boxes[node, 1, dimension] = np.inf, -np.inf
+    for dimension in range(code_boxes.shape[2]):
+        code_boxes[node, 0, dimension], code_boxes[node, 1, dimension] = _LARGEST_CODE, -_LARGEST_CODE
 
 
 @uncounted
@@ -324,6 +380,8 @@ def _part(level, index, order, orders, spare, sides, boxes, code_boxes, uniform,
         return
     below = depth - level
     start, stop = starts[index << below], starts[(index + 1) << below]
+    if starts[(2 * index + 1) << (below - 1)] == stop:
+        return
     here, aside = orders[order, start:stop], spare[order, start:stop]
     left, right = np.uint64(0), np.uint64(0)
     for at in range(len(here)):
@@ -348,6 +406,11 @@ def _fill_leaf(leaf, numbers, codes, orders, starts, of_rows, rows, number_block
             number_blocks[leaf, dimension, lane] = numbers[point, dimension]
         for dimension in range(codes.shape[1]):
             code_blocks[leaf, dimension, lane] = codes[point, dimension]
+    for lane in range(starts[leaf + 1] - start, LEAF):
+        for dimension in range(numbers.shape[1]):
+            number_blocks[leaf, dimension, lane] = np.inf
+        for dimension in range(codes.shape[1]):
+            code_blocks[leaf, dimension, lane] = -1
 
 
 @uncounted
@@ -391,10 +454,11 @@ def _cut_level(
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _cut_subtrees(top, first, last, numbers, codes, orders, spare, sides, extents, boxes, code_boxes,
-                  uniform, starts, depth, of_rows, rows, number_blocks, code_blocks):  # fmt: skip
+def _cut_subtrees(top, first, last, numbers, codes, orders, spare, extents, boxes, code_boxes, uniform,
+                  starts, depth, of_rows, rows, number_blocks, code_blocks):  # fmt: skip
     """Cut some nodes of a level and all below them, and fill the leaves."""
     for subtree in prange(first, last):
+        sides = np.empty(len(numbers), np.uint8)  # its own: other subtrees' points are between its points
         for level in range(top, depth + 1):
             below = level - top
             for index in range(subtree << below, (subtree + 1) << below):
@@ -417,8 +481,9 @@ def laid_out(points: Points, rows: npt.NDArray[np.int32], starts: npt.NDArray[np
     numbers, codes = points.numbers, points.codes
     boxes = np.empty((nodes, 2, numbers.shape[1]))
     code_boxes = np.empty((nodes, 2, codes.shape[1]), np.int32)
-    number_blocks = np.full((leaves, numbers.shape[1], LEAF), np.inf)
-    code_blocks = np.full((leaves, codes.shape[1], LEAF), -1, np.int32)
+    number_blocks = _blocks(leaves, numbers.shape[1], np.float64)
+    code_blocks = _blocks(leaves, codes.shape[1], np.int32)
+    number_blocks[:], code_blocks[:] = np.inf, -1
     _lay_out(numbers, codes, starts, number_blocks, code_blocks, boxes, code_boxes)
     join_boxes(boxes, code_boxes)
     codes_differ = (code_boxes[:, 1] > code_boxes[:, 0]) & (extents_of(points) > 0.0)
@@ -436,6 +501,9 @@ def _lay_out(numbers, codes, starts, number_blocks, code_blocks, boxes, code_box
     for leaf in range(leaves):
         node = leaves - 1 + leaf
         first = starts[leaf]
+        if first == starts[leaf + 1]:
+            _nothing_in(node, boxes, code_boxes)
+            continue
         for dimension in range(numbers.shape[1]):
             low = high = numbers[first, dimension]
             for at in range(first, starts[leaf + 1]):

@@ -372,6 +372,42 @@ def take_in(typingctx: Any, distances: Any, rows: Any, lane: Any, mask: Any, apa
     return signature, codegen
 
 
+@intrinsic
+def nearer_points(typingctx: Any, apart: Any, at: Any, mask: Any) -> Any:
+    """How many points of a mask come before the one in lane `at`; of equally far ones the lower lane does.
+
+    ``apart`` (float64, shape (16,)) has how far they are.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        keys = _load(builder, data, ir.Constant(_INT64, 0), _DOUBLES)
+        key = _splat(builder, builder.load(builder.gep(data, [arguments[1]])), _DOUBLES)
+        nearer, tied = (_mask(builder, builder.fcmp_ordered(how, keys, key)) for how in ("<", "=="))
+        one = ir.Constant(_INT64, 1)
+        lower = builder.sub(builder.shl(one, arguments[1]), one)
+        before = builder.or_(nearer, builder.and_(tied, lower))
+        return builder.ctpop(builder.and_(before, arguments[2]))
+
+    return types.int64(apart, types.int64, types.int64), codegen
+
+
+@intrinsic
+def lesser_rows(typingctx: Any, rows: Any, lane: Any, count: Any, row: Any) -> Any:
+    """How many of the first so many rows in a lane's list of 16 are less than a row."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        start = builder.mul(arguments[1], ir.Constant(_INT64, LANES))
+        listed = _load(builder, data, start, _INTEGERS)
+        less = _mask(builder, builder.icmp_signed("<", listed, _splat(builder, arguments[3], _INTEGERS)))
+        one = ir.Constant(_INT64, 1)
+        first = builder.sub(builder.shl(one, arguments[2]), one)
+        return builder.ctpop(builder.and_(less, first))
+
+    return types.int64(rows, types.int64, types.int64, types.int32), codegen
+
+
 def _is_before(builder: Any, some_keys: Any, some_places: Any, key: Any, place: Any) -> Any:
     """Whether (distance, row) comes before another, lane by lane."""
     equal = builder.fcmp_ordered("==", some_keys, key)

@@ -15,7 +15,16 @@ import numpy.typing as npt
 from numba import njit
 
 from providers.kdtree import LEAF, rounded_down, rounded_up
-from providers.lanes import LANES, halves_apart, insert, lowest_lane, near_points, take_in, within
+from providers.lanes import (
+    LANES,
+    halves_apart,
+    insert,
+    lowest_lane,
+    near_points,
+    nearer_points,
+    take_in,
+    within,
+)
 from providers.neighbours import distance, span
 from providers.uncounted import uncounted
 
@@ -127,14 +136,19 @@ def _keep(apart, row, wanted, distances, rows, lane, have, bounds):
 
 
 @uncounted
-def nearest(tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, notes):
+def nearest(tree, queries, leaf, own, others_only, wanted, distances, rows, have, bounds, notes):
     """The nearest `wanted` rows of each query of a leaf; all queries go down the tree together.
 
     `distances` and `rows`, shape (16, width(wanted)), get them in their order, and infinity and no
-    row where the tree has fewer. With `others_only` a row is not its own neighbour.
+    row where the tree has fewer. With `others_only` a row is not its own neighbour. With `own` the
+    queries are the tree itself, and so are neighbours of each other; they are then `others_only`.
     """
     begin(queries, leaf, distances, rows, have, bounds)
-    look_further(tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, notes)
+    searched = -1
+    if own and wanted <= LANES and _is_apart(tree, leaf):
+        _look_beside(tree, leaf, wanted, distances, rows, bounds, notes.out)
+        searched = leaf
+    look_further(tree, queries, leaf, searched, others_only, wanted, distances, rows, have, bounds, notes)
     put_in_order(queries, leaf, wanted, distances, rows, have)
 
 
@@ -159,8 +173,38 @@ def put_in_order(queries, leaf, wanted, distances, rows, have):
 
 
 @uncounted
-def look_further(tree, queries, leaf, others_only, wanted, distances, rows, have, bounds, notes):
-    """Search one more tree for rows that are nearer than those found; all as in `nearest`."""
+def _is_apart(tree, leaf):
+    """Whether a search comes to the leaf itself: not where all rows of the node above it are the same."""
+    return tree.depth == 0 or not tree.uniform[((1 << tree.depth) - 1 + leaf - 1) >> 1]
+
+
+@uncounted
+def _look_beside(tree, leaf, wanted, distances, rows, bounds, out):
+    """The first rows to be found: those beside each in its own leaf."""
+    start = tree.starts[leaf]
+    size = tree.starts[leaf + 1] - start
+    for lane in range(size):
+        near_points(
+            tree.numbers, tree.codes, leaf, tree.numbers, tree.codes, leaf, lane, tree.flags, tree.weight,
+            np.inf, out,
+        )  # fmt: skip
+        others = ((1 << size) - 1) & ~(1 << lane)
+        left = others
+        while left:
+            at = lowest_lane(left)
+            left &= left - 1
+            place = nearer_points(out, at, others)
+            distances[lane, place] = out[at]
+            rows[lane, place] = tree.rows[start + at]
+        bounds[lane] = distances[lane, wanted - 1]
+
+
+@uncounted
+def look_further(tree, queries, leaf, searched, others_only, wanted, distances, rows, have, bounds, notes):
+    """Search one more tree for rows that are nearer than those found; all as in `nearest`.
+
+    `searched`: a leaf of it that has been, or -1.
+    """
     numbers, codes = tree.numbers, tree.codes
     query_numbers, query_codes = queries.numbers, queries.codes
     uniform, tree_rows, query_rows = tree.uniform, tree.rows, queries.rows
@@ -168,6 +212,7 @@ def look_further(tree, queries, leaf, others_only, wanted, distances, rows, have
     starts = tree.starts
     first = queries.starts[leaf]
     leaves = (1 << tree.depth) - 1
+    lowest = leaves >> 1  # the first node above the leaves
     points, limits, gaps, stack, out = notes.points, notes.limits, notes.gaps, notes.stack, notes.out
     for number in range(query_numbers.shape[1]):
         for lane in range(LANES):
@@ -188,6 +233,10 @@ def look_further(tree, queries, leaf, others_only, wanted, distances, rows, have
         if not lanes:
             continue
         node = stack[top]
+        if node >= lowest and node < leaves and not uniform[node]:
+            only = 2 * (node - lowest)
+            if starts[only + 1] == starts[only + 2]:  # the node is its one leaf
+                node = leaves + only
         if node < leaves and not uniform[node]:
             half, near, far = halves_apart(
                 points, query_codes, leaf, tree.rough, tree.code_boxes, node, flags, rough_weight, limits,
@@ -204,6 +253,8 @@ def look_further(tree, queries, leaf, others_only, wanted, distances, rows, have
             _uniform_node(tree, node, queries, leaf, others_only, wanted, distances, rows, have, bounds)
         else:
             other = node - leaves
+            if other == searched:
+                continue
             start = starts[other]
             there = (1 << (starts[other + 1] - start)) - 1
             while lanes:

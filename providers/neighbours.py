@@ -169,6 +169,8 @@ def deepen(tree, queries, leaf, lane, reach, nodes, have, spare):
             continue
         grown = True
         for child in range(2 * node + 1, 2 * node + 3):
+            if child >= leaves and tree.starts[child - leaves] == tree.starts[child - leaves + 1]:
+                continue
             least, _ = least_and_largest(tree, child, queries, leaf, lane)
             if least <= reach:
                 if next_have < most:

@@ -88,9 +88,13 @@ def smallest_whole(column: pa.ChunkedArray) -> int | None:
     kind = _plain_type(column)
     if not _is_whole(kind):
         return None
-    numbers, missing = _stored(column, kind)
-    present = numbers[~missing]
+    present = present_of(*_stored(column, kind))
     return int(present.min()) if len(present) else None
+
+
+def present_of(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """The values that are not missing; the values themselves where none is."""
+    return values[~missing] if missing.any() else values
 
 
 def _plain(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -103,7 +107,7 @@ def _offsets(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """How far each whole number is above the smallest, unsigned; and which are null."""
     numbers, missing = _stored(column, kind)
-    present = numbers[~missing]
+    present = present_of(numbers, missing)
     if smallest is None:
         smallest = present.min() if len(present) else 0
     return (numbers - numbers.dtype.type(smallest)).view(f"u{numbers.dtype.itemsize}"), missing

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from providers.errors import ParameterError, SourceError, reference_token
 from providers.literals import literal, value_type
-from providers.numeric import counted, is_numeric
+from providers.numeric import counted, is_numeric, present_of
 from providers.ordering import distinct, is_orderable, ranks
 
 Kind = Literal["number", "ordinal", "nominal"]
@@ -223,7 +223,7 @@ def median_of(middle: Sequence[float]) -> float:
 def _scaled(values: Float64Array, fitted: slice) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
     """The values by the range of those fitted on, missing ones at their median; and which are missing."""
     missing = np.isnan(values)
-    present = values[fitted][~missing[fitted]]
+    present = present_of(values[fitted], missing[fitted])
     if not len(present):
         return np.zeros(len(values)), missing
     low, high = float(present.min()), float(present.max())

@@ -12,11 +12,11 @@ from providers.donors import (
     MORE_LEVEL,
     SHORT,
     SPAN,
-    TIE,
     bounded,
     in_order,
     next_word,
     nth,
+    reach_of,
 )
 from providers.kdtree import LEAF
 from providers.nearest import begin, look_further, notes_for, put_in_order
@@ -48,8 +48,8 @@ def search(tree, queries, first_leaf, wanted, distances, rows, have, bounds):
         notes = notes_for(tree)
         for at in range(chunk * SPAN, min(chunk * SPAN + SPAN, leaves)):
             look_further(
-                tree, queries, first_leaf + at, True, wanted, distances[at], rows[at], have[at], bounds[at],
-                notes,
+                tree, queries, first_leaf + at, -1, True, wanted, distances[at], rows[at], have[at],
+                bounds[at], notes,
             )  # fmt: skip
 
 
@@ -61,7 +61,6 @@ def judge(queries, first_leaf, members, candidates, rule, wanted, distances, row
     `members` says which queries are candidates themselves, by position; `state`, `reach`, `last`, `sizes`
     get an element a place. All cells have been searched, where there was a need to.
     """
-    squared = rule.epsilon * rule.epsilon
     for at in range(len(have)):
         leaf = first_leaf + at
         start = queries.starts[leaf]
@@ -80,9 +79,7 @@ def judge(queries, first_leaf, members, candidates, rule, wanted, distances, row
                 state[place] = LARGE if others > rule.listed else GATHERED
                 continue
             kth, beyond = distances[at, lane, rule.k - 1], distances[at, lane, rule.k]
-            far = max(squared, kth) * TIE
-            if not rule.include:
-                far = squared * TIE if rule.epsilon > 0.0 else -1.0
+            far = reach_of(rule, kth)
             reach[place] = far
             sizes[place] = rule.k
             if beyond <= far:

@@ -25,6 +25,7 @@ from providers.kdtree import (
     join_boxes,
     laid_out,
     leaf_starts,
+    node_starts,
     roughly,
 )
 from providers.provider import Progress, part_of
@@ -70,7 +71,7 @@ class StoredTree:
         self.below = depth_of(rows) - level
         """Levels from the cells down to the leaves."""
         cells = 1 << level
-        self.firsts = (rows * np.arange(cells + 1, dtype=np.int64)) >> level
+        self.firsts = node_starts(rows, level)
         """Where cells begin among the tree's positions, and the end; shape (cells + 1,)."""
         nodes = 2 * cells - 1
         self.boxes: Float64Array = np.empty((nodes, 2, layout.numbers))
@@ -135,7 +136,7 @@ def stored_tree(
     """The tree over the points in the only part of a spool, one or more, which are forgotten there."""
     most = cell_rows(layout, memory)
     level = 0
-    while -(-rows >> level) > most and level < depth_of(rows):
+    while level + 1 < depth_of(rows) and np.diff(node_starts(rows, level)).max() > most:
         level += 1
     waiting = memory // 20
     at_once = max(_LEAST_CELL, memory // (_OF_MEMORY * layout.row_bytes))
@@ -145,8 +146,8 @@ def stored_tree(
         parts = [max(1, -(-node.rows // most)) + 2 for node in nodes]
         spool = scratch.spool(sum(parts), waiting)
         halves: list[_Node] = []
-        for index, node in enumerate(nodes):
-            left = (rows * (2 * index + 1) >> (at + 1)) - (rows * index >> at)
+        lefts = np.diff(node_starts(rows, at + 1))[::2].tolist()
+        for index, (node, left) in enumerate(zip(nodes, lefts, strict=True)):
             halves += node.halves(layout, left, spool, sum(parts[:index]), parts[index] - 2)
         nodes = halves
     cells = scratch.spool(len(nodes), waiting)

@@ -153,9 +153,7 @@ class Node:
 def tree(space: Space, rows: list[int]) -> Node:
     """The tree over these rows."""
     n = len(rows)
-    depth = 0
-    while n > LEAF << depth:
-        depth += 1
+    full = -(-n // LEAF)
     weights = [math.sqrt(2.0 * space.w * space.w)] * len(space.nominals) + [math.sqrt(2.0)] * len(space.flags)
     codes = space.nominals + space.flags
     fields: list[list[float]] = [*space.numbers, *([float(code) for code in x] for x in codes)]
@@ -163,14 +161,16 @@ def tree(space: Space, rows: list[int]) -> Node:
     def grown(rows: list[int], level: int, b: int) -> Node:
         widths = [max(x[i] for i in rows) - min(x[i] for i in rows) for x in space.numbers]
         widths += [w if len({x[i] for i in rows}) > 1 else 0.0 for x, w in zip(codes, weights, strict=True)]
+        first, stop = -(-full * b // 2**level), -(-full * (b + 1) // 2**level)
         if max(widths, default=0.0) == 0.0:
             rows = sorted(rows)
-        elif level < depth:
+        elif stop - first > 1:
             wide = sorted((x for x in range(len(fields)) if widths[x]), key=lambda x: (-widths[x], x))
             rows = sorted(rows, key=lambda i: ([fields[x][i] for x in wide], i))
-        if level == depth:
+        if stop - first == 1:
             return Node(space, sorted(rows), ())
-        middle = (n * (2 * b + 1) >> (level + 1)) - (n * b >> level)
+        cut = -(-full * (2 * b + 1) // 2 ** (level + 1))
+        middle = n * cut // full - n * first // full
         halves = grown(rows[:middle], level + 1, 2 * b), grown(rows[middle:], level + 1, 2 * b + 1)
         return Node(space, halves[0].rows + halves[1].rows, halves)
 

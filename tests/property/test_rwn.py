@@ -129,6 +129,26 @@ def test_agreement_in_many_dimensions(fields: int) -> None:
     agree(pa.table({**columns, "c": random.integers(0, 3, 150).astype(str)}), {"k": 6}, bytes(32))
 
 
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 33, 48, 49, 80, 256, 257, 1000, 4097, 20_090])
+def test_leaves_are_as_few_as_hold_the_rows(count: int) -> None:
+    """A node of one leaf has it on its left; below each node of any level they are the same leaves."""
+    starts = kdtree.leaf_starts(count)
+    sizes = np.diff(starts)
+    assert (starts[0], starts[-1]) == (0, count)
+    assert np.count_nonzero(sizes) == -(-count // kdtree.LEAF)
+    assert sizes.max() <= kdtree.LEAF
+    assert np.ptp(sizes[sizes > 0]) <= 1
+    assert len(sizes) == 1 or sizes[::2].all()
+    for level in range(max(1, kdtree.depth_of(count))):
+        firsts = kdtree.node_starts(count, level)
+        np.testing.assert_array_equal(starts[:: len(sizes) >> level], firsts)
+        halves = np.diff(starts[:: max(1, len(sizes) >> (level + 1))])
+        assert np.ptp(halves[halves > 0]) <= kdtree.LEAF + 1
+        below = [kdtree.leaf_starts(count, level, node) for node in range(1 << level)]
+        whole = [leaves[:-1] + first for leaves, first in zip(below, firsts, strict=False)]
+        np.testing.assert_array_equal(np.concatenate([*whole, [count]]), starts)
+
+
 def test_a_tree_cut_level_by_level_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """The upper levels of a large table are cut by all threads, of a small one by one: the tree is one."""
     random = np.random.default_rng(6)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers import donors, kdtree
+from providers import PROVIDERS, donors, kdtree
 from providers.closest import closest
 from providers.rwn import RwnParams
 from providers.space import Points
@@ -195,7 +195,7 @@ def test_every_donor_is_a_neighbour(case: tuple[pa.Table, dict[str, Any]], seed:
     params = RwnParams.model_validate(parameters)
     points = rwn.space(table.to_pydict(), params)
     given_by = result.table["row"].to_pylist()
-    for rows, candidates in rwn.parts(table.num_rows, params, seed, 1):
+    for rows, candidates in rwn.parts(table.num_rows, params, seed, PROVIDERS["RWN"].revision):
         for i in rows:
             assert given_by[i] in rwn.neighbourhood(rwn.distances(points, i, candidates), params)
             assert given_by[i] != i

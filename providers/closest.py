@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, prange
 
-from providers.donors import TIE, in_slices
+from providers.donors import in_slices
 from providers.kdtree import LEAF, grow
-from providers.nearest import nearest, notes_for, width
+from providers.nearest import TIE, nearest, notes_for, width
 from providers.neighbours import distance, gather
 from providers.provider import Progress, no_progress
 from providers.space import Points
@@ -43,7 +43,7 @@ def _closest(tree, queries, places, first_leaf, last_leaf, distances, ties, own)
         notes = notes_for(tree)
         low = first_leaf + chunk * _SPAN
         for leaf in range(low, min(low + _SPAN, last_leaf)):
-            nearest(tree, queries, leaf, False, False, 1, found, rows, have, bounds, notes)
+            nearest(tree, queries, leaf, False, False, 1, np.inf, found, rows, have, bounds, notes)
             start = queries.starts[leaf]
             for lane in range(queries.starts[leaf + 1] - start):
                 row = queries.rows[start + lane]

@@ -31,17 +31,16 @@ from numba import njit, prange
 
 from providers.kdtree import LEAF, Tree, grow
 from providers.lanes import lesser_rows
-from providers.nearest import nearest, notes_for, width
+from providers.nearest import TIE, nearest, notes_for, width
 from providers.neighbours import cover, distance, gather, span
 from providers.provider import Progress
 from providers.rng import LANES, Key, stream_words
 from providers.space import Points
-from providers.uncounted import uncounted
+from providers.uncounted import inlined, uncounted
 
 Int32Array = npt.NDArray[np.int32]
+UInt32Array = npt.NDArray[np.uint32]
 
-TIE = 1.0 + 2e-9
-"""Squared distances within this factor are ties: distances by a relative 1e-9."""
 LISTED = 1024
 """Rows of a neighbourhood that is listed, at most. Part of every revision's output, as is `COVER`."""
 COVER = 64
@@ -96,6 +95,19 @@ def _first_words(keys, words):
             words[field, first + at] = drawn[at]
 
 
+def key_array(keys: Sequence[Key]) -> UInt32Array:
+    """Keys as kernels take them; shape (keys, 8)."""
+    return np.array(keys, np.uint32).reshape(-1, 8)
+
+
+def first_words(keys: Sequence[Key], rows: int) -> tuple[UInt32Array, UInt32Array]:
+    """The keys, and for each of them and each row the word that draws from a list; shape (keys, rows)."""
+    words = np.empty((len(keys), rows), np.uint32)
+    array = key_array(keys)
+    _first_words(array, words)
+    return array, words
+
+
 @njit(cache=True, nogil=True, parallel=True)
 def keepers(key, q, first, kept):
     """Say which rows keep their own value, of those from `first` on, a multiple of 128.
@@ -116,7 +128,7 @@ def keepers(key, q, first, kept):
             kept[row] = uniform >= q
 
 
-@uncounted
+@inlined
 def next_word(keys, field, row, used, words, address, block):
     """The next word of the stream (row, 2), of which ``used[0]`` are used."""
     at = used[0] % 256
@@ -188,6 +200,20 @@ def nth(rows, have, wanted):
     return rows[wanted]
 
 
+@inlined
+def draw_from_list(listed, size, row, keys, donors, used, words, address, block):
+    """A row of a list for each field, in the place of the row's first word."""
+    if size <= SHORT:
+        in_order(listed, size)
+    for field in range(len(keys)):
+        place = drawn_below(donors[field, row], size)
+        if place < 0:
+            used[0] = 0
+            word = next_word(keys, field, row, used, words, address, block)
+            place = bounded(word, size, keys, field, row, used, words, address, block)
+        donors[field, row] = nth(listed, size, place)
+
+
 @uncounted
 def reach_of(rule, kth):
     """The squared distance up to which rows are neighbours, or -1 where only the k nearest are."""
@@ -197,7 +223,7 @@ def reach_of(rule, kth):
     return squared * TIE if rule.epsilon > 0.0 else -1.0
 
 
-@uncounted
+@inlined
 def _nearest_alone(lane, rule, distances, rows, found):
     """List a row's k nearest, which have been found, where no other row is its neighbour: k, or else 0.
 
@@ -271,7 +297,8 @@ def _draw_leaf(tree, queries, leaf, candidates, everyone, is_searched, wanted, r
     query_rows = queries.rows
     most = len(candidates)
     if is_searched:
-        nearest(tree, queries, leaf, everyone, True, wanted, distances, rows, have, bounds, notes)
+        floor = rule.epsilon * rule.epsilon * TIE
+        nearest(tree, queries, leaf, everyone, True, wanted, floor, distances, rows, have, bounds, notes)
     start = queries.starts[leaf]
     for lane in range(queries.starts[leaf + 1] - start):
         row = query_rows[start + lane]
@@ -288,15 +315,7 @@ def _draw_leaf(tree, queries, leaf, candidates, everyone, is_searched, wanted, r
             )  # fmt: skip
         sizes[row] = size
         if is_listed:
-            if size <= SHORT:
-                in_order(found, size)
-            for field in range(len(keys)):
-                place = drawn_below(donors[field, row], size)
-                if place < 0:
-                    used[0] = 0
-                    word = next_word(keys, field, row, used, words, address, block)
-                    place = bounded(word, size, keys, field, row, used, words, address, block)
-                donors[field, row] = nth(found, size, place)
+            draw_from_list(found, size, row, keys, donors, used, words, address, block)
             continue
         covering = cover(tree, queries, leaf, lane, reach, nodes, spare)
         total = 0
@@ -385,10 +404,8 @@ def draw_donors(
     O(n log n) in few dimensions; towards O(n^2) beyond some twenty, where no bound excludes much.
     """
     rows = len(points.numbers)
-    words = np.empty((len(keys), rows), np.uint32)
+    all_keys, words = first_words(keys, rows)
     sizes = np.full(rows, -1, np.int32)
-    all_keys = np.array(keys, np.uint32).reshape(-1, 8)
-    _first_words(all_keys, words)
     done = 0
     for queried, candidates in parts:
         tree = grow(points, candidates)

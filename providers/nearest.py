@@ -28,6 +28,9 @@ from providers.lanes import (
 from providers.neighbours import distance, span
 from providers.uncounted import uncounted
 
+TIE = 1.0 + 2e-9
+"""Squared distances within this factor are ties: distances by a relative 1e-9."""
+
 _SORTED = 64  # nearest rows that are kept sorted by insertion; more of them are kept in a heap
 _NO_ROW = np.int32(2**31 - 1)
 _WAITING = 80  # nodes at most: one a level, and levels are fewer than bits of a row number
@@ -122,11 +125,17 @@ def _sort(distances, rows, have):
 
 
 @uncounted
-def _keep(apart, row, wanted, distances, rows, lane, have, bounds):
-    """Take a row among a lane's nearest, and lower the lane's bound to the farthest of them."""
+def _bound(distances, lane, wanted, floor):
+    """How far a row is at most that has to be looked at, where a lane's nearest are kept sorted."""
+    return min(distances[lane, wanted - 1], max(floor, distances[lane, wanted - 2] * TIE))
+
+
+@uncounted
+def _keep(apart, row, wanted, floor, distances, rows, lane, have, bounds):
+    """Take a row among a lane's nearest, and lower the lane's bound."""
     if wanted <= _SORTED:
         insert(distances, rows, lane, apart, row)
-        bounds[lane] = distances[lane, wanted - 1]
+        bounds[lane] = _bound(distances, lane, wanted, floor)
         return
     if have[lane] == wanted and not _after(distances[lane, 0], rows[lane, 0], apart, row):
         return
@@ -136,19 +145,24 @@ def _keep(apart, row, wanted, distances, rows, lane, have, bounds):
 
 
 @uncounted
-def nearest(tree, queries, leaf, own, others_only, wanted, distances, rows, have, bounds, notes):
+def nearest(tree, queries, leaf, own, others_only, wanted, floor, distances, rows, have, bounds, notes):
     """The nearest `wanted` rows of each query of a leaf; all queries go down the tree together.
 
     `distances` and `rows`, shape (16, width(wanted)), get them in their order, and infinity and no
     row where the tree has fewer. With `others_only` a row is not its own neighbour. With `own` the
     queries are the tree itself, and so are neighbours of each other; they are then `others_only`.
+
+    Of the last one it is told whether it is a tie of the one before it, or at most `floor` away; where it
+    is neither, it may be one that is farther, or none. With a floor of infinity it is as the others.
     """
     begin(queries, leaf, distances, rows, have, bounds)
     searched = -1
     if own and wanted <= LANES and _is_apart(tree, leaf):
-        _look_beside(tree, leaf, wanted, distances, rows, bounds, notes.out)
+        _look_beside(tree, leaf, wanted, floor, distances, rows, bounds, notes.out)
         searched = leaf
-    look_further(tree, queries, leaf, searched, others_only, wanted, distances, rows, have, bounds, notes)
+    look_further(
+        tree, queries, leaf, searched, others_only, wanted, floor, distances, rows, have, bounds, notes
+    )  # fmt: skip
     put_in_order(queries, leaf, wanted, distances, rows, have)
 
 
@@ -179,7 +193,7 @@ def _is_apart(tree, leaf):
 
 
 @uncounted
-def _look_beside(tree, leaf, wanted, distances, rows, bounds, out):
+def _look_beside(tree, leaf, wanted, floor, distances, rows, bounds, out):
     """The first rows to be found: those beside each in its own leaf."""
     start = tree.starts[leaf]
     size = tree.starts[leaf + 1] - start
@@ -196,11 +210,12 @@ def _look_beside(tree, leaf, wanted, distances, rows, bounds, out):
             place = nearer_points(out, at, others)
             distances[lane, place] = out[at]
             rows[lane, place] = tree.rows[start + at]
-        bounds[lane] = distances[lane, wanted - 1]
+        bounds[lane] = _bound(distances, lane, wanted, floor)
 
 
 @uncounted
-def look_further(tree, queries, leaf, searched, others_only, wanted, distances, rows, have, bounds, notes):
+def look_further(tree, queries, leaf, searched, others_only, wanted, floor, distances, rows, have, bounds,
+                 notes):  # fmt: skip
     """Search one more tree for rows that are nearer than those found; all as in `nearest`.
 
     `searched`: a leaf of it that has been, or -1.
@@ -250,7 +265,9 @@ def look_further(tree, queries, leaf, searched, others_only, wanted, distances, 
                 top += 1
             continue
         if node < leaves:
-            _uniform_node(tree, node, queries, leaf, others_only, wanted, distances, rows, have, bounds)
+            _uniform_node(
+                tree, node, queries, leaf, others_only, wanted, floor, distances, rows, have, bounds
+            )  # fmt: skip
         else:
             other = node - leaves
             if other == searched:
@@ -267,14 +284,14 @@ def look_further(tree, queries, leaf, searched, others_only, wanted, distances, 
                 )  # fmt: skip
                 if near_ones and wanted <= LANES:
                     take_in(distances, rows, lane, near_ones, out, tree_rows, start, excluded)
-                    bounds[lane] = distances[lane, wanted - 1]
+                    bounds[lane] = _bound(distances, lane, wanted, floor)
                     continue
                 while near_ones:
                     at = lowest_lane(near_ones)
                     near_ones &= near_ones - 1
                     row = tree_rows[start + at]
                     if row != excluded and out[at] <= bounds[lane]:
-                        _keep(out[at], row, wanted, distances, rows, lane, have, bounds)
+                        _keep(out[at], row, wanted, floor, distances, rows, lane, have, bounds)
         _limit(bounds, slack, limits)
 
 
@@ -286,7 +303,7 @@ def _limit(bounds, slack, limits):
 
 
 @uncounted
-def _uniform_node(tree, node, queries, leaf, others_only, wanted, distances, rows, have, bounds):
+def _uniform_node(tree, node, queries, leaf, others_only, wanted, floor, distances, rows, have, bounds):
     """Take the points of a node, all the same and in the order of rows, as long as they count."""
     first = queries.starts[leaf]
     start, stop = span(tree, node)
@@ -299,5 +316,5 @@ def _uniform_node(tree, node, queries, leaf, others_only, wanted, distances, row
             row = tree.rows[position]
             if others_only and row == queries.rows[first + lane]:
                 continue
-            _keep(apart, row, wanted, distances, rows, lane, have, bounds)
+            _keep(apart, row, wanted, floor, distances, rows, lane, have, bounds)
             taken += 1

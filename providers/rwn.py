@@ -37,6 +37,7 @@ from providers.external.exchanging import count_sizes
 from providers.external.giving import Giving
 from providers.groups import Groups
 from providers.kernels import shuffle_groups
+from providers.own_samples import draw_from_own_samples
 from providers.params import MOST_ROWS, Params
 from providers.provider import (
     Event,
@@ -91,32 +92,36 @@ class RwnParams(Params):
     ties: Literal["include", "index"] = "include"
     """Of rows that are as far as the k-th nearest (within a relative 1e-9): `include` takes all,
     `index` those with the smallest row numbers."""
-    neighbours: Literal["exact", "sample", "partition"] = "exact"
+    neighbours: Literal["exact", "sample", "own_sample", "partition"] = "exact"
     """Among which rows neighbours are looked for: `exact`, all; `sample`, a random sample of
     `sample_size` rows, the same for every row, which alone give values (the paper's method 1);
-    `partition`, those of the row's own part, of `parts` random ones (its method 3)."""
+    `own_sample`, as many rows drawn for each row anew, so that any may give; `partition`, those of
+    the row's own part, of `parts` random ones (its method 3)."""
     sample_size: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
-    """The paper's m, for `neighbours` `sample`: rows of the sample. [2 or more; 0: not given]"""
+    """The paper's m, for `neighbours` `sample` and `own_sample`: rows of a sample.
+    [2 or more; 0: not given]"""
     parts: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
     """The paper's u, for `neighbours` `partition`: parts into which the rows are cut at random.
     [1 or more; 0: not given]"""
 
     @model_validator(mode="after")
     def _mode_has_its_size(self) -> Self:
-        for mode, name, least in (("sample", "sample_size", 2), ("partition", "parts", 1)):
+        samples = ("sample", "own_sample")
+        for modes, name, least in ((samples, "sample_size", 2), (("partition",), "parts", 1)):
             given = getattr(self, name)
-            if self.neighbours == mode and given < least:
+            if self.neighbours in modes and given < least:
                 raise PydanticCustomError(
                     "size_missing",
                     "neighbours '{mode}' needs '{name}' of {least} or more",
-                    {"mode": mode, "name": name, "least": least},
+                    {"mode": self.neighbours, "name": name, "least": least},
                 )
-            if self.neighbours != mode and given:
+            if self.neighbours not in modes and given:
                 raise PydanticCustomError(
                     "size_unused",
-                    "'{name}' goes with neighbours '{mode}', not '{given}'",
-                    {"mode": mode, "name": name, "given": self.neighbours},
-                )
+                    "'{name}' goes with neighbours {modes}, not '{given}'",
+                    {"modes": " or ".join(f"'{mode}'" for mode in modes), "name": name,
+                     "given": self.neighbours},
+                )  # fmt: skip
         return self
 
 
@@ -178,8 +183,13 @@ def plan(table: pa.Table, params: RwnParams) -> Plan:
     _check_rows(table.num_rows, params)
     points = _points(table, params)
     rows = table.num_rows
-    candidates = min(params.sample_size, rows) if params.neighbours == "sample" else rows
-    candidates = rows // params.parts if params.neighbours == "partition" else candidates
+    candidates = rows
+    if params.neighbours == "sample":
+        candidates = min(params.sample_size, rows)
+    elif params.neighbours == "own_sample":
+        candidates = min(params.sample_size + 1, rows)  # the row itself is none of its sample
+    elif params.neighbours == "partition":
+        candidates = rows // params.parts
     least = max(0, min(params.k, candidates - 1))
     moved = sum(table.column(name).nbytes for name in params.perturb_fields)
     searched = 3 * (points.numbers.nbytes + points.codes.nbytes) + 16 * rows
@@ -214,7 +224,7 @@ def _points(table: pa.Table, params: RwnParams) -> Points:
 def _parts(rows: int, params: RwnParams, stream: Stream) -> list[tuple[Int32Array, Int32Array]]:
     """Rows, and the candidates for their neighbourhoods."""
     everyone = np.arange(rows, dtype=np.int32)
-    if params.neighbours == "exact" or (params.neighbours == "sample" and params.sample_size >= rows):
+    if params.neighbours == "exact" or params.sample_size >= rows or _own_sample_is_all(rows, params):
         return [(everyone, everyone)]
     whole = Groups(rows, None, np.array([0, rows], np.int64), np.zeros(1, np.uint64))
     order = shuffle_groups(whole, stream.key("neighbours"), 1.0).order.astype(np.int32)
@@ -225,6 +235,11 @@ def _parts(rows: int, params: RwnParams, stream: Stream) -> list[tuple[Int32Arra
     return [(part, part) for part in cut]
 
 
+def _own_sample_is_all(rows: int, params: RwnParams) -> bool:
+    """Whether a row's own sample holds all others."""
+    return params.neighbours == "own_sample" and params.sample_size >= rows - 1
+
+
 def swap(table: pa.Table, params: RwnParams, stream: Stream, progress: Progress) -> SwapResult:
     """Replace values by those of random neighbours."""
     rows = table.num_rows
@@ -233,9 +248,12 @@ def swap(table: pa.Table, params: RwnParams, stream: Stream, progress: Progress)
     points = _points(table, params)
     rule, keys = _rule(rows, params), _keys(params, stream)
     drawn = Donors(np.zeros((len(keys), 0), np.int32), np.zeros(0, np.int32))
-    if rows:
-        parts = _parts(rows, params, stream)
-        drawn = draw_donors(points, parts, rule, keys, part_of(progress, 0.05, 0.8))
+    drawing = part_of(progress, 0.05, 0.8)
+    if rows and params.neighbours == "own_sample" and not _own_sample_is_all(rows, params):
+        order = stream.key("neighbours")
+        drawn = draw_from_own_samples(points, params.sample_size, rule, order, keys, drawing)
+    elif rows:
+        drawn = draw_donors(points, _parts(rows, params, stream), rule, keys, drawing)
     del points
     columns = {name: table.column(name) for name in table.schema.names}
     moves = _Moves(params.perturb_fields)
@@ -386,7 +404,7 @@ def _figures(rows: int, params: RwnParams, sizes: Counter[int], moves: _Moves) -
     scale = rows / counted if counted else 0.0
     size = group_size_of_counts(sizes)
     effective = float(params.k)
-    if params.neighbours == "sample":
+    if params.neighbours in ("sample", "own_sample"):
         effective = params.k * rows / max(1, min(params.sample_size, rows))
     if params.neighbours == "partition":
         effective = float(params.k * params.parts)
@@ -486,13 +504,17 @@ PROVIDER = Provider(
         "so are those within reach of neighbourhoods that are too large to be listed. Of the rows looked "
         "at together the k nearest are in memory, at 12 bytes each: a k of which those of 16 rows do not "
         "fit is refused. In memory as a whole it takes about 88 bytes a row for two float64 fields and 36 "
-        "for each more.",
+        "for each more. Not so with `neighbours` `own_sample`, whose rows are anywhere in the table: all "
+        "must then fit; `sample` and `partition` need not.",
         swap=swap_out_of_core,
+        can_cut=lambda params: params.neighbours != "own_sample",
     ),
     cost=(
         "O(n log n) time in few numeric fields, towards O(n^2) beyond some twenty, where no bound excludes "
         "much. Memory: about 24 bytes for each number of the distance fields and 4 for each value "
-        "replaced; neighbourhoods are not kept, and those of over 1024 rows not even listed."
+        "replaced; neighbourhoods are not kept, and those of over 1024 rows not even listed. With "
+        "`own_sample` O(n m) time for samples of m rows, in any number of fields: it is slower than `exact` "
+        "in few."
     ),
     instead=(
         "MEWS or MEDS, where every value must occur as often as before.",
@@ -510,7 +532,8 @@ PROVIDER = Provider(
         "untouched rows; perturbing before the split leaks.",
         "The baseline .628 of that table and one cell, .682, do not reproduce.",
         "The authors' core code is not published; where the text is silent on ties, nulls, constants and "
-        "identical rows, what is done here is said above. Of its ways to scale up, a common sample and a "
-        "partition are offered.",
+        "identical rows, what is done here is said above. Of its three ways to scale up, `sample` is the "
+        "first and `partition` the third; `own_sample` is in the place of the second, whose wording we "
+        "had no sight of.",
     ),
 )

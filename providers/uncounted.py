@@ -12,3 +12,6 @@ kernel that calls it.
 from numba import njit
 
 uncounted = njit(cache=True, nogil=True, _nrt=False)
+
+inlined = njit(cache=True, nogil=True, _nrt=False, inline="always")
+"""The same, where it is written into whatever calls it: a call passes every member of every array."""

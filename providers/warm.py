@@ -47,7 +47,10 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"swap_fields": ["plain", "wide"], "k": 17},  # _ROWS is 1 over a multiple of 2 * 17
         {"swap_fields": ["plain"], "k": 17, "method": "mdav"},
     ],
-    "RWN": [{"q": 0.5, "perturb_fields": _MOVED["swap_fields"]}],
+    "RWN": [
+        {"q": 0.5, "perturb_fields": _MOVED["swap_fields"]},
+        {"perturb_fields": ["plain"], "neighbours": "own_sample", "sample_size": 20},
+    ],
     "PABIDOT": [{"nulls": "drop_from_fit"}],
     "LOCALITY": [{"fields": ["plain"], "segment_size": 1000, "iterations": 1, "decimals": 0}],
 }

@@ -17,7 +17,7 @@ from providers.errors import SourceError
 from providers.external import reach as kernels
 from providers.external.trees import Cell, StoredTree
 from providers.kdtree import LEAF, Tree
-from providers.nearest import width
+from providers.nearest import TIE, width
 from providers.rng import Key
 from providers.space import Int32Array
 from providers.table import BoolArray
@@ -164,12 +164,13 @@ class _Stretch:
         bounds = np.empty((leaves, LEAF))
         found = distances, rows, have
         if of.is_searched:
+            floor = of.rule.epsilon * of.rule.epsilon * TIE
             kernels.begin_all(self._queries, self._first, *found, bounds)
             for number in self._order.tolist():
                 if self._gaps[number] > bounds.max():
                     break
                 tree = self._tree.cell(number).tree
-                kernels.search(tree, self._queries, self._first, of.wanted, *found, bounds)
+                kernels.search(tree, self._queries, self._first, of.wanted, floor, *found, bounds)
         kernels.judge(
             self._queries, self._first, self._marks, self._tree.rows, of.rule, of.wanted, *found,
             self._state, self._reach, self._last, self._sizes,

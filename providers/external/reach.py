@@ -41,14 +41,14 @@ def begin_all(queries, first_leaf, distances, rows, have, bounds):
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def search(tree, queries, first_leaf, wanted, distances, rows, have, bounds):
+def search(tree, queries, first_leaf, wanted, floor, distances, rows, have, bounds):
     """Look for nearer rows in one more cell."""
     leaves = len(have)
     for chunk in prange((leaves + SPAN - 1) // SPAN):
         notes = notes_for(tree)
         for at in range(chunk * SPAN, min(chunk * SPAN + SPAN, leaves)):
             look_further(
-                tree, queries, first_leaf + at, -1, True, wanted, distances[at], rows[at], have[at],
+                tree, queries, first_leaf + at, -1, True, wanted, floor, distances[at], rows[at], have[at],
                 bounds[at], notes,
             )  # fmt: skip
 

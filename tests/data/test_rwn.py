@@ -188,6 +188,7 @@ def test_rows_of_svcensus_leave_unchanged_at_half(census: pa.Table) -> None:
         ("adult.csv", 300, {"k": 7, "categorical_weight": 0.3, "ties": "index"}),
         ("pima_diabetes_na.csv", 400, {"q": 0.6, "epsilon": 0.2}),
         ("wine_quality_white.csv", 400, {"neighbours": "partition", "parts": 4}),
+        ("abalone.csv", 400, {"neighbours": "own_sample", "sample_size": 50, "ties": "index"}),
         ("EIA.csv", 300, {"neighbours": "sample", "sample_size": 90, "categorical_fields": ["UTILITYID"]}),
     ],
 )

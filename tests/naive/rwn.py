@@ -227,12 +227,28 @@ def bounded(bound: int, first: int | None, words: Words, i: int, used: list[int]
     return product >> 32
 
 
+def own_sample(n: int, i: int, m: int, words: Words) -> list[int]:
+    """m of the rows but i, drawn one by one; or those that are left out, where they are fewer."""
+    others = [j for j in range(n) if j != i]
+    if m >= len(others):
+        return others
+    is_taken = 2 * m <= len(others)
+    used = [0]
+    drawn: set[int] = set()
+    while len(drawn) < (m if is_taken else len(others) - m):
+        drawn.add(others[bounded(len(others), None, words, i, used)])
+    return sorted(drawn if is_taken else set(others) - drawn)
+
+
 def parts(n: int, params: RwnParams, seed: bytes, revision: int) -> list[tuple[list[int], list[int]]]:
     """Rows, and among which rows their neighbours are."""
     everyone = list(range(n))
     if params.neighbours == "exact" or (params.neighbours == "sample" and params.sample_size >= n):
         return [(everyone, everyone)]
-    order = random_order(everyone, 0, Words(derive_key(seed, "RWN", revision, "neighbours")))
+    words = Words(derive_key(seed, "RWN", revision, "neighbours"))
+    if params.neighbours == "own_sample":
+        return [([i], own_sample(n, i, params.sample_size, words)) for i in everyone]
+    order = random_order(everyone, 0, words)
     if params.neighbours == "sample":
         return [(everyone, sorted(order[: params.sample_size]))]
     u = params.parts
@@ -249,6 +265,8 @@ def swap(table: Table, params: RwnParams, seed: bytes, revision: int) -> Outcome
     words = {name: Words(key) for name, key in keys.items()}
     donors = {name: list(range(n)) for name in params.perturb_fields}
     sizes = [0] * n
+    own = params.neighbours == "own_sample" and params.sample_size < n - 1
+    listed = n if own else LISTED
     for queried, candidates in parts(n, params, seed, revision) if n else []:
         root = tree(points, candidates)
         for i in queried:
@@ -256,11 +274,11 @@ def swap(table: Table, params: RwnParams, seed: bytes, revision: int) -> Outcome
             N = neighbourhood(d2, params)
             sizes[i] = len(N)
             covering: list[int] = []
-            if len(N) > LISTED:
+            if len(N) > listed:
                 covering = cover(points, root, i, reach(d2, params))
             for name in params.perturb_fields:
                 used = [0]
-                if len(N) <= LISTED:
+                if len(N) <= listed:
                     t = bounded(len(N), words[name].word((0, 0), i), words[name], i, used)
                     donors[name][i] = N[t]
                     continue

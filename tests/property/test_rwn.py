@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers import PROVIDERS, donors, kdtree
+from providers import PROVIDERS, donors, kdtree, nearest
 from providers.closest import closest
 from providers.rwn import RwnParams
 from providers.space import Points
@@ -60,8 +60,8 @@ def cases(draw: st.DrawFn) -> tuple[pa.Table, dict[str, Any]]:
         "categorical_weight": draw(st.sampled_from([1.0, 1.0, 0.05, 3.0, 0.0])),
         "categorical_fields": draw(st.lists(st.sampled_from(names), unique=True)),
     }
-    mode = draw(st.sampled_from(["exact", "exact", "sample", "partition"]))
-    if mode == "sample":
+    mode = draw(st.sampled_from(["exact", "exact", "sample", "own_sample", "partition"]))
+    if mode in ("sample", "own_sample"):
         parameters |= {"neighbours": mode, "sample_size": draw(st.integers(2, rows + 3))}
     if mode == "partition":
         parameters |= {"neighbours": mode, "parts": draw(st.integers(1, max(1, rows // 2)))}
@@ -177,7 +177,7 @@ def test_the_closest_of_points_of_any_size(size: float | None) -> None:
     apart += weight * np.count_nonzero(codes[0, :, None] != codes[1, None], axis=2)
     found = closest(one, other)
     np.testing.assert_array_equal(found.distances, np.sqrt(apart.min(axis=1)))
-    near = apart <= apart.min(axis=1, keepdims=True) * donors.TIE
+    near = apart <= apart.min(axis=1, keepdims=True) * nearest.TIE
     np.testing.assert_array_equal(found.ties, np.count_nonzero(near, axis=1))
 
 

@@ -18,6 +18,7 @@ RUNS: list[dict[str, Any]] = [
     {},
     {"epsilon": 0.4, "ties": "index", "categorical_weight": 0.2},
     {"k": 70, "q": 0.4, "neighbours": "sample", "sample_size": 500},
+    {"k": 70, "q": 0.4, "neighbours": "own_sample", "sample_size": 500},
     {"neighbours": "partition", "parts": 7},
 ]
 

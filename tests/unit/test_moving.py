@@ -96,24 +96,29 @@ def test_fields_that_are_not_read_pass_by(
 
 
 @pytest.mark.parametrize(
-    ("service", "how"),
-    [("MEWS", {"degree": 30}), ("MEWS", {"bins": 5, "others": "univariate"}), ("MEDS", {"k": 50})],
+    ("service", "parameters"),
+    [
+        ("MEWS", {"swap_fields": ["x", "y"], "degree": 30}),
+        ("MEWS", {"swap_fields": ["x", "y"], "bins": 5, "others": "univariate"}),
+        ("MEDS", {"swap_fields": ["x", "y"], "k": 50}),
+        ("RWN", {"distance_fields": ["x", "y"], "neighbours": "own_sample", "sample_size": 20}),
+    ],
 )
 def test_what_must_fit_and_does_not_is_refused_with_advice(
     service: str,
-    how: dict[str, Any],
+    parameters: dict[str, Any],
     table: pa.Table,
     run: Callable[..., tuple[Outcome, pa.Table | None]],
 ) -> None:
     """By name of the setting, and with what the service says of larger tables."""
-    outcome, _ = run(service, table, {"swap_fields": ["x", "y"], **how}, LITTLE // 4)
+    outcome, _ = run(service, table, parameters, LITTLE // 4)
     assert isinstance(outcome, Failure)
     assert outcome.code == "memory_limit"
     assert "ROWVEIL_WORKER_MEMORY_BYTES" in outcome.message
     assert outcome.message.endswith(PROVIDERS[service].scaling.cut)
     found = re.search(r"about (\d+) of its 20000 rows", outcome.message)
     assert found is not None
-    outcome, _ = run(service, table.slice(0, int(found[1])), {"swap_fields": ["x", "y"], **how}, LITTLE // 4)
+    outcome, _ = run(service, table.slice(0, int(found[1])), parameters, LITTLE // 4)
     assert not isinstance(outcome, Failure)
 
 

@@ -139,6 +139,7 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
     for changes in ({"epsilon": 0.5, "q": 0.5}, {"k": 80, "neighbours": "sample", "sample_size": rows // 2}):
         swap("RWN", table, {"distance_fields": near, **changes})
         swap("RWN", table, {"distance_fields": ["int64"], "perturb_fields": ["string"], **changes})
+    swap("RWN", table, {"distance_fields": near, "neighbours": "own_sample", "sample_size": rows // 3})
 outside = pa.table({
     "a": np.random.default_rng(1).normal(size=20_000), "c": np.arange(20_000) % 5,
     "i": pa.array(np.arange(20_000), mask=np.arange(20_000) % 9 == 0),

@@ -79,9 +79,13 @@ def test_parameters_that_do_not_fit(parameters: dict[str, Any], pointer: str, wo
         ({"q": 0}, "greater than 0"),
         ({"q": 1.5}, "less than or equal to 1"),
         ({"neighbours": "sample"}, "needs 'sample_size' of 2 or more"),
+        ({"neighbours": "own_sample"}, "'own_sample' needs 'sample_size' of 2 or more"),
         ({"neighbours": "partition"}, "needs 'parts' of 1 or more"),
         ({"parts": 3}, "goes with neighbours 'partition', not 'exact'"),
-        ({"neighbours": "partition", "parts": 2, "sample_size": 5}, "goes with neighbours 'sample'"),
+        (
+            {"neighbours": "partition", "parts": 2, "sample_size": 5},
+            "goes with neighbours 'sample' or 'own_sample'",
+        ),
         ({"epsilonn": 1}, "did you mean 'epsilon'"),
         ({"swap_fields": ["age"]}, "unknown name 'swap_fields'"),
     ],
@@ -150,13 +154,32 @@ def test_effective_k_of_the_ways_to_scale_up() -> None:
     """k n / m and k u."""
     table = pa.table({"x": np.arange(100)})
     sample = swap("RWN", table, {"neighbours": "sample", "sample_size": 20})
+    own = swap("RWN", table, {"neighbours": "own_sample", "sample_size": 20})
     parts = swap("RWN", table, {"neighbours": "partition", "parts": 4})
     assert swap("RWN", table, {}).provider["effective_k"] == 5
     assert sample.provider["effective_k"] == 25
+    assert own.provider["effective_k"] == 25
     assert parts.provider["effective_k"] == 20
     assert len(set(sample.table["x"].to_pylist())) <= 20
-    everyone = swap("RWN", table, {"neighbours": "sample", "sample_size": 100}).table
-    assert everyone.equals(swap("RWN", table, {}).table)
+    assert len(set(own.table["x"].to_pylist())) > 40
+    for everyone in (("sample", 100), ("own_sample", 99)):
+        parameters = dict(zip(("neighbours", "sample_size"), everyone, strict=True))
+        assert swap("RWN", table, parameters).table.equals(swap("RWN", table, {}).table)
+
+
+@pytest.mark.parametrize("size", [2, 9, 10, 17])
+def test_every_other_row_is_as_likely_in_an_own_sample(size: int) -> None:
+    """All of a sample are neighbours, and give alike: so do all others, whether few or most are drawn."""
+    table = pa.table({"x": np.arange(20)})
+    given = np.zeros((20, 20))
+    for seed in range(800):
+        parameters = {"neighbours": "own_sample", "sample_size": size, "k": 20}
+        moved = swap("RWN", table, parameters, seed.to_bytes(32, "big")).table["x"].to_numpy()
+        given[np.arange(20), moved] += 1
+    assert not given.diagonal().any()
+    expected = 800 / 19
+    chi = np.sum(np.square(given[~np.eye(20, dtype=bool)] - expected)) / expected
+    assert abs(chi - 360) < 4 * math.sqrt(2 * 360)  # 20 times 18 degrees of freedom
 
 
 def test_categories_that_do_not_change_are_told_of() -> None:

@@ -35,7 +35,6 @@ LEAF = LANES
 """Rows of a leaf at most; as many or nearly so, where there are that many: one lane each."""
 
 _SEPARATE = 6  # levels that are cut one by one; each of the nodes below them is one thread's
-_TOGETHER = 3  # of a small table, whose upper levels one thread cuts: starting threads takes longer
 _SMALL = 2**18  # rows of a small table, and rows whose subtrees are finished in one call
 _LEFT, _RIGHT, _TIED = 0, 1, 2  # sides of a cut
 _LINE = 64  # bytes
@@ -153,7 +152,8 @@ def grow(
     of_nodes = extents, boxes, code_boxes, uniform, starts, depth
     sides = np.empty(count, np.uint8)
     filled = rows.astype(np.int32, copy=False), in_tree, number_blocks, code_blocks
-    separate = min(depth, _TOGETHER if count < _SMALL else _SEPARATE)
+    # The upper levels of a small table are cut by one thread: to start others would take longer.
+    separate = min(depth, (get_num_threads() - 1).bit_length() if count < _SMALL else _SEPARATE)
     if count < _SMALL:
         _cut_levels(separate, *of_points, sides, *of_nodes)
     else:

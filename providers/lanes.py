@@ -142,6 +142,8 @@ def halves_apart(typingctx: Any, points: Any, codes: Any, leaf: Any, boxes: Any,
         nothing = _constant(_SINGLES, 0.0)
         children = [builder.add(builder.mul(node_value, two), ir.Constant(_INT64, at)) for at in (1, 2)]
         totals = [cgutils.alloca_once_value(builder, nothing) for _ in children]
+        kind = ir.FunctionType(_SINGLES, [_SINGLES] * 3)  # fused where it can be: this need not be exact
+        add_product = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
 
         def larger(left: Any, right: Any) -> Any:
             return builder.select(builder.fcmp_ordered(">", left, right), left, right)
@@ -159,7 +161,7 @@ def halves_apart(typingctx: Any, points: Any, codes: Any, leaf: Any, boxes: Any,
                 low, high = ends(box.data, child, fields, loop.index, _SINGLES)
                 # In this order, so that what is not a number, of a number too large, is no distance.
                 gap = larger(larger(builder.fsub(low, up), builder.fsub(down, high)), nothing)
-                builder.store(builder.fadd(builder.load(total), builder.fmul(gap, gap)), total)
+                builder.store(builder.call(add_product, [gap, gap, builder.load(total)]), total)
         with builder.if_then(builder.icmp_signed(">", code_fields, zero)):
             start = builder.mul(builder.mul(leaf_value, code_fields), sixteen)
             for child, total in zip(children, totals, strict=True):
@@ -200,7 +202,7 @@ def halves_apart(typingctx: Any, points: Any, codes: Any, leaf: Any, boxes: Any,
                 for child, total in zip(children, between, strict=True):
                     low, high = ends(box.data, child, fields, loop.index, _SINGLES)
                     apart = builder.fsub(builder.fadd(low, high), twice)
-                    builder.store(builder.fadd(builder.load(total), builder.fmul(apart, apart)), total)
+                    builder.store(builder.call(add_product, [apart, apart, builder.load(total)]), total)
             more, _ = more_to_the_right(*(builder.load(total) for total in between))
             builder.store(more, is_right)
         is_right = builder.load(is_right)

@@ -245,7 +245,7 @@ def gathered(column: pa.ChunkedArray, rows: IndexArray) -> tuple[pa.ChunkedArray
 
 def _gathered_words(words: Words, rows: IndexArray) -> npt.NDArray[Any]:
     if len(rows) < _FEW:
-        return words[rows]
+        return words.take(rows)
     moved = np.empty(len(rows), words.dtype)
     gather(words, rows, moved)
     return moved

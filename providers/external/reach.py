@@ -21,7 +21,8 @@ from providers.donors import (
 from providers.kdtree import LEAF
 from providers.nearest import begin, look_further, notes_for, put_in_order
 from providers.neighbours import deepen, distance, gather, least_and_largest, span
-from providers.rng import LANES, stream_words
+from providers.rng import LANES, chacha20_blocks, stream_words
+from providers.uncounted import uncounted
 
 _NO_ROW = np.int32(2**31 - 1)
 _TOGETHER = 64  # queries that one thread takes at a time
@@ -130,33 +131,43 @@ def collect(tree, queries, first_leaf, places, reach, starts, filled, found):
                 filled[at] += gather(tree, queries, leaf, lane, row, reach[at], room, notes)
 
 
-@njit(cache=True, nogil=True)
-def _one_of(listed, row, keys, field, used, words, address, block):
-    """The row of a list, which is in order where it is short, that the field's first word draws."""
-    level = np.uint32(DONOR_LEVEL)
-    first_block = np.uint32(16 * (row // 256))
-    stream_words(keys[field], np.uint64(0), level, first_block, address, block, words)
-    used[0] = 0
-    size = len(listed)
-    return nth(listed, size, bounded(words[row % 256], size, keys, field, row, used, words, address, block))
+@uncounted
+def _first_words(rows, key, address, block, words):
+    """The word with which each of 16 rows draws from a list in `providers.donors`."""
+    for lane in range(LANES):
+        address[0, lane] = np.uint32(rows[lane] // 16)
+        address[1, lane] = address[2, lane] = np.uint32(0)
+        address[3, lane] = np.uint32(DONOR_LEVEL)
+    chacha20_blocks(key, address, block)
+    for lane in range(LANES):
+        words[lane] = block[rows[lane] % 16, lane]
 
 
 @njit(cache=True, nogil=True, parallel=True)
 def draw_listed(queries, first_leaf, places, starts, found, keys, donors):
     """A donor in each field out of the rows ``found[starts[q]:starts[q + 1]]``."""
     for chunk in prange((len(places) + _TOGETHER - 1) // _TOGETHER):
+        rows = np.zeros(LANES, np.int64)
+        firsts = np.empty(LANES, np.uint32)
         words = np.empty(256, np.uint32)
         address = np.zeros((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         used = np.zeros(1, np.int64)
-        for at in range(chunk * _TOGETHER, min(chunk * _TOGETHER + _TOGETHER, len(places))):
-            leaf, lane = first_leaf + places[at] // LEAF, places[at] % LEAF
-            row = queries.rows[queries.starts[leaf] + lane]
-            listed = found[starts[at] : starts[at + 1]]
-            if len(listed) <= SHORT:
-                in_order(listed, len(listed))
+        for first in range(chunk * _TOGETHER, min(chunk * _TOGETHER + _TOGETHER, len(places)), LANES):
+            count = min(LANES, len(places) - first)
+            for lane in range(count):
+                at = first + lane
+                rows[lane] = queries.rows[queries.starts[first_leaf + places[at] // LEAF] + places[at] % LEAF]
+                if starts[at + 1] - starts[at] <= SHORT:
+                    in_order(found[starts[at] :], starts[at + 1] - starts[at])
             for field in range(len(keys)):
-                donors[field, places[at]] = _one_of(listed, row, keys, field, used, words, address, block)
+                _first_words(rows, keys[field], address, block, firsts)
+                for lane in range(count):
+                    listed = found[starts[first + lane] : starts[first + lane + 1]]
+                    size, row = len(listed), rows[lane]
+                    used[0] = 0
+                    place = bounded(firsts[lane], size, keys, field, row, used, words, address, block)
+                    donors[field, places[first + lane]] = nth(listed, size, place)
 
 
 # --------------------------------------------------------------- covers of what is too much to list

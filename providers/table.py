@@ -39,6 +39,8 @@ def combined(column: pa.ChunkedArray) -> pa.Array:
     if len(column) == 0:  # Arrow cannot combine empty dictionaries of every type
         return pa.nulls(0, column.type)
     if pa.types.is_dictionary(column.type):
+        if pa.types.is_null(column.type.value_type):  # whose dictionaries Arrow cannot unify: all is null
+            return pa.nulls(len(column), column.type)
         column = column.unify_dictionaries()
     return column.combine_chunks()
 
@@ -180,6 +182,8 @@ def _one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The dictionary column with one dictionary for all chunks."""
     if column.num_chunks < 2:
         return column
+    if pa.types.is_null(column.type.value_type):
+        return pa.chunked_array([combined(column)])
     first = column.chunk(0).dictionary
     if pa.types.is_nested(column.type.value_type):  # which Arrow cannot unify, but may be the same
         if all(chunk.dictionary.equals(first) for chunk in column.chunks):

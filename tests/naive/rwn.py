@@ -230,8 +230,6 @@ def bounded(bound: int, first: int | None, words: Words, i: int, used: list[int]
 def own_sample(n: int, i: int, m: int, words: Words) -> list[int]:
     """m of the rows but i, drawn one by one; or those that are left out, where they are fewer."""
     others = [j for j in range(n) if j != i]
-    if m >= len(others):
-        return others
     is_taken = 2 * m <= len(others)
     used = [0]
     drawn: set[int] = set()
@@ -244,6 +242,8 @@ def parts(n: int, params: RwnParams, seed: bytes, revision: int) -> list[tuple[l
     """Rows, and among which rows their neighbours are."""
     everyone = list(range(n))
     if params.neighbours == "exact" or (params.neighbours == "sample" and params.sample_size >= n):
+        return [(everyone, everyone)]
+    if params.neighbours == "own_sample" and params.sample_size >= n - 1:
         return [(everyone, everyone)]
     words = Words(derive_key(seed, "RWN", revision, "neighbours"))
     if params.neighbours == "own_sample":

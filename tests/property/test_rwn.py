@@ -103,6 +103,23 @@ def test_agreement_where_neighbourhoods_are_not_listed(
         agree(*case, seed)
 
 
+def test_agreement_where_an_own_sample_is_all_others() -> None:
+    """It is then as `exact` is, whose neighbourhoods are drawn from a cover where they are not listed."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (donors, rwn):
+            patch.setattr(module, "LISTED", 0)
+        parameters = {"k": 1, "epsilon": 1.0, "neighbours": "own_sample", "sample_size": 5}
+        agree(pa.table({"age": [0, 0, 0, 0, 1, 0]}), parameters, bytes(32))
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_agreement_on_nothing_but_nulls_in_chunks(encoded: bool) -> None:
+    """Arrow cannot unify the dictionaries of the null type."""
+    nulls = pa.chunked_array([pa.nulls(3), pa.nulls(2)])
+    column = nulls.dictionary_encode() if encoded else nulls
+    agree(pa.table({"nothing": column, "x": [1, 2, 3, 4, 5]}), {"k": 2}, bytes(32))
+
+
 def test_agreement_on_more_rows_than_are_listed() -> None:
     """Neighbourhoods of over a thousand rows: equal ones, and what is within epsilon of the rest."""
     random = np.random.default_rng(2)

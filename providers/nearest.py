@@ -126,7 +126,10 @@ def _sort(distances, rows, have):
 
 @uncounted
 def _bound(distances, lane, wanted, floor):
-    """How far a row is at most that has to be looked at, where a lane's nearest are kept sorted."""
+    """How far a row is at most that has to be looked at, where a lane's nearest are kept sorted.
+
+    Of one wanted there is none before it: the floor is infinity there.
+    """
     return min(distances[lane, wanted - 1], max(floor, distances[lane, wanted - 2] * TIE))
 
 

@@ -132,7 +132,7 @@ def collect(tree, queries, first_leaf, places, reach, starts, filled, found):
 
 
 @uncounted
-def _first_words(rows, key, address, block, words):
+def _words_of_rows(rows, key, address, block, words):
     """The word with which each of 16 rows draws from a list in `providers.donors`."""
     for lane in range(LANES):
         address[0, lane] = np.uint32(rows[lane] // 16)
@@ -161,7 +161,7 @@ def draw_listed(queries, first_leaf, places, starts, found, keys, donors):
                 if starts[at + 1] - starts[at] <= SHORT:
                     in_order(found[starts[at] :], starts[at + 1] - starts[at])
             for field in range(len(keys)):
-                _first_words(rows, keys[field], address, block, firsts)
+                _words_of_rows(rows, keys[field], address, block, firsts)
                 for lane in range(count):
                     listed = found[starts[first + lane] : starts[first + lane + 1]]
                     size, row = len(listed), rows[lane]

@@ -33,6 +33,9 @@ from providers.rng import LANES, Key
 from providers.space import Points
 from providers.uncounted import inlined, uncounted
 
+SAMPLE_BYTES = 40
+"""Of a sample's row at most, while one thread draws it and looks for neighbours in it."""
+
 _TOGETHER = 64  # rows that one thread takes at a time
 _NOBODY = np.int32(-1)
 

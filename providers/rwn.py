@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from numba import get_num_threads
 from pydantic import Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -37,7 +38,7 @@ from providers.external.exchanging import count_sizes
 from providers.external.giving import Giving
 from providers.groups import Groups
 from providers.kernels import shuffle_groups
-from providers.own_samples import draw_from_own_samples
+from providers.own_samples import SAMPLE_BYTES, draw_from_own_samples
 from providers.params import MOST_ROWS, Params
 from providers.provider import (
     Event,
@@ -193,6 +194,7 @@ def plan(table: pa.Table, params: RwnParams) -> Plan:
     least = max(0, min(params.k, candidates - 1))
     moved = sum(table.column(name).nbytes for name in params.perturb_fields)
     searched = 3 * (points.numbers.nbytes + points.codes.nbytes) + 16 * rows
+    searched += _sample_bytes(rows, params)
     memory = int(table.nbytes + searched + 4 * rows * len(params.perturb_fields) + moved)
     return Plan(rows, rows, GroupSize(least, float(least), least), 0, 0, memory)
 
@@ -224,8 +226,8 @@ def _points(table: pa.Table, params: RwnParams) -> Points:
 def _parts(rows: int, params: RwnParams, stream: Stream) -> list[tuple[Int32Array, Int32Array]]:
     """Rows, and the candidates for their neighbourhoods."""
     everyone = np.arange(rows, dtype=np.int32)
-    if params.neighbours == "exact" or params.sample_size >= rows or _own_sample_is_all(rows, params):
-        return [(everyone, everyone)]
+    if params.neighbours in ("exact", "own_sample") or params.sample_size >= rows:
+        return [(everyone, everyone)]  # an own sample comes here where it is all others
     whole = Groups(rows, None, np.array([0, rows], np.int64), np.zeros(1, np.uint64))
     order = shuffle_groups(whole, stream.key("neighbours"), 1.0).order.astype(np.int32)
     if params.neighbours == "sample":
@@ -238,6 +240,12 @@ def _parts(rows: int, params: RwnParams, stream: Stream) -> list[tuple[Int32Arra
 def _own_sample_is_all(rows: int, params: RwnParams) -> bool:
     """Whether a row's own sample holds all others."""
     return params.neighbours == "own_sample" and params.sample_size >= rows - 1
+
+
+def _sample_bytes(rows: int, params: RwnParams) -> int:
+    """Memory of the samples that are drawn for one row each, by all threads."""
+    size = min(params.sample_size, rows) if params.neighbours == "own_sample" else 0
+    return SAMPLE_BYTES * size * int(get_num_threads())
 
 
 def swap(table: pa.Table, params: RwnParams, stream: Stream, progress: Progress) -> SwapResult:
@@ -497,7 +505,9 @@ PROVIDER = Provider(
     ),
     scaling=Scaling(
         reads=lambda params, schema: tuple(dict.fromkeys([*params.distance_fields, *params.perturb_fields])),
-        memory=lambda params, rows, nbytes: 4 * nbytes + rows * (16 + 4 * len(params.perturb_fields)),
+        memory=lambda params, rows, nbytes: (
+            4 * nbytes + rows * (16 + 4 * len(params.perturb_fields)) + _sample_bytes(rows, params)
+        ),
         cut="The tree in which neighbours are looked for lies on the disk in cells that fit; a row looks "
         "into its own cell, then into every other that may hold a nearer row. In a few numeric fields "
         "those are the ones beside it; in many, all of them are read again for every few thousand rows, and "

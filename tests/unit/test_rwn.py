@@ -167,6 +167,19 @@ def test_effective_k_of_the_ways_to_scale_up() -> None:
         assert swap("RWN", table, parameters).table.equals(swap("RWN", table, {}).table)
 
 
+def _planned(table: pa.Table, params: RwnParams) -> int:
+    return PROVIDER.plan(table, params).estimated_memory_bytes
+
+
+def test_samples_of_single_rows_count_in_the_memory() -> None:
+    """Each thread has one, with what it is searched by."""
+    table = pa.table({"x": np.arange(1000)})
+    own = PROVIDER.check(RwnParams(neighbours="own_sample", sample_size=500), table.schema)
+    exact = PROVIDER.check(RwnParams(), table.schema)
+    assert _planned(table, own) >= _planned(table, exact) + 500 * 24
+    assert PROVIDER.scaling.memory(own, 1000, 8000) >= PROVIDER.scaling.memory(exact, 1000, 8000) + 500 * 24
+
+
 @pytest.mark.parametrize("size", [2, 9, 10, 17])
 def test_every_other_row_is_as_likely_in_an_own_sample(size: int) -> None:
     """All of a sample are neighbours, and give alike: so do all others, whether few or most are drawn."""

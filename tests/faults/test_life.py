@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from time import sleep
 
 import numpy as np
@@ -187,17 +188,20 @@ def test_progress_does_not_fall_back_while_an_end_is_told(service: Running) -> N
     """What told it is gone as soon as the end is in the database, before those who watch have heard of it."""
     held = service.submit(people(), seed=doings.HELD)
     seen: list[Progress] = []
+    at_gate = Event()
 
     async def watch() -> None:
         async for _, progress in service.jobs.updates(held.id):
             seen.append(progress)
+            if progress.stage == doings.STAGE_HELD:
+                at_gate.set()
 
     watching = service.loop.start(watch())
-    at_gate = service.wait_until_held(held)
+    assert at_gate.wait(PATIENCE)
     path = service.jobs._stores.progress_path(service.get(held))
     gone = path.rename(path.with_suffix(".gone"))
     sleep(4 * _LOOK_SECONDS)
-    assert seen[-1] == at_gate != Progress()
+    assert seen[-1].stage == doings.STAGE_HELD
     gone.rename(path)
     service.open_gate(held)
     watching.result(PATIENCE)

@@ -1,16 +1,17 @@
 """A job as it is answered: its document, and the rows along with it where the source was inline."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import orjson
 import pyarrow as pa
-from anyio import to_thread
 from fastapi import Response
+from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
-from app.api.formats import fields_of, rows_json
+from app.api.formats import fields_of, json_with_rows
 from app.api.prefer import Preference
 from app.api.schemas import (
     FieldDescription,
@@ -20,6 +21,7 @@ from app.api.schemas import (
     TableDescription,
 )
 from app.api.sources import SourceTable
+from app.api.tables import made_ahead
 from app.api.terms import Asking
 from app.engine.engine import Progress
 from app.jobs.kinds import kind_of, revision_of
@@ -28,6 +30,9 @@ from app.jobs.terms import Terms
 from app.store import models
 
 RETRY_AFTER_SECONDS = 1
+
+_ROWS = b"\0"
+"""Stands where the rows will: JSON has it escaped."""
 
 
 def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
@@ -85,9 +90,10 @@ def _encoded(document: dict[str, Any]) -> bytes:
         return orjson.dumps(document | {name: orjson.Fragment(to_json(value)) for name, value in own.items()})
 
 
-def _with_rows(document: dict[str, Any], table: pa.Table) -> bytes:
-    document["destination"]["rows"] = orjson.Fragment(rows_json(table))
-    return _encoded(document)
+def _with_rows(document: dict[str, Any], table: pa.Table) -> Iterator[bytes]:
+    document["destination"]["rows"] = orjson.Fragment(_ROWS)
+    before, after = _encoded(document).split(_ROWS)
+    return json_with_rows(before, table.schema, table.to_batches(), after)
 
 
 async def answer_with_plan(jobs: JobService, new: NewJob, source: SourceTable) -> Response:
@@ -160,8 +166,6 @@ async def answer(jobs: JobService, accepted: models.Job, preference: Preference,
     if job.state == "succeeded" and not kind_of(job.service).has_rows:
         document["report"] = await jobs.report(job.id)
     if job.state == "succeeded" and job.inline:
-        table = await jobs.destination_of(job)
-        body = await to_thread.run_sync(_with_rows, document, table)
-    else:
-        body = _encoded(document)
-    return Response(body, 200, headers, "application/json")
+        chunks = _with_rows(document, await jobs.destination_of(job))
+        return StreamingResponse(made_ahead(chunks), 200, headers, "application/json")
+    return Response(_encoded(document), 200, headers, "application/json")

@@ -74,12 +74,17 @@ async def table_response(
             raise NotAcceptable(error.message) from None
         raise
     return StreamingResponse(
-        _sent(chunks, rows), headers=headers, media_type=_CHARSET.get(media_type, media_type)
+        made_ahead(chunks, rows.close), headers=headers, media_type=_CHARSET.get(media_type, media_type)
     )
 
 
-async def _sent(chunks: Iterator[bytes], rows: TableReader) -> AsyncIterator[bytes]:
-    """The chunks, for as long as somebody takes them: each made in a thread while the one before is sent."""
+async def made_ahead(
+    chunks: Iterator[bytes], close: Callable[[], object] = lambda: None
+) -> AsyncIterator[bytes]:
+    """The chunks, for as long as somebody takes them: each made in a thread while the one before is sent.
+
+    ``close`` is called at the end, whatever it is.
+    """
 
     def begun() -> asyncio.Future[bytes | None]:
         return asyncio.ensure_future(to_thread.run_sync(next, chunks, None))
@@ -92,4 +97,4 @@ async def _sent(chunks: Iterator[bytes], rows: TableReader) -> AsyncIterator[byt
     finally:
         with CancelScope(shield=True):  # a file is not closed under a thread that reads it
             await asyncio.wait([ahead])
-        rows.close()
+        close()

@@ -185,6 +185,32 @@ def test_huge_integers_and_odd_names_survive(api: Api) -> None:
     assert moved == sorted(row["a b\U0001f600/~"] for row in rows)
 
 
+def test_what_a_document_says_of_its_rows_never_gets_among_them(api: Api) -> None:
+    """The rows are put into the document's text, which may hold any character and integers of any size."""
+    rows = [{"\0": number, "\x00[]": "\0"} for number in range(4)]
+    suppression = {"policy": "replace", "replacement": {"price": 10**25}}
+    source = {"rows": [row | {"price": "1"} for row in rows], "fields": {"price": "decimal(38,0)"}}
+    parameters = {"swap_fields": ["price"], "min_group_size": 9, "suppression": suppression}
+    job = api.job(api.client.post("/v1/services/DSWAP", json={"source": source, "parameters": parameters}))
+    assert job["parameters"]["suppression"]["replacement"] == {"price": 10**25}
+    assert [field["name"] for field in job["destination"]["fields"]] == ["\0", "\x00[]", "price"]
+    assert job["destination"]["rows"] == api.client.get(f"/v1/jobs/{job['id']}/rows").json()["rows"]
+
+
+def test_many_rows_are_sent_while_they_are_written(api: Api) -> None:
+    rows = [{"n": number, "x": number / 7} for number in range(50_000)]
+    body = {"source": {"rows": rows}, "parameters": {"swap_fields": ["n"]}}
+    with api.client.stream("POST", "/v1/services/DSWAP", json=body) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["transfer-encoding"] == "chunked"
+        assert "content-length" not in answer.headers
+        answer.read()
+    moved = api.job(answer)["destination"]["rows"]
+    assert [row["x"] for row in moved] == [row["x"] for row in rows]
+    assert [row["n"] for row in moved] != [row["n"] for row in rows]
+    assert sorted(row["n"] for row in moved) == [row["n"] for row in rows]
+
+
 # -------------------------------------------------------------------------------------- refused
 
 

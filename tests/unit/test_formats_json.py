@@ -13,8 +13,8 @@ import pytest
 from app.api.formats import (
     JSON,
     FormatError,
+    json_with_rows,
     read_table,
-    rows_json,
     table_from_columns,
     table_from_rows,
     write_chunks,
@@ -27,6 +27,14 @@ MANY = [f"a{number}" for number in range(2000)]
 
 def body(media_type: str, table: pa.Table) -> bytes:
     return b"".join(write_chunks(media_type, table))
+
+
+def pieces_of(table: pa.Table, before: bytes = b"", after: bytes = b"") -> list[bytes]:
+    return list(json_with_rows(before, table.schema, table.to_batches(), after))
+
+
+def rows_of(table: pa.Table) -> bytes:
+    return b"".join(pieces_of(table))
 
 
 def column(values: list[Any], type_text: str | None = None) -> pa.ChunkedArray:
@@ -347,7 +355,7 @@ def test_json_is_written_as_the_contract_says() -> None:
             "map": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int8())),
         }
     )
-    assert orjson.loads(body(JSON, table))["rows"] == orjson.loads(rows_json(table)) == [
+    assert orjson.loads(body(JSON, table))["rows"] == orjson.loads(rows_of(table)) == [
         {
             "n": 2**63 - 1,
             "x": "NaN",
@@ -378,25 +386,36 @@ def test_json_is_written_as_the_contract_says() -> None:
 def test_json_comes_in_pieces_of_rows() -> None:
     table = pa.table({"a": list(range(20_000))})
     pieces = list(write_chunks(JSON, table))
-    assert len(pieces) == 5
+    assert len(pieces) == 3
     assert orjson.loads(b"".join(pieces))["rows"][-1] == {"a": 19_999}
     assert body(JSON, table.slice(0, 0)) == b'{"fields":[{"name":"a","type":"int64"}],"rows":[]}'
+
+
+def test_rows_come_in_pieces_within_a_document() -> None:
+    table = pa.table({"a": list(range(20_000))})
+    pieces = pieces_of(table, b'{"before":1,"rows":', b',"after":2}')
+    assert len(pieces) == 3
+    assert orjson.loads(b"".join(pieces)) == {"before": 1, "rows": table.to_pylist(), "after": 2}
+    assert pieces_of(table.slice(0, 0)) == [b"[]"]
+    assert pieces_of(table.slice(1, 2)) == [b'[{"a":1},{"a":2}]']
+    with pytest.raises(FormatError, match="intervals"):
+        pieces_of(pa.table({"i": pa.array([None], pa.month_day_nano_interval())}))
 
 
 def test_text_is_escaped_where_json_needs_it() -> None:
     plain = ["", "Zürich \U0001f600", None, "a/b\x7f"]
     for escaped in ('"', "\\", "\n", "\x00", "\x1f", 'say "no", twice'):
         rows = [{"a,b": value, '"': 1} for value in [*plain, escaped]]
-        written = rows_json(table_from_rows(rows))
+        written = rows_of(table_from_rows(rows))
         assert written == orjson.dumps(rows)
 
 
 def test_numbers_are_written_as_python_writes_them() -> None:
     floats = [1.0, -0.0, 1e22, 1e-7, 0.1, 5e-324, 1.7976931348623157e308, 123456789.0]
     rows = [{"x": value, "n": at, "b": at % 2 == 0} for at, value in enumerate(floats)]
-    assert rows_json(table_from_rows(rows)) == orjson.dumps(rows)
+    assert rows_of(table_from_rows(rows)) == orjson.dumps(rows)
     narrow = pa.table({"x": pa.array([0.1, None, float("inf")], pa.float32())})
-    assert rows_json(narrow) == b'[{"x":0.10000000149011612},{"x":null},{"x":"Infinity"}]'
+    assert rows_of(narrow) == b'[{"x":0.10000000149011612},{"x":null},{"x":"Infinity"}]'
 
 
 # ------------------------------------------------------------------------------- objects that lack members

@@ -17,7 +17,7 @@ from app.api.formats.csv_input import open_csv
 from app.api.formats.csv_output import csv_chunks
 from app.api.formats.errors import FormatError
 from app.api.formats.json_input import Fields, read_json, table_from_columns, table_from_rows
-from app.api.formats.json_output import fields_of, json_chunks, rows_json
+from app.api.formats.json_output import fields_of, json_chunks, json_with_rows
 from app.api.formats.media_types import ARROW_STREAM, CSV, JSON, MEDIA_TYPES, PARQUET, essence, negotiate
 from app.api.formats.parquet import open_parquet, parquet_chunks
 from app.api.formats.source import Batches
@@ -34,10 +34,10 @@ __all__ = [
     "FormatError",
     "essence",
     "fields_of",
+    "json_with_rows",
     "negotiate",
     "open_table",
     "read_table",
-    "rows_json",
     "stream_chunks",
     "table_from_columns",
     "table_from_rows",

@@ -27,6 +27,8 @@ from providers.types import canonical_type, is_list, type_name
 BATCH_ROWS = 8192
 _BATCH_BYTES = 1 << 20  # which take many times as much as Python's values
 
+_LEAST_PIECE = 1 << 16  # each is made in a thread, and sent, by itself
+
 _TEXT = pa.large_string()
 _ESCAPED = r'["\\\x00-\x1f]'  # RFC 8259, section 7
 _COMMA = ord(",")
@@ -34,15 +36,16 @@ _COMMA = ord(",")
 
 def json_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     """The JSON document in pieces of some rows; raises FormatError before the first piece."""
+    before = b'{"fields":' + orjson.dumps(fields_of(schema)) + b',"rows":'
+    return json_with_rows(before, schema, batches, b"}")
+
+
+def json_with_rows(
+    before: bytes, schema: pa.Schema, batches: Iterable[pa.RecordBatch], after: bytes
+) -> Iterator[bytes]:
+    """The rows as a JSON array between two parts of a document, in pieces; raises as `json_chunks`."""
     refuse_intervals(schema)
-    return _chunks(schema, batches)
-
-
-def rows_json(table: pa.Table) -> bytes:
-    """The rows as a JSON array, for an answer that carries them inline."""
-    refuse_intervals(table.schema)
-    parts = [part for rows in _rows(table.schema, table.to_batches()) for part in (b",", rows)]
-    return b"".join([b"[", *parts[1:], b"]"])  # megabytes, copied once
+    return _gathered(chain((before,), _array(schema, batches), (after,)))
 
 
 def fields_of(schema: pa.Schema) -> list[dict[str, str]]:
@@ -62,16 +65,30 @@ def _has_interval(data_type: pa.DataType) -> bool:
     return pa.types.is_interval(data_type) or any(map(_has_interval, inside))
 
 
-def _chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    yield b'{"fields":' + orjson.dumps(fields_of(schema)) + b',"rows":['
-    comma = b""
+def _gathered(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """The parts, joined until there is a piece's worth of them."""
+    held, size = [], 0
+    for part in parts:
+        held.append(part)
+        size += len(part)
+        if size >= _LEAST_PIECE:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
+
+
+def _array(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes | memoryview]:
+    """Rows as a JSON array."""
+    mark = b"["
     for rows in _rows(schema, batches):
-        yield comma + rows
-        comma = b","
-    yield b"]}"
+        yield mark
+        yield rows
+        mark = b","
+    yield b"[]" if mark == b"[" else b"]"
 
 
-def _rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def _rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes | memoryview]:
     """Rows as JSON objects with commas between them, some at a time."""
     names = [orjson.dumps(name).decode() for name in schema.names]
     heads = [pa.scalar(f"{'{' if at == 0 else ','}{name}:", _TEXT) for at, name in enumerate(names)]
@@ -86,7 +103,7 @@ def _rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[byte
                 texts = map(_texts, piece.columns)
                 members = chain.from_iterable(zip(heads, texts, strict=True))
                 rows = pc.binary_join_element_wise(*members, end, nothing)
-                yield memoryview(rows.buffers()[2])[:-1].tobytes()  # it holds nothing but these rows
+                yield memoryview(rows.buffers()[2])[:-1]  # it holds nothing but these rows
 
 
 # ------------------------------------------------------------------------------ columns of JSON texts

@@ -4,7 +4,7 @@ The HTTP contract, the command line, the docs and the error messages are derived
 models, and the same object travels from the request to the kernel.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
@@ -35,6 +35,9 @@ class StrictModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    called_elsewhere: ClassVar[dict[str, str]] = {}
+    """What the models beside this one call something -> this one's own name of it."""
+
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_names(cls, data: Any) -> Any:
@@ -42,10 +45,11 @@ class StrictModel(BaseModel):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for name in data:
                 if name not in known:
+                    meant = cls.called_elsewhere.get(name, str(name))
                     raise PydanticCustomError(
                         "unknown_name",
                         "unknown name '{name}'{suggestion}",
-                        {"name": str(name), "suggestion": did_you_mean(str(name), known)},
+                        {"name": str(name), "suggestion": did_you_mean(meant, known)},
                     )
         return data
 

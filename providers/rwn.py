@@ -20,7 +20,7 @@ control, arXiv:2210.06687, sections 4 and 8 to 10.
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,8 @@ _MOST_ROWS = 2**31 - 1
 
 class RwnParams(Params):
     """The parameters of RWN."""
+
+    called_elsewhere: ClassVar[dict[str, str]] = {"swap_fields": "perturb_fields"}
 
     k: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 5
     """Nearest rows that are neighbours; all others where there are no more. [1 or more]"""

@@ -227,6 +227,9 @@ BY_MODEL: list[tuple[str, dict[str, Any], str]] = [
     ("DSWAP", {**INCOME, "rate": 0}, "greater than 0"),
     ("DSWAP", {**INCOME, "rate": 1.1}, "less than or equal to 1"),
     ("DSWAP", {**INCOME, "lockd": True}, "unknown name 'lockd'; did you mean 'locked'?"),
+    ("RWN", INCOME, "unknown name 'swap_fields'; did you mean 'perturb_fields'?"),
+    ("PABIDOT", INCOME, "unknown name 'swap_fields'; did you mean 'fields'?"),
+    ("LOCALITY", INCOME, "unknown name 'swap_fields'; did you mean 'fields'?"),
     (
         "DSWAP",
         {**INCOME, "SWAP_FIELD_NAMES": "income"},

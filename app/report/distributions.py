@@ -39,11 +39,12 @@ def distributions(fields: Sequence[Mapping[str, Any]], threshold: int) -> list[P
 def _field(field: Mapping[str, Any], identifier: str, threshold: int) -> Picture:
     of_numbers = field["kind"] == "number"
     if of_numbers:
-        heads: list[Cell] = [f"{number(low)} to {number(high)}" for low, high in pairwise(field["edges"])]
-        drawn = _histogram(field, identifier)
+        edges = field.get("edge_labels") or [number(edge) for edge in field["edges"]]
+        heads: list[Cell] = [f"{low} to {high}" for low, high in pairwise(edges)]
+        drawings = [_histogram(field, edges, identifier)] if edges else []
     else:
         heads = [label if label == _OTHERS else named(str(label)) for label in field["labels"]]
-        drawn = _bars(field, identifier)
+        drawings = [_bars(field, identifier)]
     before, after = field["source"], field["destination"]
     rows: list[Sequence[Cell]] = [
         (head, _count(one), _count(two)) for head, one, two in zip(heads, before, after, strict=True)
@@ -56,7 +57,7 @@ def _field(field: Mapping[str, Any], identifier: str, threshold: int) -> Picture
         ("from, up to" if of_numbers else "value", "before", "after"),
         rows,
     )
-    return Picture(named(field["field"]), [drawn], _caption(field, threshold), table)
+    return Picture(named(field["field"]), drawings, _caption(field, threshold), table)
 
 
 def _caption(field: Mapping[str, Any], threshold: int) -> str:
@@ -64,7 +65,11 @@ def _caption(field: Mapping[str, Any], threshold: int) -> str:
     before, after = field["source"], field["destination"]
     missing = field.get("missing") or {}
     counts = [*before, *after, *missing.values()]
-    if before == after and missing.get("source") == missing.get("destination"):
+    if field["kind"] == "number" and not field["edges"]:
+        parts.append(
+            f"Not drawn: there are fewer than {2 * threshold} numbers, or they are too large or too small."
+        )
+    elif before == after and missing.get("source") == missing.get("destination"):
         parts.append("The same before and after, as far as is shown.")
     if any(count != 0 for count in missing.values()):
         parts.append(
@@ -81,12 +86,9 @@ def _count(count: int | None) -> str:
     return NOT_SHOWN if count is None else number(count)
 
 
-def _histogram(field: Mapping[str, Any], identifier: str) -> Markup:
+def _histogram(field: Mapping[str, Any], edges: Sequence[str], identifier: str) -> Markup:
     """Before as a plain area, after as a thick line; of uneven intervals the area is the count."""
-    edges = list(field["edges"])
-    places = (
-        [float(edge) for edge in edges] if _are_numbers(edges) else [float(at) for at in range(len(edges))]
-    )
+    places = [float(edge) for edge in field["edges"]]
     widths = [high - low for low, high in pairwise(places)]
     uneven = bool(widths) and max(widths) > min(widths) * (1 + 1e-6)
     unit = min(widths) if uneven and min(widths) > 0 else 1.0
@@ -112,19 +114,19 @@ def _histogram(field: Mapping[str, Any], identifier: str) -> Markup:
         if one is None or two is None
     ]
     parts.append(line(_LEFT, bottom, WIDTH - 10, bottom, "axis"))
-    parts += _edge_labels(edges, places, across, bottom)
+    if field.get("edge_labels"):
+        parts += _edge_labels((edges[0], edges[-1]), places, across, bottom)
+    else:
+        parts += _edge_labels((short(places[0]), short(places[-1])), places, across, bottom)
+        parts += _round_figures(places, across, bottom)
     return drawing(
         identifier,
         f"{fitted(field['field'], 80)} before and after",
-        f"Histogram in {len(widths)} intervals from {number(edges[0])} to {number(edges[-1])}. "
+        f"Histogram in {len(widths)} intervals from {edges[0]} to {edges[-1]}. "
         "Plain area: before. Thick line: after. The counts are in the table below.",
         _HEIGHT,
         *parts,
     )
-
-
-def _are_numbers(edges: Sequence[Any]) -> bool:
-    return all(isinstance(edge, int | float) for edge in edges)
 
 
 def _rules(up: Scale, most: float) -> list[Markup]:
@@ -152,19 +154,20 @@ def _hidden(x: float, y: float, kind: str) -> Markup:
     return element("circle", cx=x, cy=y, r=2.5, class_=kind)
 
 
-def _edge_labels(edges: Sequence[Any], places: Sequence[float], across: Scale, bottom: float) -> list[Markup]:
-    """The first and the last edge, and round figures between where there is room."""
-    ends = [short(edge) if _are_numbers(edges) else str(edge) for edge in (edges[0], edges[-1])]
-    parts = [
+def _edge_labels(ends: Sequence[str], places: Sequence[float], across: Scale, bottom: float) -> list[Markup]:
+    """The first and the last edge, and a stroke at each."""
+    return [
         text(across(places[0]), bottom + 17, fitted(ends[0], 20)),
         text(across(places[-1]), bottom + 17, fitted(ends[1], 20), "end"),
         *(line(across(place), bottom, across(place), bottom + 4, "axis") for place in places),
     ]
-    if _are_numbers(edges):
-        room = (across(places[0]) + 50, across(places[-1]) - 52)
-        between = [tick for tick in ticks(places[0], places[-1], 4) if room[0] < across(tick) < room[1]]
-        parts += [text(across(tick), bottom + 17, short(tick), "middle") for tick in between]
-    return parts
+
+
+def _round_figures(places: Sequence[float], across: Scale, bottom: float) -> list[Markup]:
+    """Figures between the first and the last edge, where there is room."""
+    room = (across(places[0]) + 50, across(places[-1]) - 52)
+    between = [tick for tick in ticks(places[0], places[-1], 4) if room[0] < across(tick) < room[1]]
+    return [text(across(tick), bottom + 17, short(tick), "middle") for tick in between]
 
 
 def _bars(field: Mapping[str, Any], identifier: str) -> Markup:

@@ -57,6 +57,8 @@ def correlation_ratio(category: Codes, numbers: Float64Array) -> float | None:
         return None
     values = values - values.mean()
     total = float(values @ values)
+    if total == 0.0:  # the squares of numbers this near each other are below what float64 has
+        return None
     means = np.bincount(codes, values) / np.maximum(counts, 1)
     return float(np.sqrt(min(1.0, float((counts * means**2).sum()) / total)))
 

@@ -96,7 +96,7 @@ def round_edges(
 
     The range is that of the numbers but for the `threshold` - 1 least and greatest of each side: those
     are counted in the first and last cell, so that no extreme, nor how far away it is, can be seen. None
-    of too few numbers.
+    of too few numbers, nor of such that float64 has none to cut them.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def round_edges(
     low, high = min(lows) + offset, max(highs) + offset
     least = 1e-9 * max(abs(low), abs(high))  # finer edges would not be round
     step = _nice(max((high - low) / _MOST_BINS, least, 1.0 if whole else 0.0))
-    if not math.isfinite(step):
+    if not 0 < step < math.inf:  # beyond float64, at either end
         return [], [False, False]
     first, last = math.floor(low / step), math.ceil(high / step)
     last = max(last, first + 1)

@@ -42,6 +42,19 @@ def test_report_is_in_the_type_that_is_wanted_most(
     assert answer.headers["content-disposition"] == f'inline; filename="{name}"'
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [[{"age": 31}, {"age": 47}], [{"age": None}, {"age": 1.5}], [{"age": 5e-324 * at} for at in range(20)]],
+)
+def test_a_full_report_of_hardly_anything_is_a_page(api: Api, rows: list[dict[str, Any]]) -> None:
+    """Too few numbers for a histogram, or such that nothing cuts them."""
+    parameters = {"swap_fields": ["age"], "suppression": {"policy": "keep"}}
+    job = api.run("DSWAP", rows, parameters, report="full")
+    answer = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": BROWSER})
+    assert answer.status_code == 200, answer.text
+    assert "Fields before and after" in answer.text
+
+
 def test_other_types_are_not_acceptable(api: Api, path: str) -> None:
     """What is offered is said."""
     detail = api.problem(api.client.get(path, headers={"accept": "text/csv"}), 406, "not_acceptable")[

@@ -1,7 +1,8 @@
-"""The full report of any tables whatever: it never fails, is plain JSON, and shows no small count."""
+"""The full report of any tables: it never fails, is plain JSON and a page, and shows no small count."""
 
 import json
 import math
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -11,12 +12,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from app.report import html_report
 from providers.measures import MEASURES
 from providers.measures.assessment import Assessment, MeasureOptions, Released, assess, check_options
 from providers.measures.pictures import round_edges, shown
 from providers.provider import no_progress
 from providers.rng import Stream
 from tests.property.arrow_tables import tables
+from tests.reports.documents import job
+from tests.reports.reading import read
 
 STREAM = Stream(bytes(32), "measures", 1)
 LARGE = 2**63 - 1
@@ -29,6 +33,9 @@ def full(source: pa.Table, destination: pa.Table, aligned: bool = True, **option
     found = assess(released, chosen, STREAM)
     assert set(found.measures) | set(found.left_out) >= set(MEASURES)
     json.dumps([found.measures, found.left_out, found.pictures], allow_nan=False)
+    summary = {"rows": source.num_rows, "destination_rows": destination.num_rows, "aligned": aligned}
+    of = job("measures", source.num_rows, field_names=source.column_names)
+    read(html_report(of, {"summary": summary, "provider": {}, "limits": []} | asdict(found)))
     return found
 
 
@@ -61,6 +68,7 @@ ODD: dict[str, list[Any]] = {
     "far": [-1e308, 1e308] * 12,
     "nan": [math.nan, 1.0, math.inf] * 8,
     "close": [1.0 + at * 2.0**-52 for at in range(24)],
+    "tiny": [at * 5e-324 for at in range(24)],
     "text": [f"{at % 3}" for at in range(24)],
     "list": [[at] for at in range(24)],
     "struct": [{"a": at} for at in range(24)],
@@ -69,7 +77,7 @@ ODD: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 24])
-@pytest.mark.parametrize("target", ["constant", "huge", "far", "nan", "close", "text", "truth"])
+@pytest.mark.parametrize("target", ["constant", "huge", "far", "nan", "close", "tiny", "text", "truth"])
 def test_odd_fields_are_measured(rows: int, target: str) -> None:
     """Constants, nulls, huge and close numbers, NaN, text, lists and structs, few rows or none."""
     types = {"null": pa.float64()}
@@ -124,6 +132,11 @@ def test_small_counts_are_in_no_picture(
         for label in picture.get("labels", [])[:-1]:
             for table in (source, destination):
                 assert table["c"].to_pylist().count(label) >= threshold
+
+
+def test_numbers_that_nothing_cuts_have_no_edges() -> None:
+    """A twentieth of their range is no number any more."""
+    assert round_edges([np.arange(24.0) * 5e-324], 0, 5, False) == ([], [False, False])
 
 
 @given(st.lists(st.floats(-1e12, 1e12), min_size=2, max_size=200), st.integers(2, 9), st.booleans())

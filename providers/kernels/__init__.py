@@ -1,0 +1,1 @@
+"""Compiled kernels that no method owns: sorting, gathering, exact sums, and numba's decorators."""

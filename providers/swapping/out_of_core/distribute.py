@@ -1,0 +1,216 @@
+"""Divide a swap into units for several workers.
+
+Every unit reads the source and selects its own rows: those between two rows of the table in the order of the
+labels, or, if the table is one group, those of a range of its random buckets. No data go from one unit to
+another. Every unit writes its values by row range, and they are assembled as in a run by one worker.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from providers.grouping.shuffle import ONE_BUCKET
+from providers.kernels.radix_sort import radix_order
+from providers.out_of_core.partitions import Rows
+from providers.out_of_core.samplesort import Labels, Splitters, label_keys, splitting_rows
+from providers.params import SwapParams
+from providers.progress import Progress, no_progress
+from providers.provider import Division, Run, Sharing, StreamedResult, UnitResult
+from providers.storage import Spool
+from providers.swapping.out_of_core.exchange import Tally
+from providers.swapping.out_of_core.large_groups import Share
+from providers.swapping.out_of_core.swap import Grouping, SortPass, SwapRun, Watcher
+from providers.tables.columns import take_rows
+from providers.tables.sort_keys import packed
+
+P = TypeVar("P", bound=SwapParams)
+
+# ------------------------------------------------------------------------------------- one large group
+
+
+def sharing_of_everything() -> Sharing[Any]:
+    """Divide a table that is one group: by fields that move on their own, and by ranges of buckets."""
+    return Sharing(_divide_everything, _work_on_everything, _gather_everything)
+
+
+def _divide_everything(run: Run[P], progress: Progress, wanted: int) -> Division:
+    swap = _swap_run(run, ())
+    # A table of one bucket is not divided: a single unit makes all moves.
+    count = -(-wanted // len(swap.moves)) if run.source.rows > ONE_BUCKET else 1
+    moves = len(swap.moves) if run.source.rows > ONE_BUCKET else 1
+    shares = tuple(Share(index, number, count) for index in range(moves) for number in range(count))
+    return Division(shares, swap.parts)
+
+
+def _work_on_everything(run: Run[P], division: Division, number: int, spool: Spool) -> Tally:
+    swap = _swap_run(run, ())
+    exchanger = swap.exchanger(spool)
+    if run.source.rows:
+        swap.exchange_everything(exchanger, no_progress, division.units[number])
+    return exchanger.tally
+
+
+def _gather_everything(
+    run: Run[P], progress: Progress, division: Division, done: Sequence[UnitResult]
+) -> StreamedResult:
+    tally = Tally()
+    for unit in done:
+        tally.add(unit.figures)
+    tally.unswappable_groups = min(tally.unswappable_groups, 1)  # the one group counts once
+    return _swap_run(run, ()).assembled([unit.rows for unit in done], tally, None)
+
+
+# ------------------------------------------------------------------------------------------ many groups
+
+
+@dataclass(frozen=True)
+class Groupings(Generic[P]):
+    """Functions that distinguish the services whose tables have many groups."""
+
+    grouping: Callable[[P, pa.Schema, int, int], Grouping]
+    """(params, schema, rows that take part, rank of the first row) -> grouping of the rows from there on."""
+    watcher: Callable[[P, pa.Schema], Watcher]
+    """(params, schema) -> watcher."""
+    group_rows: Callable[[P], int]
+    """Number of rows of each group in the order of the labels; 0 if the rows of one label are a group."""
+    by_count: Callable[[P], bool]
+    """Whether absent rows must be removed before groups are formed; see `swap_outside`."""
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Run of whole groups, consecutive in the order of the labels, in one sort pass."""
+
+    pass_number: int
+    number: int
+    """Number of the unit within the pass."""
+    rank: int
+    """Rank of its first row, if groups are formed by counting rows; else 0."""
+
+
+def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
+    """Divide a table of many groups: each unit is a run of whole groups in the order of the labels."""
+
+    def divide(run: Run[P], progress: Progress, wanted: int) -> Division:
+        swap = _swap_run(run, groupings.grouping(run.params, run.source.schema, run.source.rows, 0).controls)
+        progress(0.0, "looking for places to cut")
+        passes = swap.sort_passes(groupings.by_count(run.params))
+        group_rows = groupings.group_rows(run.params)
+        units: list[_Unit] = []
+        first_rows: list[tuple[SortPass, pa.Table | None]] = []
+        for pass_number, sort_pass in enumerate(passes):
+            grouping = groupings.grouping(run.params, run.source.schema, sort_pass.rows, 0)
+            wanted_units = -(-wanted // len(passes))
+            cuts = _cuts(swap.rows_of(sort_pass), grouping, swap.row, group_rows, wanted_units)
+            units += [_Unit(pass_number, number, rank) for number, rank in enumerate(cuts.ranks)]
+            first_rows.append((sort_pass, cuts.rows))
+        return Division(tuple(units), swap.parts, first_rows)
+
+    def work(run: Run[P], division: Division, number: int, spool: Spool) -> tuple[Tally, Watcher]:
+        unit: _Unit = division.units[number]
+        sort_pass, first_rows = division.common[unit.pass_number]
+        grouping = groupings.grouping(run.params, run.source.schema, sort_pass.rows, unit.rank)
+        swap = _swap_run(run, grouping.controls)
+        exchanger, watcher = swap.exchanger(spool), groupings.watcher(run.params, run.source.schema)
+        if unit.number == 0:
+            swap.keep_absent(sort_pass, exchanger)
+        active = exchanger.limited_to(sort_pass.moves)
+        rows = swap.rows_of(sort_pass)
+        if first_rows is not None:
+            row = swap.row if groupings.group_rows(run.params) else None
+            unit_spool = run.resources.scratch.spool(1, swap.sizes.waiting)
+            splitters = Splitters(first_rows, grouping.labels, row)
+            columns = [*grouping.controls, *([] if row is None else [row])]
+            for table in rows.read(swap.fields_of(active)):
+                unit_rows = np.flatnonzero(splitters.parts_of(table.select(columns)) == unit.number)
+                unit_spool.add(0, take_rows(table, unit_rows))
+            rows = Rows.of_spool(unit_spool, swap.row)
+        if rows.count:
+            swap.exchange_groups(rows, grouping, active, no_progress, watcher)
+        return exchanger.tally, watcher
+
+    def gather(
+        run: Run[P], progress: Progress, division: Division, done: Sequence[UnitResult]
+    ) -> StreamedResult:
+        grouping = groupings.grouping(run.params, run.source.schema, run.source.rows, 0)
+        tally, watcher = Tally(), groupings.watcher(run.params, run.source.schema)
+        for unit in done:
+            unit_tally, unit_watcher = unit.figures
+            tally.add(unit_tally)
+            watcher.merge(unit_watcher)
+        swap = _swap_run(run, grouping.controls)
+        return swap.assembled([unit.rows for unit in done], tally, watcher)
+
+    return Sharing(divide, work, gather)
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """First rows of units."""
+
+    rows: pa.Table | None
+    """First row of each unit but the first, in order; None if there is only one unit."""
+    ranks: tuple[int, ...]
+    """Rank of each unit's first row, if groups are formed by counting rows; else 0."""
+
+
+def _cuts(rows: Rows, grouping: Grouping, row: str, group_rows: int, wanted: int) -> _Cuts:
+    """Cut the rows into about `wanted` units.
+
+    Parameters
+    ----------
+    rows : Rows
+        Rows that take part in the pass.
+    grouping : Grouping
+    row : str
+        Name of the column that holds row numbers.
+    group_rows : int
+        See `Groupings`.
+    wanted : int
+    """
+    if rows.count <= wanted:
+        return _Cuts(None, (0,))
+    sample = splitting_rows(rows, grouping.controls, grouping.labels, wanted)
+    if not group_rows:
+        return _Cuts(sample, (0,) * wanted)
+    splitters = Splitters(sample, grouping.labels, row)
+    return _align_to_blocks(rows, grouping.controls, splitters, row, group_rows)
+
+
+def _align_to_blocks(
+    rows: Rows, controls: Sequence[str], splitters: Splitters, row: str, group_rows: int
+) -> _Cuts:
+    """Move splitters up to the next start of a group of `group_rows` rows; drop those that cannot move."""
+    count = splitters.rows.num_rows
+    # The first rows of each part in the order of the labels: candidates for the aligned splitter.
+    candidates = [splitters.rows.slice(0, 0) for _ in range(count)]
+    sizes = np.zeros(count + 1, np.int64)
+    for table in rows.read(controls):
+        parts = splitters.parts_of(table)
+        sizes += np.bincount(parts, minlength=count + 1)
+        for index in range(count):
+            more = take_rows(table, np.flatnonzero(parts == index + 1))
+            joined = pa.concat_tables([candidates[index], more])
+            candidates[index] = _first_rows(joined, splitters.labels, row, group_rows)
+    aligned, ranks = [], [0]
+    for index, rank in enumerate(np.cumsum(sizes)[:-1].tolist()):
+        up = -rank % group_rows
+        at_end = rank + up >= rows.count - 1  # a single remaining row joins the group before
+        if up < candidates[index].num_rows and not at_end and rank + up > ranks[-1]:
+            aligned.append(candidates[index].slice(up, 1))
+            ranks.append(rank + up)
+    return _Cuts(pa.concat_tables(aligned) if aligned else None, tuple(ranks))
+
+
+def _first_rows(table: pa.Table, labels: Labels, row: str, count: int) -> pa.Table:
+    """Return the first `count` rows in the order of the labels, ties by row number."""
+    numbers = table.column(row).to_numpy().astype(np.uint64)
+    order = radix_order(packed([*label_keys(labels(table)), numbers]))
+    return take_rows(table, order[:count])
+
+
+def _swap_run(run: Run[P], controls: tuple[str, ...]) -> SwapRun:
+    return SwapRun(run.source, run.params, run.stream, run.resources, controls)

@@ -1,0 +1,361 @@
+"""Plan and run an exchange within groups; build its report.
+
+A service defines which rows form a group, in one `Exchange` or in several. This module finds the rows that
+take part, exchanges their values, suppresses rows that cannot be swapped, and builds the report.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from providers.arrays import BoolArray, IndexArray
+from providers.errors import ParameterError
+from providers.grouping.groups import BufferPool, Groups, Pairing
+from providers.grouping.shuffle import shuffle_groups
+from providers.params import PairingParams, SwapParams
+from providers.progress import Progress
+from providers.randomness.chacha20 import Stream
+from providers.results import Event, Events, Plan, Summary, SwapResult, group_size
+from providers.swapping.participation import (
+    REASONS,
+    TOOK_PART,
+    Exchange,
+    Participation,
+    absent_mask,
+    participation_by_field,
+    row_marks,
+)
+from providers.swapping.permute import permute
+from providers.swapping.report import add_nothing_changed_events, search_space_figures, swap_summary
+from providers.swapping.reversible_groups import GroupBits, group_bits, refuse_reversible, warn_of_reversible
+from providers.swapping.search_space import size_counts
+from providers.swapping.suppression import Unswappable, add_row_events, remaining_rows, suppress, union
+
+
+def _only_reorders(params: SwapParams, schema: pa.Schema, constant: Sequence[str]) -> bool:
+    """Whether the swap fields move together and all other fields are constant within every group."""
+    together = params.locked or len(params.swap_fields) == 1
+    return together and len(params.swap_fields) + len(constant) == len(schema)
+
+
+def refuse_reordering(params: SwapParams, schema: pa.Schema, constant: Sequence[str] = ()) -> None:
+    """Raise ParameterError if several swap fields move together and no other field stays.
+
+    Parameters
+    ----------
+    params : SwapParams
+        Checked: every swap field by name.
+    schema : pa.Schema
+        Schema of the whole source.
+    constant : sequence of str
+        Fields whose values are equal within every group, so that they need not move to stay together.
+    """
+    if len(params.swap_fields) > 1 and _only_reorders(params, schema, constant):
+        exception = (
+            f" but {', '.join(map(repr, constant))}, which is the same for all rows of a class,"
+            if constant
+            else ""
+        )
+        raise ParameterError(
+            f"every field{exception} is a swap field: moved together they only change the order of the rows, "
+            "which protects nobody; leave at least one field out, or set 'locked' to false",
+            "/parameters/locked",
+        )
+
+
+def reordering_notices(
+    params: SwapParams, schema: pa.Schema, constant: Sequence[str] = ()
+) -> tuple[Event, ...]:
+    """Return an event if a single swap field moves and no other field stays; see `refuse_reordering`."""
+    if not _only_reorders(params, schema, constant):
+        return ()
+    message = (
+        f"the exchange separates '{params.swap_fields[0]}' from no other field: as a table the destination "
+        "holds the source's rows in another order, which protects nobody; send the fields that stay with "
+        "their row as well"
+    )
+    return (Event(ROWS_ONLY_REORDERED, message),)
+
+
+ROWS_ONLY_REORDERED = "rows_only_reordered"
+"""Code of the event about a destination that only reorders rows."""
+
+
+class _AllParticipation:
+    """Participation in every field of every exchange of a run."""
+
+    def __init__(self, table: pa.Table, params: SwapParams, exchanges: Sequence[Exchange]) -> None:
+        self._params = params
+        self.by_exchange = [
+            (exchange, participation_by_field(table, params, exchange))
+            for exchange in exchanges
+            if exchange.fields
+        ]
+        self.counts = self._counts()
+        """For each random order: group size -> number of groups that are exchanged."""
+
+    @property
+    def by_field(self) -> dict[str, Participation]:
+        """Swap field -> participation."""
+        return {name: entry for _, by_field in self.by_exchange for name, entry in by_field.items()}
+
+    @property
+    def unswappable(self) -> Unswappable:
+        """Rows that cannot be swapped, and the number of groups that hold them."""
+        by_field = {name: entry.unswappable for name, entry in self.by_field.items()}
+        # Exchanges that share one Groups object share its groups, which count once.
+        by_groups: dict[int, tuple[Groups, list[IndexArray]]] = {}
+        for exchange, fields in self.by_exchange:
+            _, row_arrays = by_groups.setdefault(id(exchange.groups), (exchange.groups, []))
+            row_arrays += [by_field[name] for name in fields]
+        count = 0
+        for groups, row_arrays in by_groups.values():
+            rows = union(row_arrays)
+            if len(rows):
+                within = np.searchsorted(groups.starts, groups.places[rows], side="right")
+                count += len(np.unique(within))
+        return Unswappable(by_field, count)
+
+    def _counts(self) -> list[dict[int, int]]:
+        counts: dict[int, dict[int, int]] = {}
+        drawn: list[dict[int, int]] = []
+        for exchange, by_field in self.by_exchange:
+            for entry in list(by_field.values())[: 1 if exchange.locked else None]:
+                if id(entry.groups) not in counts:
+                    sizes = entry.groups.sizes
+                    counts[id(entry.groups)] = size_counts(sizes[sizes >= self._params.min_group_size])
+                drawn.append(counts[id(entry.groups)])
+        return drawn
+
+    @property
+    def group_bits(self) -> GroupBits:
+        """Summary of the groups' possible exchanges."""
+        return group_bits(self.counts, self._params.rate)
+
+
+# --------------------------------------------------------------------------------------- plan and swap
+
+
+def plan_within(table: pa.Table, params: SwapParams, groups: Groups, memory: int) -> Plan:
+    """Return what `swap_within` would do; raise UnswappableError or ReversibleError as it would."""
+    return plan_each(table, params, [Exchange(params.swap_fields, groups, params.locked)], memory)
+
+
+def plan_each(table: pa.Table, params: SwapParams, exchanges: Sequence[Exchange], memory: int) -> Plan:
+    """Return what `swap_each` would do; raise UnswappableError or ReversibleError as it would."""
+    participation = _AllParticipation(table, params, exchanges)
+    unswappable, bits = participation.unswappable, participation.group_bits
+    groups = exchanges[0].groups
+    if params.suppression.policy == "fail":
+        suppress(table, params, unswappable, Events())
+    refuse_reversible(params, bits)
+    return Plan(
+        rows=table.num_rows,
+        groups=len(groups.identities),
+        group_size=group_size(groups.sizes),
+        unswappable_rows=len(unswappable.rows),
+        unswappable_groups=unswappable.groups,
+        estimated_memory_bytes=memory,
+        reversible_rows=bits.reversible_rows(params.rate),
+    )
+
+
+def estimated_memory(table: pa.Table, params: SwapParams, key_arrays: int = 0) -> int:
+    """Peak memory in bytes of a swap: the source, the swapped fields, and the orders of the rows.
+
+    For each row, the exchange needs 4 bytes (8 beyond 2**31 rows) in each of five arrays of row numbers, and
+    8 for the values by place. Sorting the rows needs the sort keys with two copies of key and row; that
+    memory is free again before the exchange.
+
+    Parameters
+    ----------
+    table : pa.Table
+    params : SwapParams
+        Checked.
+    key_arrays : int
+        Number of sort keys by which groups are formed.
+    """
+    index_bytes = _index_bytes(table.num_rows)
+    fields = [table.column(name) for name in params.swap_fields]
+    moved = sum(column.nbytes for column in fields)
+    largest = max((column.nbytes for column in fields), default=0)
+    exchanging = table.num_rows * (5 * index_bytes + 8) + largest
+    return int(table.nbytes + max(moved + exchanging, _sorting_memory(table.num_rows, key_arrays)))
+
+
+def memory_needed(params: PairingParams, rows: int, nbytes: int, key_arrays: int = 0) -> int:
+    """Estimate the peak memory in bytes of a swap that reads `nbytes` of fields; see `estimated_memory`."""
+    exchanging = 2 * nbytes + rows * (5 * _index_bytes(rows) + 24)
+    return int(max(exchanging, nbytes + _sorting_memory(rows, key_arrays)))
+
+
+def _index_bytes(rows: int) -> int:
+    """Bytes of a row number."""
+    return 4 if rows < 2**31 else 8
+
+
+def _sorting_memory(rows: int, key_arrays: int) -> int:
+    """Bytes of the sort keys, and of two copies of key and row number."""
+    return rows * (8 * key_arrays + 2 * (8 + _index_bytes(rows))) if key_arrays else 0
+
+
+Watch = Callable[[str, Pairing], None]
+"""Callback(field, pairing) for each field; if the fields are locked, once, with the first field."""
+
+
+def swap_within(
+    table: pa.Table,
+    params: SwapParams,
+    groups: Groups,
+    stream: Stream,
+    progress: Progress,
+    watch: Watch | None = None,
+) -> SwapResult:
+    """Exchange the swap fields' values within the groups; see `swap_each`."""
+    exchanges = [Exchange(params.swap_fields, groups, params.locked)]
+    return swap_each(table, params, exchanges, stream, progress, watch)
+
+
+def swap_each(
+    table: pa.Table,
+    params: SwapParams,
+    exchanges: Sequence[Exchange],
+    stream: Stream,
+    progress: Progress,
+    watch: Watch | None = None,
+) -> SwapResult:
+    """Exchange the values of each exchange's fields within its groups.
+
+    Parameters
+    ----------
+    table : pa.Table
+        The source; not modified.
+    params : SwapParams
+        Checked: every swap field by name. Rate, nulls, smallest group and suppression apply to every
+        exchange; the exchanges define which fields move, and whether they are locked.
+    exchanges : sequence of Exchange
+        One or more, of different fields; at most one is locked. The summary describes the groups of the
+        first one.
+    stream : Stream
+        Purposes: ``exchange`` when locked, else ``exchange/`` and the field's name.
+    progress : Progress
+    watch : callable, optional
+
+    Returns
+    -------
+    SwapResult
+        The provider's figures include ``matching_bits``, from which the measure `inversion_bits` follows,
+        and those of `GroupBits`.
+
+    Raises
+    ------
+    UnswappableError
+        Rows cannot be swapped and the policy is ``fail``; raised before anything is exchanged.
+    ReversibleError
+        Groups are reversible and `on_reversible` is ``fail``; raised before anything is exchanged.
+    """
+    participation = _AllParticipation(table, params, exchanges)
+    unswappable, bits = participation.unswappable, participation.group_bits
+    events = Events()
+    if params.suppression.policy == "fail":
+        suppress(table, params, unswappable, events)
+    refuse_reversible(params, bits)
+    figures = _Figures(table.num_rows)
+    columns = list(table.columns)
+    position = {name: at for at, name in enumerate(table.schema.names)}
+    done, fields = 0, len(participation.by_field)
+    workspace = BufferPool()
+    for exchange, by_field in participation.by_exchange:
+        pairing: Pairing | None = None
+        for number, (name, entry) in enumerate(by_field.items()):
+            progress(0.3 + 0.6 * done / fields, f"exchanging {name}")
+            reuse_pairing = exchange.locked and number > 0
+            if not reuse_pairing:
+                pairing = None  # free the previous pairing before the next one is drawn
+                key = stream.key("exchange" if exchange.locked else f"exchange/{name}")
+                pairing = shuffle_groups(entry.groups, key, params.rate, params.min_group_size, workspace)
+                if watch is not None:
+                    watch(name, pairing)
+            assert pairing is not None  # noqa: S101 - the first field made one
+            last = not exchange.locked or number == len(by_field) - 1
+            figures.add(name, entry, pairing, reuse_pairing)
+            index = position[name]
+            columns[index], figures.changed[name] = permute(columns[index], pairing, last, workspace)
+            done += 1
+    del workspace
+    progress(0.9, "suppressing")
+    swapped = pa.Table.from_arrays(columns, schema=table.schema)
+    swapped, suppressed = suppress(swapped, params, unswappable, events)
+    for exchange, by_field in participation.by_exchange:
+        if exchange.locked:
+            _add_null_kept_events(table, params, exchange, by_field, events)
+    add_nothing_changed_events(figures.changed, figures.took_part_by_field, events)
+    warn_of_reversible(params, bits, events)
+    provider_figures = search_space_figures(participation.counts, bits, params.rate)
+    summary = figures.summary(exchanges[0].groups, suppressed)
+    origin = remaining_rows(params, unswappable, table.num_rows)
+    return SwapResult(swapped, summary, events, provider_figures, origin=origin)
+
+
+def _add_null_kept_events(
+    table: pa.Table,
+    params: SwapParams,
+    exchange: Exchange,
+    by_field: dict[str, Participation],
+    events: Events,
+) -> None:
+    """Record an event for each value that stays because another locked field of its row is null."""
+    kept: dict[tuple[str, str | None], IndexArray] = {}
+    for name, entry in by_field.items():
+        if len(entry.absent):
+            field_absent = absent_mask(table, params, exchange, name)
+            kept["null_kept", name] = (
+                entry.absent if field_absent is None else entry.absent[~field_absent[entry.absent]]
+            )
+    add_row_events(events, kept)
+
+
+class _Figures:
+    """Figures of the report, collected field by field."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.took_part_by_field: dict[str, int] = {}
+        self.changed: dict[str, int] = {}
+        self._took_part: BoolArray = np.zeros(rows, np.bool_)
+        self._all_took_part = False  # in at least one field; then rows need no marks
+        self._reasons: npt.NDArray[np.uint8] = np.zeros(rows, np.uint8)
+        self._has_reasons = False  # while False, the untouched zeros above take no memory
+
+    def add(self, name: str, participation: Participation, pairing: Pairing, same_rows: bool) -> None:
+        """Count the rows that take part in a field; ``same_rows``: as in the previous, locked field."""
+        took_part = int(pairing.took_part.sum())
+        self.took_part_by_field[name] = took_part
+        if same_rows:
+            return
+        if took_part == self.rows:
+            self._all_took_part = True
+            return
+        marks = row_marks(participation, pairing)
+        self._took_part |= marks & TOOK_PART != 0
+        reasons = marks & ~np.uint8(TOOK_PART)
+        if reasons.any():
+            self._reasons |= reasons
+            self._has_reasons = True
+
+    def summary(self, groups: Groups, suppressed: int) -> Summary:
+        """Build the summary of the report."""
+        marks = self._reasons[self._reasons > 0] if self._has_reasons else self._reasons[:0]
+        return swap_summary(
+            rows=self.rows,
+            groups=len(groups.identities),
+            group_size=group_size(groups.sizes),
+            took_part=self.rows if self._all_took_part else int(np.count_nonzero(self._took_part)),
+            took_part_by_field=self.took_part_by_field,
+            changed=self.changed,
+            suppressed=suppressed,
+            unswapped=len(marks),
+            reasons={name: int(np.count_nonzero(marks & bit)) for name, bit in REASONS.items()},
+        )

@@ -1,0 +1,357 @@
+"""MEWS out of core: read numbers batch by batch, find cells and merge singletons, exchange cell by cell.
+
+Ranges, standard deviations and cells are the same as in memory, since they are computed row by row.
+Singletons are merged by the means of the larger bins, which are summed up batch by batch. Memory holds a
+few numbers for each cell with rows, independent of the number of rows.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from providers.arrays import BoolArray, Float64Array, Int64Array, UInt64Array
+from providers.binning.grid import Axis, cell_ids, grid_figures
+from providers.binning.mean_tree import MeanTree
+from providers.binning.privacy import P_PRIVACY_KEY, depths_publishable, minimal_depths, privacy_of_mews
+from providers.binning.singletons import NOTHING_TO_MERGE_INTO, add_up, widths_of
+from providers.binning.values import (
+    SUMMED,
+    FieldValues,
+    extent,
+    numbers_of,
+    read_only,
+    standard_deviation,
+    unusable_values,
+)
+from providers.errors import SourceError
+from providers.kernels.radix_sort import radix_runs
+from providers.out_of_core.partitions import Rows, numbered
+from providers.params import SwapParams
+from providers.progress import Progress, no_progress, sub_progress
+from providers.provider import StreamedResult
+from providers.randomness.chacha20 import Stream
+from providers.results import SwapResult
+from providers.storage import Resources, Source
+from providers.swapping.out_of_core.swap import Listing, SwapRun
+from providers.swapping.participation import REASONS
+from providers.tables.columns import take_rows
+from providers.tables.numbers import float_values
+
+_MEMORY_DIVISOR = 4
+"""The statistics of all cells take at most the memory budget divided by this."""
+
+_FEW_CELLS = 1 << 12
+"""Number of cells whose statistics are kept with any memory budget."""
+
+
+class Numbers:
+    """Numeric fields of a source: their ranges, and the rows in which all of them are finite.
+
+    Parameters
+    ----------
+    source : Source
+        Read once here, and again by each method.
+    names : sequence of str
+        Fields that define the grid.
+    nulls : str
+        ``fail``: raise SourceError if a value is null or not finite; ``keep``: leave such rows out.
+    row : str
+        Name of the column that holds row numbers.
+    """
+
+    def __init__(self, source: Source, names: Sequence[str], nulls: str, row: str) -> None:
+        self.names = tuple(names)
+        self._source = source
+        self._row = row
+        lows, highs = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+        unusable = np.zeros(len(names), np.int64)
+        count = 0
+        for batch in source.batches(self.names):
+            columns = self._columns(pa.Table.from_batches([batch]))
+            present = _finite(columns)
+            count += int(np.count_nonzero(present))
+            for index, values in enumerate(columns):
+                unusable[index] += np.count_nonzero(~np.isfinite(values))
+                low, high, _ = extent(values if present.all() else read_only(values[present]))
+                lows[index], highs[index] = min(lows[index], low), max(highs[index], high)
+        for name, unusable_count in zip(self.names, unusable.tolist(), strict=True):
+            if unusable_count and nulls == "fail":
+                raise unusable_values(name, unusable_count)
+        no_values = read_only(np.zeros(0))
+        ranges = zip(self.names, lows.tolist(), highs.tolist(), strict=True)
+        self.fields = tuple(FieldValues(name, no_values, low, high) for name, low, high in ranges)
+        """Ranges of the fields, without their values."""
+        self._all_present = count == source.rows
+        self.rows = Rows(count, lambda fields: self._read(fields, present=True))
+        """Rows in which all fields are finite."""
+
+    def absent_rows(self) -> Iterator[pa.Table]:
+        """Iterate over the rows that take no part, in batches, with their row numbers."""
+        return iter(()) if self._all_present else self._read(self.names, present=False)
+
+    def of_batch(self, table: pa.Table) -> list[FieldValues]:
+        """Return the fields' values in a batch, with the ranges of the whole table."""
+        pairs = zip(self.fields, self._columns(table), strict=True)
+        return [replace(field, values=values) for field, values in pairs]
+
+    def whole(self) -> list[FieldValues]:
+        """Return all values at once, for a small table."""
+        return self.of_batch(pa.concat_tables(self.rows.read(self.names)))
+
+    def spread(self, field: FieldValues) -> float:
+        """Population standard deviation of a field that is not constant."""
+
+        def batches() -> Iterator[Float64Array]:
+            values = (numbers_of(table.column(field.name)) for table in self.rows.read(self.names))
+            return _in_multiples(values, SUMMED)
+
+        return standard_deviation(field, self.rows.count, batches)
+
+    def _read(self, fields: Sequence[str], present: bool) -> Iterator[pa.Table]:
+        """Read batches of the rows that take part, or of all others; ``fields``: `names`, in any order."""
+        for table in numbered(self._source, fields, self._row):
+            finite = np.ones(table.num_rows, np.bool_) if self._all_present else _finite(self._columns(table))
+            yield table if finite.all() and present else take_rows(table, np.flatnonzero(finite == present))
+
+    def _columns(self, table: pa.Table) -> list[Float64Array]:
+        return [numbers_of(table.column(name)) for name in self.names]
+
+
+def _finite(columns: Sequence[Float64Array]) -> BoolArray:
+    """Mask of the rows in which all columns are finite."""
+    return np.asarray(np.logical_and.reduce([np.isfinite(values) for values in columns]))
+
+
+def _in_multiples(batches: Iterable[Float64Array], size: int) -> Iterator[Float64Array]:
+    """Regroup values into batches of a multiple of `size`, and a last batch with the remainder."""
+    remainder = np.zeros(0)
+    for values in batches:
+        joined = np.concatenate([remainder, values])
+        whole = len(joined) // size * size
+        if whole:
+            yield read_only(joined[:whole])
+        remainder = joined[whole:]
+    yield read_only(remainder)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedSingletons:
+    """Singleton rows and the cells of the bins that they have joined."""
+
+    rows: Int64Array
+    """Row numbers, ascending."""
+    ids: UInt64Array
+    """Cell ids of the bins, shape (words, rows)."""
+
+
+class CellGrouping:
+    """Grouping of a table's batches by grid cell; merged singletons count to the cell that they joined.
+
+    Parameters
+    ----------
+    numbers : Numbers
+        Fields that define the grid.
+    axes : sequence of Axis
+        The grid.
+    row : str
+        Name of the column that holds row numbers.
+    """
+
+    def __init__(self, numbers: Numbers, axes: Sequence[Axis], row: str) -> None:
+        self.controls = numbers.names
+        self.merged: MergedSingletons | None = None
+        self._numbers = numbers
+        self._axes = axes
+        self._row = row
+
+    def ids(self, table: pa.Table) -> UInt64Array:
+        """Return the cell id of each row, or of the bin that it has joined; shape (words, rows)."""
+        ids = cell_ids(self._numbers.of_batch(table), self._axes)
+        if self.merged is not None:
+            rows = table.column(self._row).to_numpy()
+            place = np.minimum(np.searchsorted(self.merged.rows, rows), len(self.merged.rows) - 1)
+            joined = self.merged.rows[place] == rows
+            ids[:, joined] = self.merged.ids[:, place[joined]]
+        return ids
+
+    def labels(self, table: pa.Table) -> list[pa.ChunkedArray]:
+        """Return the words of the cell ids as label columns; their order is the order of the cells."""
+        return [pa.chunked_array([pa.array(word)]) for word in self.ids(table)]
+
+    def listing(self, table: pa.Table, rows: Int64Array, final: bool) -> Listing:
+        """Return the bins of a sorted batch; the identity of a bin is its smallest row."""
+        order, starts = radix_runs(list(self.ids(table)))
+        return Listing(order, starts, rows[order[starts[:-1]]].astype(np.uint64))
+
+
+def swap_in_cells(
+    source: Source, params: SwapParams, numbers: Numbers, axes: Sequence[Axis], merge: bool, widest: float,
+    stream: Stream, progress: Progress, resources: Resources,
+) -> StreamedResult:  # fmt: skip
+    """Exchange the fields together between rows of one cell; add the figures of the grid to the report.
+
+    Parameters
+    ----------
+    source : Source
+        Read several times.
+    params : SwapParams
+        Checked, and locked; the swap fields are those of `numbers`.
+    numbers : Numbers
+    axes : sequence of Axis
+        The grid; empty if no row has all numbers.
+    merge : bool
+        Whether singletons join the bin with the nearest mean.
+    widest : float
+        Widest cell for the measure `p_privacy`, as a share of each field's range.
+    stream : Stream
+    progress : Progress
+    resources : Resources
+
+    Raises
+    ------
+    SourceError
+        The cells are too many to merge singletons within the memory.
+    UnswappableError
+        Rows cannot be swapped and the policy is ``fail``.
+    """
+    run = SwapRun(source, params, stream, resources, numbers.names, label_bytes=8 * len(numbers.names))
+    spool = resources.scratch.spool(run.parts, run.sizes.waiting)
+    exchanger = run.exchanger(spool)
+    for table in numbers.absent_rows():
+        exchanger.keep_values(0, table, REASONS["null"])
+    rows = numbers.rows.count
+    grouping = CellGrouping(numbers, axes, run.row)
+    cells = None
+    if rows:
+        if merge:
+            cells = _CellSums.of_rows(
+                numbers, axes, grouping, run.row, resources, sub_progress(progress, 0.0, 0.2)
+            )
+            grouping.merged = cells.merged(sub_progress(progress, 0.2, 0.3))
+        run.exchange_groups(numbers.rows, grouping, exchanger, progress, None)
+    streamed = run.assembled([spool], exchanger.tally, None, _not_finite)
+    bin_sizes = exchanger.tally.groups
+    minimal_depth = min(bin_sizes) if bin_sizes else 0
+    degree, singletons = bin_sizes.total(), bin_sizes[1]
+    if cells is not None:  # count cells before singletons were merged
+        degree, singletons = cells.count, cells.singletons
+    merged = 0 if grouping.merged is None else len(grouping.merged.rows)
+    publishable = rows and depths_publishable(rows, len(numbers.fields))
+    depths = minimal_depths(numbers.whole(), widest) if publishable else None
+
+    def result() -> SwapResult:
+        report = streamed.result()
+        report.provider.update(partition_degree=degree, minimal_depth=minimal_depth, singletons=singletons)
+        if rows:
+            report.provider.update(grid_figures(merged, numbers.fields, axes))
+            report.measures[P_PRIVACY_KEY] = privacy_of_mews(depths or (), minimal_depth)
+        if merge and singletons and not merged:
+            report.events.add(NOTHING_TO_MERGE_INTO)
+        return report
+
+    return replace(streamed, result=result)
+
+
+def _not_finite(column: pa.ChunkedArray) -> BoolArray:
+    """Mask of the rows whose value cannot take part."""
+    return ~np.isfinite(float_values(column))
+
+
+class _CellSums:
+    """Cells that hold rows, in order of their ids: number of rows, sum of the rows in widths, smallest row.
+
+    Parameters
+    ----------
+    words : int
+        64-bit words of a cell id.
+    cuts : ndarray of float64, shape (fields that vary, 2)
+        Origin and width of each field.
+    most : int
+        Largest number of cells that fits the memory budget.
+    """
+
+    def __init__(self, words: int, cuts: Float64Array, most: int) -> None:
+        self._cuts = cuts
+        self._most = most
+        self._words: UInt64Array = np.zeros((words, 0), np.uint64)
+        self._sizes: Int64Array = np.zeros(0, np.int64)
+        self._sums: Float64Array = np.zeros((0, len(cuts)))
+        self._first: Int64Array = np.zeros(0, np.int64)
+
+    @classmethod
+    def of_rows(
+        cls,
+        numbers: Numbers,
+        axes: Sequence[Axis],
+        grouping: CellGrouping,
+        row: str,
+        resources: Resources,
+        progress: Progress,
+    ) -> "_CellSums":
+        """Sum up all cells that hold rows; raise SourceError if they are too many for the memory budget."""
+        used, cuts = widths_of(axes)
+        cell_bytes = 48 + 40 * len(numbers.names)  # about: words, sums and the tree of the means
+        most = max(_FEW_CELLS, resources.memory_bytes // (_MEMORY_DIVISOR * cell_bytes))
+        sums: _CellSums | None = None
+        done = 0
+        for table in numbers.rows.read(numbers.names):
+            if not table.num_rows:
+                continue
+            ids = grouping.ids(table)
+            sums = sums or cls(len(ids), cuts, most)
+            columns = [field.values for field in numbers.of_batch(table)]
+            sums._add(ids, np.asarray(table.column(row).to_numpy()), [columns[index] for index in used])
+            done += table.num_rows
+            progress(done / numbers.rows.count, "finding rows that are alone")
+        assert sums is not None  # noqa: S101 - there is a row
+        return sums
+
+    @property
+    def count(self) -> int:
+        """Number of cells that hold rows."""
+        return len(self._sizes)
+
+    @property
+    def singletons(self) -> int:
+        """Number of cells of one row."""
+        return int(np.count_nonzero(self._sizes == 1))
+
+    def merged(self, progress: Progress) -> MergedSingletons | None:
+        """Find the nearest larger bin of each singleton; None if there is no singleton or no larger bin."""
+        single = self._sizes == 1
+        if not single.any() or single.all():
+            return None
+        means = self._sums[~single] / self._sizes[~single][:, np.newaxis]
+        nearest = MeanTree(means, no_progress).nearest(self._sums[single], progress)
+        ascending = np.argsort(self._first[single], kind="stable")
+        return MergedSingletons(
+            self._first[single][ascending], self._words[:, ~single][:, nearest[ascending]]
+        )
+
+    def _add(self, ids: UInt64Array, rows: Int64Array, columns: list[Float64Array]) -> None:
+        """Add the next rows of the table; the rows of a cell are summed in the order of their numbers."""
+        order, starts = radix_runs(list(ids))
+        known = self.count
+        words = np.concatenate([self._words, ids[:, order[starts[:-1]]]], axis=1)
+        sizes = np.concatenate([self._sizes, np.diff(starts)])
+        first = np.concatenate([self._first, rows[order[starts[:-1]]]])
+        sums = np.concatenate([self._sums, np.zeros((len(starts) - 1, len(self._cuts)))])
+        # The sort is stable: if a cell has two entries, the known one comes before that of this batch.
+        merged_order, cuts = radix_runs(list(words))
+        first_entry, last_entry = merged_order[cuts[:-1]], merged_order[cuts[1:] - 1]
+        if len(first_entry) > self._most:
+            raise SourceError(
+                f"more than {self._most} cells hold rows, and the means of all of them must fit in memory, "
+                "for rows that are alone to be merged: widen the cells, or set 'singletons' to 'keep' or "
+                "'suppression'",
+                "/parameters/singletons",
+            )
+        self._words, self._first, self._sums = words[:, first_entry], first[first_entry], sums[first_entry]
+        self._sizes = sizes[first_entry] + np.where(last_entry == first_entry, 0, sizes[last_entry])
+        with_new_rows = np.flatnonzero(last_entry >= known)
+        cell_sums = self._sums[with_new_rows]
+        batch_cells = (last_entry[with_new_rows] - known).astype(np.int64)
+        add_up(columns, order, starts, batch_cells, self._cuts, cell_sums)
+        self._sums[with_new_rows] = cell_sums

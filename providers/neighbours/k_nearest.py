@@ -1,0 +1,369 @@
+"""The k nearest rows of every row.
+
+The result depends on the points alone, not on the order of the search. Distances are those of
+`simd_distances`; ties are ordered by row number.
+
+References
+----------
+Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: search with bounds.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from providers.kernels.decorators import uncounted
+from providers.neighbours.kdtree import LEAF, rounded_down, rounded_up
+from providers.neighbours.radius import distance, node_positions
+from providers.neighbours.simd_distances import (
+    LANES,
+    child_distances,
+    insert_all,
+    insert_sorted,
+    lanes_within,
+    lowest_lane,
+    near_points,
+    rank_of_lane,
+)
+
+TIE = 1.0 + 2e-9
+"""Factor within which squared distances are ties: distances within a relative 1e-9."""
+
+_MOST_SORTED = 64  # longest list that is kept sorted by insertion; a longer one is kept as a heap
+
+_NO_ROW = np.int32(2**31 - 1)
+
+_STACK_SIZE = 80  # more nodes than can wait: one a level, and fewer levels than bits of a row number
+
+
+class SearchState(NamedTuple):
+    """Buffers of one nearest-neighbour search, in the layout that kernels expect."""
+
+    points: npt.NDArray[np.float32]
+    """Numbers of the queries, rounded down and rounded up; shape (2, numbers, 16)."""
+    limits: npt.NDArray[np.float32]
+    """Upper bound of the squared distance of rows that matter to each query; shape (16,)."""
+    gaps: npt.NDArray[np.float32]
+    """Lower bound of the squared distances between each waiting node and each query; shape (80, 16)."""
+    stack: npt.NDArray[np.int64]
+    """Waiting nodes; shape (80,)."""
+    out: npt.NDArray[np.float64]
+    """Squared distances of one query from the points of a leaf; shape (16,)."""
+
+
+@njit(cache=True, nogil=True)
+def new_search_state(tree):
+    """Allocate the buffers for searches of `tree` (a `Tree`), or of others with as many numbers."""
+    return SearchState(
+        np.empty((2, tree.numbers.shape[1], LANES), np.float32),
+        np.empty(LANES, np.float32),
+        np.empty((_STACK_SIZE, LANES), np.float32),
+        np.empty(_STACK_SIZE, np.int64),
+        np.empty(LANES),
+    )
+
+
+@uncounted
+def list_length(wanted):
+    """Return the length of each query's list in `nearest`: whole vectors if the list is kept sorted."""
+    return wanted if wanted > _MOST_SORTED else (wanted + LANES - 1) // LANES * LANES
+
+
+# ------------------------------------------------------------------------------ max-heap for long lists
+
+
+@uncounted
+def _is_after(distance, row, other_distance, other_row):
+    """Whether (distance, row) follows the other pair in lexicographic order."""
+    return distance > other_distance or (distance == other_distance and row > other_row)
+
+
+@uncounted
+def _sift_down(distances, rows, node, size):
+    """Restore the max-heap `distances` (float64), `rows` (int32) of `size` elements below index `node`."""
+    distance, row = distances[node], rows[node]
+    while True:
+        child = 2 * node + 1
+        if child >= size:
+            break
+        other = child + 1
+        if other < size and _is_after(distances[other], rows[other], distances[child], rows[child]):
+            child = other
+        if not _is_after(distances[child], rows[child], distance, row):
+            break
+        distances[node], rows[node] = distances[child], rows[child]
+        node = child
+    distances[node], rows[node] = distance, row
+
+
+@uncounted
+def _push(distance, row, distances, rows, count):
+    """Add a row to a list of `count` rows, or replace the farthest if it is full; return the new count.
+
+    The list is made a max-heap when it becomes full.
+    """
+    capacity = len(rows)
+    if count == capacity:
+        distances[0], rows[0] = distance, row
+        _sift_down(distances, rows, 0, capacity)
+        return capacity
+    distances[count], rows[count] = distance, row
+    if count + 1 == capacity:
+        for node in range(capacity // 2 - 1, -1, -1):
+            _sift_down(distances, rows, node, capacity)
+    return count + 1
+
+
+@uncounted
+def _heapsort(distances, rows, count):
+    """Sort the first `count` elements by (distance, row), in place."""
+    for node in range(count // 2 - 1, -1, -1):
+        _sift_down(distances, rows, node, count)
+    for last in range(count - 1, 0, -1):
+        distances[0], distances[last] = distances[last], distances[0]
+        rows[0], rows[last] = rows[last], rows[0]
+        _sift_down(distances, rows, 0, last)
+
+
+# ---------------------------------------------------------------------------------------- the search
+
+
+@uncounted
+def _search_bound(distances, lane, wanted, floor):
+    """Return the squared distance beyond which a row no longer matters to a query with a sorted list.
+
+    If a single row is wanted there is none before it; the floor is infinity then.
+    """
+    return min(distances[lane, wanted - 1], max(floor, distances[lane, wanted - 2] * TIE))
+
+
+@uncounted
+def _add_found(squared, row, wanted, floor, distances, rows, lane, counts, bounds):
+    """Add a row at the squared distance `squared` to a query's list, and lower its bound.
+
+    The other arguments are those of `search_tree`; `distances`, `rows`, `counts` and `bounds` are written.
+    """
+    if wanted <= _MOST_SORTED:
+        insert_sorted(distances, rows, lane, squared, row)
+        bounds[lane] = _search_bound(distances, lane, wanted, floor)
+        return
+    if counts[lane] == wanted and not _is_after(distances[lane, 0], rows[lane, 0], squared, row):
+        return
+    counts[lane] = _push(squared, row, distances[lane], rows[lane], counts[lane])
+    if counts[lane] == wanted:
+        bounds[lane] = distances[lane, 0]
+
+
+@uncounted
+def nearest(
+    tree, queries, leaf, is_same_tree, others_only, wanted, floor, distances, rows, counts, bounds, state
+):
+    """Find the `wanted` nearest rows of each query of a leaf; all queries descend the tree together.
+
+    The last wanted row is exact only as far as it is a tie of the row before it or within `floor`. Otherwise
+    it may be a farther row, or none. A floor of infinity makes it exact.
+
+    Parameters
+    ----------
+    tree : Tree
+    queries : Tree
+        Tree of the queries.
+    leaf : int64
+        Leaf of `queries`.
+    is_same_tree : bool
+        Whether `queries` is `tree`; `others_only` is then true.
+    others_only : bool
+        Whether a row is excluded from its own neighbours.
+    wanted : int64
+    floor : float64
+        Squared distance within which the last wanted row must be exact.
+    distances : float64, shape (LEAF, list_length(wanted))
+        Receives the squared distances in ascending order, infinite if the tree has fewer rows.
+    rows : int32, shape (LEAF, list_length(wanted))
+        Receives the rows.
+    counts : int64, shape (LEAF,)
+        Scratch space: rows in each list, if it is a heap.
+    bounds : float64, shape (LEAF,)
+        Scratch space: squared distance beyond which rows no longer matter.
+    state : SearchState
+        Scratch space.
+    """
+    clear_found(queries, leaf, distances, rows, counts, bounds)
+    searched = -1
+    if is_same_tree and wanted <= LANES and _reaches_leaf(tree, leaf):
+        _search_own_leaf(tree, leaf, wanted, floor, distances, rows, bounds, state.out)
+        searched = leaf
+    search_tree(
+        tree, queries, leaf, searched, others_only, wanted, floor, distances, rows, counts, bounds, state
+    )  # fmt: skip
+    sort_found(queries, leaf, wanted, distances, rows, counts)
+
+
+@uncounted
+def clear_found(queries, leaf, distances, rows, counts, bounds):
+    """Empty the lists of all queries of a leaf; arguments as for `nearest`, the last four are written.
+
+    Lanes without a query get the bound -1, so that no node is near them.
+    """
+    size = queries.starts[leaf + 1] - queries.starts[leaf]
+    for lane in range(LEAF):
+        counts[lane] = 0
+        bounds[lane] = np.inf if lane < size else -1.0
+        for index in range(distances.shape[1]):
+            distances[lane, index] = np.inf
+            rows[lane, index] = _NO_ROW
+
+
+@uncounted
+def sort_found(queries, leaf, wanted, distances, rows, counts):
+    """Sort the lists of all queries of a leaf after the search; arguments as for `nearest`."""
+    if wanted > _MOST_SORTED:
+        for lane in range(queries.starts[leaf + 1] - queries.starts[leaf]):
+            _heapsort(distances[lane], rows[lane], counts[lane])
+
+
+@uncounted
+def _reaches_leaf(tree, leaf):
+    """Whether a search visits the leaf itself, because the rows of its parent are not all identical."""
+    return tree.depth == 0 or not tree.uniform[((1 << tree.depth) - 1 + leaf - 1) >> 1]
+
+
+@uncounted
+def _search_own_leaf(tree, leaf, wanted, floor, distances, rows, bounds, out):
+    """Find the first neighbours of each query of a leaf, among the other rows of the leaf.
+
+    Arguments as for `nearest`; `distances`, `rows` and `bounds` are written, `out` is scratch space.
+    """
+    start = tree.starts[leaf]
+    size = tree.starts[leaf + 1] - start
+    for lane in range(size):
+        near_points(
+            tree.numbers, tree.codes, leaf, tree.numbers, tree.codes, leaf, lane, tree.flags, tree.weight,
+            np.inf, out,
+        )  # fmt: skip
+        others = ((1 << size) - 1) & ~(1 << lane)
+        remaining = others
+        while remaining:
+            other = lowest_lane(remaining)
+            remaining &= remaining - 1
+            rank = rank_of_lane(out, other, others)
+            distances[lane, rank] = out[other]
+            rows[lane, rank] = tree.rows[start + other]
+        bounds[lane] = _search_bound(distances, lane, wanted, floor)
+
+
+@uncounted
+def search_tree(tree, queries, leaf, searched, others_only, wanted, floor, distances, rows, counts, bounds,
+                state):  # fmt: skip
+    """Search one tree for rows nearer than those found so far.
+
+    Arguments as for `nearest`, except `searched` (int64): a leaf of `tree` to skip, or -1. The lists
+    `distances`, `rows`, `counts` and `bounds` are updated.
+    """
+    numbers, codes = tree.numbers, tree.codes
+    query_numbers, query_codes = queries.numbers, queries.codes
+    uniform, tree_rows, query_rows = tree.uniform, tree.rows, queries.rows
+    weight, flags = tree.weight, tree.flags
+    starts = tree.starts
+    first = queries.starts[leaf]
+    leaves = (1 << tree.depth) - 1
+    lowest = leaves >> 1  # first parent of leaves
+    rounded, limits, gaps, stack, out = state.points, state.limits, state.gaps, state.stack, state.out
+    for number in range(query_numbers.shape[1]):
+        for lane in range(LANES):
+            value = query_numbers[leaf, number, lane]
+            rounded[0, number, lane] = rounded_down(value)
+            rounded[1, number, lane] = rounded_up(value)
+    rough_weight = np.float32(min(weight, 1e38))  # finite, because 0 mismatches times infinity is NaN
+    # Exceeds the rounding of the sum of squares in single precision, a factor 1 + 2**-24 for each operation.
+    slack = 1.0 + (query_numbers.shape[1] + query_codes.shape[1] + 8) * 2.0**-22
+    _round_bounds_up(bounds, slack, limits)
+    for lane in range(LANES):
+        gaps[0, lane] = 0.0
+    stack[0] = 0
+    top = 1
+    while top:
+        top -= 1
+        lanes = lanes_within(gaps, top, limits)
+        if not lanes:  # bounds have fallen since the node was pushed
+            continue
+        node = stack[top]
+        if node >= lowest and node < leaves and not uniform[node]:
+            left_leaf = 2 * (node - lowest)
+            if starts[left_leaf + 1] == starts[left_leaf + 2]:  # the right leaf is empty
+                node = leaves + left_leaf
+        if node < leaves and not uniform[node]:
+            # Depth first: the child nearer to most queries is pushed last.
+            half, near, far = child_distances(
+                rounded, query_codes, leaf, tree.rough, tree.code_boxes, node, flags, rough_weight, limits,
+                gaps, top,
+            )  # fmt: skip
+            if far:
+                stack[top] = 2 * node + 2 - half
+                top += 1
+            if near:
+                stack[top] = 2 * node + 1 + half
+                top += 1
+            continue
+        if node < leaves:
+            _uniform_node(
+                tree, node, queries, leaf, others_only, wanted, floor, distances, rows, counts, bounds
+            )  # fmt: skip
+        else:
+            other = node - leaves
+            if other == searched:
+                continue
+            start = starts[other]
+            occupied = (1 << (starts[other + 1] - start)) - 1
+            while lanes:
+                lane = lowest_lane(lanes)
+                lanes &= lanes - 1
+                excluded = query_rows[first + lane] if others_only else np.int32(-1)
+                near_ones = occupied & near_points(
+                    numbers, codes, other, query_numbers, query_codes, leaf, lane, flags, weight,
+                    bounds[lane], out,
+                )  # fmt: skip
+                if near_ones and wanted <= LANES:
+                    insert_all(distances, rows, lane, near_ones, out, tree_rows, start, excluded)
+                    bounds[lane] = _search_bound(distances, lane, wanted, floor)
+                    continue
+                while near_ones:
+                    point = lowest_lane(near_ones)
+                    near_ones &= near_ones - 1
+                    row = tree_rows[start + point]
+                    if row != excluded and out[point] <= bounds[lane]:
+                        _add_found(out[point], row, wanted, floor, distances, rows, lane, counts, bounds)
+        _round_bounds_up(bounds, slack, limits)
+
+
+@uncounted
+def _round_bounds_up(bounds, slack, limits):
+    """Round the bounds (float64) up to single precision in `limits` (float32), both of shape (16,).
+
+    The factor `slack` covers the rounding of sums, and 1e-37 the squares that underflow.
+    """
+    for lane in range(LANES):
+        limits[lane] = np.float32(bounds[lane] * slack + 1e-37)
+
+
+@uncounted
+def _uniform_node(tree, node, queries, leaf, others_only, wanted, floor, distances, rows, counts, bounds):
+    """Add the rows of a node whose points are identical, in the order of rows, as long as they matter.
+
+    Arguments as for `search_tree`.
+    """
+    first = queries.starts[leaf]
+    start, stop = node_positions(tree, node)
+    for lane in range(queries.starts[leaf + 1] - first):
+        squared = distance(tree, start, queries, leaf, lane)
+        added = 0
+        for position in range(start, stop):
+            if squared > bounds[lane] or added == wanted:
+                break
+            row = tree.rows[position]
+            if others_only and row == queries.rows[first + lane]:
+                continue
+            _add_found(squared, row, wanted, floor, distances, rows, lane, counts, bounds)
+            added += 1

@@ -1,0 +1,82 @@
+"""Fetch donor values by row range."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from providers.arrays import BoolArray
+from providers.neighbours.out_of_core.donors import DrawnDonors
+from providers.out_of_core.partitions import Span, in_ranges, scatter
+from providers.out_of_core.row_ranges import Ranges
+from providers.out_of_core.unit_sizes import Sizes
+from providers.progress import Progress
+from providers.storage import Resources, Source
+from providers.tables.columns import gathered, take
+
+Kept = Callable[[str, int, int], BoolArray]
+"""Callback(field, first row, rows) that returns the mask of the rows that keep their own value."""
+
+OnRange = Callable[[str, BoolArray, BoolArray], None]
+"""Callback(field, kept, changed): masks of the rows that kept their value and of those that changed."""
+
+
+class DonorValues:
+    """Values of the donors, by field: requested by donor row, read once, returned in row order."""
+
+    def __init__(self, source: Source, fields: Sequence[str], resources: Resources) -> None:
+        """``fields``: the fields whose values are replaced."""
+        self._source = source
+        self._fields = tuple(fields)
+        self._sizes = Sizes.of(
+            source, self._fields, resources.memory_bytes // 2
+        )  # half, because own values and donor values are in memory together
+        parts = Ranges.parts(source.rows, self._sizes.range_rows, len(self._fields))
+        requests, received = (resources.scratch.spool(parts, self._sizes.waiting) for _ in range(2))
+        count = -(-source.rows // self._sizes.range_rows)
+        self._requests = [Span([requests], which * count, count) for which in range(len(self._fields))]
+        self._received = Ranges([received], source.rows, self._sizes.range_rows, len(self._fields))
+
+    def request(self, drawn: DrawnDonors) -> None:
+        """Request the donor values of a batch of rows."""
+        for requests, donors in zip(self._requests, drawn.donors, strict=True):
+            donor_range, offset = np.divmod(donors, np.int32(min(self._sizes.range_rows, 2**31 - 1)))
+            table = pa.table({"offset": pa.array(offset), "row": pa.array(drawn.rows)})
+            scatter(requests, donor_range.astype(np.int64), table)
+
+    def fetch(self, progress: Progress) -> None:
+        """Read the requested values, and store them by receiving row; call after all requests."""
+        for first, table in in_ranges(self._source, self._fields, self._sizes.range_rows):
+            progress(first / self._source.rows, "fetching values")
+            number = first // self._sizes.range_rows
+            for which, name in enumerate(self._fields):
+                column = table.column(name)
+                for requested in self._requests[which].read(number):
+                    values = take(column, requested.column("offset").combine_chunks())
+                    rows = np.asarray(requested.column("row").to_numpy()).astype(np.int64)
+                    self._received.put(which, rows, [values], np.zeros(len(rows), np.uint8))
+                self._requests[which].clear(number)
+
+    def pieces(self, kept: Kept, on_range: OnRange) -> Iterator[pa.Table]:
+        """Yield the source with the received values, range by range; may be called once."""
+        names = self._source.schema.names
+        for first, table in in_ranges(self._source, names, self._sizes.range_rows):
+            columns = dict(zip(names, table.columns, strict=True))
+            for which, name in enumerate(self._fields):
+                (received,), _ = self._received.get(which, first // self._sizes.range_rows)
+                own = kept(name, first, table.num_rows)
+                columns[name], changed = _replace_values(columns[name], received, own)
+                on_range(name, own, changed)
+            yield pa.Table.from_arrays([columns[name] for name in names], schema=self._source.schema)
+
+
+def _replace_values(
+    column: pa.ChunkedArray, received: pa.ChunkedArray, kept: BoolArray
+) -> tuple[pa.ChunkedArray, BoolArray]:
+    """Replace a column's values by those received, except the kept ones; also return the mask of changes."""
+    rows = len(column)
+    both = pa.chunked_array([*column.chunks, *received.chunks], type=column.type)
+    order = np.arange(2 * rows, dtype=np.int64)
+    order[:rows][~kept] += rows
+    replaced, changed = gathered(both, order)
+    return replaced.slice(0, rows), changed[:rows]

@@ -1,0 +1,1 @@
+"""Method of PABIDOT: the fit of a numeric matrix, its moments, and the choice of a transform."""

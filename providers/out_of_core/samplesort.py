@@ -1,7 +1,8 @@
-"""Rows by their labels, a part of them in memory at a time.
+"""Sort rows by labels out of core (sample sort).
 
-Splitters are drawn from the rows; between two of them lies a part, which is put aside and later sorted in
-memory. Ties go by row number, so that no part is much larger than the others, whatever the labels are.
+Splitters are sampled from the rows. The rows between two splitters form a part, which is spooled and later
+sorted in memory. Ties are ordered by row number, so that no part is much larger than the others, whatever
+the labels.
 
 References
 ----------
@@ -15,21 +16,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from providers.external.parts import Rows, scatter
-from providers.ordering import packed, sort_keys
-from providers.radix import IndexArray, UInt64Array, radix_order
+from providers.arrays import IndexArray, UInt64Array
+from providers.kernels.radix_sort import radix_order
+from providers.out_of_core.partitions import Rows, scatter
 from providers.storage import Scratch
-from providers.table import take_rows
+from providers.tables.columns import take_rows
+from providers.tables.sort_keys import packed, sort_keys
 
 Labels = Callable[[pa.Table], list[pa.ChunkedArray]]
-"""Columns that order the rows of a piece of the table, the same for a row in every piece."""
+"""Callback(table): columns by which rows are sorted; a row's values do not depend on the piece."""
 
 _SAMPLED = 2**14
-"""Rows that splitters are drawn from, about."""
+"""Approximate rows from which splitters are chosen."""
 
 
 def label_keys(labels: Sequence[pa.ChunkedArray]) -> list[UInt64Array]:
-    """Keys of a piece's rows, in the order of the labels."""
+    """Return keys that sort rows like their labels."""
     return packed([key for label in labels for key in sort_keys(label)])
 
 
@@ -37,9 +39,24 @@ def sorted_parts(
     rows: Rows, fields: Sequence[str], controls: Sequence[str], labels: Labels, row: str,
     part_rows: int, scratch: Scratch, memory: int,
 ) -> Iterator[pa.Table]:  # fmt: skip
-    """All rows in parts of about `part_rows`: each part's labels come after those of the part before.
+    """Yield all rows in parts of about `part_rows` rows, in the order of their labels.
 
-    Within a part rows are in their own order; so are equal labels from one part to the next.
+    Rows within a part are in row order, and so are equal labels across parts.
+
+    Parameters
+    ----------
+    rows : Rows
+    fields : sequence of str
+        Fields to yield.
+    controls : sequence of str
+        Fields that `labels` needs.
+    labels : Labels
+    row : str
+        Column of row numbers.
+    part_rows : int
+    scratch : Scratch
+    memory : int
+        Bytes buffered before writing.
     """
     count = max(1, -(-rows.count // part_rows))
     if count == 1:
@@ -57,11 +74,11 @@ def sorted_parts(
 
 
 def splitting_rows(rows: Rows, controls: Sequence[str], labels: Labels, parts: int) -> pa.Table:
-    """One row fewer than there are parts, in order, so that there are about as many rows between them."""
-    every = max(1, rows.count // max(_SAMPLED, 4 * parts))
+    """Choose sorted splitters, one fewer than `parts`, with about equally many rows between them."""
+    step = max(1, rows.count // max(_SAMPLED, 4 * parts))
     pieces, before = [], 0
     for table in rows.read(controls):
-        pieces.append(take_rows(table, np.arange(-before % every, table.num_rows, every)))
+        pieces.append(take_rows(table, np.arange(-before % step, table.num_rows, step)))
         before += table.num_rows
     sample = pa.concat_tables(pieces)
     order = radix_order(label_keys(labels(sample)))
@@ -71,20 +88,20 @@ def splitting_rows(rows: Rows, controls: Sequence[str], labels: Labels, parts: i
 
 @dataclass(frozen=True)
 class Splitters:
-    """Rows in order, each the first of its part."""
+    """Sorted rows, each the first of its part."""
 
     rows: pa.Table
     labels: Labels
     row: str | None
-    """The column that settles ties; None where equal labels stay in one part, be it ever so large."""
+    """Column that orders ties; None: equal labels stay in one part, whatever its size."""
 
     def parts_of(self, table: pa.Table) -> npt.NDArray[np.int64]:
-        """The part of each row: the number of splitters that are not after it."""
+        """Return the part of each row: the number of splitters at or before it."""
         together = pa.concat_tables([self.rows.select(table.column_names), table])
         keys = label_keys(self.labels(together))
         if self.row is not None:
             keys = packed([*keys, together.column(self.row).to_numpy().astype(np.uint64)])
-        order: IndexArray = radix_order(keys)  # stable: a splitter comes before rows that are equal to it
+        order: IndexArray = radix_order(keys)  # stable: a splitter precedes equal rows
         parts = np.empty(len(order), np.int64)
         parts[order] = np.cumsum(order < self.rows.num_rows)
         return parts[self.rows.num_rows :]

@@ -1,0 +1,1 @@
+"""Building blocks for tables larger than memory: partitions, sample sort, random order, row ranges."""

@@ -1,0 +1,56 @@
+"""Collect results by row range and reassemble them in row order."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from providers.arrays import Int64Array
+from providers.out_of_core.partitions import Span, scatter
+from providers.storage import Spool
+from providers.tables.columns import take_rows
+
+Marks = npt.NDArray[np.uint8]
+
+
+class Ranges:
+    """Spooled results, collected by range of consecutive rows, and read in row order."""
+
+    def __init__(self, spools: Sequence[Spool], rows: int, range_rows: int, moves: int) -> None:
+        """``spools``: spools with `parts` parts each, one for every process whose results are combined."""
+        self.rows = rows
+        self.range_rows = range_rows
+        self.count = -(-rows // range_rows)
+        self._spools = [Span(spools, which * self.count, self.count) for which in range(moves)]
+
+    @staticmethod
+    def parts(rows: int, range_rows: int, moves: int) -> int:
+        """Return the parts that a spool needs: one for each range and set of fields that move together."""
+        return max(1, moves * -(-rows // range_rows))
+
+    def put(self, which: int, rows: Int64Array, columns: Sequence[pa.ChunkedArray], marks: Marks) -> None:
+        """Store values and marks of some rows, for set `which` of the fields that move together."""
+        range_of_row, offset = np.divmod(rows, self.range_rows)
+        extra = [pa.array(offset.astype(np.uint32)), pa.array(marks)]
+        table = pa.table([*columns, *extra], names=[str(number) for number in range(len(columns) + 2)])
+        scatter(self._spools[which], range_of_row, table)
+
+    def get(self, which: int, number: int) -> tuple[list[pa.ChunkedArray], Marks]:
+        """Return the values and marks of a range in row order, and delete them."""
+        spool = self._spools[which]
+        table = pa.concat_tables(spool.read(number))
+        spool.clear(number)
+        offset = table.column(table.num_columns - 2).to_numpy()
+        order = np.empty(len(offset), np.int64)
+        order[offset] = np.arange(len(offset))
+        table = take_rows(table, order)
+        return table.columns[:-2], np.array(table.column(table.num_columns - 1).to_numpy())
+
+    def marks(self, which: int, number: int) -> Marks:
+        """Return the marks of a range, without deleting it."""
+        tables = [table.select([-2, -1]) for table in self._spools[which].read(number)]
+        marks: Marks = np.zeros(sum(table.num_rows for table in tables), np.uint8)
+        for table in tables:
+            marks[table.column(0).to_numpy()] = table.column(1).to_numpy()
+        return marks

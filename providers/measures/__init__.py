@@ -1,54 +1,73 @@
-"""Risk and utility measures of a release, each with its formula and its source."""
+"""Risk and utility measures of a release.
+
+Each measure is one module of `risk` or `utility`, named by its key, and is listed here. The modules next to
+this one are shared: `comparison` (both tables as the measures read them), `measure` (the declaration) and
+`assessment`, which takes all measures of a release.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from providers.measures.anonymity import MEAN_K, UNIQUE_COMBINATIONS
-from providers.measures.association import ASSOCIATION
-from providers.measures.bin_privacy import P_PRIVACY
-from providers.measures.closeness import DCR, INTERVAL_SD, PSCR, RECORD_LINKAGE
-from providers.measures.enumeration import ENUMERATION_ATTACK
-from providers.measures.learning import CLUSTERING_ERROR, PREDICTION
-from providers.measures.marginals import MARGINALS
-from providers.measures.measure import Measure
-from providers.measures.queries import QUERY_ERROR
-from providers.measures.regression import IL3, OUTLIER_EXPOSURE, R_SQUARED
-from providers.measures.relations import DELTA_RHO, IL2, TOTAL_CORRELATION
-from providers.measures.risk import CHANGED_SHARE, INVERSION_BITS, PHI
-from providers.measures.robust import INTERVAL_RMD
-from providers.measures.utility import DISTORTION, ENTROPY_INCREASE, RELATIONS_KEPT
-
-MEASURES: Mapping[str, Measure] = MappingProxyType(
-    {
-        measure.key: measure
-        for measure in (
-            CHANGED_SHARE,
-            UNIQUE_COMBINATIONS,
-            MEAN_K,
-            PSCR,
-            DCR,
-            INTERVAL_SD,
-            INTERVAL_RMD,
-            RECORD_LINKAGE,
-            OUTLIER_EXPOSURE,
-            INVERSION_BITS,
-            PHI,
-            ENUMERATION_ATTACK,
-            P_PRIVACY,
-            MARGINALS,
-            DELTA_RHO,
-            ASSOCIATION,
-            IL2,
-            IL3,
-            R_SQUARED,
-            TOTAL_CORRELATION,
-            DISTORTION,
-            CLUSTERING_ERROR,
-            QUERY_ERROR,
-            PREDICTION,
-            ENTROPY_INCREASE,
-            RELATIONS_KEPT,
-        )
-    }
+from providers.measures.risk import (
+    changed_share,
+    dcr,
+    entropy_increase,
+    enumeration_attack,
+    interval_rmd,
+    interval_sd,
+    inversion_bits,
+    mean_k,
+    outlier_exposure,
+    p_privacy,
+    phi,
+    pscr,
+    record_linkage,
+    unique_combinations,
 )
-"""Key in the report -> measure."""
+from providers.measures.shared.measure import Measure
+from providers.measures.utility import (
+    association,
+    clustering_error,
+    delta_rho,
+    distortion,
+    il2,
+    il3,
+    marginals,
+    prediction,
+    query_error,
+    r_squared,
+    relations_kept,
+    total_correlation,
+)
+
+_LISTED = (
+    changed_share,
+    unique_combinations,
+    mean_k,
+    pscr,
+    dcr,
+    interval_sd,
+    interval_rmd,
+    record_linkage,
+    outlier_exposure,
+    inversion_bits,
+    phi,
+    enumeration_attack,
+    p_privacy,
+    entropy_increase,
+    marginals,
+    delta_rho,
+    association,
+    il2,
+    il3,
+    r_squared,
+    total_correlation,
+    distortion,
+    clustering_error,
+    query_error,
+    prediction,
+    relations_kept,
+)
+
+MEASURES: Mapping[str, Measure] = MappingProxyType({each.MEASURE.key: each.MEASURE for each in _LISTED})
+"""Key in the report -> measure, in the order of reports."""

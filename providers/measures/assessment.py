@@ -1,4 +1,4 @@
-"""A release judged: every measure that applies, why the others do not, and what pictures are made of."""
+"""Take all measures of a release: values, reasons for those that do not apply, and data for charts."""
 
 import math
 from collections.abc import Sequence
@@ -9,97 +9,96 @@ import numpy as np
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from providers.measures import MEASURES, options
-from providers.measures.case import Case, Finding, Released
-from providers.measures.findings import FINDERS
-from providers.measures.measure import NotApplicable
-from providers.measures.options import MeasureOptions
-from providers.measures.pictures import pictures_of
-from providers.provider import Progress, no_progress, part_of
-from providers.rng import Stream
+from providers.measures import MEASURES
+from providers.measures.chart_data import chart_data
+from providers.measures.shared import options
+from providers.measures.shared.comparison import Comparison, Release
+from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.options import MeasureOptions
+from providers.progress import Progress, no_progress, sub_progress
+from providers.randomness.chacha20 import Stream
 
-__all__ = ["Assessment", "MeasureOptions", "Released", "assess", "check_options"]
+__all__ = ["Assessment", "MeasureOptions", "Release", "assess", "check_options"]
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """The figures that a release is defended with."""
+    """Values of all measures of a release that apply, and data for charts."""
 
     measures: dict[str, dict[str, Any]]
-    """Key -> value, what it means, the fields, and the sample where it was not all rows."""
+    """Key -> value, texts of the measure, fields, and the number of sampled rows if not all were used."""
     left_out: dict[str, str]
-    """Key of a measure, or ``fields.`` and a field's name -> why it was not measured."""
+    """Key of a measure, or ``fields.`` and a field's name -> reason for which it was not measured."""
     pictures: dict[str, Any]
+    """Data for charts; empty if none were asked for."""
 
 
 def check_options(options_given: MeasureOptions, source: pa.Schema, destination: pa.Schema) -> None:
-    """Raise ParameterError, with a pointer below /measures, where an option does not fit the tables."""
+    """Raise ParameterError, with a pointer below /measures, if an option does not fit the tables."""
     options.check_options(options_given, source, destination, MEASURES)
 
 
 def assess(
-    released: Released,
+    release: Release,
     given: MeasureOptions,
     stream: Stream,
     progress: Progress = no_progress,
     pictures: bool = True,
 ) -> Assessment:
-    """Every measure asked for that applies, and the data of the pictures.
+    """Take every requested measure that applies, and collect the data for charts.
 
     Parameters
     ----------
-    released : Released
+    release : Release
     given : MeasureOptions
-        Checked: see `check_options`.
+        Checked by `check_options`.
     stream : Stream
-        Of the samples, the learners' seeds and the training part of `prediction`.
+        Randomness of samples, learners' seeds and splits.
     progress : Progress
-        Told before each measure.
+        Called before each measure.
     pictures : bool
-        Also where `given.only` names measures, there are no pictures.
+        Whether to collect data for charts. There are none if `given.only` names measures.
 
     Notes
     -----
-    Linear in the rows, but for sorting and what is sampled. Libraries that would cut sums by their
-    number of threads have one, so that no figure depends on the machine's cores.
+    Linear in the rows, except for sorting and for measures on the sample. Libraries that cut sums by their
+    number of threads run single-threaded, so that no value depends on the number of cores.
     """
-    case = Case(released, given, stream)
+    comparison = Comparison(release, given, stream)
     wanted = [key for key in MEASURES if not given.only or key in given.only]
     measures: dict[str, dict[str, Any]] = {}
-    left_out = {f"fields.{name}": reason for name, reason in case.left_out.items()}
+    left_out = {f"fields.{name}": reason for name, reason in comparison.left_out.items()}
     steps = len(wanted) + 1
     with threadpool_limits(limits=1), np.errstate(all="ignore"):
-        for at, key in enumerate(wanted):
-            case.progress = part_of(progress, at / steps, (at + 1) / steps)
-            case.progress(0.0, f"measuring {key}")
+        for done, key in enumerate(wanted):
+            comparison.progress = sub_progress(progress, done / steps, (done + 1) / steps)
+            comparison.progress(0.0, f"measuring {key}")
             try:
-                found = _finding(case, key)
-                measures[key] = _described(case, key, found)
+                measures[key] = _report(key, _find(comparison, key))
             except NotApplicable as reason:
                 left_out[key] = str(reason)
         if pictures and not given.only:
-            case.progress = part_of(progress, len(wanted) / steps, 1.0)
-            case.progress(0.0, "drawing")
-            drawn = pictures_of(case, measures)
+            comparison.progress = sub_progress(progress, len(wanted) / steps, 1.0)
+            comparison.progress(0.0, "drawing")
+            charts = chart_data(comparison, measures)
         else:
-            drawn = {}
+            charts = {}
     progress(1.0, "measured")
-    return Assessment(measures, left_out, drawn)
+    return Assessment(measures, left_out, charts)
 
 
-def _finding(case: Case, key: str) -> Finding:
-    given = case.released.run_values
-    if key in FINDERS:
-        if key in given and given[key] is not None and key != "changed_share":
-            return Finding(given[key])
-        return FINDERS[key](case)
-    if given.get(key) is None:
-        service = case.released.service
+def _find(comparison: Comparison, key: str) -> Finding:
+    find = MEASURES[key].find
+    if find is not None:
+        return find(comparison)
+    value = comparison.release.run_values.get(key)
+    if value is None:
+        service = comparison.release.service
         raise NotApplicable(f"{service} does not give it" if service else "only a run of a service gives it")
-    return Finding(given[key])
+    return Finding(value)
 
 
-def _described(case: Case, key: str, found: Finding) -> dict[str, Any]:
+def _report(key: str, found: Finding) -> dict[str, Any]:
     if not _is_finite(found.value):
         raise NotApplicable("the numbers are too large, or too close to each other, for float64")
     report = MEASURES[key].report(found.value) | dict(found.notes)

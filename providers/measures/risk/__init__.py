@@ -1,0 +1,1 @@
+"""Risk measures: what an intruder may still learn from a release. One module a measure, named by its key."""

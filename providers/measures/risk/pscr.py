@@ -1,0 +1,26 @@
+"""PSCR: share of rows whose own row is the closest one of the release."""
+
+from providers.measures.shared.comparison import Comparison
+from providers.measures.shared.finding import Finding
+from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.record_distance import COST_AMONG_SAMPLE, share_linked
+
+
+def _find(comparison: Comparison) -> Finding:
+    comparison.need_aligned()
+    fields = comparison.need_compared()
+    return Finding(share_linked(comparison.closest), fields, comparison.sample.size)
+
+
+MEASURE = Measure(
+    key="pscr",
+    title="Share of rows whose own is the closest released",
+    concerns="risk",
+    goal="low",
+    range="0 to 1",
+    formula="mean over i of [d(x_i, y_i) = m_i] / t_i, m_i the least distance to any y_j, attained t_i times",
+    source="Perry, Matloff and Tendick 2024, 9.1.4",
+    cost=COST_AMONG_SAMPLE,
+    find=_find,
+    parts=(Part(guessing=True),),
+)

@@ -1,0 +1,69 @@
+"""Declaration of a measure: everything that the reports and the choice of runs need to know about it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from providers.measures.shared.columns import Column
+from providers.measures.shared.comparison import Comparison
+from providers.measures.shared.finding import Finding
+
+Goal = Literal["low", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Number in a measure's value by which runs can be ranked."""
+
+    path: str = ""
+    """Keys to the number in the value, joined by points; empty if the value is the number."""
+    goal: Goal | None = None
+    """Better values, if they are not those of the measure."""
+    words: str = ""
+    """Label of the number in a comparison of runs; empty: the measure's words for the path."""
+    chance: Callable[[Column], float | None] | None = None
+    """Value of one field if the source's values are dealt to the rows at random; None if unknown."""
+    guessing: bool = False
+    """Whether its value by chance is that of guessing one of the compared rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One risk or utility measure of a release."""
+
+    key: str
+    """Name in reports (``measures.<key>.value``) and of the module that declares the measure."""
+    title: str
+    concerns: Literal["risk", "utility"]
+    goal: Literal["low", "high", "near"]
+    """Better values of the release: low ones, high ones, or those near the source's."""
+    range: str
+    formula: str
+    source: str
+    cost: str
+    """Running time in the number of rows n."""
+    find: Callable[[Comparison], Finding] | None = None
+    """Take the measure, or raise NotApplicable; None for a measure that only the run itself provides."""
+    parts: Sequence[Part] = (Part(),)
+    """Numbers by which runs can be ranked; the first one is meant by the measure's key alone."""
+    needs: Sequence[str] = ()
+    """Options of `MeasureOptions` of which one must be given; otherwise the measure does not apply."""
+    uses: Sequence[str] = ()
+    """Further options that only some measures read, this one among them."""
+    words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    """Key of a part of the value (or path, joined by points) -> its words in reports."""
+    cannot_rank: str = ""
+    """Reason for which the measure cannot rank runs that differ only in their seeds; empty if it can."""
+
+    def report(self, value: Any) -> dict[str, Any]:
+        """Return the value with the texts that a reader needs to understand it."""
+        return {
+            "value": value,
+            "title": self.title,
+            "concerns": self.concerns,
+            "goal": self.goal,
+            "range": self.range,
+            "formula": self.formula,
+            "source": self.source,
+        }

@@ -1,0 +1,139 @@
+"""Options of a measurement, and their check against both tables."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import pyarrow as pa
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from providers.errors import ParameterError, did_you_mean, reference_token
+from providers.measures.shared.columns import comparable, kind_of, not_measurable
+from providers.params import MOST_ROWS, StrictModel
+
+_POINTER = "/measures"
+
+ROLES = ("identifier_fields", "weight_fields")
+"""Options that name fields to be left out of distances and models."""
+
+
+class MeasureOptions(StrictModel):
+    """Fields to measure, knowledge of an intruder, and settings of the measures."""
+
+    fields: tuple[str, ...] = Field(default=(), examples=[["age", "income", "city"]])
+    """Fields to measure. Default: all fields that both tables have and that can be measured."""
+    categorical_fields: tuple[str, ...] = Field(default=(), examples=[["occupation"]])
+    """Fields of numbers that are codes: all measures take them as categories, like text and booleans."""
+    identifier_fields: tuple[str, ...] = Field(default=(), examples=[["name", "household_id"]])
+    """Fields that identify a person, a household or a row. They take no part in distances, linkage,
+    relations and models; `changed_share` and `marginals` include them. Other identifiers are recognised,
+    unless another option names them."""
+    weight_fields: tuple[str, ...] = Field(default=(), examples=[["sampling_weight"]])
+    """Fields of survey weights, which take no part either. Other weights are recognised by their names."""
+    key_fields: tuple[str, ...] = Field(default=(), examples=[["age", "sex", "city"]])
+    """Fields of a person that an intruder may know, for `unique_combinations` and `mean_k`."""
+    rounding: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+        default={}, examples=[{"age": 5}]
+    )
+    """Numeric key field -> step to which an intruder knows its values. [each over 0]"""
+    known_fields: tuple[str, ...] = Field(default=(), examples=[["age", "income"]])
+    """Fields that the intruder of `record_linkage` knows of a person. Default: `key_fields`."""
+    target: str | SkipJsonSchema[None] = Field(default=None, examples=["income"])
+    """Field that the others explain, for `outlier_exposure`, `il3`, `r_squared` and `prediction`. These are
+    left out without it."""
+    only: tuple[str, ...] = Field(default=(), examples=[["dcr", "delta_rho"]])
+    """Keys of the measures to take. Default: all."""
+    sample: Annotated[int, Field(ge=2, le=MOST_ROWS)] = 10_000
+    """Rows of the random sample for measures of quadratic cost. [2 or more]"""
+    threshold: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 5
+    """Disclosure threshold: counts of fewer rows are not shown. [1 or more]"""
+
+
+def check_options(
+    options: MeasureOptions, source_schema: pa.Schema, destination_schema: pa.Schema, keys: Iterable[str]
+) -> None:
+    """Check the options against both tables.
+
+    Parameters
+    ----------
+    options : MeasureOptions
+    source_schema, destination_schema : pa.Schema
+    keys : iterable of str
+        Keys of all measures.
+
+    Raises
+    ------
+    ParameterError
+        An option does not fit the tables. The pointer is below /measures.
+    """
+    destination = {field.name: field for field in destination_schema}
+    both = {
+        field.name: (field, destination[field.name]) for field in source_schema if field.name in destination
+    }
+    for parameter in (*ROLES, "fields", "categorical_fields", "key_fields", "known_fields"):
+        named: set[str] = set()
+        for index, name in enumerate(getattr(options, parameter)):
+            pointer = f"{_POINTER}/{parameter}/{index}"
+            _check_known(name, both, pointer)
+            if name in named:
+                raise ParameterError(f"field '{name}' is named twice", pointer)
+            named.add(name)
+            source, other = both[name]
+            reason = (
+                not_measurable(source, other, name in options.categorical_fields)
+                if parameter in ("fields", "known_fields")
+                else None
+            )
+            if reason is not None:
+                raise ParameterError(f"field '{name}' cannot be measured: {reason}", pointer)
+            if parameter == "categorical_fields" and not comparable(source.type, other.type, True):
+                raise ParameterError(
+                    f"field '{name}' has type {source.type}, which holds no categories", pointer
+                )
+    for name in options.rounding:
+        pointer = f"{_POINTER}/rounding/{reference_token(name)}"
+        _check_known(name, both, pointer)
+        if name not in options.key_fields:
+            suggestion = did_you_mean(name, options.key_fields)
+            raise ParameterError(f"rounding for '{name}', which is no key field{suggestion}", pointer)
+        for field in both[name]:
+            if kind_of(field.type) != "number":
+                raise ParameterError(
+                    f"field '{name}' has type {field.type}; only numbers can be rounded", pointer
+                )
+    _check_roles(options)
+    if options.target is not None:
+        pointer = f"{_POINTER}/target"
+        _check_known(options.target, both, pointer)
+        reason = not_measurable(*both[options.target], options.target in options.categorical_fields)
+        if reason is not None:
+            raise ParameterError(f"field '{options.target}' cannot be a target: {reason}", pointer)
+        if options.fields and options.target not in options.fields:
+            raise ParameterError(f"the target '{options.target}' must be one of 'fields'", pointer)
+    known = set(keys)
+    for index, key in enumerate(options.only):
+        if key not in known:
+            suggestion = did_you_mean(key, sorted(known))
+            raise ParameterError(f"unknown measure '{key}'{suggestion}", f"{_POINTER}/only/{index}")
+
+
+def _check_roles(options: MeasureOptions) -> None:
+    """Raise ParameterError if a field is declared an identifier or a weight and named by another option."""
+    for role in ROLES:
+        for index, name in enumerate(getattr(options, role)):
+            wanted = [option for option in _NAMING if name in getattr(options, option)]
+            wanted += ["target"] if name == options.target else []
+            wanted += ["weight_fields"] if role == ROLES[0] and name in options.weight_fields else []
+            if wanted:
+                raise ParameterError(
+                    f"field '{name}' is also in '{wanted[0]}': name it in one of the two",
+                    f"{_POINTER}/{role}/{index}",
+                )
+
+
+_NAMING = ("fields", "key_fields", "known_fields")
+
+
+def _check_known(name: str, both: Mapping[str, object], pointer: str) -> None:
+    if name not in both:
+        raise ParameterError(f"unknown field '{name}'{did_you_mean(name, both)}", pointer)

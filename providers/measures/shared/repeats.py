@@ -1,0 +1,61 @@
+"""Means over several random draws, with confidence intervals."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+DRAWS = 10
+"""Number of draws of a measure that depends on chance."""
+
+_LEVEL = 0.95
+
+
+def mean_of_draws(draws: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean of each figure over one or more draws; all draws have the same figures."""
+    return {name: math.fsum(draw[name] for draw in draws) / len(draws) for name in draws[0]}
+
+
+def intervals(
+    draws: Sequence[Mapping[str, float]],
+    bounds: tuple[float, float],
+    test_share: float = 0.0,
+) -> dict[str, dict[str, float]]:
+    """Confidence interval (95 %) of the mean of each figure; empty for a single draw.
+
+    Parameters
+    ----------
+    draws : sequence of mapping
+        For each draw, figure -> value.
+    bounds : tuple of float
+        Least and greatest possible value of the figures; the intervals are cut there.
+    test_share : float
+        Test rows of a draw divided by its training rows; 0 if draws share no rows.
+
+    Returns
+    -------
+    dict
+        Figure -> ``{"low": ..., "high": ...}``.
+
+    Notes
+    -----
+    Mean -+ t sd sqrt(1/J + test_share), t the quantile of Student's distribution with J - 1 degrees of
+    freedom, J the number of draws. Draws that share training rows depend on each other, so that
+    sd / sqrt(J) alone is too narrow: the second term corrects for that.
+
+    References
+    ----------
+    Nadeau and Bengio 2003, Inference for the generalization error, Machine Learning 52, 239-281,
+    doi:10.1023/A:1024068626366.
+    """
+    from scipy.special import stdtrit  # slow to import and rarely needed
+
+    count = len(draws)
+    if count < 2:
+        return {}
+    factor = float(stdtrit(count - 1, (1 + _LEVEL) / 2)) * math.sqrt(1 / count + test_share)
+    found = {}
+    for name, mean in mean_of_draws(draws).items():
+        reach = factor * float(np.std([draw[name] for draw in draws], ddof=1))
+        found[name] = {"low": max(bounds[0], mean - reach), "high": min(bounds[1], mean + reach)}
+    return found

@@ -1,0 +1,1 @@
+"""Utility measures: what an analyst may still find in a release. One module a measure, named by its key."""

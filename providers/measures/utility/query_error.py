@@ -1,0 +1,141 @@
+"""Error of range queries: the mean of one field over the rows with another field in a range."""
+
+import math
+
+import numpy as np
+
+from providers.arrays import Float64Array
+from providers.measures.shared.comparison import Comparison
+from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.measure import Measure, Part
+from providers.measures.shared.repeats import DRAWS, intervals, mean_of_draws
+from providers.measures.shared.sampling import uniforms
+
+QUERIES = 100
+"""Number of queries of one draw."""
+_NARROWEST, _WIDEST = 0.05, 0.5
+"""Least and greatest share of the source's rows in the range of a query."""
+
+
+class RangeAverages:
+    """Averages of fields over ranges of one field, by prefix sums in the order of that field."""
+
+    def __init__(self, range_field: Float64Array) -> None:
+        present = ~np.isnan(range_field)
+        self._order = np.flatnonzero(present)[np.argsort(range_field[present], kind="stable")]
+        self._sorted = range_field[self._order]
+
+    def range_at(self, start: float, width: float) -> tuple[float, float] | None:
+        """Return the range that holds the share `width` of the rows; None if the field has no number.
+
+        Its first row has the rank start * (1 - width), as a share of the rows.
+        """
+        if not len(self._sorted):
+            return None
+        last = len(self._sorted) - 1
+        first_rank = start * (1 - width)
+        low, high = int(first_rank * last), min(last, int((first_rank + width) * last))
+        return float(self._sorted[low]), float(self._sorted[high])
+
+    def averages(self, field: Float64Array, ranges: list[tuple[float, float]]) -> Float64Array:
+        """Return the field's mean over the rows in each closed range; NaN if no row has a value."""
+        values = field[self._order]
+        present = ~np.isnan(values)
+        sums = np.concatenate([[0.0], np.cumsum(np.where(present, values, 0.0))])
+        counts = np.concatenate([[0], np.cumsum(present)])
+        low = np.searchsorted(self._sorted, [low for low, _ in ranges], side="left")
+        high = np.searchsorted(self._sorted, [high for _, high in ranges], side="right")
+        with np.errstate(all="ignore"):
+            averages: Float64Array = (sums[high] - sums[low]) / (counts[high] - counts[low])
+        return averages
+
+
+def relative_errors(source: Float64Array, destination: Float64Array) -> Float64Array:
+    """|b - a| / |a| for each query whose answer a in the source is neither 0 nor missing.
+
+    If the destination has no answer b, the error is 1.
+    """
+    asked = ~np.isnan(source) & (source != 0)
+    errors = np.abs(destination[asked] - source[asked]) / np.abs(source[asked])
+    return np.where(np.isnan(errors), 1.0, errors)
+
+
+def query_error(errors: Float64Array) -> dict[str, float]:
+    """Mean and quartiles of the errors. Raises NotApplicable if there is none."""
+    if not len(errors):
+        raise NotApplicable("no query has an answer other than 0 in the source")
+    quartiles = np.quantile(errors, [0.25, 0.5, 0.75]).tolist()
+    return {"mean": float(errors.mean()), "q25": quartiles[0], "median": quartiles[1], "q75": quartiles[2]}
+
+
+def drawn_queries(numbers: Float64Array, fields: int) -> list[tuple[int, int, float, float]]:
+    """Build queries (range field, averaged field, start, width) from uniform numbers; shape (queries, 4)."""
+    queries = []
+    for one, two, start, width in numbers:
+        range_field = int(one * fields)
+        other = int(two * (fields - 1))
+        averaged = other + (other >= range_field)  # any field but the range field
+        queries.append(
+            (range_field, averaged, float(start), _NARROWEST + float(width) * (_WIDEST - _NARROWEST))
+        )
+    return queries
+
+
+def _find(comparison: Comparison) -> Finding:
+    fields = [name for name in comparison.numeric if comparison.columns[name].kind == "number"]
+    if len(fields) < 2:
+        raise NotApplicable("it needs two fields of numbers or more")
+    comparison.need_rows()
+    purposes = [f"query_error/{draw}" for draw in range(DRAWS)]
+    numbers = [uniforms(4 * QUERIES, comparison.stream, purpose).reshape(-1, 4) for purpose in purposes]
+    queries = drawn_queries(np.concatenate(numbers), len(fields))
+    before, after = _answers(comparison, fields, queries)
+    errors = [
+        relative_errors(before[start : start + QUERIES], after[start : start + QUERIES])
+        for start in range(0, len(before), QUERIES)
+    ]
+    draws = [query_error(errors_of_draw) for errors_of_draw in errors if len(errors_of_draw)]
+    if not draws:
+        raise NotApplicable("no query has an answer other than 0 in the source")
+    notes = {"draws": len(draws), "interval": intervals(draws, (0.0, math.inf))}
+    return Finding(mean_of_draws(draws), fields, notes=notes)
+
+
+def _answers(
+    comparison: Comparison, fields: list[str], queries: list[tuple[int, int, float, float]]
+) -> tuple[Float64Array, Float64Array]:
+    """Answer each query in the source and in the destination; NaN if a table has no answer."""
+    before, after = np.full(len(queries), np.nan), np.full(len(queries), np.nan)
+    for done, range_field in enumerate(sorted({query[0] for query in queries})):
+        comparison.progress(done / len(fields), "asking queries")
+        column = comparison.columns[fields[range_field]]
+        source = RangeAverages(column.numbers("source"))
+        destination = RangeAverages(column.numbers("destination"))
+        for averaged in sorted({query[1] for query in queries if query[0] == range_field}):
+            indices = [i for i, query in enumerate(queries) if query[:2] == (range_field, averaged)]
+            ranges = [source.range_at(*queries[i][2:]) for i in indices]
+            known = [bounds for bounds in ranges if bounds is not None]
+            if not known:  # the source has no number in the range field, so that no query has a range
+                continue
+            other = comparison.columns[fields[averaged]]
+            offset = float(other.offset)
+            before[indices] = source.averages(other.numbers("source"), known) + offset
+            after[indices] = destination.averages(other.numbers("destination"), known) + offset
+    return before, after
+
+
+MEASURE = Measure(
+    key="query_error",
+    title="Error of range averages",
+    concerns="utility",
+    goal="low",
+    range="0 or more",
+    formula=f"|b - a| / |a| over {DRAWS} draws of {QUERIES} random queries, a and b the source's and the "
+    "destination's mean of one field over the rows in which another lies in a range that holds 5 to 50 % of "
+    "the source's: mean, quartiles, each the mean of the draws with its 95 % interval",
+    source="after Xue, Karras, Raissi and Pung 2011, 5.3, whose queries are averages under two thresholds "
+    "and a set of categories",
+    cost="O(n log n) for each range field",
+    find=_find,
+    parts=(Part("mean"), Part("q25"), Part("median"), Part("q75")),
+)

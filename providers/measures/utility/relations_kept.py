@@ -1,0 +1,68 @@
+"""Relations kept: share of the comparisons of distances between numbers that still hold."""
+
+import numpy as np
+
+from providers.arrays import Float64Array
+from providers.measures.shared.comparison import Comparison
+from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.measure import Measure
+from providers.measures.shared.sampling import uniforms
+
+_KEY = "relations_kept"
+
+
+def nearness_kept(source: Float64Array, destination: Float64Array) -> tuple[int, int]:
+    """Count the triples that have a relation in the source, and those that keep it.
+
+    With the source's numbers in the order i <= j <= k, the relation says which of i and k is nearer to j.
+
+    Parameters
+    ----------
+    source, destination : ndarray, shape (triples, 3)
+        Numbers before and after; NaN where missing. A tie in the source has no relation; a relation with a
+        number that is missing in the destination is not kept.
+    """
+    order = np.argsort(source, axis=1, kind="stable")
+    i, j, k = np.take_along_axis(source, order, axis=1).T
+    before = i + k - 2 * j
+    counted = (i < j) & (j < k) & (before != 0)
+    x, y, z = np.take_along_axis(destination, order, axis=1)[counted].T
+    with np.errstate(invalid="ignore"):
+        after = np.sign(np.abs(z - y) - np.abs(y - x))
+    return int(counted.sum()), int(np.count_nonzero(after == np.sign(before[counted])))
+
+
+def _find(comparison: Comparison) -> Finding:
+    """Return the value of a LOCALITY run, over all of its constraints; else count random triples."""
+    of_run = comparison.release.run_values.get(_KEY)
+    if of_run is not None:
+        return Finding(of_run)
+    comparison.need_aligned()
+    comparison.need_rows(3)
+    fields = comparison.need_numeric()
+    before, after = comparison.sampled_matrices
+    rows = len(before)
+    total = kept = 0
+    for column, name in enumerate(fields):
+        numbers = uniforms(3 * comparison.options.sample, comparison.stream, f"{_KEY}/{name}").reshape(-1, 3)
+        triples = np.minimum((numbers * rows).astype(np.int64), rows - 1)
+        total_here, kept_here = nearness_kept(before[triples, column], after[triples, column])
+        total, kept = total + total_here, kept + kept_here
+    if not total:
+        raise NotApplicable("no three different numbers of a field have a nearer one")
+    return Finding(kept / total, fields, comparison.sample.size, {"triples": total})
+
+
+MEASURE = Measure(
+    key=_KEY,
+    title="Relations kept",
+    concerns="utility",
+    goal="high",
+    range="0 to 1",
+    formula="#{localities of the source's segments that hold in the destination} / #{localities}; of "
+    "services other than LOCALITY, of random triples of rows in each field: which of two is nearer to the "
+    "middle one. 1/2 is what chance keeps",
+    source="Xue, Karras, Raissi and Pung 2011, definition 2, extracted with strict comparisons",
+    cost="O(n s) for segments of s records; else of the sample",
+    find=_find,
+)

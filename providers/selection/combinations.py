@@ -1,4 +1,4 @@
-"""Services with fixed and varied parameters -> every combination, checked, with a pointer to each fault."""
+"""Combinations of services and varied parameters."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from providers import PROVIDERS
 from providers.errors import ParameterError, did_you_mean, reference_token
-from providers.params import OPTIM_OPERANDS, Params, StrictModel
+from providers.params import OPTIM_OPERANDS, Params, StrictModel, fault_message
 from providers.provider import Provider
 
 MOST_COMBINATIONS = 500
@@ -31,18 +31,18 @@ def _known(service: str) -> str:
 
 
 class Variation(StrictModel):
-    """A service, with the parameters that stay and those that vary."""
+    """Service with fixed and varied parameters."""
 
     service: Annotated[
         str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(PROVIDERS)})
     ]
-    """The service's identifier."""
+    """Identifier of the service."""
     parameters: dict[str, JsonValue] = Field(default={}, examples=[{"swap_fields": ["income"]}])
-    """Parameters of the service that are the same in every combination."""
+    """Parameters of the service that are the same in all combinations."""
     vary: dict[str, Annotated[tuple[JsonValue, ...], Field(min_length=1)]] = Field(
         default={}, examples=[{"k": [3, 5, 10]}]
     )
-    """Parameter -> its values. Each value of each is combined with all values of the others."""
+    """Parameter -> its values. Each value is combined with all values of the other parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,18 @@ class Combination:
 
     provider: Provider[Any]
     params: Params
-    """Checked."""
+    """Parameters, checked against the table's schema."""
     given: dict[str, Any]
-    """The parameters as they were asked for."""
+    """Parameters as given in the request."""
 
 
 def combinations_of(services: Sequence[Variation], schema: pa.Schema) -> list[Combination]:
-    """Every combination, in the order in which they are listed; the last varied parameter goes fastest.
+    """Expand all combinations in the listed order; the last varied parameter varies fastest.
 
     Raises
     ------
     ParameterError
-        They are too many, or one does not fit the schema. The pointer names the value at fault, such as
+        There are too many, or one does not fit the schema. The pointer names the invalid value, such as
         ``/services/1/vary/k/0``.
     """
     count = sum(math.prod(len(values) for values in variation.vary.values()) for variation in services)
@@ -71,36 +71,35 @@ def combinations_of(services: Sequence[Variation], schema: pa.Schema) -> list[Co
             f"these are {count} combinations; at most {MOST_COMBINATIONS} are compared at once", "/services"
         )
     return [
-        _checked(variation, chosen, schema, f"/services/{at}")
-        for at, variation in enumerate(services)
-        for chosen in _choices(variation, f"/services/{at}")
+        _checked(variation, chosen, schema, f"/services/{index}")
+        for index, variation in enumerate(services)
+        for chosen in _choices(variation, f"/services/{index}")
     ]
 
 
 def _choices(variation: Variation, place: str) -> Iterator[dict[str, int]]:
-    """For each combination, varied parameter -> which of its values."""
+    """Yield for each combination: varied parameter -> index of its value."""
     for name in variation.vary:
         if name in variation.parameters:
             raise ParameterError(
                 f"'{name}' is among 'parameters' as well: a parameter stays or varies",
                 f"{place}/vary/{reference_token(name)}",
             )
-    for places in itertools.product(*(range(len(values)) for values in variation.vary.values())):
-        yield dict(zip(variation.vary, places, strict=True))
+    for indices in itertools.product(*(range(len(values)) for values in variation.vary.values())):
+        yield dict(zip(variation.vary, indices, strict=True))
 
 
 def _checked(variation: Variation, chosen: Mapping[str, int], schema: pa.Schema, place: str) -> Combination:
     provider = PROVIDERS[variation.service]
-    given = variation.parameters | {name: variation.vary[name][at] for name, at in chosen.items()}
+    given = variation.parameters | {name: variation.vary[name][index] for name, index in chosen.items()}
     try:
         params = provider.check(provider.params.model_validate(given), schema)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
+        fault = error.errors(include_url=False)[0]
         path = [*fault["loc"]]
         if fault["type"] == "unknown_name":
             path.append(fault["ctx"]["name"])
-        message = fault["msg"][:1].lower() + fault["msg"][1:].replace("Tuple", "List")
-        raise ParameterError(message, _pointer(path, given, chosen, place)) from None
+        raise ParameterError(fault_message(fault), _pointer(path, given, chosen, place)) from None
     except ParameterError as error:
         parts = [part.replace("~1", "/").replace("~0", "~") for part in error.pointer.split("/")[2:]]
         raise ParameterError(error.message, _pointer(parts, given, chosen, place)) from None
@@ -108,7 +107,7 @@ def _checked(variation: Variation, chosen: Mapping[str, int], schema: pa.Schema,
 
 
 def _pointer(path: Sequence[Any], given: Mapping[str, Any], chosen: Mapping[str, int], place: str) -> str:
-    """Where in the request a fault stands; as far as it stands there, since a path names unions as well."""
+    """Build the JSON pointer of an invalid value; names of union branches in the path are skipped."""
     if not path:
         return place
     name, *rest = path
@@ -121,10 +120,10 @@ def _pointer(path: Sequence[Any], given: Mapping[str, Any], chosen: Mapping[str,
         found += f"/{reference_token(name)}"
     value = given.get(name)
     for part in rest:
-        at: Any = int(part) if isinstance(value, list) and str(part).isdecimal() else part
-        inside = isinstance(value, dict) and at in value
-        if not inside and not (isinstance(value, list) and isinstance(at, int) and at < len(value)):
+        key: Any = int(part) if isinstance(value, list) and str(part).isdecimal() else part
+        inside = isinstance(value, dict) and key in value
+        if not inside and not (isinstance(value, list) and isinstance(key, int) and key < len(value)):
             continue
-        value = value[at]  # type: ignore[index]  # which of the two it is was asked above
-        found += f"/{reference_token(at)}"
+        value = value[key]  # type: ignore[index]  # a dict or a list, by the test above
+        found += f"/{reference_token(key)}"
     return found

@@ -1,8 +1,8 @@
-"""Seeds of single runs, derived from the one master seed: looked up by name, never consumed.
+"""Derived seeds.
 
 A derived seed is ``BLAKE2b-256(parts, key=master, person="rowveil-derived")`` over the parts of its
-name, each with its length in eight bytes, little-endian, before it. It depends on nothing but the
-master seed and its own name, so neither the number of the others nor their order can change it.
+name, each preceded by its length in eight bytes, little-endian. It depends only on the master seed and its
+own name, so that neither the number of other seeds nor their order can change it.
 
 References
 ----------
@@ -16,12 +16,12 @@ from typing import Any
 
 
 def derived_seed(master: bytes, *name: str) -> bytes:
-    """32 bytes for one name, such as ``("candidate", "3")``.
+    """Derive 32 bytes for one name, such as ``("candidate", "3")``.
 
     Parameters
     ----------
     master : bytes
-        32 bytes; whoever has it has every derived seed, and none of those gives it away.
+        32 bytes. They determine every derived seed, and no derived seed reveals them.
     """
     parts = (part.encode() for part in name)
     message = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
@@ -29,22 +29,22 @@ def derived_seed(master: bytes, *name: str) -> bytes:
 
 
 def candidate_seed(master: bytes, index: int) -> bytes:
-    """The seed of candidate `index`, from 0; the first has the master seed itself.
+    """Seed of candidate `index`, from 0; the first one has the master seed.
 
-    So a run with one candidate is the plain run.
+    Thus a job with one candidate equals a job without candidates.
     """
     return derived_seed(master, "candidate", str(index)) if index else master
 
 
 def point_seed(master: bytes, service: str, parameters: Mapping[str, Any], run: int) -> bytes:
-    """The seed of one run of a service with these parameters, wherever it stands in a list.
+    """Seed of one run of a service with these parameters, whatever its position in the request.
 
     Parameters
     ----------
     parameters : mapping
-        As checked, every name resolved and every default said; plain JSON values.
+        Checked parameters with resolved names and all defaults, as plain JSON values.
     run : int
-        Which of the runs with these parameters, from 0.
+        Index among the runs with these parameters, from 0.
     """
     written = json.dumps(parameters, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return derived_seed(master, "point", service, written, str(run))

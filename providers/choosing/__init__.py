@@ -1,1 +1,0 @@
-"""Choosing with figures: the best of several seeds, and which service with which parameters."""

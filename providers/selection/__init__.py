@@ -1,0 +1,1 @@
+"""Selection of seeds, services and parameters by measured risk and utility."""

@@ -1,0 +1,95 @@
+"""Axes of a comparison: the figure that ranks, or the reason for which none does.
+
+A figure that is equal for all runs, or that no run can change, ranks nothing. Of the default figures, the
+first one that differs between the runs becomes the axis.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from providers.measures.assessment import MeasureOptions
+from providers.selection.figures import Figure, Taken, cannot_change
+
+_SAME = 1e-12
+"""Relative difference up to which two values of one figure are equal, to allow for rounding of sums."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Figure by which all runs are placed."""
+
+    figure: Figure
+    constant: str = ""
+    """Reason for which the figure does not differ between the runs; empty if it does."""
+    passed_over: dict[str, str] = field(default_factory=dict)
+    """Figure that was tried before -> reason for which it was not taken."""
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the figure differs between the runs."""
+        return not self.constant
+
+    def document(self) -> dict[str, Any]:
+        """Return name, whether it ranks, whether it is constant, and the reason, as plain values."""
+        document: dict[str, Any] = {
+            "figure": self.figure.name,
+            "ranks": self.ranks,
+            "constant": bool(self.constant),
+        }
+        return document | {"reason": self.constant} if self.constant else document
+
+
+def axis_of(
+    tried: Sequence[Figure], runs: Sequence[Taken], options: MeasureOptions, changed: Sequence[str]
+) -> Axis:
+    """Choose the first of the figures that differs between the runs.
+
+    Parameters
+    ----------
+    tried : sequence of Figure
+        At least one, in the order in which they are tried.
+    runs : sequence of Taken
+        Figures of each run. A single one takes the first figure that is defined and that it can change.
+    options : MeasureOptions
+        With which the figures were taken.
+    changed : sequence of str
+        Fields of which at least one run changes a value.
+
+    Notes
+    -----
+    If no figure differs between the runs, the axis is the first one that is defined for all of them, or
+    else the one that is defined for most.
+    """
+    reasons = {figure.name: why_not(figure, runs, options, changed) for figure in tried}
+    for index, figure in enumerate(tried):
+        if not reasons[figure.name] and _defined(figure, runs) == len(runs):
+            return Axis(figure, "", {one.name: _left(one, reasons, runs) for one in tried[:index]})
+    most = max(tried, key=lambda figure: _defined(figure, runs))  # the first one of equals
+    others = {one.name: _left(one, reasons, runs) for one in tried if one is not most}
+    return Axis(most, reasons[most.name], others)
+
+
+def why_not(figure: Figure, runs: Sequence[Taken], options: MeasureOptions, changed: Sequence[str]) -> str:
+    """Return the reason for which the figure does not differ; empty if it does, or if no run has it."""
+    values = [taken.values[figure.name] for taken in runs if figure.name in taken.values]
+    if not values:
+        return ""
+    least, most = min(values), max(values)
+    same = most - least <= _SAME * max(abs(least), abs(most))
+    if reason := cannot_change(figure, options, changed):
+        return f"{_value(least, most, same)}: {reason}"
+    return f"it is {least:.4g} for every run" if same and len(values) == len(runs) > 1 else ""
+
+
+def _value(least: float, most: float, same: bool) -> str:
+    return f"it is {least:.4g} for every run" if same else f"it is {least:.4g} to {most:.4g} by chance alone"
+
+
+def _defined(figure: Figure, runs: Sequence[Taken]) -> int:
+    return sum(figure.name in taken.values for taken in runs)
+
+
+def _left(figure: Figure, reasons: dict[str, str], runs: Sequence[Taken]) -> str:
+    undefined = (taken.undefined[figure.name] for taken in runs if figure.name in taken.undefined)
+    return reasons[figure.name] or next(undefined, "another one is defined for more runs")

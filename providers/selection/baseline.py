@@ -1,0 +1,50 @@
+"""Values of risk figures by chance alone, given the released marginal distributions."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from providers.measures.assessment import MeasureOptions
+from providers.measures.shared.columns import column_of, not_measurable
+from providers.selection.figures import Figure, mean
+
+_DEALT = "the source's values of each field, dealt to the rows at random"
+
+_GUESSED = "one row guessed among those that are compared"
+
+
+def chance(
+    figure: Figure, table: pa.Table, options: MeasureOptions, protected: Sequence[str]
+) -> tuple[float, str] | None:
+    """Return the figure's value by chance alone, and the meaning of chance; None if it is unknown.
+
+    Parameters
+    ----------
+    figure : Figure
+    table : pa.Table
+        The source.
+    options : MeasureOptions
+        Options with which the figure is taken.
+    protected : sequence of str
+        Fields over which a figure that is a mean over fields is the mean.
+
+    Notes
+    -----
+    Exact, not drawn: the mean over all pairs of rows. O(n log n) per field.
+    """
+    if figure.part.guessing:
+        rows = min(options.sample, table.num_rows)
+        return (1 / rows, _GUESSED) if rows else None
+    chance_of_field = figure.part.chance
+    if chance_of_field is None or not table.num_rows:
+        return None
+    numbers = []
+    for name in protected:
+        wanted = not options.fields or name in options.fields
+        categorical = name in options.categorical_fields
+        field = table.schema.field(name)
+        if wanted and not_measurable(field, field, categorical) is None:
+            column = table.column(name)
+            numbers.append(chance_of_field(column_of(name, column, column, categorical)))
+    value = mean(number for number in numbers if number is not None)
+    return None if value is None else (value, _DEALT)

@@ -1,0 +1,250 @@
+"""Named figures: the numbers of measures by which runs are ranked.
+
+A figure is named by its measure's key, or by key and path if the measure has several numbers: ``pscr``,
+``dcr.mean``, ``dcr.at_zero``. The key alone means the first part that the measure declares.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from providers.errors import ParameterError, did_you_mean
+from providers.measures import MEASURES
+from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.measures.shared.measure import Goal, Measure, Part
+from providers.progress import Progress, no_progress
+from providers.randomness.chacha20 import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of one measure."""
+
+    name: str
+    """Full name, such as ``dcr.mean``."""
+    measure: Measure
+    part: Part
+    goal: Goal
+    """Better values of the figure."""
+
+    def of(self, value: Any) -> float | None:
+        """Return the number in the measure's value, the mean of numbers by field; None if there is none."""
+        value = self._in(value)
+        if isinstance(value, dict):
+            return mean(_numbers_of(value).values())
+        return float(value) if _is_number(value) else None
+
+    def by_field(self, value: Any) -> dict[str, float]:
+        """Return the numbers in the measure's value by field; empty if the figure is a single number."""
+        value = self._in(value)
+        return _numbers_of(value) if isinstance(value, dict) else {}
+
+    def _in(self, value: Any) -> Any:
+        for key in self.part.path.split(".") if self.part.path else ():
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    def described(self, samples: Mapping[str, int], fields: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the measure's title, goal, range, formula and source, as plain values.
+
+        Parameters
+        ----------
+        samples : mapping of str to int
+            Measure -> number of sampled rows, for measures taken on a sample.
+        fields : sequence of str
+            Fields over which the figure is a mean; empty if it is a single number.
+        """
+        described = self.measure.report(None) | {"key": self.measure.key, "goal": self.goal}
+        del described["value"]
+        if self.measure.key in samples:
+            described["sample"] = samples[self.measure.key]
+        if fields:
+            described["fields"] = list(fields)
+        return described
+
+
+def mean(numbers: Iterable[float]) -> float | None:
+    """Mean of the numbers; None if there is none."""
+    listed = list(numbers)
+    return math.fsum(listed) / len(listed) if listed else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _numbers_of(values: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items() if _is_number(value)}
+
+
+def _figures() -> dict[str, Figure]:
+    found = {}
+    for key, measure in MEASURES.items():
+        for part in measure.parts:
+            name = f"{key}.{part.path}" if part.path else key
+            found[name] = Figure(name, measure, part, _goal(measure, part))
+    return found
+
+
+def _goal(measure: Measure, part: Part) -> Goal:
+    """Return the better values of a part. One of a measure with the goal "near" must declare its own."""
+    goal = part.goal or measure.goal
+    if goal == "near":
+        raise ValueError(f"part '{part.path}' of measure '{measure.key}' needs a goal: low or high")
+    return goal
+
+
+FIGURES: Mapping[str, Figure] = MappingProxyType(_figures())
+"""Full name -> figure."""
+
+DEFAULT_UTILITY = (
+    "delta_rho.mean",
+    "association.correlation_ratio",
+    "association.cramers_v",
+    "marginals.mean_distance",
+)
+"""Figures of utility if none is named, in the order in which they are tried."""
+
+_DEFAULT_RISK = ("interval_sd.narrow.by_field", "changed_share")
+
+
+def default_risk(options: MeasureOptions) -> tuple[str, ...]:
+    """Return the figures of risk if none is named, in the order in which they are tried.
+
+    Record linkage comes first if the options name fields that an intruder knows. The others are taken over
+    the protected fields: the share of their numbers that are published nearly unchanged, and the share of
+    their values that changed.
+    """
+    knows = bool(options.known_fields or options.key_fields)
+    return ("record_linkage.rate", *_DEFAULT_RISK) if knows else _DEFAULT_RISK
+
+
+_KNOWN_TO_INTRUDER = frozenset({"key_fields", "known_fields"})
+"""Options that name what an intruder knows: a measure that needs one of them reads these fields alone."""
+
+
+def cannot_change(figure: Figure, options: MeasureOptions, changed: Iterable[str]) -> str | None:
+    """Return the reason for which runs that change these fields alone cannot change the figure, or None.
+
+    Parameters
+    ----------
+    figure : Figure
+    options : MeasureOptions
+        Options with which the figure is taken.
+    changed : iterable of str
+        Fields of which at least one run changes a value.
+    """
+    known = (getattr(options, name) for name in figure.measure.needs if name in _KNOWN_TO_INTRUDER)
+    fields = next(filter(None, known), options.fields)
+    if not fields or not set(fields).isdisjoint(changed):
+        return None
+    names = ", ".join(f"'{name}'" for name in fields)
+    return f"it is taken on {names} alone, of which no run changes a value"
+
+
+def named_figure(name: str, options: MeasureOptions, pointer: str) -> Figure:
+    """Look up a figure by its name.
+
+    Parameters
+    ----------
+    name : str
+        Full name, or a measure's key alone.
+    options : MeasureOptions
+        Options with which the measure will be taken.
+    pointer : str
+        JSON pointer of the name in the request.
+
+    Raises
+    ------
+    ParameterError
+        There is no such figure, or it cannot be taken with these options.
+    """
+    full = name
+    if name in MEASURES and name not in FIGURES:
+        full = f"{name}.{MEASURES[name].parts[0].path}"
+    if full not in FIGURES:
+        raise ParameterError(f"unknown figure '{name}'{did_you_mean(name, FIGURES)}", pointer)
+    figure = FIGURES[full]
+    needs = figure.measure.needs
+    if needs and not any(getattr(options, option) for option in needs):
+        raise ParameterError(f"'{full}' needs 'measures.{needs[0]}', which is not given", pointer)
+    return figure
+
+
+_OF_REPORTS_ALONE = ("only", "threshold")
+"""Options that no figure uses."""
+
+
+def refuse_unused(options: MeasureOptions, figures: Sequence[Figure]) -> None:
+    """Raise ParameterError if an option is given that none of the figures uses.
+
+    This holds for runs of which nothing but these figures is measured.
+    """
+    of_some_measures = {name for measure in MEASURES.values() for name in (*measure.needs, *measure.uses)}
+    used = {name for figure in figures for name in (*figure.measure.needs, *figure.measure.uses)}
+    for option in MeasureOptions.model_fields:
+        checked = option in of_some_measures or option in _OF_REPORTS_ALONE
+        given = option in options.model_fields_set and getattr(options, option)
+        if checked and given and option not in used:
+            names = ", ".join(f"'{figure.name}'" for figure in figures)
+            raise ParameterError(
+                f"'{option}' is used by none of the figures that are taken: {names}", f"/measures/{option}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Figures of one run."""
+
+    values: dict[str, float]
+    """Full name -> number."""
+    undefined: dict[str, str]
+    """Full name -> reason for which there is no number."""
+    samples: dict[str, int]
+    """Measure -> number of sampled rows, for measures that were not taken on all rows."""
+    by_field: dict[str, dict[str, float]]
+    """Full name -> numbers by field, for the figures that are means over fields."""
+
+    def over(self, fields: Iterable[str]) -> "Taken":
+        """Copy the figures; those that are means over fields become means over these fields alone."""
+        wanted = set(fields)
+        taken = Taken(dict(self.values), dict(self.undefined), self.samples, self.by_field)
+        for name, numbers in self.by_field.items():
+            value = mean(number for field, number in numbers.items() if field in wanted)
+            taken.values.pop(name, None)
+            if value is None:
+                taken.undefined[name] = "it is not defined for any field that is protected"
+            else:
+                taken.values[name] = value
+        return taken
+
+
+def take_figures(
+    figures: Sequence[Figure],
+    release: Release,
+    options: MeasureOptions,
+    stream: Stream,
+    progress: Progress = no_progress,
+) -> Taken:
+    """Take the figures of a release. Releases that are compared must share the stream, hence the sample."""
+    only = tuple(dict.fromkeys(figure.measure.key for figure in figures))
+    assessment = assess(release, options.model_copy(update={"only": only}), stream, progress, pictures=False)
+    taken = Taken({}, {}, {}, {})
+    for figure in figures:
+        key = figure.measure.key
+        if key not in assessment.measures:
+            taken.undefined[figure.name] = assessment.left_out[key]
+            continue
+        by_field = figure.by_field(assessment.measures[key]["value"])
+        if by_field:
+            taken.by_field[figure.name] = by_field
+        value = figure.of(assessment.measures[key]["value"])
+        if value is None:
+            taken.undefined[figure.name] = "it is not defined for these tables"
+            continue
+        taken.values[figure.name] = value
+        if "sample" in assessment.measures[key]:
+            taken.samples[key] = assessment.measures[key]["sample"]
+    return taken

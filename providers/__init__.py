@@ -1,7 +1,8 @@
 """The algorithms: every service that can be run, in the order in which they are listed.
 
-Importing this package compiles nothing. It names the folder of numba's compiled kernels, and how they
-are told apart (`providers.kernel_cache`), before numba is imported.
+Importing this package compiles nothing. Before numba is imported, it names the folder of numba's compiled
+kernels and their cache locator (`providers.kernel_cache`), and sets the number of threads of kernels and
+the way in which these wait.
 """
 
 import atexit
@@ -11,10 +12,13 @@ import shutil
 import stat
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from providers.cores import available_cores
 
 
 def _name_kernel_cache() -> None:
@@ -49,9 +53,43 @@ def _is_private_folder(folder: Path) -> bool:
     return False
 
 
-_name_kernel_cache()
+def _settle_threads() -> None:
+    """Set the number of numba's threads and how they wait, each unless the environment says so already.
 
-from providers import (  # noqa: E402 - the kernels' folder is named first
+    GNU OpenMP's threads spin at the end of a kernel, on a core that another process may need: where cores are
+    shared, two threads wait for one another much longer than they compute (docs/benchmarks.md). Here they
+    sleep. libgomp reads this once, when numba starts its threads. The number of threads follows the CPU quota
+    of the control group, which numba itself does not look at.
+    """
+    if not any(os.environ.get(name) for name in _WAITING):
+        os.environ["OMP_WAIT_POLICY"] = "passive"
+        if _threads_have_started():
+            warnings.warn(
+                "numba started its threads before rowveil's providers were imported, so they keep spinning "
+                "while they wait; import providers first, or set OMP_WAIT_POLICY=passive",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+    if "numba" not in sys.modules:
+        os.environ.setdefault("NUMBA_NUM_THREADS", str(available_cores()))
+
+
+_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+"""Variables by which the environment says how OpenMP's threads wait."""
+
+
+def _threads_have_started() -> bool:
+    parallel = sys.modules.get("numba.np.ufunc.parallel")
+    if parallel is None or not getattr(parallel, "_is_initialized", False):
+        return False
+    return bool(parallel.threading_layer() == "omp")
+
+
+_name_kernel_cache()
+_settle_threads()
+
+from providers.provider import Provider  # noqa: E402
+from providers.services import (  # noqa: E402 - the kernels' folder is named first
     cdswap,
     ddswap,
     dswap,
@@ -61,7 +99,6 @@ from providers import (  # noqa: E402 - the kernels' folder is named first
     pabidot,
     rwn,
 )
-from providers.provider import Provider  # noqa: E402
 
 PROVIDERS: Mapping[str, Provider[Any]] = MappingProxyType(
     {

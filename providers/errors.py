@@ -1,4 +1,4 @@
-"""What can go wrong inside a provider, as data that survives the way back from a worker.
+"""Errors a provider raises.
 
 Every class takes positional arguments only: a process pool rebuilds an exception by calling
 its class with ``args``, and a keyword-only argument would break the pool.
@@ -24,7 +24,7 @@ class ProviderError(Exception):
 
 
 class ParameterError(ProviderError):
-    """A parameter does not fit the table it is to be used on."""
+    """A parameter does not fit the table."""
 
     code = "invalid_parameter"
 
@@ -41,13 +41,19 @@ class UnswappableError(ProviderError):
     code = "unswappable_rows"
 
 
+class ReversibleError(ProviderError):
+    """Groups of two or three rows can be swapped back by anyone, and `on_reversible` is ``fail``."""
+
+    code = "reversible_groups"
+
+
 def reference_token(part: object) -> str:
-    """A name or an index as one part of a JSON pointer (RFC 6901)."""
+    """Return a name or an index as one reference token of a JSON pointer (RFC 6901)."""
     return str(part).replace("~", "~0").replace("/", "~1")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'age'?"`` for the nearest known name, or the known names when none is near."""
+    """Return ``"; did you mean 'age'?"`` with the nearest known name, or the known names if none is near."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if not near:  # a difference of case alone may hide a near name

@@ -1,11 +1,12 @@
-"""Where numba keeps a compiled kernel: by the state of every source that went into it.
+"""Content-addressed numba cache.
 
-numba's own locators look at a kernel's file and its time of change only. A kernel holds what it calls in
-other files, too; and a checkout's times say nothing. Here a file's state is a hash of its text and of the
-texts of all modules of this package that it imports, directly or not. So an edit compiles anew just what
-depends on it, and checkouts with the same text share what is compiled, wherever they lie.
+numba's own locators read only the path and the modification time of a kernel's file. A compiled kernel
+also contains the functions that it calls in other files, and the modification times of a checkout carry no
+information. Here the state of a file is a hash of its text and of the texts of all modules of this package
+that it imports, directly or indirectly. So an edit recompiles exactly the kernels that depend on it, and
+checkouts with the same text share compiled kernels, whatever their paths.
 
-`providers` names `SourceState` to numba before numba is imported.
+`providers` registers `SourceState` with numba before numba is imported.
 """
 
 import functools
@@ -27,7 +28,7 @@ _IMPORT = re.compile(
 
 
 class SourceState(_CacheLocator):  # type: ignore[misc]  # numba has no types
-    """Locates the kernels of a module of this package; of any other file it knows nothing."""
+    """Cache locator for the kernels of this package; numba's own locators serve all other files."""
 
     def __init__(self, function: Callable[..., Any], source: Path) -> None:
         self._line = function.__code__.co_firstlineno
@@ -36,31 +37,39 @@ class SourceState(_CacheLocator):  # type: ignore[misc]  # numba has no types
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Self | None:
-        """The locator; None where the function is not of this package, or no folder is named."""
+        """Return the locator; None if the function is not of this package or no cache folder is set."""
         source = Path(py_file).resolve()
         if not config.CACHE_DIR or PACKAGE.resolve() not in source.parents:
             return None
         return cls(py_func, source)
 
     def get_cache_path(self) -> str:
-        """The folder of the module in this state."""
+        """Return the folder for the module in this state."""
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
-        """The state: what was compiled in another one is not used."""
+        """Return the state; numba does not use kernels that were compiled in another one."""
         return self._state
 
     def get_disambiguator(self) -> str:
-        """Tells functions of one name apart."""
+        """Return the line number, which distinguishes functions of the same name."""
         return str(self._line)
 
 
 @functools.cache
 def state_of(source: Path) -> str:
-    """A hash of the file's text and of those of all modules of this package that it imports."""
+    """Return a hash of the file's text and of the texts of all modules of this package that it imports."""
     state = hashlib.blake2b(digest_size=16)
     for file in sorted(_with_imported(source)):
         state.update(str(file.relative_to(PACKAGE.resolve())).encode() + b"\0" + file.read_bytes() + b"\0")
+    return state.hexdigest()
+
+
+def state_of_package() -> str:
+    """Return a hash of the texts of all modules of this package."""
+    state = hashlib.blake2b(digest_size=16)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        state.update(str(file.relative_to(PACKAGE)).encode() + b"\0" + file.read_bytes() + b"\0")
     return state.hexdigest()
 
 
@@ -75,7 +84,7 @@ def _with_imported(source: Path) -> set[Path]:
 
 @functools.cache
 def _imported(source: Path) -> tuple[Path, ...]:
-    """The files of this package that a file names in its imports; not the package's own list."""
+    """Return the files of this package that a file imports, except the package's own `__init__`."""
     return tuple(file for module in _named(source.read_text()) if (file := _file_of(module)) is not None)
 
 
@@ -88,7 +97,7 @@ def _named(text: str) -> Iterator[str]:
 
 
 def _file_of(module: str) -> Path | None:
-    """The module's file; None for the package itself, and for a name that is no module."""
+    """Return the module's file; None for the package itself and for a name that is no module."""
     parts = module.split(".")[1:]
     place = PACKAGE.resolve().joinpath(*parts)
     for file in (place.with_suffix(".py"), place / "__init__.py") if parts else ():

@@ -1,13 +1,24 @@
-"""Parameter models: a parameter is said once, here or in its provider's file.
+"""Base models of parameters, and messages of their validation.
 
 The HTTP contract, the command line, the docs and the error messages are derived from these
 models, and the same object travels from the request to the kernel.
 """
 
+import re
+from collections.abc import Mapping
+from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    JsonValue,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from providers.errors import did_you_mean
 
@@ -20,23 +31,67 @@ OPTIM_OPERANDS = {
     "SWAP_CLASSIFIER": "classifier",
     "SWAP_BLOCK_SIZE": "block_size",
 }
-"""Operands of the Optim data swapping providers -> the parameter each one is an alias of.
+"""Operand of the Optim data swapping providers -> parameter of which it is an alias.
 
-``SWAP_SEED`` is not among them: the seed is no parameter, and the request model takes it.
+``SWAP_SEED`` is missing: the seed is not a parameter, and the request model takes it.
 """
 
 
 MOST_ROWS = 2**53 - 1
-"""A bound on parameters that count rows: what JSON numbers hold exactly, and no table has."""
+"""Upper bound of parameters that count rows: the largest integer that every JSON number holds exactly."""
+
+
+_STRICT = ("bool", "float", "str")
+_HOLDS_NO_SCHEMA = ("default", "expected", "metadata", "serialization", "config")
+
+
+def whole_number(value: Any) -> Any:
+    """Return a float that is an integer as that integer, anything else as it is.
+
+    JSON has one kind of number, and its schema calls 5.0 an integer (JSON Schema 2020-12 core, 4.2.3).
+    """
+    return int(value) if type(value) is float and value.is_integer() and abs(value) < 2**53 else value
+
+
+def _strict_scalars(schema: Any, among_floats: bool = False) -> Any:
+    """Return a validation schema that converts no text, number or boolean into another of these.
+
+    Lists, tuples, dates and constants stay as they are: JSON has no type of its own for tuples and dates.
+    """
+    if isinstance(schema, list | tuple):
+        floats = any(isinstance(each, dict) and each.get("type") == "float" for each in schema)
+        return type(schema)(_strict_scalars(each, floats) for each in schema)
+    if not isinstance(schema, dict):
+        return schema
+    made = {
+        name: part if name in _HOLDS_NO_SCHEMA else _strict_scalars(part) for name, part in schema.items()
+    }
+    kind = made.get("type")
+    if kind in _STRICT:
+        return made | {"strict": True}
+    if kind == "int" and not made.get("strict"):
+        made["strict"] = True
+        # Where a float may stand too, 5.0 is one already.
+        return made if among_floats else core_schema.no_info_before_validator_function(whole_number, made)
+    return made
 
 
 class StrictModel(BaseModel):
-    """Refuses unknown names with the nearest right one; immutable once made."""
+    """A model that refuses unknown names with the nearest right one, and converts no type into another.
+
+    Immutable once made.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    called_elsewhere: ClassVar[dict[str, str]] = {}
-    """What the models beside this one call something -> this one's own name of it."""
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Keep text, numbers and booleans apart; ``strict=False`` in a call converts them."""
+        schema: CoreSchema = _strict_scalars(handler(source))
+        return schema
+
+    known_aliases: ClassVar[dict[str, str]] = {}
+    """Parameter name in other services -> its name in this one."""
 
     @model_validator(mode="before")
     @classmethod
@@ -45,7 +100,7 @@ class StrictModel(BaseModel):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for name in data:
                 if name not in known:
-                    meant = cls.called_elsewhere.get(name, str(name))
+                    meant = cls.known_aliases.get(name, str(name))
                     raise PydanticCustomError(
                         "unknown_name",
                         "unknown name '{name}'{suggestion}",
@@ -78,16 +133,50 @@ class Params(StrictModel):
         return translated
 
 
+_EXPECTED = {
+    "bool_type": "true or false",
+    "int_type": "an integer",
+    "float_type": "a number",
+    "string_type": "a text in quotes",
+}
+_JSON_NAMES = {str: "a text", bool: "true or false", int: "a number", float: "a number", NoneType: "null"}
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+
+
+def fault_message(fault: Mapping[str, Any]) -> str:
+    """Return the message of one error of validation, with the remedy where a value is of another JSON type.
+
+    Parameters
+    ----------
+    fault : Mapping
+        An entry of ``ValidationError.errors()``, with its ``input``.
+    """
+    expected = _EXPECTED.get(fault["type"])
+    if expected is None or "input" not in fault:
+        message: str = fault["msg"]
+        return message[:1].lower() + message[1:].replace("Tuple", "List").replace("a valid tuple", "a list")
+    given = fault["input"]
+    if isinstance(given, str):
+        if fault["type"] != "bool_type" and _NUMBER.fullmatch(given):
+            return f'send the number {given}, not the text "{given}"'
+        if fault["type"] == "bool_type" and given.lower() in ("true", "false"):
+            return f'send {given.lower()}, not the text "{given}"'
+    if fault["type"] == "int_type" and type(given) is float:
+        return "must be an integer; a number with a fraction was sent, or one too large"
+    sent = _JSON_NAMES.get(type(given)) or ("an object" if isinstance(given, dict) else "a list")
+    return f"must be {expected}; {sent} was sent"
+
+
 class Suppression(StrictModel):
-    """What becomes of the rows that cannot be swapped."""
+    """Policy for rows that cannot be swapped."""
 
     policy: Literal["suppress", "replace", "keep", "drop", "fail"] = "suppress"
-    """`suppress` nulls the fields; `replace` puts the replacement given for each field; `keep`
+    """`suppress` sets the fields to null; `replace` writes the replacement given for each field; `keep`
     leaves the values as they are; `drop` leaves the row out; `fail` fails the job."""
     fields: tuple[str, ...] = ()
     """The fields to suppress or replace. Default: the swap fields that could not be swapped."""
     replacement: dict[str, JsonValue] = Field(default={}, examples=[{"income": 0}])
-    """For `replace`: field -> the value to put."""
+    """For `replace`: field -> value to write."""
 
     @model_validator(mode="after")
     def _policy_has_what_it_needs(self) -> Self:
@@ -111,15 +200,23 @@ class Suppression(StrictModel):
         return self
 
 
-class MovingParams(Params):
-    """What every service that moves the values of named fields takes."""
+class PairingParams(Params):
+    """Parameters of every service that exchanges values of named fields between rows."""
 
     swap_fields: tuple[str, ...] = Field(default=(), examples=[["income"]])
     """The fields whose values are exchanged between rows. [1 or more]"""
     swap_field_indices: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """The swap fields by position, the first field being 1, in place of `swap_fields`."""
+    """Positions of the swap fields, counting from 1, as an alternative to `swap_fields`."""
     suppression: Suppression = Suppression()
-    """What is done with the rows that cannot be swapped: by default their swap fields become null."""
+    """Policy for the rows that cannot be swapped. By default their swap fields become null."""
+    on_reversible: Literal["warn", "fail"] = "warn"
+    """The exchange of a group of two rows is undone exactly by anyone who knows the groups, that of a group
+    of three with chance 1/2. `warn`: an event counts such rows; `fail`: the job fails before anything is
+    exchanged. Only rates over 0.5 count, since at others such rows mostly keep their own values."""
+
+    def larger_groups(self) -> str:
+        """Return what to do where groups of two or three rows are too small, for an event or an error."""
+        return "let four rows or more be exchanged with each other"
 
     @model_validator(mode="after")
     def _fields_are_named_once(self) -> Self:
@@ -132,19 +229,19 @@ class MovingParams(Params):
         return self
 
 
-class SwapParams(MovingParams):
-    """What DSWAP, CDSWAP and DDSWAP share."""
+class SwapParams(PairingParams):
+    """Parameters that DSWAP, CDSWAP and DDSWAP share."""
 
     locked: bool = False
     """true: all swap fields of a row move together, which keeps their correlation;
-    false: each field moves on its own."""
+    false: each field moves independently."""
     rate: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the rows that take part. [over 0, up to 1]"""
+    """Share of the rows that take part in the exchange. [over 0, up to 1]"""
     min_group_size: Annotated[int, Field(ge=2, le=MOST_ROWS)] = 2
-    """A group with fewer rows than this is not swapped. [2 or more]"""
+    """Minimum number of rows of a group; smaller groups are not swapped. [2 or more]"""
     nulls: Literal["swap", "keep"] = "swap"
     """`swap`: a null is a value like any other and moves; `keep`: a row whose value is null
-    takes no part for that field (when locked: for any field)."""
+    does not take part for that field (when locked: for any field)."""
 
 
 def _listed(value: Any) -> Any:

@@ -1,224 +1,105 @@
-"""What a provider is: a declaration that the service, the docs and the tests read."""
+"""Declaration of a service: Provider, Scaling, Sharing and their callables."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from providers.params import Params
-from providers.radix import IndexArray
-from providers.rng import Stream
-from providers.storage import Room, Source, Spool
+from providers.progress import Progress
+from providers.randomness.chacha20 import Stream
+from providers.results import Event, Plan, SwapResult
+from providers.storage import Resources, Source, Spool
 
 P = TypeVar("P", bound=Params)
 
-EVENTS_SHOWN = 100
-"""At most so many events are listed one by one; `Events.counts` counts them all."""
-
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """What happened to one row (0-based, in the source), or to a field or the table as a whole."""
-
-    code: str
-    message: str
-    row: int | None = None
-    field: str | None = None
-
-
-@dataclass(slots=True)
-class Events:
-    """Events in the order of rows: the first `EVENTS_SHOWN` listed, all of them counted by code."""
-
-    listed: list[Event] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, event: Event) -> None:
-        """Record one event."""
-        self.counts[event.code] += 1
-        if len(self.listed) < EVENTS_SHOWN:
-            self.listed.append(event)
-
-    def add_rows(self, code: str, message: str, rows: Any, field_name: str | None = None) -> None:
-        """Record the same event for many rows (array of row numbers) without a list of them all."""
-        self.counts[code] += len(rows)
-        for row in rows[: max(0, EVENTS_SHOWN - len(self.listed))]:
-            self.listed.append(Event(code, message, int(row), field_name))
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSize:
-    """Rows in the smallest, the median and the largest group; all 0 where there is no group."""
-
-    smallest: int
-    median: float
-    largest: int
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The figures that every report says, whatever the provider."""
-
-    rows: int
-    groups: int
-    group_size: GroupSize
-    took_part: int
-    """Rows that took part in an exchange of at least one swap field."""
-    took_part_by_field: dict[str, int]
-    changed: dict[str, int]
-    """For each swap field the rows whose value differs from the source's. An exchange of equal
-    values protects nobody, so this is less than or equal to `took_part_by_field`, before
-    suppression."""
-    suppressed: int
-    """Rows in which a value was nulled, replaced, or that were dropped."""
-    unswapped: int
-    """Rows in which at least one swap field kept its place."""
-    unswapped_reasons: dict[str, int]
-    """Why: `alone`, `group_too_small`, `null` (nulls: keep), `rate` (not drawn); rows for each."""
-    achieved_rate: float
-    """Mean over the swap fields of the share of the rows that took part."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a run would do, found without a single random draw."""
-
-    rows: int
-    groups: int
-    group_size: GroupSize
-    unswappable_rows: int
-    unswappable_groups: int
-    estimated_memory_bytes: int
-    """Peak of the worker beyond its idle size: source, destination, codes and orders."""
-
-
-@dataclass(frozen=True, slots=True)
-class SwapResult:
-    """The destination table and everything the report says of it."""
-
-    table: pa.Table
-    summary: Summary
-    events: Events
-    provider: dict[str, Any] = field(default_factory=dict)
-    """The provider's own figures."""
-    measures: dict[str, Any] = field(default_factory=dict)
-    """Key in `providers.measures.MEASURES` -> value, of the measures that the run itself gives."""
-    origin: IndexArray | None = field(default=None, repr=False)
-    """The source's row of each row of the destination; None where it is the row of the same number.
-    A secret: it undoes a shuffle. For the measures only, in the worker; never written or told."""
-
-
-class Progress(Protocol):
-    """Told how far the work is; may be called from the provider's thread at any moment."""
-
-    def __call__(self, fraction: float, stage: str) -> None:
-        """`fraction` of the whole is done (0 to 1); `stage` names what is being done."""
-
-
-def no_progress(fraction: float, stage: str) -> None:
-    """Progress that nobody looks at."""
-
-
-def part_of(progress: Progress, start: float, end: float, of: str = "") -> Progress:
-    """The progress of a part of the whole: its own fractions 0 to 1 are told as `start` to `end`.
-
-    Work that goes over the rows again does not go back. ``of`` names the part before each of its stages.
-    """
-    farthest = 0.0
-
-    def told(fraction: float, stage: str) -> None:
-        nonlocal farthest
-        farthest = max(farthest, min(1.0, fraction))
-        progress(start + (end - start) * farthest, f"{of}: {stage}" if of else stage)
-
-    return told
-
-
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    """A destination that comes in pieces."""
+class StreamedResult:
+    """Destination of an out-of-core run, produced table by table."""
 
     schema: pa.Schema
     pieces: Iterator[pa.Table]
-    """All rows in order, of this schema."""
+    """Tables of this schema that together hold all rows, in order."""
     result: Callable[[], SwapResult]
-    """What the report says, its table without rows; to be called when the pieces have ended."""
+    """Return the result, with a table without rows. Call it once `pieces` is exhausted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run(Generic[P]):
-    """A run out of core: what is swapped, how, and what that may use."""
+    """Out-of-core run: the source, the checked parameters, the random stream and the resources."""
 
     source: Source
     params: P
-    """Checked."""
+    """Parameters as `Provider.check` returned them."""
     stream: Stream
-    room: Room
+    resources: Resources
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A run cut into units, which any workers may do, in any order; it travels between processes."""
+    """Run divided into units, which any worker can do in any order. It is pickled between processes."""
 
     units: tuple[Any, ...]
-    """What tells each unit from the others."""
+    """Description of each unit, in the order of their numbers."""
     parts: int
-    """In how many parts each unit puts its rows aside."""
+    """Number of partitions into which each unit scatters its rows."""
     common: Any = None
-    """What was found out of the whole table."""
+    """Data that every unit needs, computed from the whole table."""
 
 
 @dataclass(frozen=True, slots=True)
-class UnitDone:
-    """What a unit has left behind."""
+class UnitResult:
+    """Rows and partial figures of a finished unit."""
 
     rows: Spool
     figures: Any
-    """What it adds to the report."""
+    """Figures that the unit adds to the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing(Generic[P]):
-    """How the units of one run are done by several workers, with the same result to the last bit."""
+    """Functions that divide one run among several workers; the result has the same bytes as without them."""
 
     divide: Callable[[Run[P], Progress, int], Division]
     """(run, progress, wanted number of units) -> division; raises what `swap` raises of the source."""
     work: Callable[[Run[P], Division, int, Spool], Any]
-    """(run, division, number of the unit, where its rows go) -> its figures."""
-    gather: Callable[[Run[P], Progress, Division, Sequence[UnitDone]], Streamed]
+    """(run, division, number of the unit, spool for its rows) -> figures of the unit."""
+    gather: Callable[[Run[P], Progress, Division, Sequence[UnitResult]], StreamedResult]
     """(run, progress, division, all units in their order) -> destination."""
     from_rows: int | None = None
-    """From so many rows on, also what fits in memory is shared; None: only what does not."""
+    """Minimum number of rows from which an in-memory run is divided too; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling(Generic[P]):
-    """What a provider reads, what memory that takes, and how it works where that is not there.
+    """Fields that a provider reads, the memory that they take, and the run for tables that do not fit.
 
-    A field that a provider neither looks at nor changes passes by it from source to destination, batch
-    by batch. Where even the others do not fit, a provider that can runs *out of core*: it cuts the
-    table along its own groups into parts that are put aside and worked on one after the other.
+    A field that a provider neither reads nor changes is copied from source to destination, batch by batch.
+    Where the fields that it reads do not fit in memory, a provider that can runs *out of core*: it cuts the
+    table along its own groups into partitions, stores them in scratch space, and runs them one by one.
     """
 
     reads: Callable[[P, pa.Schema], tuple[str, ...]]
-    """(checked params, schema) -> the fields that `swap` looks at or changes."""
+    """(checked params, schema) -> names of the fields that `swap` reads or changes."""
     memory: Callable[[P, int, int], int]
-    """(params, rows, bytes of the fields read) -> about the peak of `swap`, those fields included."""
+    """(params, rows, bytes of the fields read) -> estimated peak of `swap` in bytes, with these fields."""
     cut: str
-    """How the table is cut where it does not fit, or why it is not: for the service's page."""
-    swap: Callable[[Source, P, Stream, Progress, Room], Streamed] | None = None
-    """The swap out of core; None where the fields that are read must fit in memory."""
+    """Sentences for the service's page: how a table that does not fit is cut, or why it is not."""
+    swap: Callable[[Source, P, Stream, Progress, Resources], StreamedResult] | None = None
+    """Out-of-core run; None where the fields that are read must fit in memory."""
     can_cut: Callable[[P], bool] = lambda params: True
-    """(checked params) -> whether they let it run out of core, where it can at all."""
+    """(checked params) -> whether these parameters can run out of core."""
+    least: Callable[[P, int], int] = lambda params, rows: 0
+    """(checked params, rows) -> least bytes that `swap` takes, in addition to the fields read."""
     sharing: Sharing[P] | None = None
-    """How several workers do it; None where one does."""
+    """Division of a run among several workers; None where one worker does the whole run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider(Generic[P]):
-    """One service: what it is called, what it takes, what it does and what it promises."""
+    """Declaration of one service: identifier, parameters, functions, guarantees and limits."""
 
     identifier: str
     title: str
@@ -233,16 +114,23 @@ class Provider(Generic[P]):
     swap: Callable[[pa.Table, P, Stream, Progress], SwapResult]
     """(table, checked params, stream, progress) -> result. The table is never modified."""
     guarantees: tuple[str, ...]
-    """What stays as it is, and what an intruder cannot learn."""
+    """Properties of the table that are kept, and facts that an intruder cannot learn."""
     changes: tuple[str, ...]
-    """What does not stay as it is."""
+    """Properties of the table that change."""
     limits: tuple[str, ...]
-    """What it does not protect against, in plain words: it stands in every report."""
+    """Risks against which the service does not protect, in plain words. Every report includes them."""
+    repeated_releases: tuple[str, ...]
+    """Attacks on several releases of one source with different seeds, with the share that they recover."""
     scaling: Scaling[P]
     cost: str
     """Time and memory in the number of rows n, fields p and the method's own parameters."""
     instead: tuple[str, ...]
-    """When to choose which other service."""
+    """Cases in which another service fits better, and which one."""
     references: tuple[str, ...]
     errata: tuple[str, ...] = ()
-    """Errors of the source, and what is done in their place."""
+    """Errors of the source, and the correction that the service implements."""
+    notices: Callable[[P, pa.Schema], tuple[Event, ...]] = lambda params, schema: ()
+    """(checked params, schema of the whole source) -> events that need no row.
+
+    `swap` may see fewer fields than this schema has.
+    """

@@ -1,6 +1,6 @@
-"""What a provider reads from, and puts aside in, when a table is larger than memory.
+"""Interfaces for out-of-core runs: source table, spool, scratch space, resources.
 
-How a table is cut depends on the memory; what comes out does not, to the last bit.
+The cuts of a table depend on the memory budget; the bytes of the result do not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,62 +11,65 @@ import pyarrow as pa
 
 
 class Source(Protocol):
-    """A table that is read batch by batch, as often as wanted."""
+    """Table that can be read batch by batch, any number of times."""
 
     @property
     def schema(self) -> pa.Schema:
-        """All fields."""
+        """Schema of all fields."""
 
     @property
     def rows(self) -> int:
-        """Rows of the table."""
+        """Number of rows."""
 
     @property
     def nbytes(self) -> int:
-        """About the bytes of all fields."""
+        """Approximate bytes of all fields."""
 
     def batches(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The named fields, one or more, in the schema's order; the rows in order, a few at a time."""
+        """Read one or more fields: record batches in row order, with the fields in the schema's order."""
 
 
 class Spool(Protocol):
-    """Tables put aside in parts."""
+    """Partitioned table in scratch space."""
 
     @property
     def parts(self) -> int:
-        """How many there are."""
+        """Number of partitions."""
 
     def add(self, part: int, table: pa.Table) -> None:
-        """Rows for the end of a part."""
+        """Append rows to a partition."""
 
     def rows(self, part: int) -> int:
-        """Rows of the part so far."""
+        """Return the number of rows that the partition holds so far."""
 
     def read(self, part: int) -> Iterator[pa.Table]:
-        """The part's rows, in the order in which they were added."""
+        """Read the partition's rows, in the order in which they were added."""
 
     def clear(self, part: int) -> None:
-        """Forget the part."""
+        """Delete the partition's rows."""
 
 
 class Scratch(Protocol):
-    """Where tables are put aside while a job runs."""
+    """Scratch space of a running job."""
 
     def spool(self, parts: int, memory: int) -> Spool:
-        """Room for so many parts, of which at most about ``memory`` bytes wait to be written."""
+        """Create a spool of ``parts`` partitions that buffers about ``memory`` bytes before writing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What a run out of core may use."""
+class Resources:
+    """Memory budget and scratch space of an out-of-core run."""
 
     scratch: Scratch
     memory_bytes: int
-    """Memory for the work beyond the idle process's own."""
+    """Memory budget in bytes, in addition to that of the idle process."""
 
 
 def bytes_read(source: Source, fields: Sequence[str]) -> int:
-    """About the bytes of these fields, and never much less: what has no fixed width counts in full."""
+    """Estimate the bytes of these fields, never much too low.
+
+    If one of them has no fixed width, all bytes of such fields of the source count.
+    """
     fixed = {field.name: _width(field.type) for field in source.schema}
     known = sum(-(-width * source.rows // 8) for width in fixed.values() if width is not None)
     found = sum(-(-(fixed[name] or 0) * source.rows // 8) for name in fields)
@@ -76,7 +79,7 @@ def bytes_read(source: Source, fields: Sequence[str]) -> int:
 
 
 def _width(kind: pa.DataType) -> int | None:
-    """Bits of a value; None where they vary."""
+    """Return the bits of a value; None where the width varies."""
     if pa.types.is_dictionary(kind):
         return None
     try:

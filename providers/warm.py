@@ -1,13 +1,10 @@
-"""Loads every compiled kernel, so that a worker's first job does not wait for a compiler.
+"""Compile every kernel ahead of time.
 
 ``python -m providers.warm`` compiles them all into the user's cache, with all cores: once for each state
 of the sources.
 """
 
 import fcntl
-import multiprocessing
-import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,16 +14,20 @@ import numpy as np
 import pyarrow as pa
 from numba.core import config
 
+import providers
 from providers import PROVIDERS
-from providers.bucket_ranges import LargeGroup
-from providers.kernel_cache import state_of
-from providers.kernels import ONE_BUCKET
-from providers.measures.assessment import MeasureOptions, Released, assess
-from providers.provider import no_progress
-from providers.rng import Stream
-from providers.storage import Room
+from providers.cores import available_cores
+from providers.grouping.large_groups import LargeGroup
+from providers.grouping.shuffle import ONE_BUCKET
+from providers.kernel_cache import state_of_package
+from providers.kernel_progress import compile_all
+from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.neighbours import kdtree
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
+from providers.storage import Resources
 
-_STATE = state_of(Path(__file__).resolve())  # it imports, directly or not, whatever is compiled
+_STATE = state_of_package()
 
 _ROWS = ONE_BUCKET + 3  # of which all but the first and the last are a class of a large group's size
 
@@ -50,22 +51,40 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "RWN": [
         {"q": 0.5, "perturb_fields": _MOVED["swap_fields"]},
         {"perturb_fields": ["plain"], "neighbours": "own_sample", "sample_size": 20},
+        {
+            "perturb_fields": ["plain"],
+            "neighbours": "pairs",
+            "sample_size": 2,
+        },  # of which some rows have none
     ],
     "PABIDOT": [{"nulls": "drop_from_fit"}],
-    "LOCALITY": [{"fields": ["plain"], "segment_size": 1000, "iterations": 1, "decimals": 0}],
+    "LOCALITY": [
+        {"fields": ["plain"], "segment_size": 1000, "iterations": 1, "decimals": 0},
+        {
+            "fields": ["plain"],
+            "segment_size": 100,
+            "iterations": 1,
+            "decimals": 0,
+            "relations": [{"coefficients": {"max": 1, "min": -1}, "at_most": 1000}],
+        },
+    ],
 }
-"""What each service is run with."""
+"""Service -> parameters of the runs that compile its kernels."""
 
 
-_OUT_OF_CORE: dict[str, dict[str, Any]] = {
-    "RWN": {"distance_fields": ["plain", "wide"], "perturb_fields": ["plain"], "epsilon": 0.3},
+_BY_TWO: dict[str, Any] = {"distance_fields": ["plain", "wide"], "perturb_fields": ["plain"]}
+_OUT_OF_CORE: dict[str, list[dict[str, Any]]] = {
+    "RWN": [
+        _BY_TWO | {"epsilon": 0.3},  # some neighbourhoods are not listed
+        _BY_TWO | {"neighbours": "partition", "parts": 20, "within": "pairs", "sample_size": 20},
+    ],
 }
-"""What is run out of core as well, where that has kernels of its own; some neighbourhoods are not listed."""
+"""Parameters of the services that have kernels of their own out of core."""
 _LITTLE = 2 * 10**6
 
 
 class _Kept:
-    """A spool and a scratch at once, in memory."""
+    """Scratch space and spool in memory."""
 
     def __init__(self, parts: int = 0) -> None:
         self.parts = parts
@@ -88,7 +107,7 @@ class _Kept:
 
 
 class _InMemory:
-    """A table as a source."""
+    """Table in memory as a `Source`."""
 
     def __init__(self, table: pa.Table) -> None:
         self.schema: pa.Schema = table.schema
@@ -101,10 +120,16 @@ class _InMemory:
 
 
 def _warm_buckets() -> None:
-    """Those that only a swap out of core needs."""
+    """Compile the kernels that only an out-of-core swap needs."""
     group = LargeGroup(_ROWS, 0, np.zeros(8, np.uint32), 0.5)
     (whole,) = group.ranges(_ROWS)
     group.pairing(whole, group.buckets(0, _ROWS))
+
+
+def _warm_upper_levels() -> None:
+    """Compile the kernel that only the tree of a large table needs, for the types of a small one's."""
+    for signature in kdtree._cut_levels.signatures:
+        kdtree._cut_level.compile(signature)
 
 
 def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:
@@ -127,14 +152,17 @@ def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:
                 provider.plan(table, params)
                 provider.swap(table, params, stream, no_progress)
                 provider.swap(table.slice(0, 100), params, stream, no_progress)  # some work without threads
-            if identifier in _OUT_OF_CORE and provider.scaling.swap is not None:
-                params = provider.check(
-                    provider.params.model_validate(_OUT_OF_CORE[identifier]), table.schema
-                )
+            for parameters in _OUT_OF_CORE.get(identifier, []):
+                assert provider.scaling.swap is not None  # noqa: S101 - as the table says
+                params = provider.check(provider.params.model_validate(parameters), table.schema)
                 stream = Stream(bytes(32), identifier, provider.revision)
-                room = Room(_Kept(), _LITTLE)
-                for _ in provider.scaling.swap(_InMemory(table), params, stream, no_progress, room).pieces:
+                resources = Resources(_Kept(), _LITTLE)
+                for _ in provider.scaling.swap(
+                    _InMemory(table), params, stream, no_progress, resources
+                ).pieces:
                     pass
+            if identifier == "RWN":
+                _warm_upper_levels()
     with _one_at_a_time("measures"):
         _warm_measures(table)
 
@@ -142,14 +170,14 @@ def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:
 def _warm_measures(table: pa.Table) -> None:
     """Take the measures that are compiled: those by distances, and the samples."""
     options = MeasureOptions(only=("pscr", "dcr", "query_error"), sample=500)
-    assess(Released(table, table), options, Stream(bytes(32), "measures", 1), pictures=False)
+    assess(Release(table, table), options, Stream(bytes(32), "measures", 1), pictures=False)
 
 
 @contextmanager
 def _one_at_a_time(service: str) -> Iterator[None]:
-    """Of workers that start together one compiles a service's kernels; the others wait, and load them.
+    """Let one of the workers that start together compile a service's kernels; the others wait and load them.
 
-    Those of another state of the sources have kernels of their own, and wait for nobody here.
+    Workers with another state of the sources have kernels of their own, and do not wait here.
     """
     folder = Path(config.CACHE_DIR)
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,19 +186,9 @@ def _one_at_a_time(service: str) -> Iterator[None]:
         yield
 
 
-def _timed(service: str) -> tuple[str, float]:
-    started = time.perf_counter()
-    warm([service])
-    return service, time.perf_counter() - started
-
-
 def main() -> None:
-    """Compile what is not in the cache; says which service's kernels are there."""
-    first, *rest = PROVIDERS  # the first one's kernels are everybody's
-    print(f"  {first}: {_timed(first)[1]:.0f} s", flush=True)
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
-        for service, seconds in pool.imap_unordered(_timed, rest):
-            print(f"  {service}: {seconds:.0f} s", flush=True)
+    """Compile what is not in the cache, and show how far that is."""
+    compile_all(providers, warm, tuple(PROVIDERS), available_cores())
 
 
 if __name__ == "__main__":

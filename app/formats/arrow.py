@@ -1,0 +1,177 @@
+"""Arrow streams to and from record batches.
+
+Arrow represents every type unchanged, including encodings and extension types; it is written uncompressed.
+Views and run-end encodings, which Arrow cannot take rows from, are decoded when they are read, and are
+encoded again when they are returned (`providers.tables.layouts`). Metadata of the schema and of its fields
+are kept.
+"""
+
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from app.formats.bounded_file import Batches, BoundedFile
+from app.formats.errors import FormatError
+from app.formats.schema_checks import check_schema
+from app.store.blobs.batches import pieces
+from providers.tables.encodings import can_take, canonical_array
+from providers.tables.layouts import most_rows, original_schema, restored_batch, workable, workable_schema
+
+BROKEN = (pa.ArrowException, OSError, ValueError, OverflowError, RecursionError)
+"""Exceptions that Arrow raises for invalid data."""
+
+_BATCH_ROWS = 1 << 16
+
+_MOST_VIEWED = 1 << 30
+
+_NOT_WHOLE = "the body is not a whole Arrow stream"
+
+
+class ChunkSink(io.RawIOBase):
+    """Output file that returns the bytes written since the last call of `take`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Store a copy of ``data``."""
+        piece = bytes(data)
+        self._written.append(piece)
+        self._size += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        """Return the total number of bytes written."""
+        return self._size
+
+    def take(self) -> bytes:
+        """Return the bytes written since the last call."""
+        piece, self._written = b"".join(self._written), []
+        return piece
+
+
+def open_arrow(data: bytes | BinaryIO) -> Batches:
+    """Open the table of an Arrow stream; every buffer is validated before it is used."""
+    source = BoundedFile(data)
+    if source.read(6) == b"ARROW1":
+        raise FormatError("this is an Arrow file; send the Arrow stream format")
+    source.seek(0)
+    try:
+        # each thread that decompresses would keep memory of its own
+        reader = pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(use_threads=False))
+        schema = reader.schema
+    except MemoryError:
+        raise
+    except BROKEN:
+        raise FormatError(_NOT_WHOLE) from None
+    check_schema(schema)
+    return checked(schema, reader, _NOT_WHOLE)
+
+
+def checked(schema: pa.Schema, batches: Iterable[pa.RecordBatch], not_whole: str) -> Batches:
+    """Validate each batch before its content is used, and decode views and run-end encodings.
+
+    ``not_whole``: error message for a truncated stream.
+    """
+    plain_schema = workable_schema(schema)
+    sound = _sound(iter(batches), not_whole)
+    if plain_schema.types == schema.types:
+        return plain_schema, sound
+    return plain_schema, _laid_out(sound, plain_schema)
+
+
+def _sound(batches: Iterator[pa.RecordBatch], not_whole: str) -> Iterator[pa.RecordBatch]:
+    while True:
+        try:
+            batch = next(batches, None)
+        except MemoryError:
+            raise
+        except BROKEN:
+            raise FormatError(not_whole) from None
+        if batch is None:
+            return
+        _refuse_endless_views(batch)
+        try:
+            batch.validate(full=True)
+        except pa.ArrowInvalid:
+            raise _damaged(batch) from None
+        _refuse_far_dates(batch)
+        yield batch
+
+
+def _refuse_far_dates(batch: pa.RecordBatch) -> None:
+    """Raise FormatError for a date64 whose day does not fit 32 bits."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if "date64" in str(field.type):
+            try:
+                canonical_array(column)
+            except pa.ArrowInvalid:
+                what = "has a date64 that no date of 32 bits holds; send a timestamp"
+                raise FormatError(f"field '{field.name}' {what}") from None
+
+
+def _refuse_endless_views(batch: pa.RecordBatch) -> None:
+    """Raise FormatError for views that reference the same bytes too often: validation reads all of them."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not can_take(field.type) and _viewed_bytes(column) > _MOST_VIEWED:
+            what = f"its views refer to more than {_MOST_VIEWED >> 20} MiB in one batch; send smaller batches"
+            raise FormatError(f"field '{field.name}': {what}")
+
+
+def _viewed_bytes(array: pa.Array) -> int:
+    """Return the number of bytes that views at every depth refer to, according to their lengths."""
+    kind, data_type = pa.types, array.type
+    if kind.is_string_view(data_type) or kind.is_binary_view(data_type):
+        views = array.buffers()[1]
+        lengths = np.frombuffer(views, "<i4", views.size // 16 * 4)[::4] if views is not None else np.zeros(0)
+        return int(lengths.clip(0).sum(dtype=np.int64))
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _viewed_bytes(array.storage)
+    if kind.is_dictionary(data_type):
+        return _viewed_bytes(array.dictionary)
+    if kind.is_struct(data_type):
+        return sum(_viewed_bytes(array.field(number)) for number in range(data_type.num_fields))
+    if kind.is_map(data_type):
+        return _viewed_bytes(array.keys) + _viewed_bytes(array.items)
+    if kind.is_nested(data_type):  # all list layouts, and run-end encodings
+        return _viewed_bytes(array.values)
+    return 0
+
+
+def _damaged(batch: pa.RecordBatch) -> FormatError:
+    what = "is damaged: offsets, indices or text that is not UTF-8"
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            return FormatError(f"field '{field.name}' {what}")
+    return FormatError(f"a batch of rows {what}")
+
+
+def _laid_out(batches: Iterator[pa.RecordBatch], plain_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, _BATCH_ROWS):
+            columns = [workable(column) for column in batch.slice(start, _BATCH_ROWS).columns]
+            yield pa.RecordBatch.from_arrays(columns, schema=plain_schema)
+
+
+def arrow_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Encode an Arrow stream, one chunk for each batch, with fields in their original types."""
+    written, original = ChunkSink(), original_schema(schema)
+    batch_rows = min([_BATCH_ROWS, *(most_rows(field.type) for field in original)])
+    with pa.ipc.new_stream(written, original) as writer:
+        yield written.take()
+        for batch in batches:
+            for piece in pieces(batch, most_rows=batch_rows):
+                writer.write_batch(restored_batch(piece, original))
+                yield written.take()
+    yield written.take()

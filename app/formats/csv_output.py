@@ -1,0 +1,73 @@
+"""CSV writer (RFC 4180): UTF-8, a header, commas, CRLF; nested values and intervals have no form.
+
+A null is an empty cell; empty text and empty bytes are a quoted empty one, ``""``. Cells have the forms of
+`app.formats.value_text`.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.formats.batched_columns import elementwise
+from app.formats.csv_input import may_be_empty, refuse_nul
+from app.formats.errors import FormatError
+from app.formats.json_output import refuse_intervals
+from app.formats.value_text import to_text
+from app.store.blobs.batches import pieces
+from providers.tables.encodings import plain
+from providers.tables.type_names import canonical_type
+
+_BATCH_ROWS = 16384
+
+_BATCH_BYTES = 1 << 22
+
+_QUOTED = '[",\r\n]|^$|^\ufeff'
+
+
+def csv_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Encode a CSV in chunks. Raises FormatError before the first one if CSV cannot represent the table."""
+    refuse_intervals(schema)
+    if not len(schema):
+        raise FormatError("the table has no fields, which CSV cannot carry; use JSON, Arrow or Parquet")
+    refuse_nul(schema.names)
+    for field in schema:
+        if pa.types.is_nested(canonical_type(field.type)):
+            what = "holds nested values, which CSV cannot carry; use JSON, Arrow or Parquet"
+            raise FormatError(f"field '{field.name}' {what}")
+    return _chunks(schema, batches)
+
+
+def _chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    header = _quoted(pa.array(schema.names, pa.large_string()))
+    yield ",".join(header.to_pylist()).encode() + b"\r\n"
+    for batch in batches:
+        for piece in pieces(batch, _BATCH_BYTES, _BATCH_ROWS):
+            if piece.num_rows:
+                yield _lines(piece)
+
+
+def _lines(batch: pa.RecordBatch) -> bytes:
+    cells = elementwise(_cells, batch.columns, [None] * batch.num_columns)
+    comma, nothing, end = (pa.scalar(mark, pa.large_string()) for mark in (",", "", "\r\n"))
+    rows = pc.binary_join_element_wise(*cells, comma) if len(cells) > 1 else cells[0]
+    lines = pc.binary_join_element_wise(rows, end, nothing)
+    _, _, text = lines.buffers()  # a new array, whose buffer has the lines and nothing else
+    return bytes(memoryview(text)) if text is not None else b""
+
+
+def _cells(column: pa.Array, how: None = None) -> pa.Array:
+    column = plain(column)
+    if pa.types.is_null(column.type):
+        return pa.array([""] * len(column), pa.large_string())
+    texts = to_text(column)
+    return pc.fill_null(_quoted(texts) if may_be_empty(canonical_type(column.type)) else texts, "")
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    needs = pc.match_substring_regex(texts, _QUOTED)
+    if not pc.any(needs).as_py():
+        return texts
+    quote, nothing = pa.scalar('"', pa.large_string()), pa.scalar("", pa.large_string())
+    doubled = pc.replace_substring(texts, '"', '""')
+    return pc.if_else(needs, pc.binary_join_element_wise(quote, doubled, quote, nothing), texts)

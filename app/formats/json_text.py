@@ -1,0 +1,150 @@
+"""JSON text checks: rejects duplicate names in an object.
+
+RFC 8259, section 4, leaves duplicate names in an object to the parser, and nearly all keep the last value
+silently. A request or a table with two values for one name has no single meaning, so it is rejected.
+
+The fast parser cannot report duplicate names. `may_repeat` therefore compares the names of the parsed
+document with the colons of the text, which costs about an eighth of the parsing. Only if that is not
+conclusive does `check_names` read the text a second time, object by object.
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from app.formats.errors import FormatError
+from providers.errors import reference_token
+
+_CHUNK = 1 << 18  # bytes processed together: their masks stay in the processor's cache
+
+_COLON, _QUOTE, _SPACE = b':" '
+
+_OPENING = ord("{")
+
+_CASE_BIT = 0x20  # the only bit in which "[" and "{" differ
+
+_LONGEST_NAME = 200
+
+
+def may_repeat(data: bytes, document: Any) -> bool:
+    """Return whether an object of the text may have a duplicate name; False is certain.
+
+    Every name in the text has a colon of its own, directly after its closing quote unless white space comes
+    between. If no colon follows white space, the text has at most as many names as colons after a quote. If
+    the parsed document has that many names, none of them was lost.
+
+    Parameters
+    ----------
+    data : bytes
+        Valid JSON.
+    document : Any
+        Its value.
+    """
+    text = np.frombuffer(data, np.uint8)
+    openings = after_quotes = after_spaces = 0
+    for start in range(0, len(text), _CHUNK):
+        chunk = text[start : start + _CHUNK]
+        openings += int(np.count_nonzero((chunk | _CASE_BIT) == _OPENING))
+        before = text[np.flatnonzero(chunk == _COLON) + (start - 1)]
+        after_quotes += int(np.count_nonzero(before == _QUOTE))
+        after_spaces += int(np.count_nonzero(before <= _SPACE))
+    return after_spaces > 0 or _names_in(document, openings) != after_quotes
+
+
+def _names_in(document: Any, openings: int) -> int:
+    """Return the number of names in all objects of a document whose text has `openings` opening brackets.
+
+    The search goes level by level. Once every bracket is accounted for, no deeper value is an object, so the
+    cells of a table are not visited.
+    """
+    names = found = 0
+    level = [document] if type(document) in (dict, list) else []
+    while level:
+        objects = [value for value in level if type(value) is dict]
+        lists = (value for value in level if type(value) is list)
+        names += sum(map(len, objects))
+        found += len(level)
+        if found == openings:
+            break
+        inside = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(lists))
+        level = [value for value in inside if type(value) is dict or type(value) is list]
+    return names
+
+
+def check_names(data: bytes) -> None:
+    """Raise FormatError if an object of this valid JSON text has a duplicate name."""
+    reader = _NameReader()
+    # Numbers stay text: their values do not matter.
+    value = json.loads(data, object_pairs_hook=reader.read, parse_int=str, parse_float=str)
+    if reader.found:
+        repeated = next(_repeated_in(value))
+        *place, name = repeated.path
+        pointer = "".join(f"/{reference_token(part)}" for part in place)
+        if len(name) > _LONGEST_NAME:
+            raise FormatError("a name is given twice in this object; give it once", pointer)
+        raise FormatError(
+            f"the name '{name}' is given twice in one object; give it once",
+            f"{pointer}/{reference_token(name)}",
+        )
+
+
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these names and values: an ``object_pairs_hook`` for small texts.
+
+    Raises
+    ------
+    ValueError
+        A name is duplicated.
+    """
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError(f"the name '{_first_repeated(pairs)[:_LONGEST_NAME]}' is given twice in one object")
+    return members
+
+
+class _Repeated:
+    """Duplicate name in an object, and the path to it."""
+
+    def __init__(self, *path: Any) -> None:
+        self.path = path
+
+
+class _NameReader:
+    """Reducer of each parsed object to None, or to the first duplicate name in it."""
+
+    def __init__(self) -> None:
+        self.found = False
+        """Whether a duplicate name was found."""
+
+    def read(self, pairs: list[tuple[str, Any]]) -> _Repeated | None:
+        """Return the duplicate name of an object, or of a nested one."""
+        if len(dict(pairs)) != len(pairs):
+            self.found = True
+            return _Repeated(_first_repeated(pairs))
+        if self.found:
+            for name, value in pairs:
+                for repeated in _repeated_in(value):
+                    return _Repeated(name, *repeated.path)
+        return None
+
+
+def _repeated_in(value: Any) -> Iterator[_Repeated]:
+    """Yield duplicate names in a reduced object, or in a list of them."""
+    if isinstance(value, _Repeated):
+        yield value
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            for repeated in _repeated_in(item):
+                yield _Repeated(index, *repeated.path)
+
+
+def _first_repeated(pairs: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise AssertionError("no name is repeated")

@@ -1,0 +1,148 @@
+"""Upload options: media type and CSV dialect."""
+
+import json
+from email.message import Message
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
+
+from app.errors import InvalidRequest, UnsupportedMediaType
+from app.formats.csv_dialect import ENCODINGS, CsvDialect, Encoding, known_encoding
+from app.formats.json_text import unique_names
+from app.formats.media_types import ARROW_STREAM, CSV, PARQUET, essence
+from app.jobs.buffers import Upload
+from providers.params import StrictModel
+
+UploadedType = Literal["application/vnd.apache.arrow.stream", "application/vnd.apache.parquet", "text/csv"]
+
+UPLOADED: tuple[str, ...] = get_args(UploadedType)
+
+_SUFFIXES = {
+    ".csv": CSV, ".tsv": CSV, ".txt": CSV,
+    ".arrow": ARROW_STREAM, ".arrows": ARROW_STREAM, ".ipc": ARROW_STREAM,
+    ".parquet": PARQUET, ".pq": PARQUET,
+}  # fmt: skip
+
+_DELIMITERS = "a delimiter is one ASCII character, no letter, digit, quote or line end; or the word 'tab'"
+
+
+def _types(value: Any) -> Any:
+    try:
+        types = json.loads(value, object_pairs_hook=unique_names) if isinstance(value, str) else None
+    except (ValueError, RecursionError):
+        types = None
+    if type(types) is not dict or not all(type(name) is str for name in types.values()):
+        raise PydanticCustomError(
+            "fields", 'write a JSON object, field -> type, such as {"age": "int64", "born": "date"}'
+        )
+    return value
+
+
+def _delimiter(value: Any) -> Any:
+    value = "\t" if value == "tab" else value
+    if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value.isalnum():
+        raise PydanticCustomError("delimiter", _DELIMITERS)
+    if value in '"\r\n\0':
+        raise PydanticCustomError("delimiter", _DELIMITERS)
+    return value
+
+
+def _encoding(value: Any) -> Any:
+    known = known_encoding(value) if isinstance(value, str) else None
+    if known is None:
+        raise PydanticCustomError(
+            "encoding", "an encoding is one of {names}", {"names": ", ".join(ENCODINGS)}
+        )
+    return known
+
+
+class CsvWriting(StrictModel):
+    """CSV dialect: null tokens, delimiter and encoding."""
+
+    null_tokens: list[Annotated[str, Field(max_length=100)]] = Field(default=[], max_length=100)
+    """CSV: unquoted cells that are null, such as `NA`; the empty cell is always null."""
+    delimiter: Annotated[
+        str, BeforeValidator(_delimiter), WithJsonSchema({"type": "string", "default": ","})
+    ] = ","
+    """CSV: the delimiter of cells; the word `tab` means the tab character."""
+    encoding: Annotated[Encoding | SkipJsonSchema[None], BeforeValidator(_encoding)] = None
+    """CSV: the character encoding. Default: the `charset` of the `Content-Type`, else `utf-8`."""
+
+    def csv_options_set(self) -> set[str]:
+        """Return the names of the options that differ from their defaults, which clients may send."""
+        defaults = {name: field.default for name, field in CsvWriting.model_fields.items()}
+        return {name for name, default in defaults.items() if getattr(self, name) != default}
+
+
+class CsvOptions(CsvWriting):
+    """CSV dialect and types of an upload; rejected with Arrow and Parquet, whose files contain them."""
+
+    # No more of its schema: Swagger UI asks for a file if a string has a media type.
+    fields: Annotated[
+        str | SkipJsonSchema[None], BeforeValidator(_types), WithJsonSchema({"type": "string"})
+    ] = None
+    """CSV: types of some fields, as a JSON object, field -> type, with the type names of a buffer's
+    `fields`, such as `{"age": "int64", "born": "date", "income": "decimal(12,2)"}`. The types of the other
+    fields are inferred from all their cells."""
+
+    def described(self, content_type: str) -> Upload:
+        """Return the upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""
+        media_type = essence(content_type)
+        if media_type != CSV:
+            for name in sorted(self.csv_options_set() | ({"fields"} if self.fields is not None else set())):
+                raise InvalidRequest(f"'{name}' says how a CSV is written; leave it out with {media_type}")
+            return Upload(media_type)
+        dialect = CsvDialect(self.delimiter, tuple(self.null_tokens), self._charset(content_type))
+        return Upload(
+            media_type, {"fields": json.loads(self.fields) if self.fields else None, "csv": dialect}
+        )
+
+    def _charset(self, content_type: str) -> str:
+        message = Message()
+        message["content-type"] = content_type
+        if message.get_param("header") == "absent":
+            raise UnsupportedMediaType("CSV is uploaded with a header: a first line of field names")
+        charset = message.get_param("charset")
+        if charset is None:
+            return self.encoding or "utf-8"
+        known = known_encoding(str(charset))
+        if known is None:
+            raise UnsupportedMediaType(f"a CSV's charset is one of {', '.join(ENCODINGS)}")
+        if self.encoding not in (None, known):
+            raise InvalidRequest(
+                "'encoding' and the charset of the Content-Type differ; state one of the two"
+            )
+        return known
+
+
+def uploaded_type(content_type: str) -> str:
+    """Return the content type if a buffer can be uploaded in it. Raises UnsupportedMediaType."""
+    if essence(content_type) not in UPLOADED:
+        raise UnsupportedMediaType(
+            f"a buffer is uploaded as {', '.join(UPLOADED)}, or as such a file in multipart/form-data"
+        )
+    return content_type
+
+
+def type_of_name(name: str) -> str | None:
+    """Return the media type that a file name's suffix stands for, if any."""
+    return _SUFFIXES.get(PurePosixPath(name.lower()).suffix)
+
+
+def type_of_file(content_type: str, name: str) -> str:
+    """Return the content type of a form's file, or that of its suffix if the browser sent a generic one.
+
+    Raises UnsupportedMediaType.
+    """
+    if essence(content_type) in UPLOADED:
+        return content_type
+    by_suffix = type_of_name(name)
+    if by_suffix is None:
+        raise UnsupportedMediaType(
+            f"the file's Content-Type must be one of {', '.join(UPLOADED)}, or its name end in one of "
+            f"{', '.join(_SUFFIXES)}"
+        )
+    return by_suffix

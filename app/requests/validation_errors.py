@@ -1,0 +1,51 @@
+"""Validation errors of a request: one message per location, as a JSON pointer into the body."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+
+from providers.errors import reference_token
+from providers.params import OPTIM_OPERANDS, fault_message
+
+
+def json_pointer(parts: tuple[Any, ...]) -> str:
+    """Return the JSON pointer (RFC 6901) of a location, such as ``/parameters/swap_fields/0``."""
+    return "".join(f"/{reference_token(part)}" for part in parts)
+
+
+def error_items(error: RequestValidationError) -> list[dict[str, str]]:
+    """Return the validation errors without duplicates: the innermost location, one branch of each union."""
+    items: dict[str, dict[str, str]] = {}
+    for fault in error.errors():
+        location, *path = fault["loc"]
+        message = fault_message(fault) if location == "body" else fault["msg"][:1].lower() + fault["msg"][1:]
+        if location != "body":
+            name = ".".join(str(part) for part in path) or str(location)
+            items.setdefault(name, {"parameter": name, "message": message})
+            continue
+        missing = [path.pop()] if fault["type"] == "missing" and path else []
+        if fault["type"] == "unknown_name":
+            missing = [fault["ctx"]["name"]]
+        pointer = json_pointer(_path_in(error.body, path) + tuple(missing))
+        items.setdefault(pointer, {"pointer": pointer, "message": message})
+    return [
+        item for place, item in items.items() if not any(other.startswith(f"{place}/") for other in items)
+    ]
+
+
+def _path_in(body: Any, path: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the part of the path that exists in the body; locations also name union branches, which do not.
+
+    A parameter given by Optim's name keeps that name.
+    """
+    found: list[Any] = []
+    for name in path:
+        part = name
+        if isinstance(body, dict) and name not in body:
+            part = next((each for each in body if OPTIM_OPERANDS.get(each) == name), name)
+        inside = isinstance(body, dict) and part in body
+        if inside or (isinstance(body, list) and isinstance(part, int) and part < len(body)):
+            body = body[part]
+            found.append(part)
+    return tuple(found)

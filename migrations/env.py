@@ -1,10 +1,10 @@
-"""Runs the migrations on the connection it is given, or on the database that the settings name."""
+"""Run the migrations on the given connection, or on the settings' database."""
 
 from alembic import context
 
 from app.settings import Settings
-from app.store.db import Database
-from app.store.models import Base
+from app.store.sql.db import Database
+from app.store.sql.models import Base
 
 
 def _run(connection: object) -> None:

@@ -1,0 +1,1 @@
+"""Storage: SQL, sealed files, keys, object storage and file shares. Start reading at `sql.db`."""

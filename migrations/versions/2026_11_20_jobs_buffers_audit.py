@@ -1,4 +1,4 @@
-"""Jobs, buffers and the audit."""
+"""Create jobs, buffers and the audit log."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What is asked of a job besides its parameters."""
+"""Submission options of a job."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Where a judged table came from."""
+"""Origin of a measured table."""
 
 import sqlalchemy as sa
 from alembic import op

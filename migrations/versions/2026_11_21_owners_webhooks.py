@@ -1,4 +1,4 @@
-"""Owners, priorities, deadlines, webhooks, and idempotency keys of their own."""
+"""Add owners, priorities, deadlines, webhooks and separate idempotency keys."""
 
 from datetime import timedelta
 

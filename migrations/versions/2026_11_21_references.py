@@ -1,4 +1,4 @@
-"""Where tables by reference were read, and are written."""
+"""References of source and destination tables."""
 
 import sqlalchemy as sa
 from alembic import op

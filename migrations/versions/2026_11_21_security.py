@@ -1,4 +1,4 @@
-"""Identities, whose jobs and buffers are, the audit's chain, and keys that are kept sealed."""
+"""Add identities, owners of jobs and buffers, the audit chain, and sealed service keys."""
 
 import sqlalchemy as sa
 from alembic import op

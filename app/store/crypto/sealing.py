@@ -1,11 +1,11 @@
-"""Sealing at rest: small values under the master key, fingerprints of seeds, and signatures.
+"""Encryption at rest of small values under the master key, fingerprints of seeds, and signatures.
 
-A sealed value is ``version (1) | key id (8) | nonce (12) | AES-256-GCM(value) + tag (16)``. Its
-context (whose it is, and what for) is authenticated with it, so that a value moved to another
-place does not open. The key id lets old values open after the master key was changed.
+A sealed value is ``version (1) | key id (8) | nonce (12) | AES-256-GCM(value) + tag (16)``. Its context
+(owner and purpose) is authenticated with it, so that a value moved to another place does not open. The key id
+allows old values to be opened after the master key has changed.
 
-Nonces are random: one master key seals 2**32 values before a repeat is likelier than 2**-32
-(NIST SP 800-38D, 8.3). A job seals three.
+Nonces are random: one master key may seal 2**32 values before the probability of a repeated nonce exceeds
+2**-32 (NIST SP 800-38D, 8.3). A job seals three values.
 """
 
 import base64
@@ -18,43 +18,52 @@ from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app.store.canonical import canonical_json
-from app.store.keys import key_id, subkey
+from app.store.crypto.canonical_json import canonical_json
+from app.store.crypto.key_files import key_id, subkey
 
 _VERSION = b"\x01"
+
 _KEY_ID = slice(1, 9)
+
 _NONCE = slice(9, 21)
+
 _BODY = slice(21, None)
+
 _ALGORITHM = "Ed25519"
 
 
 class SealBroken(Exception):
-    """A sealed value does not open: it was changed, moved, cut short, or its key is not here."""
+    """A sealed value does not open: it was changed, moved or truncated, or its key is missing."""
 
 
 def seed_context(job_id: str) -> str:
-    """What a job's sealed seed is bound to."""
+    """Return the context of a job's sealed seed."""
     return f"job/{job_id}/seed"
 
 
 def report_context(job_id: str) -> str:
-    """What a job's sealed report is bound to."""
+    """Return the context of a job's sealed report."""
     return f"job/{job_id}/report"
 
 
 def webhook_context(job_id: str) -> str:
-    """What a sealed webhook is bound to."""
+    """Return the context of a job's sealed webhook."""
     return f"job/{job_id}/webhook"
 
 
 class Sealer:
-    """Seals under the first master key and opens with any of them."""
+    """Seals values under the first master key and opens them with any."""
 
     def __init__(self, master_keys: Sequence[bytes], fingerprint_key: bytes | None = None) -> None:
-        """Make one of these keys.
+        """Derive the ciphers.
 
-        ``master_keys``: 32 bytes each, the one that seals first. ``fingerprint_key``: default, derived
-        from the first; another one keeps fingerprints what they were when the master key changes.
+        Parameters
+        ----------
+        master_keys
+            Keys of 32 bytes each; the first one seals.
+        fingerprint_key
+            Key of fingerprints, by default derived from the first master key. A stored key keeps
+            fingerprints stable when the master key changes.
         """
         self._ciphers = {key_id(key): AESGCM(subkey(key, "seal/1")) for key in master_keys}
         self._primary = key_id(master_keys[0])
@@ -62,23 +71,23 @@ class Sealer:
 
     @property
     def key_id(self) -> str:
-        """Names the master key that seals, and tells nothing of it."""
+        """Hexadecimal id of the master key that seals; reveals nothing about the key."""
         return self._primary.hex()
 
     @property
     def key_ids(self) -> set[str]:
-        """The same for all that open."""
+        """Ids of all master keys."""
         return {name.hex() for name in self._ciphers}
 
     def seal(self, plain: bytes, context: str) -> bytes:
-        """``plain``, openable only under the same context, such as ``"job/<id>/seed"``."""
+        """Encrypt a value. It opens only under the same context, such as ``"job/<id>/seed"``."""
         nonce = secrets.token_bytes(12)
         prefix = _VERSION + self._primary
         body = self._ciphers[self._primary].encrypt(nonce, plain, prefix + context.encode())
         return prefix + nonce + body
 
     def open(self, sealed: bytes, context: str) -> bytes:
-        """What was sealed. Raises SealBroken."""
+        """Decrypt a sealed value. Raises SealBroken."""
         if sealed[:1] != _VERSION:
             raise SealBroken("a sealed value of an unknown version")
         cipher = self._ciphers.get(sealed[_KEY_ID])
@@ -88,7 +97,7 @@ class Sealer:
             )
         try:
             return cipher.decrypt(sealed[_NONCE], sealed[_BODY], sealed[:9] + context.encode())
-        except (InvalidTag, ValueError) as error:  # ValueError: cut short within the nonce
+        except (InvalidTag, ValueError) as error:  # ValueError: truncated within the nonce
             raise SealBroken(f"the sealed {context.rpartition('/')[2]} was changed or moved") from error
 
     def is_current(self, sealed: bytes) -> bool:
@@ -96,15 +105,15 @@ class Sealer:
         return sealed[:1] == _VERSION and sealed[_KEY_ID] == self._primary
 
     def fingerprint(self, seed: bytes) -> str:
-        """16 hex digits that are equal for equal seeds, for those who see jobs but not seeds.
+        """Return 16 hex digits that are equal for equal seeds, so that seeds can be compared unseen.
 
-        Keyed: a plain hash of a weak seed (a year, say) could be searched for, and a seed undoes
-        its swap. Fingerprints compare within one installation.
+        The hash is keyed: a plain hash of a weak seed, such as a year, could be searched, and a seed undoes
+        its swap. Fingerprints are comparable within one installation.
         """
         return self._keyed(seed, b"seed")
 
     def request_fingerprint(self, request: bytes) -> str:
-        """The same for a whole request, which holds a seed and rows."""
+        """Return the fingerprint of a whole request, which contains a seed and rows."""
         return self._keyed(request, b"request")
 
     def _keyed(self, message: bytes, person: bytes) -> str:
@@ -113,19 +122,19 @@ class Sealer:
 
 
 def first_fingerprint_key(master_keys: Sequence[bytes]) -> bytes:
-    """What fingerprints are keyed with from an installation's first start on."""
+    """Derive the key of fingerprints at an installation's first start."""
     return subkey(master_keys[0], "fingerprint/1")
 
 
 class Signer:
-    """Signs documents as the service, over their canonical JSON."""
+    """Signs the canonical JSON of documents with the service's key."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         self._public = key.public_key().public_bytes_raw()
 
     def sign(self, document: dict[str, Any]) -> dict[str, str]:
-        """``{algorithm, key_id, public_key, value}``, the last two in base64."""
+        """Return ``{algorithm, key_id, public_key, value}``, the last two in base64."""
         return {
             "algorithm": _ALGORITHM,
             "key_id": key_id(self._public).hex(),

@@ -1,4 +1,4 @@
-"""A table in a sealed blob, read by fields, and one that is written as it comes."""
+"""Read selected columns of a stored table, and write a table that arrives in batches."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,33 +6,33 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from app.store.batches import pieces
-from app.store.blobs import BlobAccess, SealedReader
-from app.store.hashing import DigestBeside
-from app.store.tables import TableWriter, read_table
-from providers.table import is_words
+from app.store.blobs.arrow_stream import TableWriter, read_table
+from app.store.blobs.background_digest import BackgroundDigest
+from app.store.blobs.batches import pieces
+from app.store.blobs.sealed_files import BlobAccess, SealedReader
+from providers.tables.columns import is_words
 
 _BATCH_ROWS = 65_536
 
 
 class BlobTable:
-    """A table in a blob, read by fields and batch by batch: what is not asked for is passed over."""
+    """Stored table, read by fields and batch by batch; other fields are skipped."""
 
     def __init__(self, access: BlobAccess, rows: int) -> None:
-        """Reads the schema. Raises BlobMissing, SealBroken."""
+        """Read the schema. Raises BlobMissing, SealBroken."""
         self.rows = rows
         self._access = access
         with SealedReader(access) as reader:
             self.nbytes = reader.size
-            """Bytes of the whole table as it is stored, which is about what it takes in memory."""
+            """Stored bytes of the whole table, which are about its bytes in memory."""
             with pa.ipc.open_stream(io.BufferedReader(reader)) as stream:
                 self.schema: pa.Schema = stream.schema
 
     def batches(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The named fields, one or more, in the schema's order, batch by batch. Raises SealBroken."""
+        """Yield batches of one or more named fields, in schema order. Raises SealBroken."""
         wanted = set(fields)
-        places = [at for at, name in enumerate(self.schema.names) if name in wanted]
-        options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+        indices = [index for index, name in enumerate(self.schema.names) if name in wanted]
+        options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)
         with (
             io.BufferedReader(SealedReader(self._access)) as reader,
             pa.ipc.open_stream(reader, options=options) as stream,
@@ -40,21 +40,21 @@ class BlobTable:
             yield from stream
 
     def whole(self) -> pa.Table:
-        """The whole table. Raises SealBroken."""
+        """Read the whole table. Raises SealBroken."""
         return read_table(self._access)
 
     def read(self, fields: Sequence[str]) -> pa.Table:
-        """The named fields of all rows, in the schema's order, each in one piece where it can be."""
+        """Read the named fields of all rows, in schema order, with one chunk per column where possible."""
         wanted = set(fields)
         schema = pa.schema([field for field in self.schema if field.name in wanted], self.schema.metadata)
-        columns_pieces: list[list[pa.Array]] = [[] for _ in schema]
-        for batch in self.batches(fields) if columns_pieces else ():
-            for column, piece in zip(columns_pieces, batch.columns, strict=True):
-                column.append(piece)
+        chunks_by_column: list[list[pa.Array]] = [[] for _ in schema]
+        for batch in self.batches(fields) if chunks_by_column else ():
+            for chunks, chunk in zip(chunks_by_column, batch.columns, strict=True):
+                chunks.append(chunk)
         columns = []
-        for field, chunks in zip(schema, columns_pieces, strict=True):
+        for field, chunks in zip(schema, chunks_by_column, strict=True):
             columns.append(_joined(pa.chunked_array(chunks, type=field.type)))
-            chunks.clear()  # so that two copies are there of one column at a time
+            chunks.clear()  # so that only one column at a time exists twice
         return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -68,20 +68,20 @@ def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _copied(column: pa.ChunkedArray) -> pa.Array:
-    """Words, none of them null, in memory of numpy's, which asks for large pages where Arrow does not."""
+    """Copy words without nulls into memory of numpy, which requests huge pages; Arrow does not."""
     width = column.type.bit_width // 8
     words = np.empty(len(column) * width, np.uint8)
-    at = 0
+    start = 0
     for chunk in filter(len, column.chunks):
         size = len(chunk) * width
-        words[at : at + size] = np.frombuffer(chunk.buffers()[1], np.uint8, size, chunk.offset * width)
-        at += size
+        words[start : start + size] = np.frombuffer(chunk.buffers()[1], np.uint8, size, chunk.offset * width)
+        start += size
     return pa.Array.from_buffers(column.type, len(column), [None, pa.py_buffer(words)])
 
 
 def write_tables(access: BlobAccess, schema: pa.Schema, tables: Iterable[pa.Table]) -> tuple[str, int]:
-    """Write a table that arrives in pieces as a new blob; its digest and its number of rows."""
-    with DigestBeside(schema) as digest, TableWriter(access, schema) as writer:
+    """Write a table that arrives as several tables as a new blob. Return its digest and number of rows."""
+    with BackgroundDigest(schema) as digest, TableWriter(access, schema) as writer:
         for table in tables:
             for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
                 for piece in pieces(batch):

@@ -1,4 +1,4 @@
-"""The digest of a table that is written at the same time: taken beside, by threads of its own."""
+"""Compute a table's digest in background threads while it is written."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -6,51 +6,51 @@ from typing import Self
 
 import pyarrow as pa
 
-from providers.digest import TableDigest
+from providers.tables.digest import TableDigest
 
-_WORTH_A_THREAD = 1 << 18
-"""Bytes of a batch that is hashed beside; of smaller ones the handing over would take as long."""
+_LEAST_BACKGROUND = 1 << 18
+"""Least bytes of a batch that is hashed in the background; handing over a smaller one costs more."""
 
 _MOST_THREADS = 2
-"""Each takes eight megabytes of stack, which count to a worker's memory."""
+"""Most threads; each has a stack of 8 MB, which counts towards the worker's memory budget."""
 
 
-class DigestBeside:
-    """As `TableDigest`, a batch behind at most. A context manager: its threads end with the block.
+class BackgroundDigest:
+    """`TableDigest` computed in threads, which lags at most one batch; the threads end with the block.
 
-    The fields are shared out between two threads, where Arrow may have as many.
+    Two threads share the fields, if Arrow may use as many.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         """Raises ValueError for a type without a canonical name."""
         self.rows = 0
-        """Rows so far. Rows without fields come in no batch: they are added here."""
+        """Rows so far. Rows without fields come in no batch; the caller adds them here."""
         self._digest = TableDigest(schema)
         self._most = max(1, min(_MOST_THREADS, pa.cpu_count(), len(schema)))
         self._threads: ThreadPoolExecutor | None = None
-        self._last: list[Future[None]] = []
+        self._pending: list[Future[None]] = []
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Add rows. Raises what is wrong with them, or with those before: see `TableDigest.update`."""
+        """Append rows. Raises errors of these rows or of the previous ones: see `TableDigest.update`."""
         self._settle()
         self.rows += batch.num_rows
-        if batch.nbytes < _WORTH_A_THREAD:
+        if batch.nbytes < _LEAST_BACKGROUND:
             self._digest.update(batch)
             return
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._most, "digest")
-        self._last = [self._threads.submit(add) for add in self._digest.work(batch, self._most)]
+        self._pending = [self._threads.submit(add) for add in self._digest.work(batch, self._most)]
 
     def finish(self) -> str:
-        """The digest of all rows."""
+        """Return the digest of all rows."""
         self._settle()
         self._digest.rows = self.rows
         return self._digest.finish()
 
     def _settle(self) -> None:
-        last, self._last = self._last, []
-        for added in last:
-            added.result()
+        pending, self._pending = self._pending, []
+        for future in pending:
+            future.result()
 
     def __enter__(self) -> Self:
         return self

@@ -6,11 +6,11 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.store.models import IdempotencyKey
+from app.store.sql.models import IdempotencyKey
 
 
 def find(session: Session, owner: str, key: str, now: datetime) -> IdempotencyKey | None:
-    """What was made under the key; None where nothing was, or the key's time is over."""
+    """Return the key's row; None if there is none, or if it has expired."""
     query = sa.select(IdempotencyKey).where(
         IdempotencyKey.owner == owner, IdempotencyKey.key == key, IdempotencyKey.expires_at > now
     )
@@ -18,9 +18,9 @@ def find(session: Session, owner: str, key: str, now: datetime) -> IdempotencyKe
 
 
 def keep(session: Session, key: IdempotencyKey) -> None:
-    """Keep what was made under the key, in place of what was made under it in a time that is over.
+    """Store the key; it replaces an expired row of the same key.
 
-    The caller holds the lock of the key's owner (`app.store.callers`): no two do this at once.
+    The caller holds the owner's lock (`app.store.sql.usage.lock`), so no two transactions do this at once.
     """
     over = sa.delete(IdempotencyKey).where(IdempotencyKey.owner == key.owner, IdempotencyKey.key == key.key)
     session.execute(over)
@@ -28,12 +28,12 @@ def keep(session: Session, key: IdempotencyKey) -> None:
 
 
 def forget(session: Session, resources: Sequence[str]) -> None:
-    """Let the keys of what is there no more be used anew."""
+    """Delete the keys of deleted jobs or buffers, so that they can be used again."""
     session.execute(sa.delete(IdempotencyKey).where(IdempotencyKey.resource.in_(resources)))
 
 
 def delete_expired(session: Session, now: datetime) -> int:
-    """Remove the keys whose time is over, and say how many they were."""
+    """Delete expired keys and return their number."""
     result = session.execute(sa.delete(IdempotencyKey).where(IdempotencyKey.expires_at <= now))
     assert isinstance(result, sa.CursorResult)
     return result.rowcount

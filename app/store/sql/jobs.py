@@ -10,14 +10,15 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, undefer
 
 from app.callers import THE_SERVICE, Caller
-from app.store.models import Buffer, Job
-from app.store.ownership import visible_to
+from app.store.sql.models import Buffer, Job
+from app.store.sql.visibility import visible_to
 
 Role = Literal["source", "destination"]
-"""A table that a job was given: its source, or the destination that it judges."""
+"""Table that a job was given: its source, or the destination that it measures."""
 
-# What every job needs is written once: to build a statement takes longer than to run it.
+# Statements that every job needs are built once: building one takes longer than running it.
 _JOBS = cast(sa.Table, Job.__table__)
+
 _FIRST = (
     sa.select(Job.id)
     .where(Job.state == "queued")
@@ -26,6 +27,7 @@ _FIRST = (
     .with_for_update(skip_locked=True)
     .scalar_subquery()
 )
+
 _CLAIM = (
     sa.update(Job)
     .where(Job.id == _FIRST, Job.state == "queued")
@@ -38,16 +40,21 @@ _CLAIM = (
     .returning(Job)
     .options(undefer(Job.sealed_seed))
 )
+
 _ANY_QUEUED = sa.select(_JOBS.c.id).where(_JOBS.c.state == "queued").limit(1)
+
 _BLOBS = (Job.source_blob, Job.destination_blob, Buffer.blob)
+
 _EVERY_NAME = sa.union_all(*(sa.select(column).where(column.is_not(None)) for column in _BLOBS))
+
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
+
 _NAMES_AMONG = sa.union_all(*(sa.select(column).where(column.in_(_AMONG)) for column in _BLOBS))
 
 
 @cache
 def _move(names: frozenset[str], at_claim: bool) -> sa.Update:
-    """The change of a job's state together with the named columns."""
+    """Build the statement that changes a job's state and the named columns."""
     columns = _JOBS.c
     change = sa.update(_JOBS).where(
         columns.id == sa.bindparam("moved_id"),
@@ -65,8 +72,8 @@ def insert(session: Session, job: Job) -> None:
 
 
 def find(session: Session, job_id: str, *deferred: str, caller: Caller = THE_SERVICE) -> Job | None:
-    """The job, with the named deferred columns; None where there is none that the caller may know of."""
-    if "\0" in job_id:  # PostgreSQL would not even be asked
+    """Return the job with the named deferred columns; None if none is visible to the caller."""
+    if "\0" in job_id:  # PostgreSQL's driver rejects the character
         return None
     options = [undefer(getattr(Job, name)) for name in deferred]
     query = sa.select(Job).where(Job.id == job_id, visible_to(caller, Job))
@@ -81,7 +88,7 @@ def newest(
     before: str | None,
     caller: Caller = THE_SERVICE,
 ) -> Sequence[Job]:
-    """Up to ``limit`` jobs older than the job ``before`` that the caller may know of, newest first."""
+    """Return up to ``limit`` visible jobs older than the job ``before``, newest first."""
     query = sa.select(Job).where(visible_to(caller, Job)).order_by(Job.id.desc()).limit(limit)
     if state is not None:
         query = query.where(Job.state == state)
@@ -93,11 +100,10 @@ def newest(
 
 
 def claim_oldest(session: Session, replica: str, now: datetime) -> Job | None:
-    """Take the queued job that counts as the oldest for this replica, with its sealed seed.
+    """Claim the queued job with the smallest `Job.ranked_at` for this replica; loads its sealed seed.
 
-    What it counts as, `Job.ranked_at`, is its age and its priority together. See also `replicas.hold`.
-
-    Rows that another claim has locked are passed over where the database has row locks.
+    `Job.ranked_at` combines age and priority. See also `replicas.hold`. Rows that another claim has locked
+    are skipped if the database has row locks.
     """
     return session.scalar(_CLAIM, {"claimed_at": now, "claimed_by_replica": replica})
 
@@ -115,9 +121,20 @@ def move(
     attempt: int | None = None,
     **values: Any,
 ) -> bool:
-    """Change the state, and what goes with it, if the job is still in one of ``sources``.
+    """Move a job to another state, if it is still in one of ``sources``; return whether it was.
 
-    ``attempt``: and if it is still at this claim. Whoever comes second changes nothing.
+    Of several concurrent moves exactly one succeeds.
+
+    Parameters
+    ----------
+    job_id
+        The job.
+    sources, target
+        States before and after the move.
+    attempt
+        Claim that must still be the job's current one; None: any.
+    **values
+        Further columns to set.
     """
     given = {"moved_id": job_id, "moved_from": list(sources), "state": target, **values}
     if attempt is not None:
@@ -134,18 +151,18 @@ def request_cancel(session: Session, job_id: str) -> None:
 
 
 def claimed(session: Session, replica: str) -> Sequence[Job]:
-    """The jobs that the replica works on."""
+    """Return the jobs that the replica runs."""
     return session.scalars(sa.select(Job).where(Job.state == "running", Job.claimed_by == replica)).all()
 
 
 def to_cancel(session: Session, replica: str) -> Sequence[str]:
-    """The jobs of the replica that somebody wants to stop."""
-    wanted = sa.select(Job.id).where(Job.state == "running", Job.cancel_requested)
-    return session.scalars(wanted.where(Job.claimed_by == replica)).all()
+    """Return the replica's running jobs with a cancel request."""
+    requested = sa.select(Job.id).where(Job.state == "running", Job.cancel_requested)
+    return session.scalars(requested.where(Job.claimed_by == replica)).all()
 
 
-def standing(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, bool]]:
-    """How often each of the jobs was claimed, and whether it has ended."""
+def claims_and_ends(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, bool]]:
+    """Map each job to its number of claims and whether it has ended."""
     if not job_ids:
         return {}
     query = sa.select(Job.id, Job.attempt, Job.finished_at.is_not(None)).where(Job.id.in_(job_ids))
@@ -153,26 +170,26 @@ def standing(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int,
 
 
 def running(session: Session) -> set[tuple[str, int]]:
-    """Each running job and its attempt."""
+    """Return id and attempt of each running job."""
     query = sa.select(Job.id, Job.attempt).where(Job.state == "running")
     return {(job_id, attempt) for job_id, attempt in session.execute(query)}
 
 
 def overdue(session: Session, now: datetime) -> Sequence[Job]:
-    """Queued jobs whose deadline has passed."""
+    """Return queued jobs whose deadline has passed."""
     return session.scalars(sa.select(Job).where(Job.state == "queued", Job.deadline <= now)).all()
 
 
 def delete_ended(session: Session, job_id: str) -> bool:
-    """Remove the row of a job that has ended."""
+    """Delete the row of a job that has ended; False if it has not."""
     gone = sa.delete(Job).where(Job.id == job_id, Job.state.not_in(("queued", "running")))
     return _changed(session, gone)
 
 
 def retained(session: Session, role: Role, job_id: str, now: datetime) -> str | None:
-    """The blob of a table that the job was given: the job itself may have kept it, or its buffer.
+    """Return the blob of a table that the job was given, if the job or its buffer still names it.
 
-    The row that names it stays until the transaction ends: see `unnamed`.
+    The row that names it is locked until the transaction ends: see `unnamed`.
     """
     if role == "source":
         blob, buffer = Job.source_blob, Job.source_buffer
@@ -187,7 +204,7 @@ def retained(session: Session, role: Role, job_id: str, now: datetime) -> str | 
 
 
 def release_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
-    """Take the buffers off the jobs that ended before a moment: their ids, blobs that nothing names now."""
+    """Release the tables of jobs that ended before a time. Return their ids, and blobs no row names now."""
     held = sa.or_(Job.source_blob.is_not(None), Job.destination_blob.is_not(None))
     query = (
         sa.select(Job)
@@ -204,7 +221,7 @@ def release_old(session: Session, before: datetime) -> tuple[list[str], list[str
 
 
 def delete_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
-    """Remove the jobs that ended before a moment: their ids, the blobs that nothing names now."""
+    """Delete jobs that ended before a time. Return their ids, and blobs that no row names now."""
     old = sa.select(Job.id).where(Job.finished_at < before).with_for_update(skip_locked=True)
     gone = sa.delete(Job).where(Job.id.in_(old)).returning(Job.id, Job.source_blob, Job.destination_blob)
     rows = sorted(session.execute(gone).all(), key=lambda row: row.id)
@@ -213,18 +230,17 @@ def delete_old(session: Session, before: datetime) -> tuple[list[str], list[str]
 
 
 def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
-    """Those of the blobs that no row names any more: delete them once this has committed.
+    """Return those of the blobs that no row names any more; delete their files after the commit.
 
-    The transaction has taken away one of their names, and after this does nothing but keep books
-    (idempotency keys, the audit) and commit.
+    The transaction has removed a name of each blob. After this call it only writes idempotency keys and the
+    audit log, and commits.
 
-    In SQLite such transactions exclude each other. In PostgreSQL two things could go wrong, and locks
-    keep them from it. A blob could be taken up anew from the very row that goes: but whoever takes one
-    up reads its name under a lock (FOR SHARE), so that either the row's end waits for the new name, and
-    the query below sees that, or the reader finds no row. And two transactions that take away the last
-    two names could each see the other's name still standing, and nobody delete the blob: but each holds
-    the lock of the blob itself while it looks and commits. Locks of blobs come after those of
-    rows, in order, so that nobody waits in a ring.
+    In SQLite such transactions exclude each other. In PostgreSQL locks prevent two races. First, a
+    transaction could name a blob again from the row that is being deleted. It reads the name under a lock
+    (FOR SHARE), so either the deletion waits and the query below sees the new name, or the reader finds no
+    row. Second, two transactions that remove the last two names could each still see the other's name, and
+    neither would delete the blob. Each holds the lock of the blob itself from its query to its commit. Locks
+    of blobs are taken after locks of rows, and in sorted order, so that there is no deadlock.
     """
     candidates = {blob for blob in blobs if blob is not None}
     if not candidates:
@@ -234,10 +250,10 @@ def unnamed(session: Session, blobs: Collection[str | None]) -> list[str]:
 
 
 def lock_blobs(session: Session, blobs: Collection[str]) -> None:
-    """Let nobody else decide about the blobs before the transaction has ended, however it ends.
+    """Lock the blobs against `unnamed` of other transactions until this transaction has ended.
 
-    That holds where its end is not told as well: who asks `unnamed` whether a new blob was named
-    after all, its connection having broken at the commit, waits for what became of that.
+    This also holds if the response to the commit is lost: a later call of `unnamed` for a new blob waits
+    until the fate of that commit is decided.
     """
     if session.get_bind().dialect.name == "postgresql":
         for blob in sorted(blobs):
@@ -245,8 +261,8 @@ def lock_blobs(session: Session, blobs: Collection[str]) -> None:
             session.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
 
 
-def count_going(session: Session) -> tuple[dict[str, int], datetime | None]:
-    """State -> jobs, of those that have not ended; when the one that is queued longest came."""
+def count_active(session: Session) -> tuple[dict[str, int], datetime | None]:
+    """Count queued and running jobs by state; return also the creation time of the oldest queued job."""
     counts = sa.select(Job.state, sa.func.count()).where(Job.state.in_(("queued", "running")))
     found = {state: int(count) for state, count in session.execute(counts.group_by(Job.state))}
     oldest = session.scalar(sa.select(sa.func.min(Job.created_at)).where(Job.state == "queued"))
@@ -254,7 +270,7 @@ def count_going(session: Session) -> tuple[dict[str, int], datetime | None]:
 
 
 def all_named(session: Session) -> set[str]:
-    """Every blob that a row names."""
+    """Return every blob that a row names."""
     return _named(session, None)
 
 

@@ -7,19 +7,19 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.store.models import Delivery
+from app.store.sql.models import Delivery
 
 
 def insert(session: Session, delivery: Delivery) -> None:
-    """Add a message that is to be delivered."""
+    """Insert a message to deliver."""
     session.add(delivery)
 
 
 def claim_due(session: Session, now: datetime, again_at: datetime, most: int) -> Sequence[Delivery]:
-    """Take up to so many messages that are due, and put each off until ``again_at``.
+    """Claim up to ``most`` due messages by postponing each to ``again_at``.
 
-    Whoever claims and then dies leaves them to whoever looks after that moment. Rows that another claim
-    has locked are passed over where the database has row locks.
+    If the claiming replica dies, the messages are due again at that time. Rows that another claim has locked
+    are skipped if the database has row locks.
     """
     due = (
         sa.select(Delivery.id)
@@ -39,28 +39,28 @@ def claim_due(session: Session, now: datetime, again_at: datetime, most: int) ->
 
 
 def record(session: Session, delivery_id: str, attempt: int, **values: Any) -> bool:
-    """Change a message that is pending still, by the claim of that number; False for a claim outlived."""
-    mine = sa.update(Delivery).where(
+    """Update a pending message, if ``attempt`` is still its current claim; return whether it was."""
+    change = sa.update(Delivery).where(
         Delivery.id == delivery_id, Delivery.attempts == attempt, Delivery.state == "pending"
     )
-    result = session.execute(mine.values(**values).execution_options(synchronize_session=False))
+    result = session.execute(change.values(**values).execution_options(synchronize_session=False))
     assert isinstance(result, sa.CursorResult)
     return result.rowcount == 1
 
 
 def next_due(session: Session) -> datetime | None:
-    """When the next message is due; None where none is pending."""
+    """Return the time at which the next message is due; None if none is pending."""
     return session.scalar(sa.select(sa.func.min(Delivery.due_at)).where(Delivery.state == "pending"))
 
 
 def count_pending(session: Session) -> int:
-    """How many are to be delivered."""
+    """Return the number of pending messages."""
     count = session.scalar(sa.select(sa.func.count()).where(Delivery.state == "pending"))
     return int(count or 0)
 
 
 def delete_old(session: Session, before: datetime) -> int:
-    """Remove those that arrived or were given up before a moment, and say how many they were."""
+    """Delete messages that were delivered or given up before a time; return their number."""
     result = session.execute(sa.delete(Delivery).where(Delivery.ended_at < before))
     assert isinstance(result, sa.CursorResult)
     return result.rowcount

@@ -1,4 +1,4 @@
-"""Buffers at rest: sealed files below ``home/blobs``, written whole or not at all.
+"""Blobs: sealed files that hold the stored tables, written atomically.
 
 A blob is ``"RVBL" | version (1) | length (2) | its data key, sealed | chunks``. The plain bytes
 are cut into chunks of 1 MiB, each sealed by AES-256-GCM under the blob's own random data key with
@@ -8,14 +8,15 @@ key is sealed to the blob's identity, so that one blob cannot stand in for anoth
 
 A worker is given a `BlobAccess`, which opens this blob alone, and never a master key.
 
-The last twelve of a blob's 32 hex digits say which replica makes it, for those who find the file
-and no row that names it.
+A blob that a sweep finds to be named by no row goes to the trash: see `app.store.blobs.trash`.
 
-A file is written beside its place, flushed to the disk (fsync), renamed, and its folder flushed:
-a blob that a row of the database names is there after a power cut as well. An upload that a worker is
-still to read is named by no row, and not flushed. Each writer has a draft of its
-own: two that write one blob, where a cluster starts a task again whose worker it has lost from sight, do
-not write into each other's.
+The last twelve of a blob's 32 hex digits are the id of the replica that made it, for a sweep that finds a
+file which no row names.
+
+A file is written as a draft in the same folder, flushed to the disk (fsync) and renamed, and its folder is
+flushed. So a blob that a row names survives a power cut. An upload that a worker is about to read is named by
+no row, and is not flushed. Each writer has a separate draft: if a cluster restarts a task whose worker it has
+lost, the two writers of one blob do not write to the same file.
 
 References
 ----------
@@ -26,9 +27,10 @@ import contextlib
 import io
 import os
 import secrets
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,26 +40,37 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from typing_extensions import Buffer
 
-from app.store.seal import SealBroken, Sealer
+from app.store.blobs.trash import Trash
+from app.store.crypto.sealing import SealBroken, Sealer
 
 CHUNK = 2**20
+
 _TAG = 16
+
 _MAGIC = b"RVBL\x01"
+
 DRAFT = ".draft"
-"""Ends the name of a file that is still being written."""
+"""Suffix of a file that is still being written."""
+
 _OWNER = 12
+"""Hex digits of a blob id that name its replica."""
+
 _NOBODY = "0" * _OWNER
-_RESEALED_AT_ONCE = 1000
-_FLUSHED_AT_ONCE = 1 << 25
+
+_RESEAL_BATCH = 1000
+"""Headers that one journal holds."""
+
+_FLUSH_BYTES = 1 << 25
+"""Written bytes after which a flush is started."""
 
 
 class BlobMissing(Exception):
-    """A blob is not in the store."""
+    """The blob is not in the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobAccess:
-    """What opens one blob, for reading or for writing it once."""
+    """Path and key of one blob, to read it or to write it once."""
 
     id: str
     path: str
@@ -66,28 +79,32 @@ class BlobAccess:
 
 
 class BlobStore:
-    """The folder of blobs, and who may open them."""
+    """The folder of all blobs, with the keys to open them."""
 
     def __init__(self, folder: Path, sealer: Sealer) -> None:
         self.folder = folder
+        self.trash = Trash(folder / "trash")
+        """Blobs that a sweep found to be named by no row."""
         self._journal = folder / "reseal.journal"
         self._sealer = sealer
 
     def allocate(self, owner: str = _NOBODY) -> BlobAccess:
-        """Access to a blob that is still to be written; ``owner``: the replica, 12 hex digits."""
+        """Allocate a blob to write; ``owner`` is the replica's id, 12 hex digits."""
         blob_id = secrets.token_hex(16 - _OWNER // 2) + owner
         data_key = secrets.token_bytes(32)
         return BlobAccess(blob_id, str(self._path(blob_id)), self._header(blob_id, data_key), data_key)
 
     def access(self, blob_id: str) -> BlobAccess:
-        """Access to a blob that is there. Raises BlobMissing, SealBroken."""
-        try:
-            return self._access(blob_id)
-        except SealBroken:  # its header may be sealed anew this moment
-            return self._access(blob_id)
+        """Return access to a stored blob. Raises BlobMissing, SealBroken."""
+        return self._access(blob_id, self._path(blob_id))
 
-    def _access(self, blob_id: str) -> BlobAccess:
-        path = self._path(blob_id)
+    def _access(self, blob_id: str, path: Path) -> BlobAccess:
+        try:
+            return self._open_header(blob_id, path)
+        except SealBroken:  # a key rotation may be writing its header: read it again
+            return self._open_header(blob_id, path)
+
+    def _open_header(self, blob_id: str, path: Path) -> BlobAccess:
         try:
             with path.open("rb") as file:
                 start = file.read(len(_MAGIC) + 2)
@@ -100,37 +117,55 @@ class BlobStore:
         return BlobAccess(blob_id, str(path), start + sealed, data_key)
 
     def delete(self, blob_id: str) -> None:
-        """Remove the blob and its drafts, none of which can become it then; nothing happens where none is."""
+        """Delete the blob and its drafts, so that no draft can replace it; nothing happens if there is none.
+
+        A blob in the trash is deleted there.
+        """
         path = self._path(blob_id)
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            self.trash.delete(blob_id)
+            path.unlink(missing_ok=True)  # a sweep may have taken it back meanwhile
         for draft in path.parent.glob(f"{blob_id}.*{DRAFT}"):
             draft.unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
-        """Every file that is there, drafts included."""
+        """Return every stored file, drafts included."""
         return list(self.folder.glob("??/*"))
 
+    def names(self) -> set[str]:
+        """Return the names of all stored blobs, without drafts and without the trash."""
+        return {path.name for path in self.files() if not path.name.endswith(DRAFT)}
+
+    def take_back(self, path: Path) -> bool:
+        """Move a blob from the trash to its place; False if it is gone. Raises OSError."""
+        return self.trash.take_back(path, self._path(path.name))
+
     def measure(self) -> tuple[int, int]:
-        """How many files there are, and their bytes."""
-        sizes = []
-        for path in self.folder.glob("??/*"):
-            with contextlib.suppress(FileNotFoundError):  # gone this moment
-                sizes.append(path.stat().st_size)
-        return len(sizes), sum(sizes)
+        """Return the number of files and their bytes, without the trash."""
+        return _measured(self.files())
+
+    def measure_trash(self) -> tuple[int, int]:
+        """Return the number of files in the trash and their bytes."""
+        return _measured(self.trash.files())
 
     def reseal(self) -> int:
-        """Seal every data key anew that is not under the first master key; how many were.
+        """Seal again every data key that is not under the first master key; return their number.
 
-        The chunks stay: a blob's own key is the same as before, so whoever reads it goes on. A header
-        keeps its length and is written in its place, and before that all of them into a file beside,
-        so that one that a power cut tore is written again by the next call. Drafts have no header yet.
+        The chunks and the data keys stay the same, so readers are not disturbed. A header keeps its length
+        and is overwritten in place. Before that, all new headers are written to a journal, so that the next
+        call repairs a header torn by a power cut. Drafts have no header yet. Blobs in the trash are sealed
+        again too, so that they open if they are taken back. A blob in the trash whose key is missing is
+        skipped, because no row names it.
 
-        Raises SealBroken: a blob is under a key that is not here.
+        Raises SealBroken: the key of a blob outside the trash is missing.
         """
         self._apply_journal()
         resealed = 0
-        paths = (path for path in self.folder.glob("??/*") if not path.name.endswith(DRAFT))
-        while batch := list(islice(paths, _RESEALED_AT_ONCE)):
+        stored = (path for path in self.folder.glob("??/*") if not path.name.endswith(DRAFT))
+        paths = chain(stored, self.trash.files())
+        while batch := list(islice(paths, _RESEAL_BATCH)):
             changes = [change for path in batch if (change := self._resealed(path)) is not None]
             if changes:
                 self._write_journal(changes)
@@ -139,11 +174,15 @@ class BlobStore:
         return resealed
 
     def _resealed(self, path: Path) -> tuple[str, bytes] | None:
-        """The blob and its new header; None where it needs none, or has gone."""
+        """Return the blob's id and new header; None if it needs none, or has been deleted."""
         try:
-            access = self.access(path.name)
+            access = self._access(path.name, path)
         except BlobMissing:
             return None
+        except SealBroken:
+            if path.is_relative_to(self.trash.folder):
+                return None
+            raise
         if self._sealer.is_current(access.header[len(_MAGIC) + 2 :]):
             return None
         return access.id, self._header(access.id, access.data_key)
@@ -159,13 +198,13 @@ class BlobStore:
         _flush_folder(self.folder)
 
     def _apply_journal(self) -> None:
-        """Write the headers that the journal has. As often as it takes: the same bytes each time."""
+        """Write the headers of the journal. Idempotent: each call writes the same bytes."""
         if not self._journal.is_file():
             return
         for line in self._journal.read_text().splitlines():
             blob_id, _, header = line.partition(" ")
             try:
-                handle = os.open(self._path(blob_id), os.O_WRONLY)
+                handle = os.open(self.trash.find(blob_id) or self._path(blob_id), os.O_WRONLY)
             except FileNotFoundError:  # deleted meanwhile
                 continue
             try:
@@ -184,21 +223,30 @@ class BlobStore:
 
 
 def owner_of(blob_id: str) -> str:
-    """The replica that made the blob."""
+    """Return the id of the replica that made the blob."""
     return blob_id[-_OWNER:]
 
 
-class SealedWriter(io.RawIOBase):
-    """Writes a blob as a stream. It comes into being at `close`; leaving by an error discards it."""
+def _measured(paths: Iterable[Path]) -> tuple[int, int]:
+    """Return the number of files that still exist and their bytes."""
+    sizes = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+            sizes.append(path.stat().st_size)
+    return len(sizes), sum(sizes)
 
-    def __init__(self, access: BlobAccess, lasting: bool = True) -> None:
-        """``lasting``: what was closed is there after a power cut, too; else nobody may need it then."""
+
+class SealedWriter(io.RawIOBase):
+    """Writable stream of a new blob, which appears at `close`; an error within the block discards it."""
+
+    def __init__(self, access: BlobAccess, durable: bool = True) -> None:
+        """``durable``: what was closed is there after a power cut, too; else nobody may need it then."""
         super().__init__()
         self._path = Path(access.path)
         self._draft = Path(f"{access.path}.{secrets.token_hex(8)}{DRAFT}")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = io.FileIO(os.open(self._draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
-        self._flushed = _Flushed(self._file.fileno()) if lasting else None
+        self._flush = _BackgroundFlush(self._file.fileno()) if durable else None
         self._cipher = AESGCM(access.data_key)
         self._pending = bytearray()
         self._sealed = bytearray(CHUNK + _TAG)
@@ -207,15 +255,15 @@ class SealedWriter(io.RawIOBase):
         self.plain_bytes = 0
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def write(self, data: Buffer, /) -> int:
-        """Take all of ``data``."""
+        """Append all of ``data``."""
         view = memoryview(data).cast("B")
         self.plain_bytes += len(view)
         taken = 0
-        # A full chunk waits for one more byte: only then is it known not to be the last.
+        # A full chunk is kept until one more byte arrives: only then it is known not to be the last.
         if self._pending and len(self._pending) + len(view) > CHUNK:
             taken = CHUNK - len(self._pending)
             self._pending += view[:taken]
@@ -229,17 +277,17 @@ class SealedWriter(io.RawIOBase):
         return len(view)
 
     def close(self) -> None:
-        """Seal the last chunk and put the blob in its place."""
+        """Seal the last chunk and rename the draft to the blob."""
         if self.closed:
             return
         try:
             self._emit(self._pending, last=True)
-            if self._flushed is not None:
-                self._flushed.settle()
+            if self._flush is not None:
+                self._flush.settle()
                 os.fsync(self._file.fileno())
             self._file.close()
             self._draft.rename(self._path)
-            if self._flushed is not None:
+            if self._flush is not None:
                 _flush_folder(self._path.parent)
         except BaseException:
             self.discard()
@@ -247,16 +295,16 @@ class SealedWriter(io.RawIOBase):
         super().close()
 
     def discard(self) -> None:
-        """Give up: no blob comes into being."""
+        """Delete the draft: no blob appears."""
         if not self.closed:
-            if self._flushed is not None:
-                self._flushed.give_up()
+            if self._flush is not None:
+                self._flush.wait()
             self._file.close()
             self._draft.unlink(missing_ok=True)
             super().close()
 
     def __del__(self) -> None:
-        """A writer that was neither closed nor left in order leaves no blob."""
+        """Delete the draft of a writer that was never closed."""
         if hasattr(self, "_file"):
             self.discard()
 
@@ -281,14 +329,14 @@ class SealedWriter(io.RawIOBase):
             self._head = b""
         else:
             self._file.write(sealed)
-        if self._flushed is not None:
-            self._flushed.written(size)
+        if self._flush is not None:
+            self._flush.written(size)
 
 
-class _Flushed:
-    """Brings a file to the disk while it is still being written, so that its end waits for little.
+class _BackgroundFlush:
+    """Flushes a file while it is being written, so that the final flush is short.
 
-    The system by itself would begin half a minute later, or at the last flush.
+    The kernel alone would start half a minute later, or at the final flush.
     """
 
     def __init__(self, file: int) -> None:
@@ -298,31 +346,31 @@ class _Flushed:
         self._thread: ThreadPoolExecutor | None = None
 
     def written(self, size: int) -> None:
-        """So many bytes more were written. Raises OSError: an earlier flush failed."""
+        """Count written bytes and start a flush if it is due. Raises OSError: an earlier flush failed."""
         self._waiting += size
-        if self._waiting < _FLUSHED_AT_ONCE or not (self._last is None or self._last.done()):
+        if self._waiting < _FLUSH_BYTES or not (self._last is None or self._last.done()):
             return
         if self._last is not None:
-            self._last.result()  # the system tells an error once
+            self._last.result()  # the kernel reports a write error only once
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "flush")
         self._waiting = 0
         self._last = self._thread.submit(os.fdatasync, self._file)
 
     def settle(self) -> None:
-        """Return when nothing is being flushed. Raises OSError: a flush failed."""
-        self.give_up()
+        """Wait for the running flush. Raises OSError: it failed."""
+        self.wait()
         if self._last is not None:
             self._last.result()
 
-    def give_up(self) -> None:
-        """Return when nothing is being flushed, however that went."""
+    def wait(self) -> None:
+        """Wait for the running flush and ignore its result."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
 
 
 class SealedReader(io.RawIOBase):
-    """Reads a blob as a stream of plain bytes, from any place, holding one chunk at a time."""
+    """Seekable stream of a blob's plain bytes, which holds one chunk at a time."""
 
     def __init__(self, access: BlobAccess) -> None:
         super().__init__()
@@ -336,44 +384,44 @@ class SealedReader(io.RawIOBase):
         body = os.fstat(self._file.fileno()).st_size - self._start
         self._chunks = max(1, -(-body // (CHUNK + _TAG)))
         self.size = body - self._chunks * _TAG
-        """Plain bytes in all."""
+        """Total plain bytes."""
         if self.size < 0:
             raise SealBroken(f"blob {access.id} is cut short")
-        self._at = 0
+        self._position = 0
         self._plain = bytearray(min(CHUNK, self.size))
         self._sealed = bytearray(len(self._plain) + _TAG)
         self._held = -1
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Always: a chunk opens without those before it."""
+        """Return True: each chunk can be opened separately."""
         return True
 
     def tell(self) -> int:
-        """The place in the plain bytes."""
-        return self._at
+        """Return the position in the plain bytes."""
+        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go to a place in the plain bytes."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
+        """Move to a position in the plain bytes."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Up to one chunk's rest into ``buffer``. Raises SealBroken."""
+        """Read at most the rest of one chunk into ``buffer``. Raises SealBroken."""
         target = memoryview(buffer).cast("B")
-        chunk, offset = divmod(self._at, CHUNK)
-        if self._at >= self.size:
-            if self.size == 0:  # an empty blob has a last chunk as well, and it must hold
+        chunk, offset = divmod(self._position, CHUNK)
+        if self._position >= self.size:
+            if self.size == 0:  # an empty blob has one chunk too, which must open
                 self._open_chunk(0, memoryview(self._plain))
             return 0
         held = min(CHUNK, self.size - chunk * CHUNK)
-        if not offset and len(target) >= held and chunk != self._held:  # opened in place
+        if not offset and len(target) >= held and chunk != self._held:  # decrypted straight into the target
             self._open_chunk(chunk, target[:held])
-            self._at += held
+            self._position += held
             return held
         if chunk != self._held:
             self._held = -1
@@ -381,11 +429,11 @@ class SealedReader(io.RawIOBase):
             self._held = chunk
         count = min(len(target), held - offset)
         target[:count] = memoryview(self._plain)[offset : offset + count]
-        self._at += count
+        self._position += count
         return count
 
     def read_whole(self) -> pa.Buffer:
-        """All plain bytes in one aligned buffer, opened in place. Raises SealBroken."""
+        """Decrypt the whole blob into one aligned buffer. Raises SealBroken."""
         whole: pa.Buffer = pa.allocate_buffer(self.size)
         view = memoryview(whole).cast("B")
         for chunk in range(self._chunks):
@@ -393,7 +441,7 @@ class SealedReader(io.RawIOBase):
         return whole
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if hasattr(self, "_file"):
             self._file.close()
         super().close()

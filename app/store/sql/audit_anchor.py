@@ -1,22 +1,22 @@
-"""The audit's anchor that the service leaves beside its keys: a line that the database must still have.
+"""Anchor of the audit log next to the keys: a line that the database must still contain.
 
-Whoever can turn the database back to an older state cannot reach this file by the same way.
+Restoring an older state of the database does not change this file.
 """
 
 import os
 from pathlib import Path
 
-from app.store.audit import Anchor
+from app.store.sql.audit import Anchor
 
 _FILE = Path("keys") / "audit.anchor"
 
 
 class AnchorUnreadable(Exception):
-    """The file of the anchor holds none."""
+    """The anchor's file does not contain an anchor."""
 
 
 def kept_anchor(home: Path) -> Anchor | None:
-    """The anchor that was left last; None where there is none. Raises AnchorUnreadable."""
+    """Return the stored anchor; None if there is none. Raises AnchorUnreadable."""
     try:
         return Anchor.parse((home / _FILE).read_text())
     except FileNotFoundError:
@@ -29,9 +29,9 @@ def kept_anchor(home: Path) -> Anchor | None:
 
 
 def keep_anchor(home: Path, head: Anchor) -> bool:
-    """Leave this one; whether the audit is at least as long as it was.
+    """Store an anchor; return whether the log is at least as long as at the stored anchor.
 
-    An anchor is never moved back: it would hide what it is there to show.
+    An anchor is never replaced by an older one, which would hide a shortened log.
     """
     before = kept_anchor(home)
     if before is not None and before.number >= head.number:
@@ -42,6 +42,6 @@ def keep_anchor(home: Path, head: Anchor) -> bool:
     with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
         file.write(f"{head}\n")
         file.flush()
-        os.fsync(file.fileno())  # an empty file would be no anchor, and would be left as it is
+        os.fsync(file.fileno())  # an empty file after a power cut would not be an anchor
     draft.rename(path)
     return True

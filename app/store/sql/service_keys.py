@@ -1,25 +1,26 @@
-"""Keys that outlive the master key: drawn or derived once, and kept sealed under whichever is first now."""
+"""Keys that outlive the master key: generated once, and stored sealed under the current first master key."""
 
 import sqlalchemy as sa
 import sqlalchemy.exc
 from sqlalchemy.orm import Session
 
-from app.store.models import KeptKey
-from app.store.seal import Sealer
+from app.store.crypto.sealing import Sealer
+from app.store.sql.models import KeptKey
 
 AUDIT = "audit"
+
 FINGERPRINT = "fingerprint"
 
 
 def kept_key(session: Session, sealer: Sealer, name: str, first: bytes) -> bytes:
-    """The key of that name; ``first`` where there was none, which is kept from now on. Raises SealBroken."""
+    """Return the key of that name; store ``first`` if there is none. Raises SealBroken."""
     find = sa.select(KeptKey.sealed).where(KeptKey.name == name)
     sealed = session.scalar(find)
     if sealed is None:
         try:
             with session.begin_nested():
                 session.add(KeptKey(name=name, sealed=sealer.seal(first, context_of(name))))
-        except sqlalchemy.exc.IntegrityError:  # another service kept its own this moment
+        except sqlalchemy.exc.IntegrityError:  # another replica has just stored its own
             pass
         sealed = session.scalar(find)
         assert sealed is not None
@@ -27,5 +28,5 @@ def kept_key(session: Session, sealer: Sealer, name: str, first: bytes) -> bytes
 
 
 def context_of(name: str) -> str:
-    """What a kept key is bound to."""
+    """Return the context of a sealed service key."""
     return f"kept/{name}/key"

@@ -6,29 +6,29 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.callers import THE_SERVICE, Caller
-from app.store.jobs import unnamed
-from app.store.models import Buffer
-from app.store.ownership import visible_to
+from app.store.sql.jobs import unnamed
+from app.store.sql.models import Buffer
+from app.store.sql.visibility import visible_to
 
 
 def find(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE) -> Buffer | None:
-    """The buffer; None where there is none that the caller may know of, or its time is over."""
-    if "\0" in buffer_id:  # PostgreSQL would not even be asked
+    """Return the buffer; None if none is visible to the caller, or it has expired."""
+    if "\0" in buffer_id:  # PostgreSQL's driver rejects the character
         return None
     query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
     return session.scalar(query.where(visible_to(caller, Buffer)))
 
 
 def lend(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE) -> Buffer | None:
-    """The same for a job that is to name its blob: it stays until the transaction ends."""
+    """Return the buffer, locked until the transaction ends, for a job that will name its blob."""
     query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
     return session.scalar(query.where(visible_to(caller, Buffer)).with_for_update(read=True))
 
 
 def delete(session: Session, buffer_id: str) -> list[str] | None:
-    """Remove the buffer; the blobs that nothing names now, or None where there was none.
+    """Delete the buffer. Return the blobs that no row names any more; None if there is no such buffer.
 
-    A job that still reads it names its blob too, and keeps it.
+    A job that still reads the table names its blob too, and keeps it.
     """
     gone = sa.delete(Buffer).where(Buffer.id == buffer_id).returning(Buffer.blob)
     blob = session.scalar(gone)
@@ -36,7 +36,7 @@ def delete(session: Session, buffer_id: str) -> list[str] | None:
 
 
 def delete_expired(session: Session, now: datetime) -> tuple[list[str], list[str]]:
-    """Remove the buffers whose time is over: their ids, the blobs that nothing names now."""
+    """Delete expired buffers. Return their ids, and the blobs that no row names any more."""
     expired = sa.select(Buffer.id).where(Buffer.expires_at <= now).with_for_update(skip_locked=True)
     gone = sa.delete(Buffer).where(Buffer.id.in_(expired)).returning(Buffer.id, Buffer.blob)
     rows = session.execute(gone).all()
@@ -44,7 +44,7 @@ def delete_expired(session: Session, now: datetime) -> tuple[list[str], list[str
 
 
 def count(session: Session, now: datetime) -> tuple[int, int]:
-    """How many there are, and their bytes."""
+    """Return the number of buffers and their bytes."""
     query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(Buffer.byte_size), 0))
     number, size = session.execute(query.where(Buffer.expires_at > now)).one()
     return int(number), int(size)

@@ -6,7 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.store.models import ApiKey
+from app.store.sql.models import ApiKey
 
 
 def insert(session: Session, key: ApiKey) -> None:
@@ -15,23 +15,23 @@ def insert(session: Session, key: ApiKey) -> None:
 
 
 def find(session: Session, key_id: str) -> ApiKey | None:
-    """The key; None where there is none."""
+    """Return the key; None if there is none."""
     return session.get(ApiKey, key_id)
 
 
-def every(session: Session) -> Sequence[ApiKey]:
-    """All keys, newest first."""
+def list_all(session: Session) -> Sequence[ApiKey]:
+    """Return all keys, newest first."""
     return session.scalars(sa.select(ApiKey).order_by(ApiKey.created_at.desc(), ApiKey.id)).all()
 
 
 def revoke(session: Session, key_id: str, now: datetime) -> bool:
-    """Whether the key was there, and not revoked before."""
+    """Revoke the key; False if there is none, or if it was revoked before."""
     change = sa.update(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
     result = session.execute(change.values(revoked_at=now))
     assert isinstance(result, sa.CursorResult)
     return result.rowcount == 1
 
 
-def note_use(session: Session, key_id: str, now: datetime) -> None:
-    """The key was used."""
+def record_use(session: Session, key_id: str, now: datetime) -> None:
+    """Record the time of the key's last use."""
     session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=now))

@@ -7,28 +7,28 @@ from typing import Self
 
 import pyarrow as pa
 
-from app.store.batches import pieces
-from app.store.blobs import BlobAccess, SealedReader, SealedWriter
+from app.store.blobs.batches import pieces
+from app.store.blobs.sealed_files import BlobAccess, SealedReader, SealedWriter
 
-_BATCH_ROWS = 65_536  # what a reader in bounded memory holds at once
+_BATCH_ROWS = 65_536  # rows that a reader in bounded memory holds
 
 
 def write_table(access: BlobAccess, table: pa.Table, batch_rows: int | None = _BATCH_ROWS) -> None:
-    """Write the table as a new blob, cut into batches of so many rows, or as it is chunked."""
+    """Write the table as a new blob, in batches of ``batch_rows`` rows; None: in its own chunks."""
     with SealedWriter(access) as sink, pa.ipc.new_stream(sink, table.schema) as writer:
         for batch in table.to_batches(max_chunksize=batch_rows):
-            for piece in pieces(batch):  # a batch of a wide table would be much
+            for piece in pieces(batch):  # a batch of a wide table may be too large
                 writer.write_batch(piece)
 
 
 def read_table(access: BlobAccess) -> pa.Table:
-    """The whole table; its columns lie in the one buffer that the blob was opened into."""
+    """Read the whole table; its columns are views of the one buffer that holds the decrypted blob."""
     with SealedReader(access) as reader:
         return pa.ipc.open_stream(reader.read_whole()).read_all()
 
 
 class TableReader:
-    """A stored table that is read batch by batch, in bounded memory; an iterator of its batches."""
+    """Iterator over the batches of a stored table, in bounded memory."""
 
     def __init__(self, access: BlobAccess) -> None:
         self._file = io.BufferedReader(SealedReader(access))
@@ -46,22 +46,13 @@ class TableReader:
         return self._stream.read_next_batch()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._stream.close()
         self._file.close()
 
 
-def read_batches(access: BlobAccess) -> Iterator[pa.RecordBatch]:
-    """The table batch by batch, in bounded memory."""
-    reader = TableReader(access)
-    try:
-        yield from reader
-    finally:
-        reader.close()
-
-
 class TableWriter:
-    """Writes a table as a new blob, batch by batch; leaving by an error leaves no blob."""
+    """Writes a table as a new blob, batch by batch; an error within the block leaves no blob."""
 
     def __init__(self, access: BlobAccess, schema: pa.Schema) -> None:
         self._sink = SealedWriter(access)
@@ -69,11 +60,11 @@ class TableWriter:
 
     @property
     def plain_bytes(self) -> int:
-        """Bytes of the table so far."""
+        """Plain bytes written so far."""
         return self._sink.plain_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows."""
+        """Append rows."""
         self._writer.write_batch(batch)
 
     def __enter__(self) -> Self:
@@ -87,4 +78,4 @@ class TableWriter:
                 self._writer.close()
                 self._sink.close()
         finally:
-            self._sink.discard()  # nothing, once it is closed
+            self._sink.discard()  # no effect after close

@@ -1,15 +1,15 @@
-"""Tables put aside while a job runs: parts of what does not fit its memory, sealed, in one file.
+"""Sealed scratch files for tables that exceed a job's memory budget while it runs.
 
-The file has no name from the start, so that it goes with the process, however that ends. What is
-in it is sealed by AES-256-GCM under a key that is drawn for it, lives in this process alone, and
-is nowhere kept: nobody reads the file but the job that wrote it.
+The file of a process never has a name, so that it disappears with the process, however that ends. Its content
+is sealed by AES-256-GCM under a random key that exists only in this process: nothing but the job that wrote
+the file can read it.
 
-What a unit of a job puts aside for other processes of the job is a `Shelf`: a file of a random name in the
-job's own folder, with a key of its own as well, which travels with the unit's result alone. The folder
-goes when the job ends; the next start of the service clears away what a dead one has left.
+A unit stores rows for other processes of its job in a `SharedSpool`: a file with a random name in the job's
+folder and a separate key, which is sent only with the unit's result. The folder is deleted when the job ends.
+If the service dies before, its next start deletes the folder.
 
-A record is some rows of one part as an Arrow IPC stream of their own; where records lie, and in
-which order, this process remembers, so that one that was changed or moved does not open.
+A record holds rows of one partition as an Arrow IPC stream. The process keeps position and order of the
+records, so that a record that was changed or moved does not open.
 """
 
 import os
@@ -25,28 +25,28 @@ import pyarrow as pa
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app.store.seal import SealBroken
+from app.store.crypto.sealing import SealBroken
 
 _LEAST_RECORD = 2**15
 
 Record = tuple[int, int, int]
-"""Number, place and length."""
+"""Number, offset in the file and length in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """What one process put aside for others: where it lies, and what opens it."""
+class SharedSpool:
+    """Path and key of a spool written by one process and read by others."""
 
     path: str
     key: bytes = field(repr=False)
     records: tuple[tuple[Record, ...], ...] = field(repr=False)
-    """Those of each part, in order."""
+    """Records of each partition, in order."""
     rows: tuple[int, ...]
-    """Rows of each part."""
+    """Number of rows of each partition."""
 
 
 class SealedFile:
-    """Records sealed under one key, each with a number of its own."""
+    """File of numbered records, sealed under one key."""
 
     def __init__(self, file: BinaryIO, key: bytes) -> None:
         self._file = file
@@ -56,11 +56,11 @@ class SealedFile:
         self._end = 0
 
     def spool(self, parts: int, memory: int) -> "SealedSpool":
-        """Room for so many parts, of which at most about ``memory`` bytes wait to be written."""
+        """Create a spool of ``parts`` partitions that buffers about ``memory`` bytes before writing."""
         return SealedSpool(self, parts, memory)
 
     def close(self) -> None:
-        """Let go of the file, and with it of all that is in it."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class SealedFile:
         self.close()
 
     def write(self, plain: pa.Buffer) -> Record:
-        """Seal one record; its number, place and length."""
+        """Seal and append one record. Return its number, offset and length."""
         sealed = memoryview(
             self._cipher.encrypt(self._records.to_bytes(12, "big"), memoryview(plain).cast("B"), None)
         )
@@ -85,12 +85,12 @@ class SealedFile:
         return record
 
     def read(self, record: Record) -> bytes:
-        """The record's plain bytes. Raises SealBroken."""
-        number, place, length = record
+        """Read and decrypt a record. Raises SealBroken."""
+        number, offset, length = record
         sealed = bytearray(length)
         got = 0
         while got < length:
-            count = os.preadv(self._file.fileno(), [memoryview(sealed)[got:]], place + got)
+            count = os.preadv(self._file.fileno(), [memoryview(sealed)[got:]], offset + got)
             if not count:
                 break
             got += count
@@ -101,7 +101,7 @@ class SealedFile:
 
 
 class SealedScratch(SealedFile):
-    """The nameless file of one process."""
+    """Unnamed scratch file of one process."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,36 +109,36 @@ class SealedScratch(SealedFile):
         super().__init__(cast(BinaryIO, file), secrets.token_bytes(32))
 
 
-class ShelfWriter(SealedFile):
-    """The file of one run of a unit, however often that is run."""
+class SpoolWriter(SealedFile):
+    """File in which one run of a unit stores rows for other processes."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises FileNotFoundError where the job, and its folder with it, is no more."""
+        """Create the file. Raises FileNotFoundError if the job has ended and its folder is deleted."""
         self._path = folder / secrets.token_hex(16)
         handle = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         super().__init__(os.fdopen(handle, "r+b", buffering=0), secrets.token_bytes(32))
 
-    def shelf(self, spool: "SealedSpool") -> Shelf:
-        """What others need to read the spool, all of which is written now."""
-        return Shelf(str(self._path), self._key, spool.written(), spool.row_counts())
+    def shared(self, spool: "SealedSpool") -> SharedSpool:
+        """Write all buffered rows, and return what other processes need to read the spool."""
+        return SharedSpool(str(self._path), self._key, spool.written(), spool.row_counts())
 
 
-class ShelfReader(SealedFile):
-    """A shelf, read by another process than the one that put it up."""
+class SpoolReader(SealedFile):
+    """Reader of a spool that another process has written."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        super().__init__(Path(shelf.path).open("rb", buffering=0), shelf.key)  # noqa: SIM115 - `close` does
-        self._shelf = shelf
+    def __init__(self, shared: SharedSpool) -> None:
+        super().__init__(Path(shared.path).open("rb", buffering=0), shared.key)  # noqa: SIM115 - `close` does
+        self._shared = shared
 
     def parts(self) -> "SealedSpool":
-        """The parts as they were written."""
-        spool = SealedSpool(self, len(self._shelf.rows), 0)
-        spool.hold(self._shelf.records, self._shelf.rows)
+        """Return the spool as it was written."""
+        spool = SealedSpool(self, len(self._shared.rows), 0)
+        spool.hold(self._shared.records, self._shared.rows)
         return spool
 
 
 class SealedSpool:
-    """Tables in parts; each part comes back in the order in which its rows were added."""
+    """Rows scattered into partitions; each partition is read in the order in which its rows were added."""
 
     def __init__(self, scratch: SealedFile, parts: int, memory: int) -> None:
         self._scratch = scratch
@@ -150,11 +150,11 @@ class SealedSpool:
 
     @property
     def parts(self) -> int:
-        """How many there are."""
+        """Number of partitions."""
         return len(self._rows)
 
     def add(self, part: int, table: pa.Table) -> None:
-        """Rows for the end of a part. The table should own its memory: it is kept for a while."""
+        """Append rows to a partition. The table should own its memory, since it is buffered for a while."""
         if not table.num_rows:
             return
         self._waiting[part].append(table)
@@ -164,36 +164,36 @@ class SealedSpool:
             self._write(part)
 
     def rows(self, part: int) -> int:
-        """Rows of the part so far."""
+        """Return the number of rows of the partition so far."""
         return self._rows[part]
 
     def read(self, part: int) -> Iterator[pa.Table]:
-        """The part's rows, piece by piece. Raises SealBroken."""
+        """Yield the partition's rows as several tables. Raises SealBroken."""
         for record in self._records[part]:
             with pa.ipc.open_stream(self._scratch.read(record)) as stream:
                 yield stream.read_all()
         yield from self._waiting[part]
 
     def clear(self, part: int) -> None:
-        """Forget the part."""
+        """Drop the partition's rows."""
         self._waiting[part].clear()
         self._records[part].clear()
         self._bytes[part] = self._rows[part] = 0
 
     def written(self) -> tuple[tuple[Record, ...], ...]:
-        """The records of each part, nothing waiting any more."""
+        """Write all buffered rows. Return the records of each partition."""
         for part, waiting in enumerate(self._waiting):
             if waiting:
                 self._write(part)
         return tuple(tuple(records) for records in self._records)
 
     def row_counts(self) -> tuple[int, ...]:
-        """Rows of each part."""
+        """Return the number of rows of each partition."""
         return tuple(self._rows)
 
     def hold(self, records: Sequence[Sequence[Record]], rows: Sequence[int]) -> None:
-        """Take over what lies in the file already."""
-        self._records = [list(of_part) for of_part in records]
+        """Take over records that are in the file already."""
+        self._records = [list(partition) for partition in records]
         self._rows = list(rows)
 
     def _write(self, part: int) -> None:

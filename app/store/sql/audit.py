@@ -1,13 +1,14 @@
-"""The audit: who did what to which job, buffer or key, as a chain of lines that is only ever added to.
+"""Audit log: every operation on a job, buffer or key, as an append-only chain of lines.
 
-Each line has an HMAC-SHA256 over itself and the HMAC of the line before, under a key that is kept
-sealed. Whoever has the database alone can neither alter a line, nor take one out, nor add one,
-without `verify` finding the first that does not hold. An end cut off together with the head is an
-older state of the database, which only somebody who remembers a newer one can tell: `verify` takes
-such an anchor, and the service leaves one outside of the database now and then.
+Each line has an HMAC-SHA256 over itself and the HMAC of the line before, under a key that is stored sealed.
+With access to the database alone nobody can alter, remove or add a line unnoticed: `verify` reports the first
+line that does not match. If the end of the log is removed together with the head, the result is an older
+state of the database. Only a newer anchor shows that: `verify` accepts anchors, and the service stores one
+outside of the database regularly.
 
-Lines from before there was a chain hold as one: its first line stands on the digest of them all. How many
-they are `verify` tells: whoever takes the HMACs off makes all lines such ones; only an anchor shows that.
+Lines from before the chain existed are protected together: the first chained line contains the digest of
+them all. `verify` reports their number, because somebody who removes all HMACs turns every line into such a
+line; only an anchor shows that.
 """
 
 import hashlib
@@ -21,24 +22,30 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.callers import Caller
-from app.store.canonical import canonical_json
-from app.store.models import AuditHead, AuditLine
+from app.store.crypto.canonical_json import canonical_json
+from app.store.sql.models import AuditHead, AuditLine
 
 _Line: TypeAlias = Mapping[str, Any] | sa.RowMapping
+
 _AT_ONCE = 1000
 
-# Made once: a line is added at every act, and to build these takes longer than to run them.
+# Built once: every operation adds a line, and building these statements takes longer than running them.
 _LINES = cast(sa.Table, AuditLine.__table__)
+
 _HEADS = cast(sa.Table, AuditHead.__table__)
+
 _HEAD = sa.select(_HEADS.c.number, _HEADS.c.mac).where(_HEADS.c.id == 1).with_for_update()
+
 _ADD = sa.insert(_LINES)
+
 _MOVE = sa.update(_HEADS).where(_HEADS.c.id == 1)
+
 _MOVE = _MOVE.values(number=sa.bindparam("to_number"), mac=sa.bindparam("to_mac"))
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A line that was there at some moment: its number, and its HMAC."""
+    """Number and HMAC of a line that the log contained at some time."""
 
     number: int
     mac: str
@@ -48,7 +55,7 @@ class Anchor:
 
     @classmethod
     def parse(cls, text: str) -> "Anchor":
-        """From ``<number>:<mac>``. Raises ValueError."""
+        """Parse ``<number>:<mac>``. Raises ValueError."""
         number, _, mac = text.strip().partition(":")
         if not number.isdecimal() or len(mac) not in (0, 64):
             raise ValueError("an anchor is '<number>:<mac>', as `audit verify` prints it")
@@ -57,18 +64,18 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What `verify` found."""
+    """Result of `AuditTrail.verify`."""
 
     head: Anchor
     fault: str = ""
-    """The first thing that is wrong; empty where all holds."""
+    """First fault that was found; empty if the log is intact."""
     unchained: int = 0
-    """How many lines have no HMAC of their own: they are as they were when the first that has one came."""
+    """Number of lines without an HMAC of their own, which are protected by the first line with one."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditTrail:
-    """Writes lines, and tells whether they are as they were written."""
+    """Appends lines to the audit log and verifies it."""
 
     key: bytes = field(repr=False)
 
@@ -81,7 +88,7 @@ class AuditTrail:
         at: datetime,
         reason: str | None = None,
     ) -> None:
-        """Add a line within the caller's transaction, in its last statements: others wait from here on."""
+        """Append a line, at the end of the caller's transaction, because it locks the head for all others."""
         connection = session.connection()
         number, previous = connection.execute(_HEAD).one()
         line: dict[str, Any] = {
@@ -99,7 +106,7 @@ class AuditTrail:
         connection.execute(_MOVE, {"to_number": line["id"], "to_mac": line["mac"]})
 
     def verify(self, session: Session, *anchors: Anchor) -> Verdict:
-        """Whether every line holds, and the anchors' among them."""
+        """Check every line, and that the lines of the anchors are among them."""
         head = head_of(session)
         if head is None:
             return Verdict(Anchor(0, ""), "the audit's head is gone")
@@ -127,7 +134,7 @@ class AuditTrail:
             cut = f"the end was cut off: line {max(expected)} was there, and {before} are left"
             return Verdict(head, cut)
         beyond = session.scalar(sa.select(sa.func.max(AuditLine.id))) or 0
-        newest = head_of(session)  # after the other: lines may be added meanwhile
+        newest = head_of(session)  # read last: lines may be added meanwhile
         if newest is None or beyond > newest.number:
             return Verdict(head, f"line {head.number + 1} was added by something else than the service")
         return Verdict(head, unchained=len(early))
@@ -137,15 +144,15 @@ class AuditTrail:
 
 
 def head_of(session: Session) -> Anchor | None:
-    """The last line; None where nothing says which it is."""
+    """Return the anchor of the last line; None if the head is missing."""
     row = session.execute(sa.select(AuditHead.number, AuditHead.mac).where(AuditHead.id == 1)).one_or_none()
     return None if row is None else Anchor(row.number, row.mac)
 
 
 def _written(line: _Line, previous: str) -> bytes:
-    said = {name: line[name] for name in ("action", "subject", "who", "project", "request", "reason")}
+    texts = {name: line[name] for name in ("action", "subject", "who", "project", "request", "reason")}
     at = line["at"].astimezone(UTC).isoformat(timespec="microseconds")
-    return canonical_json({"number": line["id"], "at": at, "previous": previous, **said})
+    return canonical_json({"number": line["id"], "at": at, "previous": previous, **texts})
 
 
 def _digest(lines: Iterable[_Line]) -> str:
@@ -156,7 +163,7 @@ def _digest(lines: Iterable[_Line]) -> str:
 
 
 def _unchained(session: Session) -> Sequence[_Line]:
-    """The lines from before the chain, which are asked for once: when its first line is written."""
+    """Return the lines from before the chain; called once, when its first line is written."""
     return [dict(line) for line in session.execute(sa.select(_LINES).order_by(_LINES.c.id)).mappings()]
 
 

@@ -1,4 +1,4 @@
-"""All SQL about what callers have going. Every function works within the caller's transaction."""
+"""All SQL about the current usage of each caller. Every function works within the caller's transaction."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,13 +8,16 @@ import sqlalchemy as sa
 import sqlalchemy.exc
 from sqlalchemy.orm import Session
 
-from app.store.models import Buffer, Caller, Job
+from app.store.sql.models import Buffer, Caller, Job
 
-# Written once: both are asked for by every call that makes something.
+# Built once: every request that creates something runs both.
 _CALLERS = cast(sa.Table, Caller.__table__)
+
 _SEEN = sa.update(_CALLERS).where(_CALLERS.c.owner == sa.bindparam("seen_owner"))
+
 _SEEN = _SEEN.values(seen_at=sa.bindparam("seen_at"))
-_GOING = sa.select(
+
+_ACTIVE = sa.select(
     sa.func.count(),
     sa.func.coalesce(sa.func.sum(Job.row_count), 0),
     sa.func.coalesce(sa.func.sum(Job.byte_size), 0),
@@ -22,31 +25,31 @@ _GOING = sa.select(
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
-    """What one owner has going."""
+class ActiveUsage:
+    """Active jobs of one owner: number, source rows, bytes."""
 
     jobs: int
-    """Jobs that are queued or run."""
+    """Number of queued and running jobs."""
     rows: int
     """Rows of their sources."""
     bytes: int
-    """Bytes of the tables that they were given."""
+    """Bytes of the tables given to them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What one owner keeps."""
+class StoredUsage:
+    """Stored buffers of one owner."""
 
     bytes: int
     """Bytes of the buffers."""
     first_expiry: datetime | None
-    """When the first of them goes."""
+    """Expiry of the buffer that expires first."""
 
 
 def lock(session: Session, owner: str, now: datetime) -> None:
-    """Let no other transaction count for this owner until this one is over.
+    """Lock the owner's usage until the transaction ends.
 
-    SQLite has one writer at a time anyway; elsewhere the owner's row is locked by its change.
+    SQLite has only one writer at a time; in PostgreSQL the update locks the owner's row.
     """
     for _ in range(2):
         result = session.execute(_SEEN, {"seen_owner": owner, "seen_at": now})
@@ -57,23 +60,23 @@ def lock(session: Session, owner: str, now: datetime) -> None:
             with session.begin_nested():
                 session.execute(sa.insert(Caller).values(owner=owner, seen_at=now))
         except sqlalchemy.exc.IntegrityError:
-            continue  # another transaction was first: wait for its row
+            continue  # another transaction has inserted the row: update that one
         return
 
 
-def going(session: Session, owner: str) -> Going:
-    """What the owner has going."""
-    jobs, rows, size = session.execute(_GOING, {"owner": owner}).one()
-    return Going(jobs, int(rows), int(size))
+def active(session: Session, owner: str) -> ActiveUsage:
+    """Return the usage by the owner's active jobs."""
+    jobs, rows, size = session.execute(_ACTIVE, {"owner": owner}).one()
+    return ActiveUsage(jobs, int(rows), int(size))
 
 
-def kept(session: Session, owner: str, now: datetime) -> Kept:
-    """What the owner keeps."""
+def stored(session: Session, owner: str, now: datetime) -> StoredUsage:
+    """Return the owner's stored buffers."""
     query = sa.select(sa.func.coalesce(sa.func.sum(Buffer.byte_size), 0), sa.func.min(Buffer.expires_at))
     size, first_expiry = session.execute(query.where(Buffer.owner == owner, Buffer.expires_at > now)).one()
-    return Kept(int(size), first_expiry)
+    return StoredUsage(int(size), first_expiry)
 
 
 def forget_unseen(session: Session, before: datetime) -> None:
-    """Remove the rows of those who have asked for nothing since."""
+    """Delete the rows of callers without a request since ``before``."""
     session.execute(sa.delete(Caller).where(Caller.seen_at < before))

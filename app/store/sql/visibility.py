@@ -1,13 +1,13 @@
-"""Which rows a caller may know of, as a condition that every query about them takes."""
+"""SQL filter that limits queries to the rows a caller may see."""
 
 import sqlalchemy as sa
 
 from app.callers import Caller
-from app.store.models import Buffer, Job
+from app.store.sql.models import Buffer, Job
 
 
 def visible_to(caller: Caller, model: type[Job] | type[Buffer]) -> sa.ColumnElement[bool]:
-    """Rows of the caller's own, of its project, or all where it sees all."""
+    """Build the condition: own rows and those of the caller's project, or all rows for an administrator."""
     if caller.sees_all:
         return sa.true()
     own = model.owner == caller.owner

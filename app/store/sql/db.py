@@ -1,14 +1,13 @@
-"""The database: how it is opened, what a transaction is, and how its tables come to be.
+"""Database: connections, transactions and migrations.
 
-SQLite by file is the embedded default. Its write-ahead log is flushed at every commit
-(``synchronous=FULL``): a job that was accepted survives a killed service and a power cut as well.
-With NORMAL it would survive the former only; the difference is one flush of the disk a commit,
-three commits a job. Deleted rows are overwritten (``secure_delete``): a purge leaves no sealed
-seed behind in free pages.
+A SQLite file is the embedded default. Its write-ahead log is flushed at every commit (``synchronous=FULL``),
+so that an accepted job survives a killed service and a power cut. With NORMAL it would survive the former
+only; the difference is one flush of the disk per commit, and there are three commits per job. Deleted rows
+are overwritten (``secure_delete``), so that a purge leaves no sealed seed in free pages.
 
-PostgreSQL is for several replicas of the service. There a transaction that writes is READ COMMITTED,
-and what it must not lose to another one it locks: see `app.store.jobs.unnamed`, `app.store.replicas.hold`
-and `app.store.jobs.claim_oldest`, which are all of them.
+PostgreSQL serves several replicas. Its write transactions are READ COMMITTED and lock the rows that a
+concurrent transaction must not change. All such locks are in `jobs.unnamed`, `replicas.hold` and
+`jobs.claim_oldest`.
 """
 
 import logging
@@ -31,11 +30,13 @@ from app.settings import Settings
 __all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
 
 _LOCK_SECONDS = 30
+
 _BEGIN = "rowveil_begin"
-_MIGRATING = 0x726F7776  # "rowv": any number that means this and nothing else in the database
+
+_MIGRATING = 0x726F7776  # "rowv": id of the advisory lock of migrations
 
 _POSTGRESQL = {
-    # So that a server, or a way to it, that is gone without a word is found out within seconds.
+    # A server or network that has failed silently is detected within seconds.
     "connect_timeout": 3,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -44,34 +45,35 @@ _POSTGRESQL = {
     "application_name": "rowveil",
     "options": "-c statement_timeout=20s -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s",
 }
-_BRIEFLY_AWAY = (
+
+_TEMPORARY = (
     sa.exc.OperationalError,
     sa.exc.InterfaceError,
     sa.exc.TimeoutError,  # of the pool
 )
+
 _FULL = ("database or disk is full", "No space left on device")
 
 _log = logging.getLogger("rowveil.database")
 
-
 Transaction = Session
-"""What the functions of the store work within."""
+"""Session of one transaction, which all functions of `app.store.sql` take."""
 
 
 class DatabaseUnusable(Exception):
-    """The database of the settings cannot be used."""
+    """The settings' database cannot be used."""
 
 
 class DatabaseAway(DatabaseUnusable):
-    """The server of the settings does not answer, or turns Rowveil away; it may be starting itself."""
+    """The database server does not respond, or rejects the connection; it may be starting."""
 
 
 class Database:
-    """Transactions on one database. Raises DatabaseUnusable where its address is none.
+    """Transactions on one database. Raises DatabaseUnusable if its address is invalid.
 
-    What is wrong with the database for a while (it is away, it is full, it has chosen a transaction
-    as a deadlock's victim) leaves a transaction as an error that a caller is told: Unavailable or
-    StorageFull. What PostgreSQL cannot keep is InvalidRequest.
+    Temporary faults (the database is away or full, or a transaction is a deadlock's victim) leave a
+    transaction as Unavailable or StorageFull, which callers get as problems. A value that PostgreSQL cannot
+    store is InvalidRequest.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -86,17 +88,17 @@ class Database:
                 "ROWVEIL_DATABASE_URL is not the address of a database whose driver is installed; it is like "
                 "sqlite:////var/lib/rowveil/rowveil.db or postgresql://user:password@host/rowveil"
             ) from None
-        self._in_line = nullcontext() if self.shared else threading.RLock()
+        self._write_lock = nullcontext() if self.shared else threading.RLock()
 
     @property
     def shared(self) -> bool:
-        """Whether several replicas may work on it."""
+        """Whether several replicas may use the database."""
         return self.engine.dialect.name != "sqlite"
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A transaction that writes nothing; sees one state of the database throughout."""
-        with _told_plainly(), self.engine.connect() as connection:
+        """Run a read-only transaction, which sees one snapshot of the database."""
+        with _translated_errors(), self.engine.connect() as connection:
             if self.shared:
                 connection = connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -106,21 +108,21 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A transaction, committed when its block ends well.
+        """Run a transaction that is committed if its block ends without an error.
 
-        SQLite takes its write lock at the start: two transactions never find out half-way that
-        both want to write, and what one has read stands until it commits. Those of this process wait
-        for each other in line: SQLite's own way of waiting is to sleep, longer each time.
+        SQLite takes its write lock at the start. So two transactions never detect half-way that both want
+        to write, and the rows that one has read do not change until it commits. Transactions of this process
+        wait for a lock: SQLite itself waits by sleeping, longer each time.
         """
-        with self._in_line, _told_plainly(), self.engine.connect() as connection:
+        with self._write_lock, _translated_errors(), self.engine.connect() as connection:
             connection = connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
             with Session(connection, expire_on_commit=False) as session, session.begin():
                 yield session
 
-    def forget(self) -> None:
-        """Let nothing of deleted rows stay behind in SQLite's write-ahead log.
+    def truncate_log(self) -> None:
+        """Truncate SQLite's write-ahead log, so that it holds no deleted rows.
 
-        A reader may hold the log for a moment; then the log's own next use does it.
+        If a reader uses the log at this moment, SQLite truncates it at its next use.
         """
         if self.engine.url.get_backend_name() == "sqlite":
             with self.engine.connect() as connection:
@@ -129,26 +131,22 @@ class Database:
                 raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self.engine.dispose()
 
 
-def migrate(settings: Settings, revision: str = "head") -> None:
-    """Bring the tables to a revision, by default the newest; makes the database if there is none.
+def migrate(settings: Settings) -> None:
+    """Upgrade the tables to the newest revision; create the database file if there is none.
 
-    Raises DatabaseUnusable: it has no such address, or cannot be opened; of a server, DatabaseAway.
+    Raises DatabaseUnusable (the address is invalid, or the file cannot be opened), DatabaseAway (a server).
     """
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every plugin it has
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs every plugin at INFO
     database = Database(settings)
     try:
         with database.engine.connect() as connection:
-            if database.shared:  # another replica may be at it
+            if database.shared:  # another replica may be migrating
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
-            config = migration_config(connection)
-            if revision == "base":
-                command.downgrade(config, revision)
-            else:
-                command.upgrade(config, revision)
+            command.upgrade(migration_config(connection), "head")
             connection.commit()
     except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
         shown = database.engine.url.render_as_string(hide_password=True)
@@ -159,7 +157,7 @@ def migrate(settings: Settings, revision: str = "head") -> None:
 
 
 def migration_config(connection: sa.Connection) -> Config:
-    """Alembic's configuration, on this connection."""
+    """Return Alembic's configuration for this connection."""
     config = Config()
     config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -167,12 +165,12 @@ def migration_config(connection: sa.Connection) -> Config:
 
 
 def _migrations() -> Path:
-    """Inside the installed package, or beside it in the source tree."""
-    package = Path(__file__).parent.parent
+    """Return the folder of migrations, in the installed package or next to it in the source tree."""
+    package = Path(__file__).parents[2]
     for folder in (package / "migrations", package.parent / "migrations"):
         if (folder / "env.py").is_file():
             return folder
-    raise FileNotFoundError("the migrations are neither in the package nor beside it")
+    raise FileNotFoundError("the migrations are neither in the package nor next to it")
 
 
 def _engine_of(address: str) -> sa.Engine:
@@ -193,10 +191,10 @@ def _engine_of(address: str) -> sa.Engine:
 
 
 @contextmanager
-def _told_plainly() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     try:
         yield
-    except _BRIEFLY_AWAY as error:
+    except _TEMPORARY as error:
         cause = str(getattr(error, "orig", ""))
         _log.error("the database is not available: %s", type(getattr(error, "orig", error)).__qualname__)
         if any(words in cause for words in _FULL):

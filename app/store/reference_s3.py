@@ -1,9 +1,9 @@
-"""Objects of a bucket by reference, read and written as a stream over S3's own protocol.
+"""Objects of a bucket by reference, streamed over the S3 protocol.
 
-Endpoint, region and credentials are those of the service's environment, in AWS's usual variables
-(``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_ACCESS_KEY_ID``, ...), or of the machine's or container's role.
-They are looked up when a bucket is first used, and never written down. What the library says of an error is
-not passed on: it quotes addresses.
+Endpoint, region and credentials come from the service's environment, in AWS's usual variables
+(``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_ACCESS_KEY_ID``, ...), or from the role of the machine or
+container. They are read when a bucket is first used, and never stored. Error messages of the library are not
+passed on, because they quote addresses.
 """
 
 import os
@@ -22,28 +22,31 @@ from app.references import Reference, ReferenceFault
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-_PIECE = 2**20
-_PART = 16 * 2**20  # of 10,000 at most: 160 GB
-_PARTS_AT_ONCE = 2
+
+_CHUNK = 2**20
+
+_PART = 16 * 2**20  # S3 allows 10,000 parts: at most 160 GB
+
+_PARALLEL_PARTS = 2
 
 
 def read_object(reference: Reference, check_size: Callable[[int], None]) -> Iterator[bytes]:
-    """The object's content piece by piece, of one version of it. Raises ReferenceFault."""
-    with _told("read"):
-        found = obstore.get(_bucket(reference.bucket), "/".join(reference.path))
-        check_size(found.meta["size"])
-        for piece in found.stream(min_chunk_size=_PIECE):
-            yield bytes(piece)
+    """Yield the content of one version of the object in chunks. Raises ReferenceFault."""
+    with _reported_as_faults("read"):
+        response = obstore.get(_bucket(reference.bucket), "/".join(reference.path))
+        check_size(response.meta["size"])
+        for chunk in response.stream(min_chunk_size=_CHUNK):
+            yield bytes(chunk)
 
 
 def write_object(reference: Reference, chunks: Iterable[bytes], media_type: str) -> None:
-    """Make the object of the chunks, once all of them have come; an error on the way leaves none.
+    """Write the chunks as an object, which appears when all are written; an error leaves no object.
 
     Raises
     ------
     ReferenceFault
     """
-    with _told("write"):
+    with _reported_as_faults("write"):
         obstore.put(
             _bucket(reference.bucket),
             "/".join(reference.path),
@@ -51,7 +54,7 @@ def write_object(reference: Reference, chunks: Iterable[bytes], media_type: str)
             attributes={"Content-Type": media_type},
             use_multipart=True,
             chunk_size=_PART,
-            max_concurrency=_PARTS_AT_ONCE,
+            max_concurrency=_PARALLEL_PARTS,
         )
 
 
@@ -61,7 +64,7 @@ def _bucket(name: str) -> S3Store:
     client: ClientConfig = {
         "connect_timeout": "5s",
         "read_timeout": "60s",
-        "timeout": "24h",  # the library's 30 s are of a whole object
+        "timeout": "24h",  # for a whole object; the library's default is 30 s
         "allow_http": endpoint is not None and endpoint.startswith("http://"),
     }
     retry: RetryConfig = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
@@ -71,14 +74,15 @@ def _bucket(name: str) -> S3Store:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _reported_as_faults(operation: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
         raise ReferenceFault("there is no such object, or no such bucket") from None
     except (PermissionError, PermissionDeniedError, UnauthenticatedError):
-        raise ReferenceFault(f"the storage does not let the service {what} it with its credentials") from None
+        message = f"the storage does not let the service {operation} it with its credentials"
+        raise ReferenceFault(message) from None
     except BaseError:
-        done = "give" if what == "read" else "take"
+        done = "give" if operation == "read" else "take"
         message = f"the storage did not {done} it: it cannot be reached, or it failed"
         raise ReferenceFault(message, temporary=True) from None

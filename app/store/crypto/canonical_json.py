@@ -1,7 +1,7 @@
-"""JSON in one canonical form, so that a signature over a document survives being parsed and written.
+"""Canonical JSON, so that a signature over a document survives parsing and serialising.
 
-Keys sorted, no white space, UTF-8, and numbers as ECMAScript writes them. Integers beyond 2**53
-keep all their digits, where the RFC would round them.
+Keys are sorted, there is no white space, text is UTF-8, and numbers are written as in ECMAScript. Unlike in
+the RFC, integers beyond 2**53 keep all their digits.
 
 References
 ----------
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> bytes:
-    """``value`` (what JSON can hold) as canonical bytes. Raises ValueError for anything else."""
+    """Serialise a JSON value to canonical bytes. Raises ValueError for values that JSON does not have."""
     return _written(value).encode()
 
 
@@ -38,7 +38,7 @@ def _written(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """ECMA-262, Number::toString: the shortest digits that read back, as repr finds them too."""
+    """Format a float as ECMA-262 Number::toString does: the shortest digits that round-trip, as in `repr`."""
     if not math.isfinite(value):
         raise ValueError("JSON cannot hold an infinity or a NaN")
     if value == 0:

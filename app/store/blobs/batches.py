@@ -1,27 +1,32 @@
-"""Record batches of even size, so that whoever takes a table batch by batch holds little of it at once."""
+"""Record batches of even size, so that a reader in bounded memory holds a small part of a table."""
 
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 BATCH_BYTES = 1 << 24
+"""Target size of a batch."""
+
 BATCH_ROWS = 1 << 20
-_MOST_GATHERED = 1 << 10
-_SHRINKS = 0.9  # a half above this share of the whole is all dictionary
+"""Most rows of a batch."""
+
+_MOST_JOINED = 1 << 10  # small batches that are joined to one
+
+_SHRINKS = 0.9  # if a half is larger than this share, most of the batch is a dictionary
 
 
 def pieces(
     batch: pa.RecordBatch, most_bytes: int = BATCH_BYTES, most_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of at most so many rows, and of about so many bytes where rows allow.
+    """Cut a batch into slices of at most ``most_rows`` rows and about ``most_bytes`` bytes.
 
-    A dictionary goes whole with every slice, and a row is never cut: either may be larger.
+    Every slice has the whole dictionary of a field, and a row is never cut, so a slice may be larger.
     """
     if not batch.num_rows:
         yield batch
     for start in range(0, batch.num_rows, most_rows):
-        part = batch.slice(start, most_rows)
-        yield from _halved(part, part.nbytes, most_bytes)
+        piece = batch.slice(start, most_rows)
+        yield from _halved(piece, piece.nbytes, most_bytes)
 
 
 def _halved(batch: pa.RecordBatch, size: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -39,13 +44,13 @@ def _halved(batch: pa.RecordBatch, size: int, most_bytes: int) -> Iterator[pa.Re
 def evened(
     batches: Iterable[pa.RecordBatch], most_bytes: int = BATCH_BYTES, most_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer, larger batches where they are small, and smaller ones where they are large."""
+    """Join small batches and cut large ones, so that all have about the same size."""
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         for piece in pieces(batch, most_bytes, most_rows):
             full = rows + piece.num_rows > most_rows or size + piece.nbytes > most_bytes
-            if gathered and (full or len(gathered) == _MOST_GATHERED):
+            if gathered and (full or len(gathered) == _MOST_JOINED):
                 yield from _joined(gathered)
                 gathered, rows, size = [], 0, 0
             if piece.num_rows:
@@ -58,7 +63,7 @@ def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if len(batches) > 1 and batches[0].num_columns:
         try:
             yield pa.concat_batches(batches)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # dictionaries that cannot be made one
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # dictionaries that cannot be unified
             pass
         else:
             return

@@ -1,4 +1,4 @@
-"""The secrets the service starts from: master keys and the signing key, and the files they lie in."""
+"""Master keys and the signing key of the service, and the files that store them."""
 
 import base64
 import binascii
@@ -15,17 +15,19 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from app.settings import Settings
 
 KEY_BYTES = 32
+
 _LEAST_DISTINCT = 20
-"""Of 32 random bytes, fewer are distinct less than once in 10**9 keys."""
-_MAKING = "openssl rand -base64 32"
+"""Least number of distinct bytes in a key. Fewer occur in less than one of 10**9 random keys."""
+
+_KEY_COMMAND = "openssl rand -base64 32"
 
 
 class KeyUnreadable(Exception):
-    """A key is not 32 bytes in base64 or hex, or not one that this mode starts with."""
+    """A key is not 32 bytes in base64 or hex, or is not allowed in this mode."""
 
 
 def load_master_keys(settings: Settings) -> list[bytes]:
-    """The master keys, the one that seals first; made and kept (0600) where there is none."""
+    """Load the master keys; the first one seals. Creates the file (mode 0600) if there is none."""
     if settings.key is not None:
         keys = _decoded(settings.key.get_secret_value().split(","), "ROWVEIL_KEY")
         _refuse_weak(keys, settings)
@@ -37,31 +39,43 @@ def load_master_keys(settings: Settings) -> list[bytes]:
 
 
 def load_signing_key(settings: Settings) -> Ed25519PrivateKey:
-    """The Ed25519 key that signs manifests; made and kept (0600) where there is none."""
+    """Load the Ed25519 key that signs manifests. Creates the file (mode 0600) if there is none."""
     text = _read_or_make(settings.signing_key_file, settings.mode == "production")
     (seed,) = _decoded(text.split()[:1], str(settings.signing_key_file))
     return Ed25519PrivateKey.from_private_bytes(seed)
 
 
 def load_folder_id(folder: Path) -> str:
-    """32 hex digits that are the same for all who reach the folder; made and kept where there are none."""
-    return hashlib.blake2b(_read_or_make(folder / "identity").encode(), digest_size=16).hexdigest()
+    """Load the folder's id, 32 hex digits that all its users share. Creates it if there is none."""
+    return _folder_id(_read_or_make(folder / "identity"))
+
+
+def find_folder_id(folder: Path) -> str | None:
+    """Return what `load_folder_id` returns; None if the folder has no identity yet."""
+    try:
+        return _folder_id((folder / "identity").read_text())
+    except FileNotFoundError:
+        return None
+
+
+def _folder_id(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def key_id(key: bytes) -> bytes:
-    """What names a key, 8 bytes, and tells nothing of it."""
+    """Return an 8-byte name of a key that reveals nothing about the key."""
     return hashlib.blake2b(key, digest_size=8, person=b"rowveil-key-id").digest()
 
 
 def subkey(master: bytes, purpose: str) -> bytes:
-    """A key for one purpose, derived from the master key (HKDF-SHA256, RFC 5869)."""
+    """Derive a key for one purpose from the master key (HKDF-SHA256, RFC 5869)."""
     kdf = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=f"rowveil/{purpose}".encode())
     return kdf.derive(master)
 
 
 def _refuse_weak(keys: list[bytes], settings: Settings) -> None:
     if settings.mode == "production" and any(len(set(key)) < _LEAST_DISTINCT for key in keys):
-        raise KeyUnreadable(f"a master key is not random; mode 'production' wants one of `{_MAKING}`")
+        raise KeyUnreadable(f"a master key is not random; mode 'production' wants one of `{_KEY_COMMAND}`")
 
 
 def _read_or_make(path: Path, production: bool = False) -> str:
@@ -73,7 +87,7 @@ def _read_or_make(path: Path, production: bool = False) -> str:
         if production:
             raise KeyUnreadable(
                 f"there is no key in {path}, and mode 'production' makes none: put one there that is kept "
-                f"elsewhere too, such as of `{_MAKING}`"
+                f"elsewhere too, such as of `{_KEY_COMMAND}`"
             ) from None
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -82,7 +96,7 @@ def _read_or_make(path: Path, production: bool = False) -> str:
         file.flush()
         os.fsync(file.fileno())
     try:
-        os.link(draft, path)  # unlike a rename, never over a key that another process just made
+        os.link(draft, path)  # unlike a rename, it never replaces a key that another process has just created
     except FileExistsError:
         pass
     finally:
@@ -91,18 +105,18 @@ def _read_or_make(path: Path, production: bool = False) -> str:
 
 
 def _decoded(texts: Iterable[str], origin: str) -> list[bytes]:
-    keys = [_one(text.strip(), origin) for text in texts if text.strip()]
+    keys = [_decoded_key(text.strip(), origin) for text in texts if text.strip()]
     if not keys:
         raise KeyUnreadable(f"{origin} holds no key; a key is 32 bytes in base64 or hex")
     return keys
 
 
-def _one(text: str, origin: str) -> bytes:
+def _decoded_key(text: str, origin: str) -> bytes:
     try:
         if len(text) == 2 * KEY_BYTES:
             key = bytes.fromhex(text)
         else:
-            standard = text.replace("-", "+").replace("_", "/")  # the URL-safe alphabet is taken too
+            standard = text.replace("-", "+").replace("_", "/")  # the URL-safe alphabet is accepted too
             key = base64.b64decode(standard + "=" * (-len(text) % 4), validate=True)
     except (ValueError, binascii.Error):
         key = b""

@@ -1,4 +1,4 @@
-"""The tables of the database. What must not be read there is sealed before it comes here."""
+"""Tables of the database. Secret values are sealed before they are stored."""
 
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -20,10 +20,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
-"""What `app.jobs.states` moves jobs between; stands here too because the database holds it."""
+"""States of a job, as in `app.jobs.states`; repeated here for the check constraint."""
 
 DELIVERY_STATES = ("pending", "delivered", "given_up")
-
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -34,42 +33,42 @@ NAMING = {
 }
 
 Json = JSON(none_as_null=True)
-"""As it was written, in PostgreSQL too: its JSONB would sort keys, and refuse the character U+0000."""
+"""Plain JSON, in PostgreSQL too: JSONB would sort keys and reject the character U+0000."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment: goes in with its zone, lies in UTC, comes out in UTC."""
+    """Time with a time zone; stored and returned in UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """A moment without a zone is refused: it would be a guess."""
+        """Convert to UTC. Raises ValueError for a time without a zone."""
         if value is not None and value.tzinfo is None:
             raise ValueError("a moment needs its time zone")
         return value.astimezone(UTC) if value is not None else None
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """SQLite keeps no zone: what lies there is UTC. PostgreSQL tells the moment in its own."""
+        """Convert to UTC. SQLite stores no zone; PostgreSQL returns its own."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class Base(DeclarativeBase):
-    """All tables; constraints are named by rule, so that a migration can name them too."""
+    """Base of all tables; constraints have rule-based names, which migrations can refer to."""
 
     metadata = MetaData(naming_convention=NAMING)
     type_annotation_map: ClassVar = {
         datetime: UtcDateTime,
-        int: BigInteger().with_variant(Integer, "sqlite"),  # SQLite counts up plain INTEGER alone
+        int: BigInteger().with_variant(Integer, "sqlite"),  # SQLite autoincrements only plain INTEGER
         dict[str, Any]: Json,
         list[dict[str, Any]]: Json,
     }
 
 
 class Job(Base):
-    """One run of a service, from its acceptance to its end and until it is purged."""
+    """Job, from its acceptance until it is purged."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -86,19 +85,19 @@ class Job(Base):
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    """UUID version 7: in the order of creation."""
+    """UUID version 7, which sorts by creation time."""
     owner: Mapped[str] = mapped_column(String(300), server_default="anonymous")
-    """Whose it is: `app.callers.Caller.owner`. Limits count by it."""
+    """Owner (`app.callers.Caller.owner`), to whom limits apply."""
     project: Mapped[str | None] = mapped_column(String(64))
-    """Whose members see it too."""
+    """Project whose members can see the job too."""
     service: Mapped[str] = mapped_column(String(40))
     revision: Mapped[int]
     state: Mapped[str] = mapped_column(String(10))
     outcome: Mapped[str | None] = mapped_column(String(20))
     parameters: Mapped[dict[str, Any]]
-    """As checked, every name resolved; the seed is not among them."""
+    """Validated parameters with all names resolved, without the seed."""
     options: Mapped[dict[str, Any] | None]
-    """What is asked of the job besides its parameters, such as ``{"measures": {...}}``."""
+    """Options besides the parameters, such as ``{"measures": {...}}``."""
 
     sealed_seed: Mapped[bytes] = mapped_column(deferred=True)
     seed_fingerprint: Mapped[str] = mapped_column(String(16))
@@ -110,66 +109,66 @@ class Job(Base):
     finished_at: Mapped[datetime | None]
     priority: Mapped[str] = mapped_column(String(10), default="normal", server_default="normal")
     ranked_at: Mapped[datetime]
-    """The order in which jobs are claimed: the moment of creation, moved by the priority."""
+    """Position in the queue: the creation time, shifted by the priority."""
     deadline: Mapped[datetime | None]
-    """A job that has not ended by then fails."""
+    """Time at which the job fails if it has not ended."""
 
     row_count: Mapped[int]
     """Rows of the source."""
     byte_size: Mapped[int] = mapped_column(default=0, server_default="0")
-    """Bytes of the tables that it was given."""
+    """Bytes of the tables given to the job."""
     source_digest: Mapped[str] = mapped_column(String(80))
     source_fields: Mapped[list[dict[str, Any]]]
     source_blob: Mapped[str | None] = mapped_column(String(32))
-    """May be shared with a buffer or with other runs of the same job."""
+    """Blob of the source, which a buffer or reruns may share."""
     source_buffer: Mapped[str | None] = mapped_column(String(36))
-    """The buffer it was taken from; that may be gone by now."""
+    """Buffer of the source, which may have been deleted since."""
     source_reference: Mapped[str | None] = mapped_column(Text)
-    """Where it was read, if that was by reference. A reference has no credentials in it."""
+    """Reference that the source was read from, if any. References contain no credentials."""
     destination_digest: Mapped[str | None] = mapped_column(String(80))
     destination_fields: Mapped[list[dict[str, Any]] | None]
     destination_rows: Mapped[int | None]
     destination_blob: Mapped[str | None] = mapped_column(String(32))
-    """What came out; of a job that judges a table, that table, which may be shared like a source."""
+    """Blob of the destination; of a measures job, the table that it measures, which may be shared."""
     destination_buffer: Mapped[str | None] = mapped_column(String(36))
-    """The buffer that the judged table was taken from."""
+    """Buffer of the table that a measures job measures."""
     destination_reference: Mapped[str | None] = mapped_column(Text)
-    """Where it is written before the job has succeeded; of a judged table, where that was read."""
+    """Reference that the destination is written to; of a measures job, read from."""
     destination_media_type: Mapped[str | None] = mapped_column(String(60))
-    """As what it is written to its reference."""
+    """Media type of the destination at its reference."""
     inline: Mapped[bool]
-    """The source came in the request, so the answer brings the rows along."""
+    """Whether the source came in the request, so that the response returns the rows."""
     retain_source: Mapped[bool]
 
     report_level: Mapped[str] = mapped_column(String(10))
     events: Mapped[list[dict[str, Any]] | None]
     event_counts: Mapped[dict[str, Any] | None]
     sealed_report: Mapped[bytes | None] = mapped_column(deferred=True)
-    """The report's JSON, sealed: it has labels and bounds of the source's groups."""
+    """Sealed JSON of the report, which contains labels and bounds of the source's groups."""
     manifest: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """``{"manifest": ..., "signature": ...}``."""
     error: Mapped[dict[str, Any] | None]
-    """A problem document."""
+    """Problem document (RFC 9457) of a failed job."""
 
     rerun_of: Mapped[str | None] = mapped_column(String(36))
     reproduced: Mapped[bool | None]
     sealed_webhook: Mapped[bytes | None]
-    """Whom to tell of its end, and the secret to sign with: an address may hold a secret too."""
+    """Sealed webhook: the address, which may contain a secret, and the signing secret."""
     trace_parent: Mapped[str | None] = mapped_column(String(64))
-    """The span of the request (W3C Trace Context), where traces are taken."""
+    """Span of the request (W3C Trace Context), if traces are recorded."""
 
     attempt: Mapped[int] = mapped_column(default=0)
     """Counts the claims; an end is recorded only by the claim it belongs to."""
     crashes: Mapped[int] = mapped_column(default=0)
-    """How often the service ended while this job ran."""
+    """Number of times that the service ended while this job ran."""
     claimed_by: Mapped[str | None] = mapped_column(String(36))
-    """The replica that works on it, and whose lease it needs."""
+    """Replica that runs the job under its lease."""
     cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=false())
-    """Somebody wants it to stop; whoever works on it sees this."""
+    """Whether a caller has requested cancellation; the replica that runs the job polls this."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Whether the job has ended."""
         return self.finished_at is not None
 
 
@@ -193,22 +192,22 @@ class Buffer(Base):
 
 
 class Replica(Base):
-    """One run of the service, for as long as its lease lasts. What it works on is nobody else's."""
+    """One run of the service and its lease. Under the lease it owns the jobs that it runs."""
 
     __tablename__ = "replicas"
 
     id: Mapped[str] = mapped_column(String(12), primary_key=True)
-    """Ends the names of the blobs that it makes."""
+    """Random id, which ends the ids of the blobs that the replica makes."""
     lease_until: Mapped[datetime]
-    """By the database's clock."""
+    """End of the lease, by the database's clock."""
     key_id: Mapped[str] = mapped_column(String(16))
-    """Names the master key that it seals with."""
+    """Id of the master key that it seals with."""
     folder_id: Mapped[str] = mapped_column(String(32))
-    """Names the shared folder that it reaches."""
+    """Id of its shared folder."""
 
 
 class Caller(Base):
-    """Somebody who has asked for something: the row that whoever counts for them locks."""
+    """Caller that has made a request; its row is locked while its usage is counted."""
 
     __tablename__ = "callers"
     __table_args__ = (Index(None, "seen_at"),)
@@ -218,7 +217,7 @@ class Caller(Base):
 
 
 class IdempotencyKey(Base):
-    """What a request under a key has made."""
+    """Idempotency key and the job or buffer made under it."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (Index(None, "expires_at"), Index(None, "resource"))
@@ -226,14 +225,14 @@ class IdempotencyKey(Base):
     owner: Mapped[str] = mapped_column(String(300), primary_key=True)
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     fingerprint: Mapped[str] = mapped_column(String(16))
-    """Of the request. Keyed: it holds a seed and rows."""
+    """Keyed hash of the request, which contains a seed and rows."""
     resource: Mapped[str] = mapped_column(String(36))
-    """The job or the buffer."""
+    """Id of the job or buffer."""
     expires_at: Mapped[datetime]
 
 
 class Delivery(Base):
-    """A message to a webhook: written with the job's end, kept until it has arrived or was given up."""
+    """Message to a webhook, written in the transaction that ends the job."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -242,42 +241,42 @@ class Delivery(Base):
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    """Also the message's own, the same at every attempt."""
+    """Id of the message, the same at every attempt."""
     job_id: Mapped[str] = mapped_column(String(36))
     sealed_webhook: Mapped[bytes | None]
-    """As in the job; None when there is nothing left to deliver."""
+    """Sealed webhook of the job; None once the message is delivered or given up."""
     body: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(String(10))
     attempts: Mapped[int] = mapped_column(default=0)
     """Counts the claims; a result is recorded only by the claim it belongs to."""
     due_at: Mapped[datetime]
-    """When the next attempt may be made; whoever makes one puts it off first."""
+    """Time of the next attempt; a claim postpones it."""
     ended_at: Mapped[datetime | None]
 
 
 class ApiKey(Base):
-    """What a caller shows. The key itself is kept nowhere."""
+    """API key. The key itself is not stored."""
 
     __tablename__ = "api_keys"
 
     id: Mapped[str] = mapped_column(String(10), primary_key=True)
-    """The part of the key that is no secret."""
+    """Public part of the key."""
     name: Mapped[str] = mapped_column(String(64))
-    """The identity; keys of one name are one identity, so that a key can be changed for another."""
+    """Name of the identity; keys of the same name share it, so that a key can be replaced."""
     project: Mapped[str | None] = mapped_column(String(64))
     scopes: Mapped[str] = mapped_column(String(100))
-    """With spaces between them."""
+    """Scopes, separated by spaces."""
     mac: Mapped[str] = mapped_column(String(64))
     """HMAC-SHA256 over the key itself, name, project, scopes and expiry."""
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
-    """To the hour."""
+    """Last use, to the hour."""
 
 
 class KeptKey(Base):
-    """A key of the service itself, sealed under the master key, which may be changed for another."""
+    """Key of the service itself, sealed under the master key, which may be rotated."""
 
     __tablename__ = "kept_keys"
 
@@ -286,7 +285,7 @@ class KeptKey(Base):
 
 
 class AuditLine(Base):
-    """That something was done, kept when the thing itself is gone. Only ever added to."""
+    """Line of the append-only audit log; it outlives its subject."""
 
     __tablename__ = "audit"
 
@@ -295,23 +294,35 @@ class AuditLine(Base):
     at: Mapped[datetime]
     action: Mapped[str] = mapped_column(String(40))
     subject: Mapped[str] = mapped_column(Text)
-    """The id of what it was done to."""
+    """Id of the job, buffer or key."""
     who: Mapped[str | None] = mapped_column(String(300))
-    """None of a line from before there were identities, and so the next four."""
+    """Owner of the caller. This and the next four are None in lines from before identities existed."""
     project: Mapped[str | None] = mapped_column(String(64))
     request: Mapped[str | None] = mapped_column(String(64))
-    """Names the request that did it, as the log does."""
+    """Request id, as in the service's log."""
     reason: Mapped[str | None] = mapped_column(Text)
     mac: Mapped[str | None] = mapped_column(String(64))
-    """HMAC-SHA256 over the line and the one before: see `app.store.audit`."""
+    """HMAC-SHA256 over the line and the one before: see `app.store.sql.audit`."""
 
 
 class AuditHead(Base):
-    """The last line of the audit. Whoever adds one holds this row, so that lines follow one another."""
+    """Last line of the audit log. Appending a line locks this row, so that lines form one chain."""
 
     __tablename__ = "audit_head"
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    """1: there is one row."""
+    """Always 1: the table has one row."""
     number: Mapped[int]
     mac: Mapped[str] = mapped_column(String(64))
+
+
+class Deployment(Base):
+    """The id that this database shares with the folder of its blobs: see `app.store.sql.deployment`."""
+
+    __tablename__ = "deployment"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """Always 1: the table has one row."""
+    deployment_id: Mapped[str] = mapped_column(String(32))
+    in_folder: Mapped[bool]
+    """Whether the folder is marked with the id. If so, a folder without a mark is another one."""

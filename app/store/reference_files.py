@@ -1,8 +1,8 @@
-"""Files by reference: read and written below an allowed folder, and nowhere else.
+"""Files by reference, read and written only below an allowed folder.
 
-The folder itself is the administrator's and may be a link. From there on every step is opened by name
-within the folder opened before it, without following a symbolic link: what was checked is what is read,
-whoever moves folders about meanwhile.
+The allowed folder itself is configured by the administrator and may be a link. Below it each folder is
+opened by name relative to the folder opened before it, without following symbolic links. So the file that was
+checked is the file that is read, even if folders are moved meanwhile.
 """
 
 import errno
@@ -13,10 +13,12 @@ from contextlib import contextmanager, suppress
 
 from app.references import Reference, ReferenceFault
 
-_PIECE = 2**20
+_CHUNK = 2**20
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
+
 _FAULTS = {
     errno.ENOENT: "there is no such file or folder",
     errno.ENOTDIR: "a segment before the last is no folder; a symbolic link below the prefix is not followed",
@@ -31,18 +33,18 @@ _FAULTS = {
 
 
 def read_file(reference: Reference, prefix: Reference, check_size: Callable[[int], None]) -> Iterator[bytes]:
-    """The file's content piece by piece; it is opened when the first is asked for. Raises ReferenceFault."""
-    with _told():
+    """Yield the file's content in chunks; the first one opens the file. Raises ReferenceFault."""
+    with _reported_as_faults():
         with _folder_of(reference, prefix) as folder:
-            # a pipe would keep us waiting for its other end
+            # O_NONBLOCK: opening a pipe would otherwise block until its other end is opened.
             handle = os.open(reference.name, os.O_RDONLY | os.O_NONBLOCK | _NO_LINK, dir_fd=folder)
         try:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
                 raise ReferenceFault("it is no plain file")
-            check_size(found.st_size)
-            while piece := os.read(handle, _PIECE):
-                yield piece
+            check_size(status.st_size)
+            while chunk := os.read(handle, _CHUNK):
+                yield chunk
         finally:
             os.close(handle)
 
@@ -50,20 +52,29 @@ def read_file(reference: Reference, prefix: Reference, check_size: Callable[[int
 def write_file(
     reference: Reference, prefix: Reference, chunks: Iterable[bytes], draft: str, former: Iterable[str] = ()
 ) -> None:
-    """Put the chunks in the file's place, once all of them have come; a file of that name is replaced.
+    """Write the chunks to a draft and rename it to the file, replacing an existing one.
 
-    ``draft``: names the file beside it that they are gathered in. ``former``: of attempts that are over,
-    which go. One of them that is still writing, unknown to us, has no draft then that it could put in place.
+    Parameters
+    ----------
+    reference, prefix
+        The file, and the allowed folder above it.
+    chunks
+        Content of the file.
+    draft
+        Name of the draft in the same folder, unique to this attempt.
+    former
+        Names of the drafts of earlier attempts, which are deleted. So an earlier attempt that is still
+        writing elsewhere has no draft left to rename.
 
     Raises
     ------
     ReferenceFault
     """
     name = f".{draft}.part"
-    with _told(), _folder_of(reference, prefix) as folder:
-        for left in (name, *(f".{each}.part" for each in former)):
+    with _reported_as_faults(), _folder_of(reference, prefix) as folder:
+        for old_name in (name, *(f".{old_draft}.part" for old_draft in former)):
             with suppress(FileNotFoundError):
-                os.unlink(left, dir_fd=folder)
+                os.unlink(old_name, dir_fd=folder)
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINK
         try:
             with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb", buffering=0) as file:
@@ -79,8 +90,8 @@ def write_file(
 
 
 def check_folder(reference: Reference, prefix: Reference) -> None:
-    """Raise ReferenceFault where the folder that the file is to be put in is not there."""
-    with _told(), _folder_of(reference, prefix):
+    """Raise ReferenceFault if the folder of the file does not exist."""
+    with _reported_as_faults(), _folder_of(reference, prefix):
         pass
 
 
@@ -98,7 +109,7 @@ def _folder_of(reference: Reference, prefix: Reference) -> Iterator[int]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _reported_as_faults() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -107,6 +118,6 @@ def _told() -> Iterator[None]:
 
 
 def _write_all(handle: int, chunk: bytes) -> None:
-    left = memoryview(chunk)
-    while left:
-        left = left[os.write(handle, left) :]
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[os.write(handle, rest) :]

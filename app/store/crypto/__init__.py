@@ -1,0 +1,1 @@
+"""Keys, authenticated encryption, signatures and canonical JSON. Start reading at `sealing`."""

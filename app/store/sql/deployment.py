@@ -1,0 +1,229 @@
+"""Pairing of the database with the folder of its blobs: one deployment id, kept in both.
+
+The database alone says which files of the folder are still needed. A database that does not know the
+folder must therefore not clean it up: it would take every file for one that nobody needs.
+
+The database draws the id and notes that its folder is still to be marked. The file ``deployment`` of
+the folder takes the id, by a hard link, so that of several processes exactly one writes it. Then the
+database notes that the folder is marked. A crash between the three steps leaves a state that the next
+start goes on from, and no state in which two databases pass for the owner of one folder. `pair` lists
+all cases; see also docs/decisions/0014-deployment-id.md.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+import sqlalchemy.exc
+
+from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.key_files import find_folder_id
+from app.store.sql import jobs, replicas
+from app.store.sql.db import Database, Transaction
+from app.store.sql.models import Deployment
+
+_FILE = "deployment"
+
+_ID = re.compile(r"[0-9a-f]{32}\n?")
+
+_ONE_ROW = 1
+
+_SHOWN = 8
+
+
+class StorageMismatch(Exception):
+    """The shared folder belongs to another database than that of the settings."""
+
+
+class StorageUnusable(Exception):
+    """The shared folder cannot be read or written as the service needs it."""
+
+
+class FolderMark:
+    """The file of a shared folder that says to which deployment the folder belongs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / _FILE
+
+    def read(self) -> str | None:
+        """Return the deployment id; None if the folder has none. Raises StorageUnusable."""
+        try:
+            text = self.path.read_text(encoding="ascii", errors="replace")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageUnusable(f"{self.path} cannot be read: {error.strerror}") from None
+        if not _ID.fullmatch(text):
+            raise StorageUnusable(
+                f"{self.path} holds no deployment id (32 hex digits). Restore the file from a backup of the "
+                "folder, or run `rowveil adopt-storage`"
+            )
+        return text.strip()
+
+    def write_once(self, deployment_id: str) -> str:
+        """Mark a folder that has no id. Return the id that it has now, which may be of another process."""
+        draft = self._draft(deployment_id)
+        try:
+            os.link(draft, self.path)  # fails if the file exists, which a rename would replace
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+        self._flush_folder()
+        written = self.read()
+        assert written is not None
+        return written
+
+    def replace(self, deployment_id: str) -> None:
+        """Mark the folder, whatever its id was."""
+        self._draft(deployment_id).rename(self.path)
+        self._flush_folder()
+
+    def _draft(self, deployment_id: str) -> Path:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self.path.with_name(f".{_FILE}.{secrets.token_hex(4)}")
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(f"{deployment_id}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return draft
+
+    def _flush_folder(self) -> None:
+        handle = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Turn a failure of the file system within the block into StorageUnusable."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageUnusable(
+            f"the shared folder {folder} cannot be used: {error.strerror}. It must be writable, on a file "
+            "system with hard links and atomic renames: a local disk, NFS 4 or CephFS, not a mounted object "
+            "store"
+        ) from None
+
+
+def pair(database: Database, blobs: BlobStore, folder: Path) -> str:
+    """Return the deployment id that the database and the folder share.
+
+    ============  ================  ==========================================================
+    database      folder            result
+    ============  ================  ==========================================================
+    the same id   the same id       the id
+    an id         another id        StorageMismatch
+    marked        none              StorageMismatch: not mounted, another folder, or lost
+    not marked    none, no files    the folder is marked, if no row names a blob
+    not marked    none, files       the folder is marked, if the database has used it before
+    ============  ================  ==========================================================
+
+    A database has used a folder before if a row names a blob that is there, or if a lease in the database
+    names the folder: that is how an installation from before there were deployment ids is recognised.
+
+    Raises
+    ------
+    StorageMismatch
+    StorageUnusable
+    """
+    mark = FolderMark(folder)
+    with usable(folder):
+        with database.write() as session:
+            own = _own(session)
+        found = mark.read()
+        if found is None and own.in_folder:
+            raise StorageMismatch(_no_mark(database, folder, own.deployment_id))
+        if found is None:
+            found = _mark_first(database, blobs, folder, own.deployment_id)
+        if found != own.deployment_id:
+            raise StorageMismatch(_other_mark(database, blobs, folder, found))
+        if not own.in_folder:
+            with database.write() as session:
+                _note_marked(session, found)
+    return found
+
+
+def draw_id(session: Transaction) -> str:
+    """Give the database another deployment id, with which the caller marks the folder before it commits."""
+    own = _own(session)
+    own.deployment_id, own.in_folder = secrets.token_hex(16), True
+    session.flush()
+    return own.deployment_id
+
+
+def _note_marked(session: Transaction, deployment_id: str) -> None:
+    """Note that the folder is marked with the id: from now on a folder without a mark is another one."""
+    change = sa.update(Deployment).where(Deployment.deployment_id == deployment_id)
+    session.execute(change.values(in_folder=True))
+
+
+def _own(session: Transaction) -> Deployment:
+    """The database's row, drawn if there is none."""
+    own = session.get(Deployment, _ONE_ROW)
+    if own is None:
+        drawn = Deployment(id=_ONE_ROW, deployment_id=secrets.token_hex(16), in_folder=False)
+        try:
+            with session.begin_nested():
+                session.add(drawn)
+        except sqlalchemy.exc.IntegrityError:  # another replica drew one at the same moment
+            pass
+        own = session.get(Deployment, _ONE_ROW, populate_existing=True)
+        assert own is not None
+    return own
+
+
+def _mark_first(database: Database, blobs: BlobStore, folder: Path, deployment_id: str) -> str:
+    """Mark a folder that has no id. Return the id that it has now. Raises StorageMismatch."""
+    mark = FolderMark(folder)
+    files = blobs.names()
+    with database.read() as session:
+        named = jobs.all_named(session)
+        used_before = find_folder_id(folder) in replicas.folder_ids(session)
+    # Read last: without a mark even now, no other replica has paired, and files and rows are from before.
+    found = mark.read()
+    if found is not None:
+        return found
+    if files and not (files & named or used_before):
+        raise StorageMismatch(_other_mark(database, blobs, folder, None))
+    if named and not files & named:
+        raise StorageMismatch(_no_mark(database, folder, None))
+    return mark.write_once(deployment_id)
+
+
+def _other_mark(database: Database, blobs: BlobStore, folder: Path, found: str | None) -> str:
+    files = blobs.names()
+    with database.read() as session:
+        named = len(files & jobs.all_named(session))
+    owner = "" if found is None else f" (deployment {found[:_SHOWN]})"
+    return (
+        f"the shared folder {folder} belongs to another database{owner}: {_shown(database)} names {named} of "
+        f"{len(files)} sealed tables in it. Set ROWVEIL_DATABASE_URL to the database of this folder, or "
+        f"ROWVEIL_SHARED_FOLDER to a folder of its own. {_ADOPT}"
+    )
+
+
+def _no_mark(database: Database, folder: Path, own: str | None) -> str:
+    owner = "" if own is None else f" (deployment {own[:_SHOWN]})"
+    return (
+        f"the shared folder {folder} is not the one that {_shown(database)}{owner} has used so far: it is "
+        "not mounted, or it is another folder. Mount it, or give every replica the same "
+        f"ROWVEIL_SHARED_FOLDER. {_ADOPT}"
+    )
+
+
+_ADOPT = (
+    "If the two belong together from now on, such as after a restore, stop every service on either and run "
+    "`rowveil adopt-storage`"
+)
+
+
+def _shown(database: Database) -> str:
+    return f"the database {database.engine.url.render_as_string(hide_password=True)}"

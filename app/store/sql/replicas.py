@@ -1,0 +1,121 @@
+"""All SQL about replicas: their leases, and the jobs of dead replicas.
+
+A replica holds a lease and renews it. While the lease holds, the replica owns its running jobs and the blobs
+that it has made and no row names yet. A replica that finds an expired lease of another one ends it and takes
+over its jobs, in one transaction. A replica that was only late notices this at its next renewal. Nothing that
+it does under the old lease has an effect: the end of a job is rejected by the job's attempt, the name of a
+blob by `hold`.
+
+Leases are measured by the database's clock only, so that no replica's clock can end or extend one.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.store.sql.models import Job, Replica
+
+# FOR KEY SHARE: a renewal of the lease does not wait for it, its end does.
+_HELD = (
+    sa.select(Replica.id)
+    .where(Replica.id.in_(sa.bindparam("replicas", expanding=True)))
+    .with_for_update(read=True, key_share=True)
+)
+
+
+class LeaseLost(Exception):
+    """The replica's lease expired, and another replica has ended it."""
+
+
+class ReplicasDiffer(Exception):
+    """Another replica has different keys or a different shared folder."""
+
+
+def moment(session: Session) -> datetime:
+    """Return the database's time; for SQLite, the time of this machine."""
+    if session.get_bind().dialect.name == "sqlite":
+        return datetime.now(UTC)
+    now = session.scalar(sa.select(sa.func.clock_timestamp()))
+    assert isinstance(now, datetime)
+    return now
+
+
+def register(session: Session, replica: Replica, seconds: float, key_ids: Collection[str]) -> None:
+    """Begin a lease of ``seconds`` seconds.
+
+    ``key_ids`` are the ids of the replica's master keys. Raises ReplicasDiffer.
+    """
+    for other in session.scalars(sa.select(Replica).where(Replica.lease_until > moment(session))):
+        if other.key_id not in key_ids:
+            raise ReplicasDiffer(
+                f"another replica seals with the master key {other.key_id}, which is not among those given: "
+                "give all replicas the same ROWVEIL_KEY_FILE and ROWVEIL_SIGNING_KEY_FILE"
+            )
+        if other.folder_id != replica.folder_id:
+            raise ReplicasDiffer(
+                "another replica on this database keeps its buffers in another folder: give all of them the "
+                "same ROWVEIL_SHARED_FOLDER"
+            )
+    replica.lease_until = moment(session) + timedelta(seconds=seconds)
+    session.add(replica)
+    session.flush()
+
+
+def renew(session: Session, replica_id: str, seconds: float) -> bool:
+    """Extend the lease to ``seconds`` seconds from now; False if it has been ended."""
+    until = moment(session) + timedelta(seconds=seconds)
+    change = sa.update(Replica).where(Replica.id == replica_id).values(lease_until=until)
+    return session.scalar(change.returning(Replica.id)) is not None
+
+
+def hold(session: Session, replica_ids: Collection[str]) -> None:
+    """Prevent the end of the replicas' leases until this transaction has ended. Raises LeaseLost.
+
+    So the rows that the transaction writes are visible before another replica can take over.
+    """
+    if not replica_ids:
+        return
+    if set(session.scalars(_HELD, {"replicas": list(replica_ids)})) != set(replica_ids):
+        raise LeaseLost("this replica's lease expired; it stops its jobs and restarts")
+
+
+def remove(session: Session, replica_id: str) -> None:
+    """End the lease."""
+    session.execute(sa.delete(Replica).where(Replica.id == replica_id))
+
+
+def remove_expired(session: Session, but: str) -> Sequence[str]:
+    """End expired leases except that of the replica ``but``; leases that a transaction holds are skipped."""
+    expired = sa.select(Replica.id).where(Replica.lease_until < moment(session), Replica.id != but)
+    ended = session.scalars(expired.with_for_update(skip_locked=True)).all()
+    session.execute(sa.delete(Replica).where(Replica.id.in_(ended)))
+    return ended
+
+
+def remove_all(session: Session) -> None:
+    """End every lease; for an embedded database, which no other process can have open."""
+    session.execute(sa.delete(Replica))
+
+
+def alive(session: Session) -> set[str]:
+    """Return the replicas whose lease has not been ended."""
+    return set(session.scalars(sa.select(Replica.id)))
+
+
+def working(session: Session) -> set[str]:
+    """Return the replicas whose lease has not expired."""
+    return set(session.scalars(sa.select(Replica.id).where(Replica.lease_until > moment(session))))
+
+
+def folder_ids(session: Session) -> set[str]:
+    """Return the ids of the folders that leases name, expired ones included."""
+    return set(session.scalars(sa.select(Replica.folder_id)))
+
+
+def stalled_jobs(session: Session) -> Sequence[Job]:
+    """Return running jobs without a lease, locked; jobs that another transaction is moving are skipped."""
+    without_lease = sa.not_(sa.exists().where(Replica.id == Job.claimed_by))
+    stalled = sa.select(Job).where(Job.state == "running", without_lease).order_by(Job.id)
+    return session.scalars(stalled.with_for_update(skip_locked=True)).all()

@@ -1,4 +1,4 @@
-"""What an engine is: it runs one function a job somewhere else, and says how that ended."""
+"""Interface of an engine, which runs task functions in worker processes and returns their outcomes."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,41 +19,41 @@ DEADLINE_EXCEEDED = "deadline_exceeded"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a task gave nothing, as plain data."""
+    """Reason that a task has no result, as plain data."""
 
     code: str
     message: str
     pointer: str = ""
     trace: tuple[str, ...] = ()
-    """Where it arose, for the log alone: places in the code, never a message or a value."""
+    """Stack frames for the log: positions in the code, never a message or a value."""
 
 
 Outcome = dict[str, Any] | Failure
-"""What the task's function returned, or why it did not."""
+"""Result of the task's function, or the failure."""
 
 TaskFunction = Callable[[Any], Outcome]
-"""A function of a module, so that a worker can look it up; it returns plain data."""
+"""Top-level function of a module, which a worker can import by name; returns plain data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a task is."""
+    """Progress of a task: fraction done, 0 to 1, and the current stage."""
 
     fraction: float = 0.0
     stage: str = ""
     pid: int = field(default=0, compare=False)
-    """The worker process; 0 while there is none, or where it is on another machine."""
+    """Process id of the worker; 0 if there is none, or if it is on another machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A task that was handed over and has not ended."""
+    """A task that was started and has not ended."""
 
     task: asyncio.Task[Outcome]
     stop: asyncio.Future[None]
 
-    def tell_to_stop(self) -> None:
-        """Once or more."""
+    def request_stop(self) -> None:
+        """Request the stop. Idempotent."""
         if not self.stop.done():
             self.stop.set_result(None)
 
@@ -62,26 +62,26 @@ class Engine(Protocol):
     """Runs tasks. All calls come from one event loop."""
 
     on_capacity: Callable[[], None]
-    """Called whenever a worker has become free."""
+    """Callback for a worker that has become free."""
 
     async def start(self) -> None:
-        """Bring up the workers, without waiting for them."""
+        """Start the workers, without waiting for them."""
 
     def capacity(self) -> int:
-        """How many tasks could start at once now."""
+        """Return the number of tasks that could start now."""
 
     def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
-        """Run ``function(task)`` in a worker, the next one free, and say how it ended.
+        """Run ``function(task)`` in the next free worker; the asyncio task returns its outcome.
 
-        A worker that is free is taken at once, before this returns. Whatever happens to the task,
-        being cancelled included, is a Failure and no exception.
+        A free worker is taken before this method returns. Every error of the task, cancellation included,
+        is returned as a Failure and never raised.
         """
 
     async def cancel(self, task_id: str) -> None:
-        """Stop the task; it then ends with a Failure of code `CANCELLED`, its worker gone."""
+        """Stop the task and its worker; its outcome is a Failure with code `CANCELLED`."""
 
     def ready(self) -> bool:
         """Whether at least one worker is up."""
 
     async def close(self) -> None:
-        """Stop all workers, whatever they do."""
+        """Stop all workers at once."""

@@ -1,15 +1,15 @@
-"""Workers on other machines, through Dask distributed: each job still in a child process of its own.
+"""Engine on other machines, through Dask distributed; each job still runs in its own child process.
 
-The service is a client of a Dask scheduler. On every Dask worker a plugin of ours keeps an
-`EmbeddedEngine`, one child process for each of the worker's threads; a Dask task does no more than hand the
-job to it and wait. So whatever holds on one machine holds here: a job's memory and time are limited, a
-cancelled one is killed, and one that dies fails alone.
+The service is a client of a Dask scheduler. On every Dask worker a plugin keeps an `EmbeddedEngine` with one
+child process for each of the worker's threads. A Dask task only passes the job to that engine and waits. So
+the guarantees of one machine hold here too: memory and time of a job are limited, a cancelled job is killed,
+and a job that dies affects no other job.
 
-Tasks and results travel by pickle, and a task holds the keys of its blobs and its seed: the cluster must be
-the service's own, and the way to it TLS with certificates on both sides.
+Tasks and results are pickled, and a task contains the keys of its blobs and its seed. The cluster must
+therefore belong to the service, and connections must use TLS with certificates on both sides.
 
-A Dask worker that is lost takes its jobs along. Dask starts them again elsewhere as often as the
-scheduler's ``distributed.scheduler.allowed-failures`` says; then they fail as those of a dead worker do.
+If a Dask worker is lost, its jobs are lost too. Dask restarts them on other workers up to
+``distributed.scheduler.allowed-failures`` times; then they fail like the jobs of a dead worker.
 """
 
 import asyncio
@@ -24,24 +24,28 @@ from distributed import Client, Security, Worker, WorkerPlugin, get_worker
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
-from app.engine.cluster import Cluster
-from app.engine.embedded import EmbeddedEngine
+from app.engine.dask_address import Cluster
 from app.engine.engine import CANCELLED, WORKER_DIED, Failure, Outcome, Running, TaskFunction
-from app.engine.worker import WorkerSetup
+from app.engine.local_engine import EmbeddedEngine
+from app.engine.worker_process import WorkerSetup
 
 _log = logging.getLogger("rowveil.engine")
 
 _LOOK_SECONDS = 1.0
+
 _CALL_SECONDS = 15.0
+
 _RETRY_SECONDS = 2.0
 
 _LOST = Failure(WORKER_DIED, "the cluster lost the worker that ran the job, or its scheduler")
+
 _KILLED = Failure(WORKER_DIED, "the cluster's workers that ran the job died, one after the other")
+
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
 
 
 def security_of(cluster: Cluster) -> Security:
-    """With TLS both sides show a certificate of the same authority; without, nobody shows anything."""
+    """Configure TLS with certificates of one authority on both sides; without files, no security."""
     if cluster.ca_file is None:
         return Security(require_encryption=False)
     ca, cert, key = (str(path) for path in (cluster.ca_file, cluster.cert_file, cluster.key_file))
@@ -53,40 +57,40 @@ def security_of(cluster: Cluster) -> Security:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A function and its task; shows nothing of them where Dask shows what it runs."""
+    """Function and task to run. Its `repr`, which Dask may display, shows neither."""
 
     function: TaskFunction = field(repr=False)
     task: Any = field(repr=False)
 
 
 class _Children(WorkerPlugin):
-    """The child processes of one Dask worker."""
+    """Dask plugin that keeps the child processes of one Dask worker."""
 
     def __init__(self, name: str, setup: WorkerSetup, time_limit: float) -> None:
         self.name = name
         self._setup = setup
         self._time_limit = time_limit
         self.stopped: set[str] = set()
-        """Tasks that are not to be started any more."""
+        """Ids of tasks that must not be started any more."""
 
     async def setup(self, worker: Worker) -> None:
-        """Bring up one child process for each thread of the worker."""
+        """Start one child process for each thread of the worker."""
         self.engine = EmbeddedEngine(worker.state.nthreads, self._setup, self._time_limit)
         await self.engine.start()
 
     async def teardown(self, worker: Worker) -> None:
-        """Stop them, whatever they do."""
+        """Stop the child processes at once."""
         await self.engine.close()
 
 
 def _children(name: str) -> _Children:
-    found = get_worker().plugins[name]
-    assert isinstance(found, _Children)
-    return found
+    plugin = get_worker().plugins[name]
+    assert isinstance(plugin, _Children)
+    return plugin
 
 
 async def _run_in_child(name: str, task_id: str, job: _Job) -> Outcome:
-    """What a Dask task is."""
+    """Run the job in a child process; this is the function of a Dask task."""
     children = _children(name)
     if task_id in children.stopped:
         return _CANCELLED
@@ -94,7 +98,7 @@ async def _run_in_child(name: str, task_id: str, job: _Job) -> Outcome:
 
 
 async def _stop_child(name: str, task_id: str, dask_worker: Worker) -> None:
-    """Stop the task if it runs here; it is not started later either."""
+    """Stop the task if it runs here, and prevent a later start."""
     children = dask_worker.plugins.get(name)
     if isinstance(children, _Children):
         children.stopped.add(task_id)
@@ -102,7 +106,7 @@ async def _stop_child(name: str, task_id: str, dask_worker: Worker) -> None:
 
 
 async def _is_up(name: str, dask_worker: Worker) -> int:
-    """How many tasks the worker can run at once; 0 as long as none of its children is up."""
+    """Return the number of tasks that the worker can run at once; 0 until a child process is up."""
     children = dask_worker.plugins.get(name)
     ready = isinstance(children, _Children) and children.engine.ready()
     return int(dask_worker.state.nthreads) if ready else 0
@@ -121,14 +125,14 @@ class DaskEngine:
         self._connected = asyncio.Event()
         self._slots = 0
         self._running: dict[str, Running] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._monitoring: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Look for the scheduler, without waiting for it."""
-        self._looking = asyncio.create_task(self._look_after_the_cluster())
+        """Start to connect to the scheduler, without waiting for it."""
+        self._monitoring = asyncio.create_task(self._monitor_cluster())
 
     def capacity(self) -> int:
-        """How many tasks could start at once now."""
+        """Return the number of tasks that could start now."""
         return max(0, self._slots - len(self._running))
 
     def ready(self) -> bool:
@@ -136,7 +140,7 @@ class DaskEngine:
         return self._slots > 0
 
     def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
-        """Run ``function(task)`` in a child process of a Dask worker, and say how it ended."""
+        """Run ``function(task)`` in a child process of a Dask worker; the task returns its outcome."""
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         running = asyncio.ensure_future(self._run(task_id, _Job(function, task), stop))
         self._running[task_id] = Running(running, stop)
@@ -144,21 +148,21 @@ class DaskEngine:
         return running
 
     async def cancel(self, task_id: str) -> None:
-        """Stop the task; it then ends with a Failure of code `CANCELLED`, its child process gone."""
+        """Stop the task and its child process; its outcome is a Failure with code `CANCELLED`."""
         running = self._running.get(task_id)
         if running is not None:
-            running.tell_to_stop()
+            running.request_stop()
             await asyncio.wait([running.task])
 
     async def close(self) -> None:
-        """Stop all tasks and the child processes, and leave the cluster as it was."""
+        """Stop all tasks and child processes, and remove the plugin from the cluster."""
         left = list(self._running.values())
         for running in left:
-            running.tell_to_stop()
+            running.request_stop()
         await asyncio.gather(*(running.task for running in left))
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        if self._monitoring is not None:
+            self._monitoring.cancel()
+            await asyncio.wait([self._monitoring])
         await self._disconnect()
 
     async def _run(self, task_id: str, job: _Job, stop: asyncio.Future[None]) -> Outcome:
@@ -193,8 +197,8 @@ class DaskEngine:
         if self.capacity():
             self.on_capacity()
 
-    async def _look_after_the_cluster(self) -> None:
-        """Keep connected, and know how many tasks the workers take."""
+    async def _monitor_cluster(self) -> None:
+        """Keep the connection, and count the tasks that the workers can run."""
         while True:
             try:
                 if self._client is None:
@@ -232,9 +236,9 @@ class DaskEngine:
         if client.status != "running":
             raise CommClosedError("the scheduler is gone")
         async with asyncio.timeout(_CALL_SECONDS):
-            found = await client.run(_is_up, self._plugin, on_error="ignore")
+            slots = await client.run(_is_up, self._plugin, on_error="ignore")
         before = self.capacity()
-        self._slots = sum(found.values())
+        self._slots = sum(slots.values())
         if self.capacity() > before:
             self.on_capacity()
 
@@ -260,9 +264,9 @@ async def _outcome_of(future: Any) -> Outcome:
 
 
 async def serve_cluster(cluster: Cluster, threads: int) -> None:
-    """Be a Dask worker that runs so many jobs at once, until it is cancelled or the scheduler closes it.
+    """Serve as a Dask worker for ``threads`` jobs at once, until cancelled or closed by the scheduler.
 
-    Without Dask's nanny, whose workers may not have child processes, and without its dashboard.
+    It runs without Dask's nanny, whose workers may not have child processes, and without the dashboard.
     """
     async with Worker(
         cluster.address, nthreads=threads, security=security_of(cluster), memory_limit=0, dashboard=False,

@@ -1,4 +1,4 @@
-"""How a cluster is reached. Imports nothing of Dask, which takes its time."""
+"""Address of a Dask cluster. Imports nothing of Dask, whose import is slow."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,17 +8,17 @@ from app.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where the scheduler is, and what to show there."""
+    """Address of the scheduler, and the certificates to connect with."""
 
     address: str
-    """``tls://host:port``; ``tcp://`` for tests alone."""
+    """``tls://host:port``; ``tcp://`` in tests only."""
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
 
 
 def cluster_of(settings: Settings) -> Cluster:
-    """The cluster that the settings name."""
+    """Return the cluster of the settings."""
     if settings.scheduler_address.startswith("tcp://"):
         return Cluster(settings.scheduler_address)
     files = settings.tls_ca_file, settings.tls_cert_file, settings.tls_key_file

@@ -1,7 +1,7 @@
-"""How far a task is, told through a small file that both sides have open.
+"""Progress of a task, shared through a small file that worker and service have open.
 
-A killed worker leaves the file as it was: there is no lock to hold and no pipe to break. A torn
-read gives at worst a stage's name half-written, until the next one.
+A killed worker leaves the file as it was: there is no lock to keep and no pipe to break. A torn read returns
+at worst a half-written stage name, until the next read.
 """
 
 import mmap
@@ -14,20 +14,24 @@ from typing import Self
 from app.engine.engine import Progress
 
 _SIZE = 128
+
 _FRACTION = struct.Struct("=d")
+
 _PID = struct.Struct("=q")
+
 _STAGE = struct.Struct("=112p")
+
 _EMPTY = bytes(_SIZE)
 
 
 def make_progress_file(path: Path) -> None:
-    """Make the file, empty, before the worker is told of it."""
+    """Create the empty file, before the worker gets its path."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.write_bytes(_EMPTY)
 
 
 def read_progress(path: Path) -> Progress | None:
-    """What the worker last wrote; None where there is no file, or not yet all of it."""
+    """Read the worker's last progress; None if the file does not exist or is incomplete."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -41,7 +45,7 @@ def read_progress(path: Path) -> Progress | None:
 
 
 class ProgressFile:
-    """The worker's side: called as a provider's ``progress``."""
+    """The worker's side of the file: a callable that providers get as ``progress``."""
 
     def __init__(self, path: str) -> None:
         with Path(path).open("r+b") as file:
@@ -49,7 +53,7 @@ class ProgressFile:
         _PID.pack_into(self._map, 8, os.getpid())
 
     def __call__(self, fraction: float, stage: str) -> None:
-        """Tell the fraction done, 0 to 1, and what is being done."""
+        """Write the fraction done, 0 to 1, and the current stage."""
         _FRACTION.pack_into(self._map, 0, fraction)
         _STAGE.pack_into(self._map, 16, stage.encode())
 

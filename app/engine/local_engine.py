@@ -1,11 +1,11 @@
-"""Worker processes on this machine: one pebble pool of one process each.
+"""Engine with worker processes on this machine: one pebble pool with one process for each worker.
 
-A pool of its own for every worker, because the processes of one pool share a pipe and its locks:
-one that is killed while it holds them, or killed while idle, takes the whole pool along. So
-nothing that happens to a worker reaches another one.
+Workers do not share a pool, because the processes of a pool share a pipe and its locks: a process that is
+killed while it holds a lock, or while it is idle, breaks the whole pool. With separate pools a failing worker
+affects no other worker.
 
-A worker that was stopped, killed or lost is replaced, and takes tasks again when its replacement
-has answered: a free worker is always one that is up, and warm if it is to be.
+A worker that was stopped, killed or lost is replaced. It takes tasks again when the new process has responded
+to a ping, so a free worker is always up, and warm if the settings ask for that.
 """
 
 import asyncio
@@ -29,54 +29,60 @@ from app.engine.engine import (
     Running,
     TaskFunction,
 )
-from app.engine.worker import WorkerSetup, answer, call, set_up
+from app.engine.worker_process import WorkerSetup, call, ping, set_up
 
 _log = logging.getLogger("rowveil.engine")
 
-_ANSWER_SECONDS = 5.0  # from when it is asked, which is after it has been set up
+_PING_SECONDS = 5.0  # counted after the process has been set up
+
 _RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
-_LOOK_SECONDS = 1.0
+
+_IDLE_CHECK_SECONDS = 1.0
+
 _POLL_SECONDS = 0.01
 
 _LOST = Failure(WORKER_DIED, "the worker that ran the job was lost")
+
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
-_LEAVE_NO_WORKER = (CANCELLED, TIME_LIMIT, WORKER_DIED)
+
+_ENDS_WORKER = (CANCELLED, TIME_LIMIT, WORKER_DIED)
 
 
 class _Worker:
-    """One process and the pool that keeps it going."""
+    """One process and its pool."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
         self._pool = self._new_pool()
         self.pid = 0
-        """The process that answered last."""
+        """Process id from the last ping."""
 
     @property
     def sound(self) -> bool:
-        """Whether its process is there, and its pool works; an idle process that dies breaks it."""
+        """Whether the process exists and the pool works; an idle process that dies breaks its pool."""
         return _exists(self.pid) and bool(self._pool.active)
 
-    async def start(self, anew: bool = False) -> None:
-        """Return when the process, or its replacement, is up. Raises what kept it from starting.
+    async def start(self, new_pool: bool = False) -> None:
+        """Return when the process, or its replacement, is up. Raises the error of a failed start.
 
-        ``anew``: with a pool of its own again, since nothing told the old one to end its process.
+        With ``new_pool`` the pool is replaced as well, because the old one does not know that it must end
+        its process.
         """
-        # Starting a process takes milliseconds that the event loop shall not wait for.
-        self.pid = await asyncio.wrap_future(await asyncio.to_thread(self._ask, anew))
+        # In a thread: starting a process takes milliseconds that would block the event loop.
+        self.pid = await asyncio.wrap_future(await asyncio.to_thread(self._ping, new_pool))
 
     async def run(
         self, function: TaskFunction, task: Any, time_limit: float, stop: asyncio.Future[None]
     ) -> Outcome:
-        """The task's outcome; it is stopped, and the process with it, when ``stop`` is done first."""
+        """Run the task and return its outcome; stop it and the process if ``stop`` is done first."""
         try:
             future = self._pool.schedule(call, (function, task), {})
         except RuntimeError:
             return _LOST
         ended = asyncio.wrap_future(future)
-        # Not by pebble's own time limit: that goes by the wall clock, which may jump.
+        # Not pebble's own time limit, which uses the wall clock: that may jump.
         await _first_of(ended, stop, within=time_limit)
-        if not ended.done() and future.cancel():  # type: ignore[no-untyped-call]  # else it ended just now
+        if not ended.done() and future.cancel():  # type: ignore[no-untyped-call]  # False: it has just ended
             return _CANCELLED if stop.done() else _over(time_limit)
         await asyncio.wait([ended])
         return _outcome_of(ended)
@@ -85,11 +91,11 @@ class _Worker:
         """Stop the process at once."""
         await asyncio.to_thread(_stop_pool, self._pool)
 
-    def _ask(self, anew: bool) -> ProcessFuture[int]:
-        if anew or not self._pool.active:
+    def _ping(self, new_pool: bool) -> ProcessFuture[int]:
+        if new_pool or not self._pool.active:
             _stop_pool(self._pool)
             self._pool = self._new_pool()
-        return self._pool.schedule(answer, (), {}, _ANSWER_SECONDS)
+        return self._pool.schedule(ping, (), {}, _PING_SECONDS)
 
     def _new_pool(self) -> ProcessPool:
         return ProcessPool(
@@ -115,13 +121,13 @@ class EmbeddedEngine:
         self._closing = False
 
     async def start(self) -> None:
-        """Bring up the workers, without waiting for them."""
+        """Start the workers, without waiting for them."""
         for worker in self._workers:
             self._spawn(self._bring_up(worker))
-        self._spawn(self._look_after_the_idle())
+        self._spawn(self._replace_dead_idle_workers())
 
     def capacity(self) -> int:
-        """How many tasks could start at once now."""
+        """Return the number of tasks that could start now."""
         return len(self._free)
 
     def ready(self) -> bool:
@@ -129,7 +135,7 @@ class EmbeddedEngine:
         return bool(self._free or self._busy)
 
     def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
-        """Run ``function(task)`` in a worker, the next one free, and say how it ended."""
+        """Run ``function(task)`` in the next free worker; the asyncio task returns its outcome."""
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         running = asyncio.ensure_future(self._run(self._next_worker(), function, task, stop))
         self._running[task_id] = Running(running, stop)
@@ -137,18 +143,18 @@ class EmbeddedEngine:
         return running
 
     async def cancel(self, task_id: str) -> None:
-        """Stop the task; it then ends with a Failure of code `CANCELLED`, its worker gone."""
+        """Stop the task and its worker; its outcome is a Failure with code `CANCELLED`."""
         running = self._running.get(task_id)
         if running is not None:
-            running.tell_to_stop()
+            running.request_stop()
             await asyncio.wait([running.task])
 
     async def close(self) -> None:
-        """Stop all workers, whatever they do."""
+        """Stop all workers at once."""
         self._closing = True
         left = list(self._running.values())
         for running in left:
-            running.tell_to_stop()
+            running.request_stop()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -162,22 +168,22 @@ class EmbeddedEngine:
         task: Any,
         stop: asyncio.Future[None],
     ) -> Outcome:
-        # Told to stop by a future of its own: a task that is cancelled before its first step would
-        # never get to giving its worker back.
+        # Stopped by a future and not by Task.cancel: a task that is cancelled before its first step would
+        # never give its worker back.
         await _first_of(free, stop)
         if not free.done():
             free.cancel()
             return _CANCELLED
         worker = free.result()
         outcome = _CANCELLED if stop.done() else await worker.run(function, task, self._time_limit, stop)
-        if isinstance(outcome, Failure) and outcome.code in _LEAVE_NO_WORKER:
+        if isinstance(outcome, Failure) and outcome.code in _ENDS_WORKER:
             await self._replace(worker)
         else:
             self._give_back(worker)
         return outcome
 
     async def _replace(self, worker: _Worker) -> None:
-        """Return when the worker's process is no more, or has answered that it is free after all."""
+        """Start a replacement; return when the old process has ended, or the worker is free again."""
         self._busy.discard(worker)
         pid = worker.pid
         replacing = self._spawn(self._bring_up(worker))
@@ -185,16 +191,16 @@ class EmbeddedEngine:
             await asyncio.sleep(_POLL_SECONDS)
 
     def _next_worker(self) -> asyncio.Future[_Worker]:
-        next_one: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
+        next_worker: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
         while self._free:
             worker = self._free.popleft()
             if worker.sound:
                 self._busy.add(worker)
-                next_one.set_result(worker)
-                return next_one
-            self._spawn(self._bring_up(worker, anew=True))
-        self._waiting.append(next_one)
-        return next_one
+                next_worker.set_result(worker)
+                return next_worker
+            self._spawn(self._bring_up(worker, new_pool=True))
+        self._waiting.append(next_worker)
+        return next_worker
 
     def _give_back(self, worker: _Worker) -> None:
         self._busy.discard(worker)
@@ -207,11 +213,11 @@ class EmbeddedEngine:
         self._free.append(worker)
         self.on_capacity()
 
-    async def _bring_up(self, worker: _Worker, anew: bool = False) -> None:
+    async def _bring_up(self, worker: _Worker, new_pool: bool = False) -> None:
         failures = 0
         while True:
             try:
-                await worker.start(anew)
+                await worker.start(new_pool)
                 break
             except Exception as error:
                 wait = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
@@ -221,14 +227,14 @@ class EmbeddedEngine:
                 await asyncio.sleep(wait)
         self._give_back(worker)
 
-    async def _look_after_the_idle(self) -> None:
-        """Replace workers that died while they had nothing to do, before a task needs them."""
+    async def _replace_dead_idle_workers(self) -> None:
+        """Replace workers that died while idle, before a task needs them."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_IDLE_CHECK_SECONDS)
             for worker in [idle for idle in self._free if not idle.sound]:
                 _log.warning("idle worker %s died and is replaced", worker.pid)
                 self._free.remove(worker)
-                self._spawn(self._bring_up(worker, anew=True))
+                self._spawn(self._bring_up(worker, new_pool=True))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         if self._closing:
@@ -255,7 +261,7 @@ def _over(time_limit: float) -> Failure:
 def _outcome_of(future: asyncio.Future[Outcome]) -> Outcome:
     try:
         return future.result()
-    except MemoryError:  # so short of memory that its failure could not be told either
+    except MemoryError:  # too little memory was left even to return the Failure
         return Failure(MEMORY_LIMIT, "the job needed more memory than a worker may take")
     except ProcessExpired as error:
         return Failure(WORKER_DIED, f"the worker that ran the job {_end_of(error.exitcode)}")
@@ -265,13 +271,13 @@ def _outcome_of(future: asyncio.Future[Outcome]) -> Outcome:
 
 
 def _stop_pool(pool: ProcessPool) -> None:
-    pool.stop()  # type: ignore[no-untyped-call]  # pebble leaves it without types
+    pool.stop()  # type: ignore[no-untyped-call]  # pebble has no types here
     pool.join()
 
 
 def _exists(pid: int) -> bool:
     try:
-        if hasattr(os, "waitid"):  # None while it runs; an ended one is left for its pool to reap
+        if hasattr(os, "waitid"):  # None while it runs; WNOWAIT leaves the ended process to its pool
             return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         os.kill(pid, 0)
     except (ChildProcessError, ProcessLookupError):

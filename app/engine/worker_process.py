@@ -1,6 +1,6 @@
-"""A worker process: how it is set up, its limits, and how what goes wrong in it becomes data.
+"""Worker process: set-up, resource limits, and the conversion of errors to data.
 
-Imports nothing heavy: the number of threads is settled before numba and Arrow are first imported.
+Imports nothing heavy: the number of threads is set before numba and Arrow are first imported.
 """
 
 import importlib
@@ -24,6 +24,7 @@ _THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
 )
+
 _OUT_OF_MEMORY = Failure(
     MEMORY_LIMIT,
     "the job needed more memory than a worker may take (ROWVEIL_WORKER_MEMORY_BYTES); "
@@ -35,29 +36,29 @@ _NO_ROOM = Failure(STORAGE_FULL, "the storage is full; delete buffers and jobs, 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """What a worker is told once, at its start."""
+    """Configuration of a worker process."""
 
     threads: int
     memory_bytes: int
-    """What a task may take beyond the idle worker's own."""
+    """Memory budget of a task in bytes, in addition to what the idle worker uses."""
     preload: tuple[str, ...] = ()
     """Modules to import before the first task."""
     warm: str = ""
-    """``module:function`` that compiles, or loads from their cache, the kernels that tasks use.
+    """``module:function`` that compiles the kernels of tasks, or loads them from the cache.
 
-    By name: the function itself would bring numba along before the threads are settled."""
+    It is a name, because the function itself would import numba before the threads are set."""
 
 
 def set_up(setup: WorkerSetup) -> None:
     """Make this process a worker. Called by the pool before the first task."""
-    # A kernel does not come back to Python until it ends: only the default action stops it at once.
+    # A kernel does not return to Python until it ends, so only the signal's default action stops it at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_leave_with_the_service, daemon=True).start()
+    threading.Thread(target=_exit_with_the_service, daemon=True).start()
     for variable in _THREAD_VARIABLES:
         os.environ[variable] = str(setup.threads)
     for module in setup.preload:
         importlib.import_module(module)
-    _hold_libraries(setup.threads)
+    _limit_library_threads(setup.threads)
     if setup.warm:
         module, _, function = setup.warm.partition(":")
         getattr(importlib.import_module(module), function)()
@@ -65,10 +66,10 @@ def set_up(setup: WorkerSetup) -> None:
 
 
 def call(function: TaskFunction, task: Any) -> Outcome:
-    """Run a task; whatever it raises comes back as a Failure."""
+    """Run a task; every exception is returned as a Failure."""
     try:
         return function(task)
-    except MemoryError:  # Arrow's own is one too
+    except MemoryError:  # pyarrow.ArrowMemoryError is a subclass
         return _OUT_OF_MEMORY
     except OSError as error:
         return _NO_ROOM if error.errno in NO_ROOM else failure_of(error)
@@ -77,48 +78,48 @@ def call(function: TaskFunction, task: Any) -> Outcome:
 
 
 def failure_of(error: Exception) -> Failure:
-    """What the caller may know of an error that nobody foresaw, and where it arose for the log."""
+    """Convert an unexpected error: a neutral message for the caller, the stack for the log."""
     frames = traceback.extract_tb(error.__traceback__)
     kind = f"{type(error).__module__}.{type(error).__qualname__}"
-    places = tuple(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
+    stack = tuple(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
     message = "the service failed at this job; its log has where, under the job's id"
-    return Failure(INTERNAL_ERROR, message, trace=(kind, *places))
+    return Failure(INTERNAL_ERROR, message, trace=(kind, *stack))
 
 
-def answer() -> int:
-    """The process id of a worker that is up."""
+def ping() -> int:
+    """Return this worker's process id."""
     return os.getpid()
 
 
-def _hold_libraries(threads: int) -> None:
-    """For those that the service's own main module had imported before the variables were set."""
+def _limit_library_threads(threads: int) -> None:
+    """Limit the threads of libraries that were imported before the environment variables were set."""
     numba = importlib.import_module("numba")
     numba.config.reload_config()
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     arrow = importlib.import_module("pyarrow")
     arrow.set_cpu_count(threads)
-    # Arrow's usual allocator reserves a gigabyte at once, which would count as the idle worker's own.
+    # Arrow's default allocator reserves a gigabyte at once, which would count as memory of the idle worker.
     arrow.set_memory_pool(arrow.system_memory_pool())
 
 
 def limit_memory(extra: int) -> None:
-    """Hold the process's private writable memory to what it has now and so much more (Linux).
+    """Limit the process's private writable memory to its current size plus ``extra`` bytes (Linux).
 
-    RLIMIT_DATA counts what is mapped, used or not, and no file: unlike the address space, it is
-    what a job asks for.
+    RLIMIT_DATA counts mapped private memory, used or not, and no files. So unlike the address space it
+    measures what a job has allocated.
     """
     try:
         with Path("/proc/self/status").open() as status:
             own = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:"))
     except (OSError, StopIteration):
-        return  # not Linux: the setting is a plan's figure alone
+        return  # not Linux: the setting only affects plans
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     limit = own + extra if most == resource.RLIM_INFINITY else min(own + extra, most)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
-def _leave_with_the_service() -> None:
-    """End this process when the service's has ended: nobody would take its result."""
+def _exit_with_the_service() -> None:
+    """End this process when the service's process has ended: nothing would read its result."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

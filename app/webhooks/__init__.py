@@ -1,0 +1,1 @@
+"""Signed notifications of ended jobs: messages, delivery, allowed addresses. Start reading at `delivery`."""

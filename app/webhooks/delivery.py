@@ -1,0 +1,204 @@
+"""Deliver the messages of the outbox, each at least once, also across crashes and restarts.
+
+A due message is claimed by postponing it. If the replica that claimed it dies, another one finds it due again
+later. So several replicas share one outbox, and a restart loses no message. Redirects are not followed, and
+only the status of a response is read.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import ssl
+from concurrent.futures import Executor
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import httpcore
+
+from app import __version__
+from app.settings import Settings, webhook_networks
+from app.store.crypto.sealing import Sealer
+from app.store.sql import webhook_outbox
+from app.store.sql.db import Database
+from app.store.sql.models import Delivery
+from app.store.sql.replicas import moment
+from app.telemetry.metrics import Metrics
+from app.webhooks.addresses import AddressRefused, CheckedNetwork, Reach
+from app.webhooks.messages import message_id_of, open_webhook, signed_headers
+
+_log = logging.getLogger("rowveil.webhooks")
+
+Result = Literal["delivered", "refused", "gone", "failed"]
+"""``refused``: the address is not allowed; ``gone``: the status was 410. Neither is retried."""
+
+_COUNTED = ("delivered", "refused", "gone", "retried", "given_up")
+
+_PARALLEL = 8
+"""Attempts at the same time."""
+
+_POLL_SECONDS = 5.0
+
+_CONTENTION_SECONDS = 0.1  # another replica is claiming the messages that were due
+
+_LONGEST_SECONDS = 6 * 3600.0
+
+_GROWTH = 3.0
+
+
+def reach_of(settings: Settings) -> Reach:
+    """Return the addresses that the settings allow for webhooks."""
+    return Reach(webhook_networks(settings), settings.webhook_insecure)
+
+
+def seconds_to_next(attempts: int, first: float) -> float:
+    """Return the pause after ``attempts`` attempts: exponential, with a jitter of 25 % in both directions."""
+    base = min(_LONGEST_SECONDS, first * _GROWTH ** (attempts - 1))
+    return base * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load, is no secret
+
+
+class Deliverer:
+    """An asyncio task that polls for due messages and delivers them."""
+
+    def __init__(
+        self, settings: Settings, database: Database, sealer: Sealer, threads: Executor, metrics: Metrics
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._sealer = sealer
+        self._threads = threads
+        self._metrics = metrics
+        self._reach = reach_of(settings)
+        self._wake = asyncio.Event()
+        self._polling: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._trusted = ssl.create_default_context()
+        for result in _COUNTED:
+            metrics.deliveries.labels(result)  # exported as 0: an alert notices the first rise
+
+    def start(self) -> None:
+        """Start to poll."""
+        self._polling = asyncio.create_task(self._poll())
+
+    def wake(self) -> None:
+        """Poll now: there may be a message to deliver."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """Stop polling and abort attempts, which are repeated when their claims end."""
+        tasks = [*self._running, *([self._polling] if self._polling is not None else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _poll(self) -> None:
+        while True:
+            self._wake.clear()
+            wait = _POLL_SECONDS
+            try:
+                free = _PARALLEL - len(self._running)
+                wait = await self._in_thread(self._seconds_to_poll) if free else _POLL_SECONDS
+                if wait == 0:
+                    claimed = await self._in_thread(self._claim, free)
+                    for delivery in claimed:
+                        task = asyncio.create_task(self._deliver(delivery))
+                        self._running.add(task)
+                        task.add_done_callback(self._ended)
+                    wait = 0.0 if claimed else _CONTENTION_SECONDS
+            except Exception as error:
+                _log.error("looking for messages failed: %s", type(error).__qualname__)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self.wake()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a message's attempt is not recorded: %s", type(error).__qualname__)
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        result = await self._attempt(delivery)
+        ended, counted = await self._in_thread(self._record, delivery, result)
+        self._metrics.deliveries.labels(counted).inc()
+        if ended and result != "delivered":
+            _log.warning("job %s: its webhook was given up (%s)", delivery.job_id, result)
+
+    async def _attempt(self, delivery: Delivery) -> Result:
+        try:
+            status = await self._post(delivery)
+        except AddressRefused:
+            return "refused"
+        except (
+            httpcore.NetworkError,
+            httpcore.ProtocolError,
+            httpcore.TimeoutException,
+            TimeoutError,
+            OSError,
+        ):
+            return "failed"
+        except Exception as error:  # for example, the master key of the secret is gone
+            kind = type(error).__qualname__
+            _log.error("job %s: its webhook cannot be delivered: %s", delivery.job_id, kind)
+            return "failed"
+        if 200 <= status < 300:
+            return "delivered"
+        return "gone" if status == 410 else "failed"
+
+    async def _post(self, delivery: Delivery) -> int:
+        """Post the message and return the status of the response."""
+        assert delivery.sealed_webhook is not None  # a pending message has it
+        webhook = open_webhook(self._sealer, delivery.sealed_webhook, delivery.job_id)
+        self._reach.check_url(webhook.url)  # again: the settings may have changed since the submission
+        body = delivery.body.encode()
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "user-agent": f"Rowveil/{__version__}",
+            "connection": "close",
+            **signed_headers(message_id_of(delivery), datetime.now(UTC), body, webhook.secret),
+        }
+        seconds = self._settings.webhook_timeout
+        extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), seconds)}
+        async with (
+            asyncio.timeout(seconds),
+            httpcore.AsyncConnectionPool(
+                ssl_context=self._trusted, network_backend=CheckedNetwork(self._reach)
+            ) as pool,
+            pool.stream(
+                "POST", webhook.url, headers=list(headers.items()), content=body, extensions=extensions
+            ) as response,
+        ):
+            return response.status
+
+    def _claim(self, most: int) -> list[Delivery]:
+        lease = timedelta(seconds=2 * self._settings.webhook_timeout + 30)
+        with self._database.write() as session:
+            now = moment(session)
+            return list(webhook_outbox.claim_due(session, now, now + lease, most))
+
+    def _seconds_to_poll(self) -> float:
+        with self._database.read() as session:
+            due = webhook_outbox.next_due(session)
+            if due is None:
+                return _POLL_SECONDS
+            return min(_POLL_SECONDS, max(0.0, (due - moment(session)).total_seconds()))
+
+    def _record(self, delivery: Delivery, result: Result) -> tuple[bool, str]:
+        """Record a result. Return whether it was the last attempt, and its label in the metrics."""
+        values: dict[str, Any]
+        last = result != "failed" or delivery.attempts >= self._settings.webhook_attempts
+        with self._database.write() as session:
+            now = moment(session)
+            if last:
+                state = "delivered" if result == "delivered" else "given_up"
+                values = {"state": state, "ended_at": now, "sealed_webhook": None}
+            else:
+                wait = seconds_to_next(delivery.attempts, self._settings.webhook_retry_seconds)
+                values = {"due_at": now + timedelta(seconds=wait)}
+            webhook_outbox.record(session, delivery.id, delivery.attempts, **values)
+        return last, result if result != "failed" else "given_up" if last else "retried"
+
+    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)

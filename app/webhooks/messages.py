@@ -1,0 +1,112 @@
+"""Messages to webhooks, signed as Standard Webhooks 1.0 specifies.
+
+A message is written to the outbox in the transaction that ends its job. It contains the job's state and
+outcome, and nothing from a table.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from app.ids import new_id
+from app.store.crypto.sealing import Sealer, webhook_context
+from app.store.sql import webhook_outbox
+from app.store.sql.db import Transaction
+from app.store.sql.models import Delivery, Job
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Address to notify of a job's end, and the secret to sign with."""
+
+    url: str = field(repr=False)
+    secret: str = field(repr=False)
+    """Signing secret chosen by the caller: ``whsec_`` and base64."""
+
+
+_PREFIX = "whsec_"
+
+_LEAST, _MOST = 24, 64  # bytes of a secret, by the standard
+
+
+class SecretUnusable(Exception):
+    """The secret cannot sign messages; the message describes a valid one."""
+
+
+def key_of_secret(secret: str) -> bytes:
+    """Decode the secret's key. Raises SecretUnusable."""
+    try:
+        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not secret.startswith(_PREFIX) or not _LEAST <= len(key) <= _MOST:
+        raise SecretUnusable(
+            f"a webhook's secret is '{_PREFIX}' and {_LEAST} to {_MOST} random bytes in base64, as "
+            f'"{_PREFIX}$(openssl rand -base64 32)" makes one'
+        )
+    return key
+
+
+def signed_headers(message_id: str, moment: datetime, body: bytes, secret: str) -> dict[str, str]:
+    """Build the headers of one attempt: identifier, timestamp and signature."""
+    timestamp = str(int(moment.timestamp()))
+    signed = b".".join((message_id.encode(), timestamp.encode(), body))
+    mac = base64.b64encode(hmac.digest(key_of_secret(secret), signed, hashlib.sha256)).decode()
+    return {"webhook-id": message_id, "webhook-timestamp": timestamp, "webhook-signature": f"v1,{mac}"}
+
+
+def message_id_of(delivery: Delivery) -> str:
+    """Return the message's identifier, which is the same at every attempt."""
+    return f"msg_{delivery.id}"
+
+
+def seal_webhook(sealer: Sealer, webhook: Webhook, job_id: str) -> bytes:
+    """Seal address and secret for the database."""
+    return sealer.seal(orjson.dumps([webhook.url, webhook.secret]), webhook_context(job_id))
+
+
+def open_webhook(sealer: Sealer, sealed: bytes, job_id: str) -> Webhook:
+    """Open a sealed address and secret. Raises SealBroken."""
+    return Webhook(*orjson.loads(sealer.open(sealed, webhook_context(job_id))))
+
+
+def queue_message(session: Transaction, job: Job, state: str, values: dict[str, Any]) -> None:
+    """Write the message about the job's end into the outbox, if the job has a webhook.
+
+    Parameters
+    ----------
+    session : Transaction
+        The transaction that ends the job.
+    job : Job
+        The job's row before it ended.
+    state : str
+        Its state now.
+    values : dict
+        Columns that the end has set: ``finished_at`` and ``outcome``.
+    """
+    if job.sealed_webhook is None:
+        return
+    finished = values["finished_at"]
+    data = {
+        "job": job.id,
+        "service": job.service,
+        "state": state,
+        "outcome": values["outcome"],
+        "finished_at": finished.isoformat(),
+    }
+    body = {"type": f"job.{state}", "timestamp": finished.isoformat(), "data": data}
+    delivery = Delivery(
+        id=new_id(),
+        job_id=job.id,
+        sealed_webhook=job.sealed_webhook,
+        body=orjson.dumps(body).decode(),
+        state="pending",
+        due_at=finished,
+    )
+    webhook_outbox.insert(session, delivery)

@@ -1,0 +1,1 @@
+"""Code that runs in worker processes, without a database. Start reading at `run_job`."""

@@ -1,0 +1,141 @@
+"""Entry point of a worker for jobs of every kind."""
+
+import platform
+from dataclasses import asdict
+from typing import Any
+
+from app.engine.engine import Failure, Outcome
+from app.engine.progress_file import ProgressFile
+from app.job_kinds import FRONTIER, MEASURES, MeasureParameters
+from app.store.blobs.arrow_stream import read_table
+from app.telemetry import tracing
+from app.worker.run_swap import library_versions, plain, returns_user_errors
+from app.worker.run_units import run_or_divide
+from app.worker.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.measures.run_figures import measures_stream
+from providers.progress import sub_progress
+from providers.results import EVENTS_SHOWN
+from providers.selection.combinations import combinations_of
+from providers.selection.frontier import LIMITS as FRONTIER_LIMITS
+from providers.selection.frontier import FrontierOptions, frontier, frontier_figures
+
+_LOADED = 0.05  # estimated share of the run after which the tables are read
+
+_MEASURE_LIMITS = (
+    "The figures are of these two tables; of how the destination was made, nothing is known here.",
+    "Figures row by row take row i of the destination for row i of the source.",
+)
+
+_NOT_ALIGNED = (
+    "It is not known which row of the destination was which of the source: what compares row with row is "
+    "left out."
+)
+
+
+def run_job(task: JobTask) -> Outcome:
+    """Run the job. Return the columns of its row, or a Failure."""
+    if task.trace_parent is None:
+        return _run(task)
+    tracing.set_up_tracing()
+    service = (
+        task.service
+        if isinstance(task, SwapTask)
+        else MEASURES
+        if isinstance(task, MeasureTask)
+        else FRONTIER
+    )
+    with tracing.span("job.run", {"rowveil.service": service}, task.trace_parent) as span:
+        outcome = _run(task)
+        if isinstance(outcome, Failure):
+            span.failed(outcome.code)
+    tracing.flush()  # a worker may be killed at any moment
+    return outcome
+
+
+def _run(task: JobTask) -> Outcome:
+    match task:
+        case MeasureTask():
+            return run_measures(task)
+        case FrontierTask():
+            return run_frontier(task)
+    return run_or_divide(task)
+
+
+@returns_user_errors
+def run_measures(task: MeasureTask) -> dict[str, Any]:
+    """Measure the destination against the source."""
+    aligned = MeasureParameters.model_validate(task.parameters).aligned
+    options = MeasureOptions.model_validate(task.options.get("measures", {}))
+    with ProgressFile(task.progress_path) as progress:
+        progress(0.0, "reading")
+        source, destination = read_table(task.source), read_table(task.destination)
+        released = Release(source=source, destination=destination, aligned=aligned)
+        measured = assess(released, options, measures_stream(task.seed), sub_progress(progress, _LOADED, 1.0))
+        progress(1.0, "measured")
+    summary = {"rows": source.num_rows, "destination_rows": destination.num_rows, "aligned": aligned}
+    limits = [_MEASURE_LIMITS[0], _MEASURE_LIMITS[1] if aligned else _NOT_ALIGNED]
+    return _reported({"summary": summary, "provider": {}, "limits": limits} | asdict(measured))
+
+
+@returns_user_errors
+def run_frontier(task: FrontierTask) -> dict[str, Any]:
+    """Run every combination of services and parameters, and report its measures."""
+    options = FrontierOptions.model_validate(task.parameters)
+    measures = MeasureOptions.model_validate(task.options.get("measures", {}))
+    with ProgressFile(task.progress_path) as progress:
+        progress(0.0, "reading")
+        source = read_table(task.source)
+        compared = frontier(
+            source,
+            combinations_of(options.services, source.schema),
+            frontier_figures(options, measures),
+            options.runs,
+            measures,
+            task.seed,
+            task.seed_bits,
+            sub_progress(progress, _LOADED, 1.0),
+        )
+        progress(1.0, "compared")
+    points = compared["points"]
+    parameters_of_points = [point.pop("parameters") for point in points]
+    failed = [point for point in points if "error" in point]
+    summary = {
+        "rows": source.num_rows,
+        "points": len(points),
+        "not_dominated": sum(not point["dominated"] for point in points),
+        "failed": len(failed),
+    }
+    report = {
+        "summary": summary,
+        "measures": {},
+        "left_out": {},
+        "provider": {},
+        "limits": list(FRONTIER_LIMITS),
+        "pictures": {},
+        "frontier": compared,
+    }
+    events = [
+        {"code": "combination_failed", "message": f"{point['service']}: {point['error']}"} for point in failed
+    ]
+    result = _reported(report, events)
+    # Parameters are plain JSON already, and may hold integers that orjson cannot write.
+    for point, parameters in zip(result["report"]["frontier"]["points"], parameters_of_points, strict=True):
+        point["parameters"] = parameters
+    return result
+
+
+def _reported(report: dict[str, Any], events: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Build the result of a job that has a report and no rows."""
+    counts: dict[str, int] = {}
+    for event in events or []:
+        counts[event["code"]] = counts.get(event["code"], 0) + 1
+    return plain(
+        {
+            "events": (events or [])[:EVENTS_SHOWN],
+            "event_counts": counts,
+            "report": report,
+            "libraries": library_versions(),
+            "platform": platform.platform(),
+        }
+    )

@@ -1,0 +1,230 @@
+"""Run a swap or a plan in a worker, which reads and writes blobs and needs no database."""
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+import pyarrow as pa
+
+from app import __version__
+from app.engine.engine import MEMORY_LIMIT, Failure, Outcome
+from app.engine.progress_file import ProgressFile
+from app.store.blobs.column_reader import BlobTable, write_tables
+from app.store.blobs.scratch import SealedScratch
+from app.telemetry import tracing
+from app.worker.memory import TooLargeForMemory, in_one_piece, swapped, whole_table
+from app.worker.tasks import PlanTask, SwapTask
+from providers import PROVIDERS
+from providers.errors import ProviderError
+from providers.measures import MEASURES
+from providers.measures.assessment import MeasureOptions, assess
+from providers.measures.run_figures import measures_stream, release_of_run, values_of_run
+from providers.params import Params
+from providers.progress import Progress, sub_progress
+from providers.provider import Provider, StreamedResult
+from providers.randomness.chacha20 import Stream
+from providers.results import Event, SwapResult
+from providers.selection.candidates import CandidateOptions, choose
+from providers.storage import Resources
+from providers.tables.type_names import type_name
+
+T = TypeVar("T")
+
+_LIBRARIES = ("numpy", "numba", "pyarrow", "scikit-learn", "scipy")
+
+# Estimated shares of a run at which reading and swapping are done; writing is the rest.
+_LOADED, _SWAPPED = 0.05, 0.85
+
+_SWAPPED_BEFORE_MEASURING = 0.3
+
+
+def returns_user_errors(function: Callable[[T], dict[str, Any]]) -> Callable[[T], Outcome]:
+    """Decorate a task function: errors meant for the caller become a Failure."""
+
+    @wraps(function)
+    def wrapped(task: T) -> Outcome:
+        try:
+            return function(task)
+        except ProviderError as error:
+            return Failure(error.code, error.message, error.pointer)
+        except TooLargeForMemory as error:
+            return Failure(MEMORY_LIMIT, str(error))
+
+    return wrapped
+
+
+@returns_user_errors
+def run_swap(task: SwapTask) -> dict[str, Any]:
+    """Swap, write the destination, and return the columns of the job's row."""
+    with ProgressFile(task.progress_path) as progress:
+        progress(0.0, "reading")
+        provider, params = provider_of(task)
+        source = BlobTable(task.source, task.rows)
+        ended = _SWAPPED if task.report != "full" else _SWAPPED_BEFORE_MEASURING
+        written = 1.0 if task.report != "full" else ended + 0.1
+        with SealedScratch(Path(task.scratch_folder)) as scratch:
+            resources = Resources(scratch, task.memory_bytes)
+            with tracing.span("provider.run"):
+                destination = _make_destination(
+                    task, provider, params, source, resources, sub_progress(progress, _LOADED, ended)
+                )
+            result, digest, rows = write_streamed(
+                task, destination.streamed, source.rows, sub_progress(progress, ended, written)
+            )
+        add_notices(result, provider, params, source.schema)
+        report = None
+        if task.report != "none":
+            report = report_of(task.service, result, task.seed_bits) | destination.evidence
+        if report is not None and destination.whole is not None and task.report == "full":
+            released = release_of_run(provider, params, destination.whole, result, task.seed_bits)
+            stream, measuring = measures_stream(task.seed), sub_progress(progress, written, 1.0)
+            report |= asdict(assess(released, _measures(task), stream, measuring))
+        progress(1.0, "written")
+    return result_columns(result, digest, rows, report, destination.chosen)
+
+
+def provider_of(task: SwapTask) -> tuple[Provider[Any], Params]:
+    """Return the task's provider and its parameters. Raises ProviderError (it has another revision)."""
+    provider = PROVIDERS[task.service]
+    if provider.revision != task.revision:
+        raise ProviderError(
+            f"the job was accepted for revision {task.revision} of {task.service}, and this "
+            f"version of the service has revision {provider.revision}; submit it again"
+        )
+    return provider, provider.params.model_validate(task.parameters)
+
+
+def write_streamed(
+    task: SwapTask, streamed: StreamedResult, rows: int, progress: Progress
+) -> tuple[SwapResult, str, int]:
+    """Write the destination. Return the provider's result, the digest and the number of rows."""
+    tables = _with_progress(streamed.pieces, rows, progress)
+    with tracing.span("destination.write"):  # an out-of-core run does most of its work here
+        digest, written = write_tables(task.destination, streamed.schema, tables)
+    return streamed.result(), digest, written
+
+
+def add_notices(result: SwapResult, provider: Provider[Any], params: Params, schema: pa.Schema) -> None:
+    """Record the events that follow from the source's schema and the parameters."""
+    for event in provider.notices(params, schema):
+        result.events.add(event)
+
+
+def result_columns(
+    result: SwapResult, digest: str, rows: int, report: dict[str, Any] | None, chosen: int = 0
+) -> dict[str, Any]:
+    """Build the columns of the job's row from the provider's result."""
+    return plain(
+        {
+            "destination": described(result.table) | {"digest": digest, "rows": rows},
+            "events": [_event(event) for event in result.events.listed],
+            "event_counts": dict(result.events.counts),
+            "chosen": chosen,
+            "report": report,
+            "libraries": library_versions(),
+            "platform": platform.platform(),
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Destination:
+    """Destination of a run, with the choice among its candidates."""
+
+    streamed: StreamedResult
+    whole: pa.Table | None = None
+    """The whole source, if it was read."""
+    chosen: int = 0
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+def _make_destination(
+    task: SwapTask,
+    provider: Provider[Any],
+    params: Params,
+    source: BlobTable,
+    resources: Resources,
+    progress: Progress,
+) -> _Destination:
+    """Run the provider; with candidates, run it several times and keep the best destination.
+
+    A full report and candidates need both tables as a whole.
+    """
+    candidates = CandidateOptions.model_validate(task.options.get("candidates", {}))
+    stream = Stream(task.seed, task.service, task.revision)
+    if task.report != "full" and candidates.count == 1:
+        return _Destination(swapped(provider, source, params, stream, progress, resources))
+    whole = whole_table(provider, source, params, resources)
+    if candidates.count == 1:
+        return _Destination(in_one_piece(provider.swap(whole, params, stream, progress)), whole)
+    choice = choose(provider, whole, params, task.seed, task.seed_bits, candidates, _measures(task), progress)
+    return _Destination(in_one_piece(choice.result), whole, choice.index, {"candidates": choice.evidence})
+
+
+def _measures(task: SwapTask) -> MeasureOptions:
+    return MeasureOptions.model_validate(task.options.get("measures", {}))
+
+
+@returns_user_errors
+def run_plan(task: PlanTask) -> dict[str, Any]:
+    """Plan a run: see `providers.results.Plan`."""
+    provider = PROVIDERS[task.service]
+    params = provider.params.model_validate(task.parameters)
+    if isinstance(task.source, bytes):
+        table = pa.ipc.open_stream(task.source).read_all()
+    else:
+        source = BlobTable(task.source, task.rows)
+        table = source.read(provider.scaling.reads(params, source.schema))
+    return plain(asdict(provider.plan(table, params)))
+
+
+def described(table: pa.Table) -> dict[str, Any]:
+    """Return the fields and the number of rows of a table."""
+    return {"fields": described_fields(table.schema), "rows": table.num_rows}
+
+
+def described_fields(schema: pa.Schema) -> list[dict[str, str]]:
+    """Return name and type of each field."""
+    return [{"name": field.name, "type": type_name(field.type)} for field in schema]
+
+
+def report_of(service: str, result: SwapResult, seed_bits: int) -> dict[str, Any]:
+    """Build the report: summary, the provider's own figures, the cheap measures, and its limits."""
+    values = values_of_run(result, seed_bits)
+    return {
+        "summary": asdict(result.summary),
+        "provider": result.provider,
+        "measures": {key: MEASURES[key].report(value) for key, value in values.items()},
+        "limits": list(PROVIDERS[service].limits),
+    }
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """Return the versions of Rowveil, Python and the numerical libraries."""
+    versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    return {"rowveil": __version__, "python": platform.python_version(), **versions}
+
+
+def _with_progress(tables: Iterator[pa.Table], rows: int, progress: Progress) -> Iterator[pa.Table]:
+    written = 0
+    for table in tables:
+        progress(written / max(1, rows), "writing")
+        yield table
+        written += table.num_rows
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {name: value for name, value in asdict(event).items() if value is not None}
+
+
+def plain(value: dict[str, Any]) -> dict[str, Any]:
+    """Convert to plain JSON values: no numpy scalars, no tuples, no NaN."""
+    options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(value, option=options))
+    return plain

@@ -1,0 +1,112 @@
+"""Run a divided job in workers: divide it, run its units, gather their results.
+
+Each of the three is a separate task in a separate process. Its memory and time are limited, and a cancelled
+one is killed, like a job of a single worker. Only the units run in parallel.
+"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from app.engine.engine import Outcome
+from app.engine.progress_file import ProgressFile
+from app.store.blobs.column_reader import BlobTable
+from app.store.blobs.scratch import SealedScratch, SpoolReader, SpoolWriter
+from app.worker.memory import fits
+from app.worker.run_swap import (
+    add_notices,
+    provider_of,
+    report_of,
+    result_columns,
+    returns_user_errors,
+    run_swap,
+    write_streamed,
+)
+from app.worker.tasks import GatherTask, SwapTask, UnitTask
+from providers.params import Params
+from providers.progress import sub_progress
+from providers.provider import Provider, Run, Sharing, UnitResult
+from providers.randomness.chacha20 import Stream
+from providers.storage import Resources, Scratch
+
+DIVISION = "division"
+"""Key of a result that only a divided job has."""
+
+DIVIDED, GATHERED = 0.1, 0.8
+"""Estimated shares of the run at which the job is divided, and at which all units are done."""
+
+
+def run_or_divide(task: SwapTask) -> Outcome:
+    """Run the job, or divide it if it is worth several units. Return its columns or its division."""
+    divided = _divide(task) if task.units > 1 else {}
+    return divided or run_swap(task)
+
+
+@returns_user_errors
+def _divide(task: SwapTask) -> dict[str, Any]:
+    """Return the division; an empty dict if one worker should run the job."""
+    provider, params = provider_of(task)
+    source = BlobTable(task.source, task.rows)
+    sharing = _sharing_of(task, provider, params, source)
+    if sharing is None:
+        return {}
+    with ProgressFile(task.progress_path) as progress, SealedScratch(Path(task.scratch_folder)) as scratch:
+        run = _run(task, params, source, scratch)
+        return {DIVISION: sharing.divide(run, sub_progress(progress, 0.0, DIVIDED), task.units)}
+
+
+def _sharing_of(
+    task: SwapTask, provider: Provider[Any], params: Params, source: BlobTable
+) -> Sharing[Any] | None:
+    """Return the provider's way to divide the job; None if one worker should run it."""
+    sharing = provider.scaling.sharing
+    if sharing is None or task.report == "full" or task.options.get("candidates"):
+        return None
+    long = sharing.from_rows is not None and task.rows >= sharing.from_rows
+    return sharing if long or not fits(provider, source, params, task.memory_bytes) else None
+
+
+@returns_user_errors
+def run_unit(task: UnitTask) -> dict[str, Any]:
+    """Run one unit. Return the spool with its rows, and its figures."""
+    job = task.job
+    provider, params = provider_of(job)
+    with SealedScratch(Path(job.scratch_folder)) as scratch, SpoolWriter(job.spool_folder) as writer:
+        run = _run(job, params, BlobTable(job.source, job.rows), scratch)
+        spool = writer.spool(task.division.parts, job.memory_bytes // 10)
+        figures = _sharing(provider).work(run, task.division, task.number, spool)
+        return {"spool": writer.shared(spool), "figures": figures}
+
+
+@returns_user_errors
+def run_gather(task: GatherTask) -> dict[str, Any]:
+    """Gather the units, write the destination, and return the columns of the job's row."""
+    job = task.job
+    provider, params = provider_of(job)
+    with ExitStack() as opened:
+        progress = opened.enter_context(ProgressFile(job.progress_path))
+        scratch = opened.enter_context(SealedScratch(Path(job.scratch_folder)))
+        run = _run(job, params, BlobTable(job.source, job.rows), scratch)
+        done = [
+            UnitResult(opened.enter_context(SpoolReader(spool)).parts(), figures)
+            for spool, figures in task.done
+        ]
+        streamed = _sharing(provider).gather(
+            run, sub_progress(progress, GATHERED, GATHERED), task.division, done
+        )
+        result, digest, rows = write_streamed(job, streamed, job.rows, sub_progress(progress, GATHERED, 1.0))
+        add_notices(result, provider, params, run.source.schema)
+        progress(1.0, "written")
+    report = None if job.report == "none" else report_of(job.service, result, job.seed_bits)
+    return result_columns(result, digest, rows, report)
+
+
+def _sharing(provider: Provider[Any]) -> Sharing[Any]:
+    sharing = provider.scaling.sharing
+    assert sharing is not None
+    return sharing
+
+
+def _run(task: SwapTask, params: Params, source: BlobTable, scratch: Scratch) -> Run[Any]:
+    stream = Stream(task.seed, task.service, task.revision)
+    return Run(source, params, stream, Resources(scratch, task.memory_bytes))

@@ -1,0 +1,124 @@
+"""Task records sent to workers, one for each kind of task; they carry data and no code.
+
+A task holds only what its worker needs: of the keys, those of its own blobs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.store.blobs.scratch import SharedSpool
+from app.store.blobs.sealed_files import BlobAccess
+from providers.provider import Division
+
+
+@dataclass(frozen=True, slots=True)
+class SwapTask:
+    """Run a service on a source and write its destination."""
+
+    job_id: str
+    service: str
+    revision: int
+    parameters: dict[str, Any]
+    seed: bytes = field(repr=False)
+    seed_bits: int
+    source: BlobAccess
+    destination: BlobAccess
+    rows: int
+    """Rows of the source."""
+    report: str
+    options: dict[str, Any]
+    """``measures``: options of the measures in a `full` report and of the ranking of candidates;
+    ``candidates``: number of candidates and the measure that ranks them."""
+    progress_path: str
+    memory_bytes: int
+    """Memory budget of the job in bytes."""
+    scratch_folder: str
+    """Folder for its scratch files."""
+    trace_parent: str | None = None
+    """Span of the request (W3C Trace Context), if traces are recorded."""
+    units: int = 1
+    """Largest number of units that it may be divided into."""
+
+    @property
+    def spool_folder(self) -> Path:
+        """Folder for the spools that the units of one attempt share; deleted when the attempt ends."""
+        return Path(self.scratch_folder) / Path(self.progress_path).name
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTask:
+    """Run one unit of a divided job."""
+
+    job: SwapTask
+    division: Division = field(repr=False)
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class GatherTask:
+    """Gather the results of all units of a job."""
+
+    job: SwapTask
+    division: Division = field(repr=False)
+    done: tuple[tuple[SharedSpool, Any], ...] = field(repr=False)
+    """Rows and figures of each unit, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureTask:
+    """Measure a table against its source."""
+
+    job_id: str
+    seed: bytes = field(repr=False)
+    source: BlobAccess
+    destination: BlobAccess
+    """The table to measure."""
+    parameters: dict[str, Any]
+    options: dict[str, Any]
+    progress_path: str
+    trace_parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierTask:
+    """Run many combinations of services and parameters on a source, and report their measures."""
+
+    job_id: str
+    seed: bytes = field(repr=False)
+    seed_bits: int
+    source: BlobAccess
+    parameters: dict[str, Any]
+    options: dict[str, Any]
+    progress_path: str
+    trace_parent: str | None = None
+
+
+JobTask = SwapTask | MeasureTask | FrontierTask
+"""Task of a job of any kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTask:
+    """Plan a run; nothing is stored."""
+
+    service: str
+    parameters: dict[str, Any]
+    source: bytes | BlobAccess = field(repr=False)
+    """An Arrow IPC stream, or the blob that holds one."""
+    rows: int
+    """Rows of the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestTask:
+    """Check an upload and write its table to a blob."""
+
+    upload: BlobAccess
+    media_type: str
+    options: Mapping[str, Any] = field(repr=False)
+    """Further arguments of `app.formats.open_table`, by name."""
+    table: BlobAccess
+    max_bytes: int
+    """Largest size of the decoded table in bytes."""

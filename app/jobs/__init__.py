@@ -1,0 +1,1 @@
+"""A job's life in the service: acceptance, dispatcher, recorder. Start reading at `service`."""

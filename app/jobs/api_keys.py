@@ -1,13 +1,13 @@
-"""API keys: how one is made, what it looks like, and who it says is calling.
+"""API keys: creation, format and authentication.
 
-A key is ``rv_<id, 10>_<secret, 43><checksum, 6>``, each part in base 62: a secret scanner finds it
-by ``rv_[0-9A-Za-z]{10}_[0-9A-Za-z]{49}`` and needs no database to tell it from a random word by its
-checksum, nor does the service to refuse one that was mistyped.
+A key is ``rv_<id, 10>_<secret, 43><checksum, 6>``, with all three fields in base 62. A secret scanner finds
+keys by ``rv_[0-9A-Za-z]{10}_[0-9A-Za-z]{49}``. The checksum separates keys from random words without a
+database, and lets the service reject a mistyped key at once.
 
-Kept is an HMAC-SHA256 over the key and what it allows. A password's hash is slow because passwords
-can be guessed; of 256 random bits nobody guesses one, so a fast hash protects them as well and costs
-every call nothing. Whoever reads the table cannot call; whoever writes to it can neither add a key
-nor give one more than it had, since the HMAC's key is kept sealed.
+The database stores an HMAC-SHA256 over the key and its permissions. Password hashes are slow because
+passwords can be guessed; 256 random bits cannot, so a fast hash protects them as well. Read access to the
+table does not allow a call. Write access does not allow to add a key or to extend one, because the HMAC's
+own key is stored sealed.
 """
 
 import hashlib
@@ -22,24 +22,24 @@ from typing import Final
 
 from app.callers import RESERVED, SCOPES, Caller
 from app.errors import InvalidRequest
-from app.store import identities
-from app.store.audit import AuditTrail
-from app.store.canonical import canonical_json
-from app.store.db import Database
-from app.store.keys import subkey
-from app.store.models import ApiKey
-from app.store.replicas import moment
+from app.store.crypto.canonical_json import canonical_json
+from app.store.crypto.key_files import subkey
+from app.store.sql import api_keys
+from app.store.sql.audit import AuditTrail
+from app.store.sql.db import Database
+from app.store.sql.models import ApiKey
+from app.store.sql.replicas import moment
 from providers.errors import did_you_mean
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _KEY = re.compile(r"rv_([0-9A-Za-z]{10})_[0-9A-Za-z]{43}[0-9A-Za-z]{6}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-_USE_IS_NOTED = timedelta(hours=1)
+_USE_RECORDED_EVERY = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """What is asked for. Raises InvalidRequest."""
+    """Request for a key. Raises InvalidRequest."""
 
     name: str
     scopes: Collection[str]
@@ -64,7 +64,7 @@ class NewKey:
 
 
 class ApiKeys:
-    """The keys that there are. Blocking: called in a thread."""
+    """The keys of this installation. Blocking: called in a thread."""
 
     def __init__(self, database: Database, audit: AuditTrail) -> None:
         self._database = database
@@ -72,7 +72,7 @@ class ApiKeys:
         self._mac_key = subkey(audit.key, "api-keys/1")
 
     def create(self, new: NewKey, by: Caller) -> tuple[str, ApiKey]:
-        """The key, which nothing can show again, and what is kept of it."""
+        """Create a key. Return its text, which cannot be shown again, and its stored row."""
         key_id = _random(10)
         text = with_checksum(f"rv_{key_id}_{_random(43)}")
         with self._database.write() as session:
@@ -86,40 +86,40 @@ class ApiKeys:
                 expires_at=now + new.lasts,
             )
             kept.mac = self._mac(text, kept)
-            identities.insert(session, kept)
+            api_keys.insert(session, kept)
             self._audit.append(session, by, "key.create", key_id, now, f"{kept.name}: {kept.scopes}")
         return text, kept
 
-    def every(self) -> Sequence[ApiKey]:
-        """All of them, newest first."""
+    def list_all(self) -> Sequence[ApiKey]:
+        """Return all keys, newest first."""
         with self._database.read() as session:
-            return identities.every(session)
+            return api_keys.list_all(session)
 
     def revoke(self, key_id: str, by: Caller) -> bool:
-        """Refuse the key from now on; whether there was one to refuse."""
+        """Revoke the key at once; False if there is no such key, or it was revoked before."""
         with self._database.write() as session:
-            revoked = identities.revoke(session, key_id, moment(session))
+            revoked = api_keys.revoke(session, key_id, moment(session))
             if revoked:
                 self._audit.append(session, by, "key.revoke", key_id, moment(session))
         return revoked
 
     def caller(self, text: str) -> Caller | None:
-        """Who shows this key; None where it is none, was revoked, or its time is over.
+        """Return the caller whose key this is; None if it is unknown, revoked or expired.
 
-        Nothing is remembered from call to call: a revocation holds from its commit on.
+        Nothing is cached between calls, so a revocation takes effect with its commit.
         """
-        found = _KEY.fullmatch(text)
-        if found is None or with_checksum(text[:-6]) != text:
+        match = _KEY.fullmatch(text)
+        if match is None or with_checksum(text[:-6]) != text:
             return None
         with self._database.read() as session:
-            key, now = identities.find(session, found[1]), moment(session)
+            key, now = api_keys.find(session, match[1]), moment(session)
         if key is None or not hmac.compare_digest(key.mac, self._mac(text, key)):
             return None
         if key.revoked_at is not None or key.expires_at <= now:
             return None
-        if key.last_used_at is None or now - key.last_used_at >= _USE_IS_NOTED:
+        if key.last_used_at is None or now - key.last_used_at >= _USE_RECORDED_EVERY:
             with self._database.write() as session:
-                identities.note_use(session, key.id, now)
+                api_keys.record_use(session, key.id, now)
         return Caller(key.name, key.project, frozenset(key.scopes.split()))
 
     def _mac(self, text: str, key: ApiKey) -> str:
@@ -128,7 +128,7 @@ class ApiKeys:
 
 
 def with_checksum(text: str) -> str:
-    """The text and its CRC-32 in six digits."""
+    """Append the text's CRC-32 as six base-62 digits."""
     rest, digits = zlib.crc32(text.encode()), ""
     for _ in range(6):
         rest, digit = divmod(rest, len(_DIGITS))

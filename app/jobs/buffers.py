@@ -1,4 +1,4 @@
-"""Tables that come as files: taken in bounded memory, read by a worker; an upload is kept for its time."""
+"""Buffers: uploaded tables, received in bounded memory, checked by a worker and stored until they expire."""
 
 import asyncio
 import hashlib
@@ -14,42 +14,128 @@ import orjson
 from app.callers import Caller
 from app.engine.engine import Engine, Failure
 from app.errors import Forbidden, NotFound, TooLarge, Unavailable, storage_error
-from app.jobs.failures import error_of
-from app.jobs.idempotency import Idempotency, MadeBefore
-from app.jobs.identity import new_id
-from app.jobs.ingest import run_ingest
+from app.ids import new_id
+from app.jobs.failure_errors import error_of
+from app.jobs.idempotency import AlreadyMade, Idempotency
 from app.jobs.limits import Limits
+from app.jobs.reference_reader import ReferenceReader
+from app.jobs.requests import DEFAULT_OPTIONS, StoredTable, SubmissionOptions
 from app.jobs.stores import Stores
-from app.jobs.tables import StoredTable
-from app.jobs.tasks import IngestTask, OpenTable
-from app.jobs.terms import Terms
+from app.jobs.transactions import JobTransactions
 from app.settings import Settings
-from app.store import buffers, callers, idempotency
-from app.store.blobs import CHUNK, BlobAccess, SealedWriter
-from app.store.models import Buffer
-from app.store.replicas import LeaseLost, moment
+from app.store.blobs.arrow_stream import TableReader
+from app.store.blobs.sealed_files import CHUNK, BlobAccess, SealedWriter
+from app.store.sql import buffers, idempotency, usage
+from app.store.sql.models import Buffer
+from app.store.sql.replicas import LeaseLost, moment
 from app.telemetry.metrics import Metrics
+from app.worker.run_ingest import run_ingest
+from app.worker.tasks import IngestTask
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+Decode = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
+
 _ALWAYS_ALLOWED = 2**30
-_MOST_SWELLING = 200
-"""A table of over a gibibyte may take at most so many times the bytes that it came as."""
+"""Decoded bytes that any table may take, unless a setting allows less."""
+_MOST_EXPANSION = 200
+"""Largest ratio of decoded to uploaded bytes of a table over a gibibyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What an upload is said to be."""
+    """Declared format of an upload."""
 
     media_type: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What else the reader of that type is to be told."""
+    """Options of the reader for that type."""
+
+
+class BufferService:
+    """Buffers and tables by reference, as one caller uses them: `JobService.buffers`."""
+
+    def __init__(
+        self,
+        buffers: "Buffers",
+        reference_reader: ReferenceReader,
+        transactions: JobTransactions,
+        threads: Executor,
+        caller: Caller,
+    ) -> None:
+        self._buffers = buffers
+        self._reference_reader = reference_reader
+        self._transactions = transactions
+        self._threads = threads
+        self._caller = caller
+
+    async def create(
+        self,
+        chunks: AsyncIterator[bytes],
+        describe: str | Callable[[], Upload],
+        gone: Callable[[], Awaitable[None]] | None = None,
+        submission: SubmissionOptions = DEFAULT_OPTIONS,
+    ) -> Buffer:
+        """Create a buffer: see `Buffers.create`. A media type stands for an upload without options."""
+        if isinstance(describe, str):
+            upload = Upload(describe)
+            return await self._buffers.create(chunks, lambda: upload, gone, submission, self._caller)
+        return await self._buffers.create(chunks, describe, gone, submission, self._caller)
+
+    async def get(self, buffer_id: str) -> Buffer:
+        """Return the buffer: see `Buffers.get`."""
+        return await self._buffers.get(buffer_id, self._caller)
+
+    async def open(self, buffer: Buffer) -> TableReader:
+        """Open the buffer's table, to be read in bounded memory; the caller closes it. Raises NotFound."""
+        open_table, loop = self._transactions.open_table, asyncio.get_running_loop()
+        arguments = self._caller, buffer.blob, "buffer.read", buffer.id
+        return await loop.run_in_executor(self._threads, open_table, *arguments)
+
+    async def delete(self, buffer_id: str) -> None:
+        """Delete the buffer: see `Buffers.delete`."""
+        await self._buffers.delete(buffer_id, self._caller)
+
+    async def read_reference(
+        self, reference: str, upload: Upload, decode: Decode, gone: Callable[[], Awaitable[None]]
+    ) -> StoredTable:
+        """Read a table by reference into the store, where no row names it yet; `discard` it in the end.
+
+        Parameters
+        ----------
+        reference
+            ``s3://bucket/key`` or ``file:///path``.
+        upload
+            Format of the table.
+        decode
+            Transforms the bytes, for example by decompressing them.
+        gone
+            Returns when the caller no longer waits for the table.
+
+        Raises
+        ------
+        InvalidRequest
+            The reference may not be read, or does not exist.
+        ReferenceUnavailable
+            The storage does not respond; and as `create`.
+        """
+        self._reference_reader.find(reference, "source")
+        stored = await self._buffers.read(decode(self._reference_reader.chunks(reference)), upload, gone)
+        return replace(stored, reference=reference)
+
+    async def discard(self, stored: StoredTable) -> None:
+        """Delete a table that was read by reference, unless a job's row names it."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._threads, self._buffers.discard, stored)
+
+    async def check_destination(self, reference: str) -> None:
+        """Raise InvalidRequest if no destination may be written to the reference."""
+        await self._reference_reader.check_destination(reference)
 
 
 class Buffers:
-    """The life of buffers."""
+    """Creation, lookup and deletion of buffers on behalf of any caller."""
 
     def __init__(
         self,
@@ -57,7 +143,6 @@ class Buffers:
         stores: Stores,
         engine: Engine,
         threads: Executor,
-        open_table: OpenTable,
         limits: Limits,
         idempotency: Idempotency,
         metrics: Metrics,
@@ -66,7 +151,6 @@ class Buffers:
         self._stores = stores
         self._engine = engine
         self._threads = threads
-        self._open_table = open_table
         self._limits = limits
         self._idempotency = idempotency
         self._metrics = metrics
@@ -74,59 +158,77 @@ class Buffers:
     async def create(
         self,
         chunks: AsyncIterator[bytes],
-        described: Callable[[], Upload],
+        describe: Callable[[], Upload],
         gone: Callable[[], Awaitable[None]] | None,
-        terms: Terms,
+        submission: SubmissionOptions,
         caller: Caller,
     ) -> Buffer:
-        """The buffer that the upload makes; the one made before where the idempotency key says so.
+        """Create a buffer from an upload; return the earlier buffer if its idempotency key was used before.
 
         Parameters
         ----------
-        chunks : the bytes of the table's file
-        described : what they are, asked when all have come
-        gone : returns when nobody waits for the buffer any more
-        terms : whose it is, and under which key it is made
+        chunks
+            Bytes of the table's file.
+        describe
+            Returns the format of the upload; called when all bytes have arrived.
+        gone
+            Returns when the caller no longer waits for the buffer.
+        submission
+            Idempotency key of the request.
+        caller
+            Owner of the buffer.
 
         Raises
         ------
-        TooLarge, SourceError (it is not a table of that type), MemoryLimit, TimeLimit, StorageFull,
-        LimitReached, IdempotencyKeyReused
+        TooLarge
+        SourceError
+            The upload is not a table of that format.
+        MemoryLimit
+        TimeLimit
+        StorageFull
+        LimitReached
+        IdempotencyKeyReused
         """
         await self._in_thread(self._admit, caller)
-        hashed = _Hashed(chunks)
-        if await self._in_thread(self._is_made, terms, caller):
-            return await self._made_again(hashed, described, terms, caller)
-        stored = await self._read(hashed.chunks() if terms.idempotency_key else chunks, described, gone)
+        hashed = _HashedUpload(chunks)
+        if await self._in_thread(self._is_made, submission, caller):
+            return await self._replayed(hashed, describe, submission, caller)
+        stored = await self._read(hashed.chunks() if submission.idempotency_key else chunks, describe, gone)
         try:
-            buffer = await self._in_thread(self._insert, stored, hashed.terms(terms, described()), caller)
+            buffer = await self._in_thread(
+                self._insert, stored, hashed.identified(submission, describe()), caller
+            )
         except BaseException:
-            await self._in_thread(self.let_go, stored)
+            await self._in_thread(self.discard, stored)
             raise
         if buffer.blob != stored.blob:
-            await self._in_thread(self.let_go, stored)
+            await self._in_thread(self.discard, stored)
         return buffer
 
-    async def _made_again(
-        self, hashed: "_Hashed", described: Callable[[], Upload], terms: Terms, caller: Caller
+    async def _replayed(
+        self,
+        hashed: "_HashedUpload",
+        describe: Callable[[], Upload],
+        submission: SubmissionOptions,
+        caller: Caller,
     ) -> Buffer:
-        """What was made under the key, if this is the upload that made it."""
+        """Return the buffer made under the key, if this upload equals the one that made it."""
         size = 0
         async for chunk in hashed.chunks():
             size += len(chunk)
             self._refuse_too_large(size)
-        terms = hashed.terms(terms, described())
-        made_before = await self._in_thread(self._made_before, terms, caller)
-        if made_before is None:
+        submission = hashed.identified(submission, describe())
+        buffer = await self._in_thread(self._made_before, submission, caller)
+        if buffer is None:
             raise Unavailable("the buffer that was made under this Idempotency-Key has gone this moment")
-        return made_before
+        return buffer
 
     async def read(
         self, chunks: AsyncIterator[bytes], upload: Upload, gone: Callable[[], Awaitable[None]]
     ) -> StoredTable:
-        """The table that the chunks make, under no name yet: pass it on, and then let it go.
+        """Read a table into the store, where no row names it yet; `discard` it in the end.
 
-        Raises as `create`, and what the chunks raise.
+        Raises as `create`, and whatever ``chunks`` raises.
         """
         reading = asyncio.ensure_future(self._read(chunks, lambda: upload))
         left = asyncio.ensure_future(gone())
@@ -141,41 +243,41 @@ class Buffers:
                 await asyncio.wait([reading])
         return reading.result()
 
-    def let_go(self, stored: StoredTable) -> None:
-        """Delete what was read, unless a job's row names it by now. Blocking."""
+    def discard(self, stored: StoredTable) -> None:
+        """Delete a stored table, unless a row names it. Blocking."""
         self._stores.drop([stored.blob])
 
     async def get(self, buffer_id: str, caller: Caller) -> Buffer:
-        """The buffer. Raises NotFound, also when its time is over, or it is another's."""
+        """Return the buffer. Raises NotFound, also if it has expired or is not visible to the caller."""
         return await self._in_thread(self._find, buffer_id, caller)
 
     async def delete(self, buffer_id: str, caller: Caller) -> None:
-        """Remove it. A job that was made from it keeps what it needs. Raises NotFound, Forbidden."""
+        """Delete the buffer; jobs that use its table keep it. Raises NotFound, Forbidden."""
         await self._in_thread(self._delete, buffer_id, caller)
 
     async def _read(
         self,
         chunks: AsyncIterator[bytes],
-        described: Callable[[], Upload],
+        describe: Callable[[], Upload],
         gone: Callable[[], Awaitable[None]] | None = None,
     ) -> StoredTable:
         upload, table = self._stores.new_blob(), self._stores.new_blob()
-        made = False
+        succeeded = False
         try:
             size = await self._store(chunks, upload)
-            said = described()
-            most = min(self._settings.max_table_bytes, max(_ALWAYS_ALLOWED, _MOST_SWELLING * size))
-            task = IngestTask(upload, self._open_table, said.media_type, said.options, table, most)
+            description = describe()
+            most = min(self._settings.max_table_bytes, max(_ALWAYS_ALLOWED, _MOST_EXPANSION * size))
+            task = IngestTask(upload, description.media_type, description.options, table, most)
             stored = await self._ingest(task, gone)
-            made = True
+            succeeded = True
         finally:
-            await self._in_thread(self._stores.drop, [upload.id] if made else [upload.id, table.id])
+            await self._in_thread(self._stores.drop, [upload.id] if succeeded else [upload.id, table.id])
         return stored
 
     async def _store(self, chunks: AsyncIterator[bytes], upload: BlobAccess) -> int:
-        """Write the upload, and say how many bytes it is."""
-        # it goes as soon as it has been read
-        writer = await self._in_thread(SealedWriter, upload, lasting=False)
+        """Write the upload to its blob and return its size in bytes."""
+        # The upload is deleted as soon as it has been read, so it need not survive a power cut.
+        writer = await self._in_thread(SealedWriter, upload, durable=False)
         writing = asyncio.ensure_future(asyncio.sleep(0, 0))
         size = 0
         try:
@@ -185,7 +287,7 @@ class Buffers:
                 size += len(chunk)
                 self._refuse_too_large(size)
                 if gathered.tell() >= CHUNK:
-                    await writing  # one piece is sealed while the next one comes
+                    await writing  # one chunk is sealed while the next one arrives
                     writing = asyncio.ensure_future(self._in_thread(writer.write, gathered.getvalue()))
                     gathered = io.BytesIO()
             await writing
@@ -225,21 +327,21 @@ class Buffers:
         )
 
     def _admit(self, caller: Caller) -> None:
-        """Refuse what cannot be kept before any of it is read; it is looked at again when it is."""
+        """Reject a caller at its limit before the upload is read; `_insert` checks the exact size."""
         with self._stores.database.read() as session:
             self._limits.admit_buffer(session, caller.owner, 1, moment(session))
 
-    def _is_made(self, terms: Terms, caller: Caller) -> bool:
+    def _is_made(self, submission: SubmissionOptions, caller: Caller) -> bool:
         with self._stores.database.read() as session:
-            return self._idempotency.is_known(session, caller.owner, terms, moment(session))
+            return self._idempotency.is_known(session, caller.owner, submission, moment(session))
 
-    def _made_before(self, terms: Terms, caller: Caller) -> Buffer | None:
+    def _made_before(self, submission: SubmissionOptions, caller: Caller) -> Buffer | None:
         with self._stores.database.read() as session:
             now = moment(session)
-            buffer_id = self._idempotency.resource(session, caller.owner, terms, now)
+            buffer_id = self._idempotency.resource(session, caller.owner, submission, now)
             return buffers.find(session, buffer_id, now) if buffer_id is not None else None
 
-    def _insert(self, stored: StoredTable, terms: Terms, caller: Caller) -> Buffer:
+    def _insert(self, stored: StoredTable, submission: SubmissionOptions, caller: Caller) -> Buffer:
         buffer = Buffer(
             id=new_id(),
             owner=caller.owner,
@@ -254,21 +356,21 @@ class Buffers:
             with self._stores.database.write() as session:
                 created = buffer.created_at = moment(session)
                 buffer.expires_at = created + timedelta(seconds=self._settings.buffer_ttl)
-                callers.lock(session, buffer.owner, created)
-                if self._idempotency.is_known(session, buffer.owner, terms, created):
-                    raise MadeBefore
+                usage.lock(session, buffer.owner, created)
+                if self._idempotency.is_known(session, buffer.owner, submission, created):
+                    raise AlreadyMade
                 self._limits.admit_buffer(session, buffer.owner, buffer.byte_size, created)
-                self._stores.begin_to_name(session, [buffer.blob])
+                self._stores.claim_blobs(session, [buffer.blob])
                 session.add(buffer)
-                self._idempotency.keep(session, buffer.owner, terms, buffer.id, created)
+                self._idempotency.keep(session, buffer.owner, submission, buffer.id, created)
                 self._stores.audit.append(session, caller, "buffer.create", buffer.id, created)
-        except MadeBefore:  # by a call at the same time
-            known = self._made_before(terms, caller)
-            assert known is not None  # unless it was deleted within the moment
+        except AlreadyMade:  # by a concurrent request
+            known = self._made_before(submission, caller)
+            assert known is not None  # unless it was deleted just now
             return known
         except LeaseLost as error:
             raise Unavailable(str(error)) from None
-        self._stores.named([buffer.blob])
+        self._stores.mark_named([buffer.blob])
         return buffer
 
     def _refuse_too_large(self, size: int) -> None:
@@ -288,7 +390,9 @@ class Buffers:
     def _delete(self, buffer_id: str, caller: Caller) -> None:
         buffer = self._find(buffer_id, caller)
         if not caller.may_change(buffer.owner):
-            raise Forbidden("the buffer is of your project, but another's: only who made it may delete it")
+            raise Forbidden(
+                "the buffer belongs to another member of your project; only its creator may delete it"
+            )
         with self._stores.database.write() as session:
             unnamed = buffers.delete(session, buffer_id)
             if unnamed is None:
@@ -298,9 +402,9 @@ class Buffers:
         self._stores.delete_blobs(unnamed)
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns; a caller that is cancelled meanwhile still waits for its end.
+        """Run a function in a thread; wait for its end even if this call is cancelled.
 
-        Else a file might be closed under a thread that writes to it.
+        Otherwise a file could be closed while a thread writes to it.
         """
         loop = asyncio.get_running_loop()
         running = loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
@@ -311,23 +415,23 @@ class Buffers:
             raise
 
 
-class _Hashed:
-    """The bytes of an upload as they pass by, for the fingerprint of its request."""
+class _HashedUpload:
+    """Chunks of an upload, hashed as they are read, for the fingerprint of the request."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
         self._hash = hashlib.sha256()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The same bytes."""
+        """Yield the chunks unchanged."""
         async for chunk in self._chunks:
             self._hash.update(chunk)
             yield chunk
 
-    def terms(self, terms: Terms, said: Upload) -> Terms:
-        """The terms with the fingerprint of what came: the call, the table's bytes and what they are."""
-        if terms.idempotency_key is None:
-            return terms
-        parts = (terms.request_fingerprint or "", self._hash.hexdigest(), said.media_type)
-        options = orjson.dumps(dict(said.options), option=orjson.OPT_SORT_KEYS).decode()
-        return replace(terms, request_fingerprint="\0".join((*parts, options)))
+    def identified(self, submission: SubmissionOptions, upload: Upload) -> SubmissionOptions:
+        """Add the upload's bytes and format to the request fingerprint of the options."""
+        if submission.idempotency_key is None:
+            return submission
+        options = orjson.dumps(dict(upload.options), option=orjson.OPT_SORT_KEYS).decode()
+        texts = (submission.request_fingerprint or "", self._hash.hexdigest(), upload.media_type, options)
+        return replace(submission, request_fingerprint="\0".join(texts))

@@ -1,64 +1,70 @@
-"""What was made under an idempotency key, for as long as the key stands.
+"""Idempotency keys and the jobs or buffers made under them, until the keys expire.
 
-A key is its owner's alone. It is kept in the transaction that makes what it stands for, so there is no
-key without its job or buffer, and none that a request which never ended has left behind.
+Each owner has separate keys. A key is stored in the transaction that creates its job or buffer. So no key
+exists without its resource, and an aborted request leaves no key behind.
 """
 
 from datetime import datetime, timedelta
 
 from app.errors import IdempotencyKeyReused
-from app.jobs.terms import Terms
-from app.store import idempotency
-from app.store.db import Session
-from app.store.models import IdempotencyKey
-from app.store.seal import Sealer
+from app.jobs.requests import SubmissionOptions
+from app.store.crypto.sealing import Sealer
+from app.store.sql import idempotency
+from app.store.sql.db import Transaction
+from app.store.sql.models import IdempotencyKey
 
 
-class MadeBefore(Exception):
-    """A request under the same key was first, by a moment."""
+class AlreadyMade(Exception):
+    """A concurrent request under the same key was first."""
 
 
 class Idempotency:
-    """Finds and keeps keys within the caller's transaction."""
+    """Finds and stores keys within the caller's transaction."""
 
     def __init__(self, sealer: Sealer, seconds: float) -> None:
-        """``seconds``: how long a key stands."""
+        """Keep each key for ``seconds``."""
         self._sealer = sealer
-        self._time = timedelta(seconds=seconds)
+        self._lifetime = timedelta(seconds=seconds)
 
-    def resource(self, session: Session, owner: str, terms: Terms, moment: datetime) -> str | None:
-        """The id of what was made under the key; None where nothing was, or no key is given.
+    def resource(
+        self, session: Transaction, owner: str, submission: SubmissionOptions, moment: datetime
+    ) -> str | None:
+        """Return the id of the job or buffer made under the key; None if there is none, or no key is given.
 
-        Raises IdempotencyKeyReused (by another request).
+        Raises IdempotencyKeyReused (a different request used the key).
         """
-        if terms.idempotency_key is None:
+        if submission.idempotency_key is None:
             return None
-        known = idempotency.find(session, owner, terms.idempotency_key, moment)
+        known = idempotency.find(session, owner, submission.idempotency_key, moment)
         if known is None:
             return None
-        if known.fingerprint != self._fingerprint(terms):
+        if known.fingerprint != self._fingerprint(submission):
             raise IdempotencyKeyReused(
                 "this Idempotency-Key came with another request before; a new request needs a new key"
             )
         return known.resource
 
-    def is_known(self, session: Session, owner: str, terms: Terms, moment: datetime) -> bool:
-        """Whether something was made under the key, by whatever request."""
-        key = terms.idempotency_key
+    def is_known(
+        self, session: Transaction, owner: str, submission: SubmissionOptions, moment: datetime
+    ) -> bool:
+        """Whether any request has made something under the key."""
+        key = submission.idempotency_key
         return key is not None and idempotency.find(session, owner, key, moment) is not None
 
-    def keep(self, session: Session, owner: str, terms: Terms, resource: str, moment: datetime) -> None:
-        """Keep what was made; the owner's row is locked by now."""
-        if terms.idempotency_key is None:
+    def keep(
+        self, session: Transaction, owner: str, submission: SubmissionOptions, resource: str, moment: datetime
+    ) -> None:
+        """Store the key with the resource made under it. The caller holds the owner's lock."""
+        if submission.idempotency_key is None:
             return
         key = IdempotencyKey(
             owner=owner,
-            key=terms.idempotency_key,
-            fingerprint=self._fingerprint(terms),
+            key=submission.idempotency_key,
+            fingerprint=self._fingerprint(submission),
             resource=resource,
-            expires_at=moment + self._time,
+            expires_at=moment + self._lifetime,
         )
         idempotency.keep(session, key)
 
-    def _fingerprint(self, terms: Terms) -> str:
-        return self._sealer.request_fingerprint((terms.request_fingerprint or "").encode())
+    def _fingerprint(self, submission: SubmissionOptions) -> str:
+        return self._sealer.request_fingerprint((submission.request_fingerprint or "").encode())

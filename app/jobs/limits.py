@@ -1,51 +1,54 @@
-"""What one caller may have going and keep at a time, checked in the transaction that accepts more."""
+"""Limits on one caller's active jobs and stored buffers, checked in the transaction that adds to them."""
 
 import math
 from datetime import datetime
 
 from app.errors import LimitReached, TooLarge
 from app.settings import Settings
-from app.store import callers
-from app.store.db import Session
+from app.store.sql import usage
+from app.store.sql.db import Transaction
 from app.telemetry.metrics import Metrics
 
 _JOBS_SECONDS = 5
-"""When to try again where it depends on the end of jobs, which nobody knows."""
+"""Retry interval sent to callers at their job limit, where the time that a job ends is unknown."""
 
 
 class Limits:
-    """Refuses what would be too much."""
+    """Rejects requests beyond a caller's limits."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
 
-    def admit_job(self, session: Session, owner: str, rows: int, size: int) -> None:
-        """Return if one more job fits. The owner's row is locked by now.
+    def admit_job(self, session: Transaction, owner: str, rows: int, size: int) -> None:
+        """Check that one more job with these rows and bytes fits. The caller holds the owner's lock.
 
-        Raises LimitReached; TooLarge (it would not fit even if it were the only one).
+        Raises LimitReached; TooLarge (the job would not fit even as the only one).
         """
-        most = self._settings
-        going = callers.going(session, owner)
-        self._fits("rows", rows, going.rows, most.caller_rows, "the rows of jobs that have not ended")
-        self._fits("bytes", size, going.bytes, most.caller_bytes, "the bytes of jobs that have not ended")
-        self._fits("jobs", 1, going.jobs, most.caller_jobs, "jobs that have not ended")
+        settings = self._settings
+        active = usage.active(session, owner)
+        self._check("rows", rows, active.rows, settings.caller_rows, "the rows of jobs that have not ended")
+        self._check(
+            "bytes", size, active.bytes, settings.caller_bytes, "the bytes of jobs that have not ended"
+        )
+        self._check("jobs", 1, active.jobs, settings.caller_jobs, "jobs that have not ended")
 
-    def admit_buffer(self, session: Session, owner: str, size: int, moment: datetime) -> None:
-        """Return if a buffer of so many bytes fits beside those that are kept.
+    def admit_buffer(self, session: Transaction, owner: str, size: int, moment: datetime) -> None:
+        """Check that a buffer of ``size`` bytes fits in addition to the stored ones.
 
-        Raises LimitReached; TooLarge (it would not fit even if it were the only one).
+        Raises LimitReached; TooLarge (the buffer would not fit even as the only one).
         """
-        kept = callers.kept(session, owner, moment)
+        stored = usage.stored(session, owner, moment)
         seconds = _JOBS_SECONDS
-        if kept.first_expiry is not None:
-            seconds = max(1, math.ceil((kept.first_expiry - moment).total_seconds()))
+        if stored.first_expiry is not None:
+            seconds = max(1, math.ceil((stored.first_expiry - moment).total_seconds()))
         most = self._settings.caller_buffer_bytes
-        self._fits("buffer_bytes", size, kept.bytes, most, "the bytes of buffers that are kept", seconds)
+        self._check("buffer_bytes", size, stored.bytes, most, "the bytes of buffers that are kept", seconds)
 
-    def _fits(
+    def _check(
         self, name: str, more: int, now: int, most: int, what: str, seconds: int = _JOBS_SECONDS
     ) -> None:
+        """Raise if ``more`` in addition to ``now`` exceeds ``most``; ``seconds`` is the retry interval."""
         setting = f"ROWVEIL_CALLER_{name.upper()}"
         if more > most:
             raise TooLarge(

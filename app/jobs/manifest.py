@@ -1,12 +1,12 @@
-"""The manifest: all that a rerun needs but the seed, and what the result was computed with."""
+"""Signed manifest of a job: everything a rerun needs except the seed, and the libraries that were used."""
 
 import hashlib
 from typing import Any
 
-from app.jobs.kinds import Kind, kind_of
-from app.store.canonical import canonical_json
-from app.store.models import Job
-from app.store.seal import Signer
+from app.job_kinds import Kind, kind_of
+from app.store.crypto.canonical_json import canonical_json
+from app.store.crypto.sealing import Signer
+from app.store.sql.models import Job
 
 _EXACTNESS = (
     "The same source, parameters, seed and revision give the byte-identical destination for any "
@@ -16,7 +16,7 @@ _EXACTNESS = (
 
 
 def signed_manifest(job: Job, result: dict[str, Any], outcome: str, signer: Signer) -> dict[str, Any]:
-    """``{"manifest": ..., "signature": ...}`` of a job that succeeded with this result."""
+    """Build ``{"manifest": ..., "signature": ...}`` of a job that succeeded with this result."""
     manifest = {
         "manifest_version": 1,
         "job": job.id,

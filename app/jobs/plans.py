@@ -1,4 +1,4 @@
-"""What a run would do, found by a worker; nothing of it is stored."""
+"""Plans of runs, computed by a worker; nothing is stored."""
 
 import asyncio
 from concurrent.futures import Executor
@@ -9,21 +9,21 @@ import pyarrow as pa
 from app.callers import Caller
 from app.engine.engine import Engine, Failure
 from app.errors import InvalidRequest, Unavailable
-from app.jobs.failures import error_of
-from app.jobs.identity import new_id
-from app.jobs.run import run_plan
+from app.ids import new_id
+from app.jobs.failure_errors import error_of
+from app.jobs.requests import GivenTable, StoredTable
 from app.jobs.stores import Stores
-from app.jobs.tables import GivenTable, StoredTable
-from app.jobs.tasks import PlanTask
 from app.settings import Settings
-from app.store import buffers
-from app.store.blobs import BlobAccess
-from app.store.replicas import moment
+from app.store.blobs.sealed_files import BlobAccess
+from app.store.sql import buffers
+from app.store.sql.replicas import moment
+from app.worker.run_swap import run_plan
+from app.worker.tasks import PlanTask
 from providers.params import StrictModel
 
 
 class Plans:
-    """Makes plans."""
+    """Computes plans in the engine."""
 
     def __init__(self, settings: Settings, stores: Stores, engine: Engine, threads: Executor) -> None:
         self._settings = settings
@@ -34,7 +34,7 @@ class Plans:
     async def plan(
         self, service: str, params: StrictModel, source: GivenTable, caller: Caller
     ) -> dict[str, Any]:
-        """`providers.provider.Plan` as plain values.
+        """Return a `providers.results.Plan` as plain values.
 
         Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
         """

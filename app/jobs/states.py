@@ -1,11 +1,11 @@
-"""The life of a job as pure transitions: what may follow what, and nothing else."""
+"""States of a job and the transitions between them, without side effects."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a job is in its life."""
+    """State of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -15,12 +15,12 @@ class State(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can follow."""
+        """Whether no transition leaves this state."""
         return not any(source is self for source, _ in _TRANSITIONS)
 
 
 class Step(StrEnum):
-    """What happens to a job."""
+    """Event that moves a job to another state."""
 
     CLAIM = "claim"
     SUCCEED = "succeed"
@@ -31,7 +31,7 @@ class Step(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a job that ended went, in the words of the Optim providers."""
+    """Outcome of a job that has ended, as the Optim providers report it."""
 
     SUCCESS = "SUCCESS"
     SUCCESS_WITH_INFO = "SUCCESS_WITH_INFO"
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
 
 
 class StepRefused(Exception):
-    """The step does not follow the state."""
+    """The state has no transition for this step."""
 
     def __init__(self, state: State, step: Step) -> None:
         super().__init__(state, step)
@@ -63,7 +63,7 @@ _TRANSITIONS = {
 
 
 def after(state: State, step: Step) -> State:
-    """The state that follows. Raises StepRefused."""
+    """Return the state after the step. Raises StepRefused."""
     try:
         return _TRANSITIONS[state, step]
     except KeyError:
@@ -71,15 +71,15 @@ def after(state: State, step: Step) -> State:
 
 
 def sources(step: Step) -> tuple[State, ...]:
-    """The states from which the step can be taken."""
+    """Return the states that have a transition for the step."""
     return tuple(state for state, taken in _TRANSITIONS if taken is step)
 
 
 def outcome_of(state: State, event_counts: Mapping[str, int]) -> Outcome | None:
-    """The outcome of a job that ended, else None.
+    """Return the outcome of a job that has ended, else None.
 
-    Information is whatever was suppressed, replaced, dropped, kept or left unswapped. A cancelled
-    job gave nothing: that is a failure too, and its state says why.
+    ``SUCCESS_WITH_INFO`` means that values were suppressed, replaced, dropped, kept or left unswapped. A
+    cancelled job has no result, so its outcome is a failure too; its state tells the two apart.
     """
     if not state.ended:
         return None

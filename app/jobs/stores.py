@@ -1,37 +1,38 @@
-"""What the job's life is kept in, opened together: database, blobs, and the keys of both."""
+"""Stores of the job service, opened together: database, blobs, and the keys of both."""
 
 import fcntl
 import logging
 import os
 import secrets
-import shutil
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from app.errors import StorageFull, Unavailable
-from app.jobs.lease import Lease
+from app.jobs.maintenance.lease import Lease
+from app.jobs.maintenance.sweep import Sweeper
 from app.settings import Settings
-from app.store import jobs, replicas
-from app.store.audit import AuditTrail
-from app.store.blobs import BlobAccess, BlobStore, owner_of
-from app.store.db import Database, Transaction, migrate
-from app.store.kept_keys import AUDIT, FINGERPRINT, kept_key
-from app.store.keys import KEY_BYTES, load_folder_id, load_master_keys, load_signing_key
-from app.store.models import Job
-from app.store.seal import Sealer, Signer, first_fingerprint_key
+from app.store.blobs.sealed_files import BlobAccess, BlobStore, owner_of
+from app.store.crypto.key_files import KEY_BYTES, load_folder_id, load_master_keys, load_signing_key
+from app.store.crypto.sealing import Sealer, Signer, first_fingerprint_key
+from app.store.sql import jobs, replicas
+from app.store.sql.audit import AuditTrail
+from app.store.sql.db import Database, Transaction, migrate
+from app.store.sql.deployment import pair, usable
+from app.store.sql.models import Job
+from app.store.sql.service_keys import AUDIT, FINGERPRINT, kept_key
 
 _log = logging.getLogger("rowveil.jobs")
 
 
 class HomeInUse(Exception):
-    """Another service works on this home."""
+    """Another service uses this home folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Everything that outlives the service."""
+    """Everything that outlives the process."""
 
     database: Database
     blobs: BlobStore
@@ -39,43 +40,50 @@ class Stores:
     signer: Signer
     audit: AuditTrail
     lease: Lease
-    """Under which this run of the service works."""
+    """Lease of this run of the service."""
     progress_folder: Path
     scratch_folder: Path
-    """Where jobs put aside what does not fit their memory."""
+    """Folder of the scratch files of jobs that exceed their memory budget."""
+    sweeper: Sweeper
     _lock: int | None
     _unnamed: set[str]
-    """Blobs that were begun here, and that no row names yet."""
+    """Blobs that this process has created and that no row names yet."""
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
-        """Bring the tables up to date, begin a lease, and clear away what dead services left.
+        """Migrate the database, acquire a lease, and sweep what dead services have left.
 
-        A database that is one process's own takes the home along: nobody else may work on it.
+        An embedded database serves one process only, so the home folder is locked as well.
 
-        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer.
+        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageMismatch, StorageUnusable.
         """
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         database = Database(settings)
-        lock = None if database.shared else _lock_home(settings.home)
+        lock = None if database.shared else lock_home(settings.home)
         try:
             migrate(settings)
             signer = Signer(load_signing_key(settings))
             sealer, audit = open_keys(settings, database)
             folder = settings.shared_folder.resolve()
-            lease = Lease(database, sealer, load_folder_id(folder), settings.lease_seconds)
-            lease.begin()
+            blobs = BlobStore(folder / "blobs", sealer)
+            deployment_id = pair(database, blobs, folder)
+            with usable(folder):
+                folder_id = load_folder_id(folder)
+            lease = Lease(database, sealer, folder_id, settings.lease_seconds)
+            lease.acquire()
+            unnamed: set[str] = set()
             stores = cls(
                 database,
-                BlobStore(folder / "blobs", sealer),
+                blobs,
                 sealer,
                 signer,
                 audit,
                 lease,
                 folder / "progress",
                 folder / "scratch",
+                Sweeper(database, blobs, folder, deployment_id, lease, audit, unnamed, settings.trash_days),
                 lock,
-                set(),
+                unnamed,
             )
             stores.sweep()
         except BaseException:
@@ -86,35 +94,35 @@ class Stores:
         return stores
 
     def close(self) -> None:
-        """Let go of the database and of the home."""
+        """Close the database and unlock the home folder."""
         self.database.close()
         if self._lock is not None:
             os.close(self._lock)
 
     def progress_path(self, job: Job) -> Path:
-        """Where the worker tells how far this attempt at the job is."""
+        """Return the progress file of the job's current attempt, which its worker writes."""
         return self.progress_folder / f"{job.id}.{job.attempt}"
 
     def new_blob(self) -> BlobAccess:
-        """Access to a blob that is still to be written, and to be named by a row or dropped."""
+        """Allocate a blob to write; afterwards a row names it (`mark_named`), or it is dropped (`drop`)."""
         access = self.blobs.allocate(self.lease.replica)
         self._unnamed.add(access.id)
         return access
 
-    def begin_to_name(self, session: Transaction, blobs: Collection[str]) -> None:
-        """Of new blobs, before the transaction names them in a row.
+    def claim_blobs(self, session: Transaction, blobs: Collection[str]) -> None:
+        """Claim new blobs before a transaction names them in a row.
 
-        Raises LeaseLost: they may have been swept by now.
+        Raises LeaseLost: another replica may have swept them.
         """
         replicas.hold(session, {owner_of(blob) for blob in blobs})
         jobs.lock_blobs(session, blobs)
 
-    def named(self, blobs: Iterable[str]) -> None:
-        """Of new blobs, when the transaction that names them has committed."""
+    def mark_named(self, blobs: Iterable[str]) -> None:
+        """Mark new blobs as named, after the transaction that names them has committed."""
         self._unnamed.difference_update(blobs)
 
     def drop(self, blobs: Collection[str]) -> None:
-        """Delete new blobs, unless a row names them after all: a commit may come about untold."""
+        """Delete new blobs, unless a row names them: a commit may succeed although its response is lost."""
         try:
             with self.database.write() as session:
                 unnamed = jobs.unnamed(session, blobs)
@@ -124,7 +132,7 @@ class Stores:
         self._unnamed.difference_update(blobs)
 
     def delete_blobs(self, blobs: Iterable[str]) -> None:
-        """Delete blobs that no committed row names. What stays behind, the next sweep takes."""
+        """Delete blobs that no committed row names; the next sweep deletes those that remain."""
         for blob in blobs:
             try:
                 self.blobs.delete(blob)
@@ -132,36 +140,14 @@ class Stores:
                 _log.warning("blob %s cannot be deleted: %s", blob, error.strerror)
 
     def sweep(self) -> None:
-        """Delete every file that nobody needs.
-
-        A blob is needed by a row that names it, or by the replica that made it as long as that is
-        alive. What is there is listed first, and who is alive asked before what is named: a blob that
-        came to be named meanwhile had an owner that was alive, or is found to be named.
-        """
-        files, progress = self.blobs.files(), list(self.progress_folder.glob("*"))
-        shelves = [path for path in self.scratch_folder.glob("*") if path.is_dir()]
-        mine, unnamed = self.lease.replica, set(self._unnamed)
-        with self.database.read() as session:
-            alive = replicas.alive(session) - {mine}
-        with self.database.read() as session:
-            named = jobs.all_named(session)
-            running = {f"{job_id}.{attempt}" for job_id, attempt in jobs.running(session)}
-        for path in files:
-            blob = path.name.partition(".")[0]  # of a draft as well
-            if path.name not in named and owner_of(blob) not in alive and blob not in unnamed:
-                path.unlink(missing_ok=True)
-        for path in progress:
-            if path.name not in running:
-                path.unlink(missing_ok=True)
-        for path in shelves:
-            if path.name not in running:
-                shutil.rmtree(path, ignore_errors=True)
+        """Sweep the shared folder: see `app.jobs.maintenance.sweep`."""
+        self.sweeper.run()
 
 
 def open_keys(settings: Settings, database: Database) -> tuple[Sealer, AuditTrail]:
-    """What seals and opens, and what writes the audit, with the keys that the database keeps sealed.
+    """Open the sealer and the audit trail, with the keys that are stored sealed in the database.
 
-    Raises KeyUnreadable, SealBroken (none of the master keys is the one that sealed them).
+    Raises KeyUnreadable, SealBroken (none of the master keys has sealed them).
     """
     masters = load_master_keys(settings)
     sealer = Sealer(masters)
@@ -171,8 +157,8 @@ def open_keys(settings: Settings, database: Database) -> tuple[Sealer, AuditTrai
     return Sealer(masters, fingerprint), AuditTrail(audit)
 
 
-def _lock_home(home: Path) -> int:
-    """Held until closed, or until this process is no more, however it ends."""
+def lock_home(home: Path) -> int:
+    """Lock the home folder until the returned descriptor is closed or the process ends. Raises HomeInUse."""
     lock = os.open(home / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,18 +1,18 @@
-"""A seed that could be searched for: taken as it is, but told of in the job's events and in its report.
+"""Weak seeds: accepted, but flagged in the job's events and in its report.
 
-To try a seed is to derive one key from it and to look at its first draws. Deriving the key is the
-dear part: CPython's BLAKE2b does 940,000 keys a second on one core of an Intel Xeon at 2.5 GHz
-(November 2026, best of five runs of 500,000). Who searches in earnest has a thousand such cores
-and better code; the time told is for one, so that it can be divided.
+To try a seed means to derive one key from it and to look at its first draws. Deriving the key dominates the
+cost: CPython's BLAKE2b derives 940,000 keys a second on one core of an Intel Xeon at 2.5 GHz (November 2026,
+best of five runs of 500,000). A serious attacker has a thousand such cores and faster code. The reported
+time is for one core, so that readers can divide it.
 """
 
 from typing import Any
 
-from providers.provider import EVENTS_SHOWN
+from providers.results import EVENTS_SHOWN
 
 WEAK_BELOW_BITS = 64
 SEEDS_A_SECOND = 1_000_000
-"""Seeds that one core tries, as measured, rounded up."""
+"""Seeds that one core tries in a second: the measured rate, rounded up."""
 WEAK_SEED = "weak_seed"
 
 _UNITS = (
@@ -25,12 +25,12 @@ _UNITS = (
 
 
 def is_weak(bits: int) -> bool:
-    """Whether a search for a seed of so many bits is to be feared."""
+    """Whether an exhaustive search for a seed of ``bits`` bits is feasible."""
     return bits < WEAK_BELOW_BITS
 
 
 def flagged(result: dict[str, Any], bits: int) -> dict[str, Any]:
-    """The result of a job with a weak seed, which says so; the outcome is as it was without."""
+    """Add the event and the report entries of a weak seed to a job's result; its outcome stays the same."""
     effort = _effort(bits)
     message = f"the seed has {bits} bits: {effort}; leave it out, and 128 bits are drawn"
     counts = {**result["event_counts"], WEAK_SEED: 1}
@@ -43,7 +43,7 @@ def flagged(result: dict[str, Any], bits: int) -> dict[str, Any]:
             "seeds_a_second_and_core": SEEDS_A_SECOND,
             "core_seconds": 2**bits / SEEDS_A_SECOND,
         }
-        limit = f"Whoever searches for the seed undoes the swap: it has {bits} bits, {effort}."
+        limit = f"Anyone who searches for the seed can undo the swap: it has {bits} bits, {effort}."
         limits = [*result["report"]["limits"], limit]
         flagged["report"] = {**result["report"], "weak_seed": seed, "limits": limits}
     return flagged | {"event_counts": counts}

@@ -1,1 +1,1 @@
-"""What the service tells of itself: metrics, traces, log lines. Never a value of a row, never a seed."""
+"""Metrics, traces and log lines, never with a value of a row or a seed; start reading at `logs`."""

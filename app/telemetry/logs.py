@@ -1,7 +1,7 @@
-"""How log lines are written: as text for people, or as one JSON object a line for programs.
+"""Log formats: text for people, or one JSON object per line for programs.
 
-An error's own message never stands in a line: a library's may quote a value of a row. Its type and the
-places in the code do.
+A line never contains an error's own message, since a library's may quote a value of a row. It has the error's
+type and its locations in the code.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from app.telemetry.requests import REQUEST_ID
+from app.telemetry.request_id import REQUEST_ID
 from app.telemetry.tracing import trace_id
 
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -22,14 +22,14 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 _REPRESENTED = re.compile(r"[\n(<]")
 
 FIELDS = "fields"
-"""``extra={FIELDS: {...}}`` adds members to the line."""
+"""Key of additional members: ``extra={FIELDS: {...}}``."""
 
 
 class JsonFormatter(logging.Formatter):
-    """``{"time", "level", "logger", "message"}``, the request's and the trace's id, and what was added."""
+    """JSON formatter: ``{"time", "level", "logger", "message"}``, ids of request and trace, extra members."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Format one line."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
@@ -48,10 +48,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, logger, message; what was added as ``name=value``; the request's id at the end."""
+    """Text formatter: time, level, logger, message, additional members as ``name=value``, request id."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Format one line."""
         added = "".join(f" {name}={value}" for name, value in getattr(record, FIELDS, {}).items())
         request_id = REQUEST_ID.get()
         ended = f" [{request_id}]" if request_id else ""
@@ -61,17 +61,16 @@ class TextFormatter(logging.Formatter):
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """What the record says; of asyncio's own no more than its first words.
+    """Return the record's message; of a message of asyncio only its first words.
 
-    It goes on with the task or the callback at fault as it is represented, which has the error's message in
-    it, and the arguments.
+    asyncio appends the representation of the task or callback, with its arguments and the error's message.
     """
     message = record.getMessage()
     return _REPRESENTED.split(message, 1)[0].rstrip() if record.name == "asyncio" else message
 
 
 def places(error: _ExcInfo) -> str:
-    """The error's type and where it arose, without its message."""
+    """Return the error's type and its locations in the code, without its message."""
     kind, _, trace = error
     if kind is None:
         return ""
@@ -81,7 +80,7 @@ def places(error: _ExcInfo) -> str:
 
 
 def set_up_logs(form: str, level: str) -> None:
-    """Write what this process logs to the standard error, in one of the two forms."""
+    """Log to standard error in one of the two formats."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

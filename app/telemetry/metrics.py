@@ -1,7 +1,7 @@
-"""The metrics of one service, for Prometheus.
+"""Prometheus metrics of the service.
 
-Every label takes its values from a list that is known here or in the code: an identifier, an owner or
-anything else that a caller can make up would let the number of series grow without bound.
+Every label takes its values from a list that is known in the code. An identifier, an owner or anything else
+that a caller can choose would let the number of series grow without bound.
 """
 
 from collections.abc import Collection
@@ -13,11 +13,11 @@ _JOB_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600)
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 OTHER = "other"
-"""Stands for whatever is not in a label's list."""
+"""Label value that replaces any value outside of the label's list."""
 
 
 class Metrics:
-    """Everything that is counted, in a registry of its own."""
+    """All metrics, in a registry of their own."""
 
     def __init__(self, version: str = "") -> None:
         self.registry = registry = CollectorRegistry()
@@ -81,7 +81,7 @@ class Metrics:
         self._make_gauges()
 
     def _make_gauges(self) -> None:
-        """What is looked up when the metrics are asked for."""
+        """Create the gauges that are read when the metrics are scraped."""
         registry = self.registry
         self.database_up = Gauge(
             "rowveil_database_up", "1 if the database answered this request.", registry=registry
@@ -101,15 +101,22 @@ class Metrics:
         )
         self.blobs = Gauge("rowveil_blobs", "Sealed files in the store.", registry=registry)
         self.blob_bytes = Gauge("rowveil_blob_bytes", "Their bytes.", registry=registry)
+        self.trash = Gauge("rowveil_trash", "Sealed files in the trash of the store.", registry=registry)
+        self.trash_bytes = Gauge("rowveil_trash_bytes", "Their bytes.", registry=registry)
+        self.sweep_held = Gauge(
+            "rowveil_sweep_held",
+            "Files that the last sweep left in place because they were too many; else 0.",
+            registry=registry,
+        )
         self.workers = Gauge("rowveil_workers", "Jobs that this replica may run at once.", registry=registry)
         self.free = Gauge("rowveil_workers_free", "Jobs that could start here at once.", registry=registry)
         self.ready = Gauge("rowveil_workers_ready", "1 if at least one worker is up.", registry=registry)
 
     def text(self) -> bytes:
-        """In the text format of Prometheus."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)
 
 
 def known(value: str, values: Collection[str]) -> str:
-    """The value if it is on the list, else `OTHER`."""
+    """Return the value if it is on the list, else `OTHER`."""
     return value if value in values else OTHER

@@ -1,11 +1,11 @@
-"""Traces by OpenTelemetry: off, and nothing of it imported, unless the environment asks for them.
+"""OpenTelemetry traces: off, and not imported, unless environment variables enable them.
 
-What asks are the standard variables: ``OTEL_EXPORTER_OTLP_ENDPOINT`` or
-``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` name a collector, which is spoken to by OTLP over HTTP;
-``OTEL_SDK_DISABLED`` turns traces off again; ``OTEL_SERVICE_NAME``, ``OTEL_RESOURCE_ATTRIBUTES``,
-``OTEL_TRACES_SAMPLER``, ``OTEL_EXPORTER_OTLP_HEADERS`` and the like mean what they always do.
+The standard variables apply: ``OTEL_EXPORTER_OTLP_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` name a
+collector, which receives OTLP over HTTP; ``OTEL_SDK_DISABLED`` turns traces off again; ``OTEL_SERVICE_NAME``,
+``OTEL_RESOURCE_ATTRIBUTES``, ``OTEL_TRACES_SAMPLER``, ``OTEL_EXPORTER_OTLP_HEADERS`` and others have their
+standard meaning.
 
-A span's attributes are figures and names from the code. An error's message is none of them.
+Span attributes are numbers and names from the code, never an error's message.
 """
 
 import os
@@ -24,14 +24,14 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 _FLUSH_MILLISECONDS = 2000
 
 PRELOAD = ("opentelemetry.sdk.trace.export", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
-"""What a worker imports at its start where traces are taken, before its memory is limited."""
+"""Modules that a worker imports at its start if traces are enabled, before its memory is limited."""
 
 _provider: "TracerProvider | None" = None
 _tracer: "Tracer | None" = None
 
 
 def wanted() -> bool:
-    """Whether the environment asks for traces."""
+    """Return whether environment variables enable traces."""
     disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     return (
         not disabled
@@ -41,7 +41,7 @@ def wanted() -> bool:
 
 
 def set_up_tracing() -> None:
-    """Take traces from now on, if the environment asks for them. Once or more."""
+    """Start tracing if environment variables enable it. Idempotent."""
     global _provider, _tracer
     if _tracer is not None or not wanted():
         return
@@ -50,7 +50,7 @@ def set_up_tracing() -> None:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    # Given attributes win over the environment's, so the name is given only where that has none.
+    # Given attributes override the environment's, so the name is given only if that has none.
     named = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in os.environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )
@@ -60,13 +60,13 @@ def set_up_tracing() -> None:
 
 
 def flush() -> None:
-    """Send what has ended, within a bounded time."""
+    """Send ended spans, within a bounded time."""
     if _provider is not None:
         _provider.force_flush(_FLUSH_MILLISECONDS)
 
 
 def trace_id() -> str:
-    """The id of the trace that is current, in hex; empty where there is none."""
+    """Return the id of the current trace in hex; empty if there is none."""
     if _tracer is None:
         return ""
     from opentelemetry import trace
@@ -76,7 +76,7 @@ def trace_id() -> str:
 
 
 def current_parent() -> str | None:
-    """The current span as a ``traceparent`` (W3C Trace Context); None where there is none."""
+    """Return the current span as a ``traceparent`` (W3C Trace Context); None if there is none."""
     if _tracer is None:
         return None
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -87,24 +87,24 @@ def current_parent() -> str | None:
 
 
 class TracedSpan:
-    """A span, or nothing where no traces are taken."""
+    """Span, or no-op if traces are off."""
 
     def __init__(self, span: "Span | None" = None) -> None:
         self._span = span
 
     def name(self, name: str) -> None:
-        """Call it otherwise."""
+        """Rename the span."""
         if self._span is not None:
             self._span.update_name(name)
 
     def set(self, attributes: Attributes) -> None:
-        """Say more of it."""
+        """Add attributes."""
         if self._span is not None:
             for key, value in attributes.items():
                 self._span.set_attribute(key, value)
 
     def failed(self, code: str) -> None:
-        """Say that it failed, and with which code."""
+        """Mark the span as failed, with an error code."""
         if self._span is not None:
             from opentelemetry.trace import StatusCode
 
@@ -123,17 +123,17 @@ def span(
     kind: Kind = "internal",
     started: float | None = None,
 ) -> Iterator[TracedSpan]:
-    """A span around the block, and the current one within it.
+    """Open a span around the block, as a child of the current one.
 
     Parameters
     ----------
     name : str
     attributes : mapping
     parent : str
-        A ``traceparent``; without one, the current span is its parent.
+        A ``traceparent``; without one, the current span is the parent.
     kind : str
     started : float
-        When it began, in seconds since the epoch, where that was before the block.
+        Start in seconds since the epoch, if it was before the block.
     """
     if _tracer is None:
         yield _NOTHING
@@ -148,7 +148,7 @@ def span(
         SpanKind.SERVER if kind == "server" else SpanKind.INTERNAL,
         dict(attributes or {}),
         start_time=int(started * 1e9) if started is not None else None,
-        record_exception=False,  # its message may quote a value
+        record_exception=False,  # the message may quote a value
         set_status_on_exception=False,
     ) as begun:
         traced = TracedSpan(begun)

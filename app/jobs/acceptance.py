@@ -1,68 +1,50 @@
-"""How a job is accepted, for the first time or again. Blocking: it runs in a thread.
+"""Acceptance of jobs, new ones and reruns. Blocking: it runs in a thread.
 
-A job is accepted when its row is committed. Its source blob is in the store by then, so that
-nothing but the row is needed to run it, whatever becomes of the service.
+A job is accepted when its row is committed. Its tables are in the store by then, so that any replica can
+run the job from its row alone, even if this process ends.
 """
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from app.callers import Caller
 from app.errors import Conflict, InvalidRequest, NotFound, StateConflict, Unavailable, storage_error
-from app.jobs.idempotency import Idempotency, MadeBefore
-from app.jobs.kinds import Kind, kind_of, revision_of
+from app.job_kinds import Kind, kind_of, revision_of
+from app.jobs.idempotency import AlreadyMade, Idempotency
 from app.jobs.limits import Limits
-from app.jobs.run import described
+from app.jobs.requests import (
+    GivenTable,
+    NewJob,
+    SendTo,
+    StoredTable,
+    SubmissionOptions,
+    choice_revision_of,
+    head_start,
+)
 from app.jobs.stores import Stores
-from app.jobs.tables import GivenTable, SendTo, StoredTable
-from app.jobs.terms import PLAIN, Terms, head_start
-from app.jobs.webhooks import sealed_webhook
 from app.settings import Settings
-from app.store import buffers, callers, jobs
-from app.store.blobs import BlobAccess
-from app.store.jobs import Role
-from app.store.models import Job
-from app.store.replicas import LeaseLost, moment
-from app.store.seal import seed_context
-from app.store.tables import write_table
-from providers.digest import table_digest
-from providers.params import StrictModel
+from app.store.blobs.arrow_stream import write_table
+from app.store.blobs.sealed_files import BlobAccess
+from app.store.crypto.sealing import seed_context
+from app.store.sql import buffers, jobs, usage
+from app.store.sql.jobs import Role
+from app.store.sql.models import Job
+from app.store.sql.replicas import LeaseLost, moment
+from app.webhooks.messages import seal_webhook
+from app.worker.run_swap import described
+from providers.selection.candidates import CHOICE_REVISION
+from providers.tables.digest import table_digest
 
 _DRAWN_BITS = 128
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """What is asked for."""
-
-    service: str
-    """A provider's identifier, or one of those in `app.jobs.kinds`."""
-    parameters: StrictModel
-    """Checked against the source's schema."""
-    source: GivenTable = field(repr=False)
-    destination: GivenTable | None = field(default=None, repr=False)
-    """The table that is to be judged; None of a job that makes its own."""
-    send_to: SendTo | None = None
-    """Where the destination that comes out is to be written."""
-    seed: bytes | None = field(default=None, repr=False)
-    """32 bytes; drawn from the operating system where there is none."""
-    seed_bits: int | None = None
-    """The bits that the caller gave the seed; 256 where there is no saying."""
-    report: Literal["none", "summary", "full"] = "summary"
-    options: dict[str, Any] = field(default_factory=dict)
-    """What is asked for besides, such as ``{"measures": {...}}``, as plain JSON."""
-    retain_source: bool = False
-    inline: bool = False
-    terms: Terms = PLAIN
-
-
 class Acceptance:
-    """Makes job rows out of requests."""
+    """Turns requests into job rows."""
 
     def __init__(self, settings: Settings, stores: Stores, limits: Limits, idempotency: Idempotency) -> None:
         self._settings = settings
@@ -71,11 +53,11 @@ class Acceptance:
         self._idempotency = idempotency
 
     def accept(self, job_id: str, new: NewJob, caller: Caller) -> Job:
-        """The job, queued under this id; the one accepted before where the idempotency key says so.
+        """Queue a job under this id; return the earlier job if its idempotency key has been used before.
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
-        known = self.accepted_before(new.terms, caller)
+        known = self.accepted_before(new.submission, caller)
         if known is not None:
             return known
         seed, bits = new.seed, new.seed_bits or 256
@@ -95,27 +77,37 @@ class Acceptance:
         )
         _set_send_to(job, new.send_to)
         self._set_seed(job, seed, bits)
-        return self._insert(job, _tables(job, new.source, new.destination), new.terms, caller, "job.submit")
+        tables = _tables_by_role(job, new.source, new.destination)
+        return self._insert(job, tables, new.submission, caller, "job.submit")
 
-    def accept_again(
+    def accept_rerun(
         self,
         job_id: str,
         first_id: str,
         source: GivenTable | None,
         destination: GivenTable | None,
         send_to: SendTo | None,
-        terms: Terms,
+        submission: SubmissionOptions,
         caller: Caller,
     ) -> Job:
-        """A new job, queued under this id, with the parameters and the seed of one that has ended.
+        """Queue a job under this id with the parameters and the seed of a job that has ended.
 
-        The one accepted before where the idempotency key says so.
+        Returns the earlier rerun if its idempotency key has been used before.
 
-        Raises NotFound, StateConflict (it has not ended, or its revision is gone), Conflict (a table is
-        another, or is needed), InvalidRequest (a destination for a job that makes its own),
-        IdempotencyKeyReused, LimitReached, TooLarge.
+        Raises
+        ------
+        NotFound
+        StateConflict
+            The first job has not ended, or this version of Rowveil no longer has its revision.
+        Conflict
+            A table differs from the first job's, or is missing.
+        InvalidRequest
+            A destination was given for a job that makes its own.
+        IdempotencyKeyReused
+        LimitReached
+        TooLarge
         """
-        known = self.accepted_before(terms, caller)
+        known = self.accepted_before(submission, caller)
         if known is not None:
             return known
         with self._stores.database.read() as session:
@@ -129,6 +121,13 @@ class Acceptance:
             raise StateConflict(
                 f"the job ran revision {first.revision} of {first.service}, which this version of the "
                 f"service no longer has (it has {revision}): the same bytes cannot be promised"
+            )
+        chosen_by = choice_revision_of(first)
+        if chosen_by is not None and chosen_by != CHOICE_REVISION:
+            raise StateConflict(
+                f"the job kept one of several candidates by revision {chosen_by} of the choice, which this "
+                f"version of the service no longer has (it has {CHOICE_REVISION}): the same bytes cannot be "
+                "promised"
             )
         if destination is not None and kind_of(first.service) is not Kind.MEASURES:
             raise InvalidRequest("the job made its destination itself: give its source", "/destination")
@@ -149,17 +148,18 @@ class Acceptance:
         _set_send_to(job, send_to)
         seed = self._stores.sealer.open(first.sealed_seed, seed_context(first.id))
         self._set_seed(job, seed, first.seed_bits)
-        return self._insert(job, _tables(job, source, destination), terms, caller, "job.rerun", first)
+        tables = _tables_by_role(job, source, destination)
+        return self._insert(job, tables, submission, caller, "job.rerun", first)
 
-    def accepted_before(self, terms: Terms, caller: Caller) -> Job | None:
-        """The job that this very request made before. Raises IdempotencyKeyReused."""
-        if terms.idempotency_key is None:
+    def accepted_before(self, submission: SubmissionOptions, caller: Caller) -> Job | None:
+        """Return the job that an equal earlier request has made. Raises IdempotencyKeyReused."""
+        if submission.idempotency_key is None:
             return None
         with self._stores.database.write() as session:
             now = moment(session)
-            job_id = self._idempotency.resource(session, caller.owner, terms, now)
+            job_id = self._idempotency.resource(session, caller.owner, submission, now)
             job = jobs.find(session, job_id) if job_id is not None else None
-            if job is not None:  # its rows may be read by this
+            if job is not None:  # audited, because the response may contain its rows
                 self._stores.audit.append(session, caller, "job.submit.again", job.id, now)
             return job
 
@@ -169,41 +169,46 @@ class Acceptance:
         job.seed_fingerprint = sealer.fingerprint(seed)
         job.seed_bits = bits
 
-    def _set_terms(self, job: Job, terms: Terms, now: datetime) -> None:
-        job.priority = terms.priority
+    def _set_submission(self, job: Job, submission: SubmissionOptions, now: datetime) -> None:
+        job.priority = submission.priority
         job.state, job.created_at = "queued", now
-        job.ranked_at = now - head_start(terms.priority, self._settings.priority_seconds)
-        if terms.deadline_seconds is not None:
-            job.deadline = now + timedelta(seconds=terms.deadline_seconds)
-        if terms.webhook is not None:
-            job.sealed_webhook = sealed_webhook(self._stores.sealer, terms.webhook, job.id)
-        job.trace_parent = terms.trace_parent
+        job.ranked_at = now - head_start(submission.priority, self._settings.priority_seconds)
+        if submission.deadline_seconds is not None:
+            job.deadline = now + timedelta(seconds=submission.deadline_seconds)
+        if submission.webhook is not None:
+            job.sealed_webhook = seal_webhook(self._stores.sealer, submission.webhook, job.id)
+        job.trace_parent = submission.trace_parent
 
     def _insert(
         self,
         job: Job,
         tables: Mapping[Role, GivenTable | None],
-        terms: Terms,
+        submission: SubmissionOptions,
         caller: Caller,
         action: str,
         first: Job | None = None,
     ) -> Job:
+        """Write the tables that came with the request, and insert the row in one transaction.
+
+        Tables are checked and written before the transaction, which holds the owner's lock and must be
+        short. Buffers and retained tables are looked up within it, so that they cannot expire meanwhile.
+        """
         written: list[str] = []
         try:
             job.byte_size = 0
             for role, table in tables.items():
                 if isinstance(table, pa.Table):
                     description = described(table)
-                    given = _Given(
+                    given = _TableColumns(
                         table_digest(table), description["fields"], description["rows"], table.nbytes
                     )
-                    _must_be_the_same_rows(given, role, first)
+                    _check_same_rows(given, role, first)
                     access = self._stores.new_blob()
                     written.append(access.id)
                     _write(access, table)
-                    _set(job, role, replace(given, blob=access.id))
+                    _set_table(job, role, replace(given, blob=access.id))
                 elif isinstance(table, StoredTable):
-                    given = _Given(
+                    given = _TableColumns(
                         table.digest,
                         table.fields,
                         table.rows,
@@ -212,21 +217,21 @@ class Acceptance:
                         None,
                         table.reference,
                     )
-                    _must_be_the_same_rows(given, role, first)
-                    _set(job, role, given)
+                    _check_same_rows(given, role, first)
+                    _set_table(job, role, given)
             with self._stores.database.write() as session:
-                self._set_terms(job, terms, moment(session))
-                callers.lock(session, job.owner, job.created_at)
-                if self._idempotency.is_known(session, job.owner, terms, job.created_at):
-                    raise MadeBefore
+                self._set_submission(job, submission, moment(session))
+                usage.lock(session, job.owner, job.created_at)
+                if self._idempotency.is_known(session, job.owner, submission, job.created_at):
+                    raise AlreadyMade
                 read = [table.blob for table in tables.values() if isinstance(table, StoredTable)]
-                self._stores.begin_to_name(session, [*written, *read])
+                self._stores.claim_blobs(session, [*written, *read])
                 for role, table in tables.items():
                     if isinstance(table, str):
                         buffer = buffers.lend(session, table, job.created_at, caller)
                         if buffer is None:
                             raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
-                        given = _Given(
+                        given = _TableColumns(
                             buffer.digest,
                             buffer.fields,
                             buffer.row_count,
@@ -234,34 +239,34 @@ class Acceptance:
                             buffer.blob,
                             buffer.id,
                         )
-                        _must_be_the_same_rows(given, role, first)
-                        _set(job, role, given)
+                        _check_same_rows(given, role, first)
+                        _set_table(job, role, given)
                     elif table is None:
                         assert first is not None
-                        given = _given(first, role)
+                        given = _table_columns(first, role)
                         given = replace(given, blob=jobs.retained(session, role, first.id, job.created_at))
                         if given.blob is None:
                             raise Conflict(
                                 f"the job's {role} was not retained; give it again: its digest must be "
                                 f"{given.digest}"
                             )
-                        _set(job, role, given)
+                        _set_table(job, role, given)
                 self._limits.admit_job(session, job.owner, job.row_count, job.byte_size)
                 jobs.insert(session, job)
-                self._idempotency.keep(session, job.owner, terms, job.id, job.created_at)
-                of = first.id if first is not None else None
-                self._stores.audit.append(session, caller, action, job.id, job.created_at, of)
-        except MadeBefore:  # by a call at the same moment
+                self._idempotency.keep(session, job.owner, submission, job.id, job.created_at)
+                reason = first.id if first is not None else None
+                self._stores.audit.append(session, caller, action, job.id, job.created_at, reason)
+        except AlreadyMade:  # by a concurrent request
             self._stores.drop(written)
-            known = self.accepted_before(terms, caller)
-            assert known is not None  # unless it was deleted within the moment
+            known = self.accepted_before(submission, caller)
+            assert known is not None  # unless it was deleted just now
             return known
         except BaseException as error:
             self._stores.drop(written)
             if isinstance(error, LeaseLost):
                 raise Unavailable(str(error)) from None
             raise
-        self._stores.named(written)
+        self._stores.mark_named(written)
         return job
 
 
@@ -272,7 +277,7 @@ def _write(access: BlobAccess, table: pa.Table) -> None:
         raise storage_error(error) from error
 
 
-def _tables(
+def _tables_by_role(
     job: Job, source: GivenTable | None, destination: GivenTable | None
 ) -> dict[Role, GivenTable | None]:
     if kind_of(job.service) is Kind.MEASURES:
@@ -281,8 +286,8 @@ def _tables(
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """What identifies a table that came with a job, and where it is kept."""
+class _TableColumns:
+    """Columns of a job row that identify one of its tables and say where it is stored."""
 
     digest: str
     fields: list[dict[str, Any]]
@@ -298,7 +303,7 @@ def _set_send_to(job: Job, send_to: SendTo | None) -> None:
         job.destination_reference, job.destination_media_type = send_to.reference, send_to.media_type
 
 
-def _set(job: Job, role: Role, given: _Given) -> None:
+def _set_table(job: Job, role: Role, given: _TableColumns) -> None:
     job.byte_size += given.bytes
     if role == "source":
         job.source_digest, job.source_fields, job.row_count = given.digest, given.fields, given.rows
@@ -310,10 +315,10 @@ def _set(job: Job, role: Role, given: _Given) -> None:
         job.destination_buffer, job.destination_reference = given.buffer, given.reference
 
 
-def _given(job: Job, role: Role) -> _Given:
+def _table_columns(job: Job, role: Role) -> _TableColumns:
     if role == "source":
-        # What its tables took is known of both together, and counted with the source.
-        return _Given(
+        # The row has the bytes of both tables together; they are counted with the source.
+        return _TableColumns(
             job.source_digest,
             job.source_fields,
             job.row_count,
@@ -322,10 +327,10 @@ def _given(job: Job, role: Role) -> _Given:
             job.source_buffer,
             job.source_reference,
         )
-    assert job.destination_digest is not None  # of a job that judges a table, from its acceptance on
+    assert job.destination_digest is not None  # a measures job has it from its acceptance on
     assert job.destination_fields is not None
     assert job.destination_rows is not None
-    return _Given(
+    return _TableColumns(
         job.destination_digest,
         job.destination_fields,
         job.destination_rows,
@@ -336,8 +341,8 @@ def _given(job: Job, role: Role) -> _Given:
     )
 
 
-def _must_be_the_same_rows(given: _Given, role: Role, first: Job | None) -> None:
-    expected = _given(first, role).digest if first is not None else given.digest
+def _check_same_rows(given: _TableColumns, role: Role, first: Job | None) -> None:
+    expected = _table_columns(first, role).digest if first is not None else given.digest
     if given.digest != expected:
         raise Conflict(
             f"the {role} is not the job's own: its digest is {given.digest}, expected {expected}", f"/{role}"

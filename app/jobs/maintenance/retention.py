@@ -1,4 +1,4 @@
-"""What goes at the end of its time, and the audit line that says so. Blocking: it runs in a thread."""
+"""Delete what has expired, with an audit line for each deletion. Blocking: it runs in a thread."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 from app.callers import THE_SERVICE
 from app.jobs.stores import Stores
 from app.settings import Settings
-from app.store import buffers, callers, deliveries, idempotency, jobs
-from app.store.db import Transaction
-from app.store.replicas import moment
+from app.store.sql import buffers, idempotency, jobs, usage, webhook_outbox
+from app.store.sql.db import Transaction
+from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
 
 
-class Purge:
-    """Removes buffers, results, jobs, idempotency keys and messages whose time is over."""
+class Retention:
+    """Deletes expired buffers, results, jobs, idempotency keys and webhook messages."""
 
     def __init__(self, settings: Settings, stores: Stores, metrics: Metrics) -> None:
         self._settings = settings
@@ -21,21 +21,21 @@ class Purge:
         self._metrics = metrics
 
     def run(self) -> None:
-        """Do it once. Several replicas may do it at a time: what one takes, the other does not find."""
+        """Purge once. Several replicas may purge at the same time: each row is deleted by one of them."""
         counts = {
             "buffer": self._once(self._buffers),
             "result": self._once(self._results),
             "job": self._once(self._jobs),
             "idempotency_key": self._once(self._keys),
-            "webhook": self._once(self._told),
+            "webhook": self._once(self._messages),
         }
         if counts["job"]:
-            self._stores.database.forget()
-        for what, count in counts.items():
-            self._metrics.purged.labels(what).inc(count)
+            self._stores.database.truncate_log()
+        for kind, count in counts.items():
+            self._metrics.purged.labels(kind).inc(count)
 
     def _once(self, step: Callable[[Transaction, datetime], tuple[int, list[str]]]) -> int:
-        """In a transaction of its own, by the database's clock: one that jumps here deletes nothing."""
+        """Run a step in its own transaction, by the database's clock: a local clock may jump."""
         with self._stores.database.write() as session:
             count, unnamed = step(session, moment(session))
         self._stores.delete_blobs(unnamed)
@@ -55,15 +55,15 @@ class Purge:
     def _jobs(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
         deleted, unnamed = jobs.delete_old(session, _before(now, self._settings.job_retention))
         idempotency.forget(session, deleted)
-        callers.forget_unseen(session, _before(now, self._settings.job_retention))
+        usage.forget_unseen(session, _before(now, self._settings.job_retention))
         self._audit(session, "job.purge", deleted, now)
         return len(deleted), unnamed
 
     def _keys(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
         return idempotency.delete_expired(session, now), []
 
-    def _told(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        return deliveries.delete_old(session, _before(now, self._settings.webhook_retention)), []
+    def _messages(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
+        return webhook_outbox.delete_old(session, _before(now, self._settings.webhook_retention)), []
 
     def _audit(self, session: Transaction, action: str, subjects: Sequence[str], now: datetime) -> None:
         for subject in subjects:

@@ -1,19 +1,19 @@
-"""The metrics that are looked up when they are asked for. Blocking: it runs in a thread."""
+"""Gauges read from the database, the store and the engine at each scrape. Blocking: it runs in a thread."""
 
 import logging
 
 from app.engine.engine import Engine
 from app.jobs.stores import Stores
 from app.settings import Settings
-from app.store import buffers, deliveries, jobs
-from app.store.replicas import moment
+from app.store.sql import buffers, jobs, webhook_outbox
+from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
 
 _log = logging.getLogger("rowveil.metrics")
 
 
-class Sample:
-    """One look at the database, the store and the workers."""
+class MetricsSnapshot:
+    """Reads the gauges of the database, the store and the workers."""
 
     def __init__(self, settings: Settings, stores: Stores, engine: Engine, metrics: Metrics) -> None:
         self._settings = settings
@@ -22,13 +22,16 @@ class Sample:
         self._metrics = metrics
 
     def text(self) -> bytes:
-        """All metrics. What cannot be looked up now stays as it was, and `rowveil_database_up` says so."""
+        """Return all metrics as text.
+
+        If the database is away, its gauges keep their values and `rowveil_database_up` is 0.
+        """
         metrics = self._metrics
         metrics.workers.set(self._settings.workers)
         metrics.free.set(self._engine.capacity())
         metrics.ready.set(self._engine.ready())
         try:
-            self._look_into_the_database()
+            self._read_database()
             metrics.database_up.set(1)
         except Exception as error:
             _log.error("the database is not available: %s", type(error).__qualname__)
@@ -36,18 +39,22 @@ class Sample:
         blobs, size = self._stores.blobs.measure()
         metrics.blobs.set(blobs)
         metrics.blob_bytes.set(size)
+        trashed, size = self._stores.blobs.measure_trash()
+        metrics.trash.set(trashed)
+        metrics.trash_bytes.set(size)
+        metrics.sweep_held.set(self._stores.sweeper.held)
         return metrics.text()
 
-    def _look_into_the_database(self) -> None:
+    def _read_database(self) -> None:
         with self._stores.database.read() as session:
             now = moment(session)
-            going, oldest = jobs.count_going(session)
-            kept, size = buffers.count(session, now)
-            pending = deliveries.count_pending(session)
+            active, oldest = jobs.count_active(session)
+            stored, size = buffers.count(session, now)
+            pending = webhook_outbox.count_pending(session)
         metrics = self._metrics
-        for state, count in going.items():
+        for state, count in active.items():
             metrics.jobs.labels(state).set(count)
         metrics.oldest.set(0.0 if oldest is None else max(0.0, (now - oldest).total_seconds()))
-        metrics.buffers.set(kept)
+        metrics.buffers.set(stored)
         metrics.buffer_bytes.set(size)
         metrics.pending.set(pending)

@@ -1,4 +1,4 @@
-"""The identifier of the request that is being worked on, wherever in its work one is."""
+"""Context variable with the id of the current request."""
 
 import re
 import uuid
@@ -10,5 +10,5 @@ _ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def request_id_of(given: str | None) -> str:
-    """The caller's own where it is one that may stand in a log line, else a new one."""
+    """Return the caller's request id if it is safe to log, else a new one."""
     return given if given is not None and _ACCEPTABLE.fullmatch(given) else uuid.uuid4().hex

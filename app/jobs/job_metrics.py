@@ -1,12 +1,12 @@
-"""Tells the rest of the service that a job has ended, once that has been committed."""
+"""Update metrics and wake the webhook deliverer after a job's end has been committed."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from app.jobs.kinds import FRONTIER, MEASURES
+from app.job_kinds import FRONTIER, MEASURES
 from app.jobs.states import State
-from app.store.models import Job
+from app.store.sql.models import Job
 from app.telemetry.metrics import OTHER, Metrics, known
 from providers import PROVIDERS
 
@@ -21,6 +21,7 @@ CODES = frozenset(
         "invalid_source",
         "memory_limit",
         "provider_error",
+        "reversible_groups",
         "storage_full",
         "time_limit",
         "unavailable",
@@ -28,28 +29,42 @@ CODES = frozenset(
         "worker_died",
     }
 )
-"""What the metrics tell apart; whatever else there will be counts as `other`."""
+"""Problem codes with a metric label of their own; any other code counts as `other`."""
+
 _NO_CODE = "none"
-_HOW = (
+
+_ENDS = (
     (State.SUCCEEDED, _NO_CODE),
     (State.CANCELLED, _NO_CODE),
     *((State.FAILED, code) for code in (*sorted(CODES), OTHER)),
 )
 
 
-class Ends:
-    """Counts ends, and wakes whoever delivers messages. Called from any thread."""
+class JobMetrics:
+    """Counts starts, requeues and ends, and wakes the webhook deliverer. Called from any thread."""
 
     def __init__(self, metrics: Metrics, wake_deliverer: Callable[[], None]) -> None:
         self._metrics = metrics
         self._wake_deliverer = wake_deliverer
         self._event_loop = asyncio.get_running_loop()
         for service in (*PROVIDERS, MEASURES, FRONTIER):
-            for state, code in _HOW:
-                metrics.ended.labels(service, state, code)  # from 0 on: an alert sees the first end rise
+            for state, code in _ENDS:
+                metrics.ended.labels(
+                    service, state, code
+                )  # exported as 0, so that an alert notices the first end
 
-    def tell(self, job: Job, state: str, values: Mapping[str, Any]) -> None:
-        """The job, as it was before, is in this state now; ``values`` are those of its end."""
+    def count_end(self, job: Job, state: str, values: Mapping[str, Any]) -> None:
+        """Count an end and wake the deliverer if the job has a webhook.
+
+        Parameters
+        ----------
+        job
+            The job's row before it ended.
+        state
+            Its state now.
+        values
+            Columns that the end has set, with ``finished_at`` and, if it failed, ``error``.
+        """
         metrics = self._metrics
         error = values.get("error")
         code = known(error["code"], CODES) if error else _NO_CODE
@@ -61,13 +76,13 @@ class Ends:
         if job.sealed_webhook is not None:
             self._event_loop.call_soon_threadsafe(self._wake_deliverer)
 
-    def tell_started(self, job: Job) -> None:
-        """The job was claimed."""
+    def count_start(self, job: Job) -> None:
+        """Record the time that a claimed job has waited in the queue."""
         if job.started_at is not None:
             self._metrics.wait_seconds.labels(job.service).observe(_seconds(job.started_at - job.created_at))
 
-    def tell_requeued(self) -> None:
-        """A job was put back into the queue."""
+    def count_requeue(self) -> None:
+        """Count a job that was put back into the queue."""
         self._metrics.requeued.inc()
 
 

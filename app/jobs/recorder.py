@@ -1,47 +1,48 @@
-"""Records the end of a job, exactly once: what its row says then, and what is let go and told with it."""
+"""Record the end of a job exactly once; release its blobs and queue its webhook in the same transaction."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.jobs.ends import Ends
-from app.jobs.kinds import kind_of, tables_given
+from app.job_kinds import kind_of
+from app.jobs.job_metrics import JobMetrics
 from app.jobs.manifest import signed_manifest
+from app.jobs.requests import tables_given
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores
-from app.jobs.tasks import JobTask, SwapTask
 from app.jobs.weak_seeds import flagged, is_weak
-from app.jobs.webhooks import tell_webhook
-from app.store import jobs, replicas
-from app.store.db import Transaction
-from app.store.models import Job
-from app.store.replicas import LeaseLost
-from app.store.seal import Sealer, report_context
-from providers.choosing.seeds import candidate_seed
+from app.store.crypto.sealing import Sealer, report_context
+from app.store.sql import jobs, replicas
+from app.store.sql.db import Transaction
+from app.store.sql.models import Job
+from app.store.sql.replicas import LeaseLost
+from app.webhooks.messages import queue_message
+from app.worker.tasks import JobTask, SwapTask
+from providers.selection.seeds import candidate_seed
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A job's end, as a transaction has it that is to be committed."""
+    """End of a job within a transaction that is not committed yet."""
 
     job: Job
-    """As it was before."""
+    """The job's row before it ended."""
     state: State
     values: dict[str, Any]
     released: list[str | None]
-    """The blobs that it names no longer."""
+    """Blobs that the row no longer names."""
 
 
 class Recorder:
-    """Writes ends. Blocking; called from any thread."""
+    """Writes the ends of jobs. Blocking; called from any thread."""
 
-    def __init__(self, stores: Stores, ends: Ends) -> None:
+    def __init__(self, stores: Stores, job_metrics: JobMetrics) -> None:
         self._stores = stores
-        self._ends = ends
+        self._job_metrics = job_metrics
 
     def result_values(self, job: Job, task: JobTask, result: dict[str, Any]) -> dict[str, Any]:
-        """What its row says of a job that succeeded, from what its worker gave."""
+        """Build the column values of a succeeded job from the worker's result."""
         outcome = outcome_of(State.SUCCEEDED, result["event_counts"])
         add_fingerprints(self._stores.sealer, task.seed, result["report"])
         if is_weak(job.seed_bits):
@@ -69,24 +70,25 @@ class Recorder:
         return self._stores.sealer.seal(json.dumps(report).encode(), report_context(job.id))
 
     def record_end(self, job: Job, step: Step, **values: Any) -> bool:
-        """Record the end of this claim of the job, unless another one was recorded already."""
+        """Record the end of this claim of the job; False if another end was recorded before."""
         with self._stores.database.write() as session:
             end = self.end(session, job, step, **values)
             unnamed = jobs.unnamed(session, end.released) if end is not None else []
-        self.tell([end] if end is not None else [], unnamed)
+        self.publish([end] if end is not None else [], unnamed)
         return end is not None
 
     def end(self, session: Transaction, job: Job, step: Step, **values: Any) -> End | None:
-        """The end, within a transaction; None where the job had moved on, or this replica was taken for dead.
+        """Write the end within a transaction; None if the job has moved on, or this replica's lease expired.
 
-        A table that comes out is named under the replica's lease: were the lease ended beside an end that is
-        not committed yet, whoever took it up would find a file that nobody names, and sweep it.
+        The destination's blob is claimed under the replica's lease. Otherwise the lease could be ended
+        before this transaction commits, and another replica's sweep would move the file, which no row names
+        yet, to the trash.
         """
         ended = after(State.RUNNING, step)
-        made = values.get("destination_blob")
-        if made is not None:
+        destination_blob = values.get("destination_blob")
+        if destination_blob is not None:
             try:
-                self._stores.begin_to_name(session, [made])
+                self._stores.claim_blobs(session, [destination_blob])
             except LeaseLost:
                 return None
         given = tables_given(job)
@@ -99,24 +101,24 @@ class Recorder:
         moved = jobs.move(session, job.id, sources(step), ended, attempt=job.attempt, **values, **released)
         if not moved:
             return None
-        tell_webhook(session, job, ended, values)
+        queue_message(session, job, ended, values)
         return End(job, ended, values, list(given.values()))
 
-    def tell(self, ends: Sequence[End], unnamed: Sequence[str]) -> None:
-        """When that has been committed."""
+    def publish(self, ends: Sequence[End], unnamed: Sequence[str]) -> None:
+        """Count committed ends, and delete the blobs that no row names any more."""
         for end in ends:
-            self._ends.tell(end.job, end.state, end.values)
+            self._job_metrics.count_end(end.job, end.state, end.values)
         self._stores.delete_blobs(unnamed)
 
 
 def add_fingerprints(sealer: Sealer, seed: bytes, report: dict[str, Any] | None) -> None:
-    """Say in a report which candidate had which seed, which only the holder of the keys can."""
+    """Add each candidate's seed fingerprint to a report; the worker has no key to compute it."""
     for candidate in (report or {}).get("candidates", {}).get("table", []):
         candidate["seed_fingerprint"] = sealer.fingerprint(candidate_seed(seed, candidate["index"]))
 
 
 def requeue(session: Transaction, job: Job, crashes: int) -> None:
-    """Put this claim of the job back, unless it has moved on."""
+    """Put the job back into the queue, unless it has moved on from this claim."""
     jobs.move(
         session,
         job.id,
@@ -130,7 +132,7 @@ def requeue(session: Transaction, job: Job, crashes: int) -> None:
 
 
 def _reproduced(original: Job, values: dict[str, Any]) -> dict[str, bool]:
-    """Whether a rerun gave what the job gave: its bytes, or where no table comes out, its report."""
+    """Build the column ``reproduced`` of a rerun: equal digest of the rows, or of the report without rows."""
     if kind_of(original.service).has_rows:
         expected, found = original.destination_digest, values.get("destination_digest")
     else:

@@ -1,4 +1,4 @@
-"""Tables by reference: which may be named, and how one is read. How one is written: `app.jobs.sending`."""
+"""Read source tables from object storage or a share; `reference_writer` writes destinations."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,28 +16,29 @@ from app.references import (
     prefix_of,
 )
 from app.settings import Settings
-from app.store.folders import check_folder, read_file
-from app.store.objects import read_object
+from app.store.reference_files import check_folder, read_file
+from app.store.reference_s3 import read_object
 
 T = TypeVar("T")
 
-_AT_ONCE = 4
+_THREADS = 4
+"""References that are read at the same time."""
 
 
-class References:
-    """What may be named by reference."""
+class ReferenceReader:
+    """Reads references that the settings allow."""
 
     def __init__(self, settings: Settings) -> None:
         self._most_bytes = settings.max_buffer_bytes
-        # threads of its own: a storage that does not answer holds up nobody else
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "reading")
+        # Separate threads: a storage that does not respond must not block other requests.
+        self._threads = ThreadPoolExecutor(_THREADS, "reading")
         self._allowed = {
             "source": parse_prefixes(settings.source_prefixes),
             "destination": parse_prefixes(settings.destination_prefixes),
         }
 
     def find(self, text: str, role: Literal["source", "destination"]) -> tuple[Reference, Reference]:
-        """The reference, and the prefix that allows it. Raises InvalidRequest."""
+        """Parse a reference and return it with the prefix that allows it. Raises InvalidRequest."""
         setting = f"ROWVEIL_{role.upper()}_PREFIXES"
         if not self._allowed[role]:
             raise InvalidRequest(f"this service takes no {role} by reference: {setting} is not set")
@@ -47,32 +48,35 @@ class References:
             raise InvalidRequest(error.message) from None
         prefix = prefix_of(reference, self._allowed[role])
         if prefix is None:
-            raise InvalidRequest(f"the reference lies below none of the prefixes that {setting} allows")
+            raise InvalidRequest(f"the reference matches none of the prefixes allowed by {setting}")
         return reference, prefix
 
     async def check_destination(self, text: str) -> None:
-        """Raise InvalidRequest where no destination may be written, or its folder is not there."""
+        """Raise InvalidRequest if no destination may be written, or if its folder does not exist."""
         reference, prefix = self.find(text, "destination")
         if reference.scheme == "file":
             await self._in_thread(partial(check_folder, reference, prefix))
 
     async def chunks(self, text: str) -> AsyncIterator[bytes]:
-        """The bytes that the reference names.
+        """Yield the bytes of the referenced object or file.
 
         Raises
         ------
-        InvalidRequest (it may not be read, or is not there), ReferenceUnavailable, TooLarge
+        InvalidRequest
+            The reference may not be read, or does not exist.
+        ReferenceUnavailable
+        TooLarge
         """
         reference, prefix = self.find(text, "source")
         if reference.scheme == "s3":
-            pieces = read_object(reference, self._check_size)
+            chunks = read_object(reference, self._check_size)
         else:
-            pieces = read_file(reference, prefix, self._check_size)
-        while piece := await self._in_thread(partial(next, pieces, b"")):
-            yield piece
+            chunks = read_file(reference, prefix, self._check_size)
+        while chunk := await self._in_thread(partial(next, chunks, b"")):
+            yield chunk
 
     def close(self) -> None:
-        """Let go of the threads; what they still read is of no use to anybody."""
+        """Release the threads without waiting for reads in progress."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _check_size(self, size: int) -> None:

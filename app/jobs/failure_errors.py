@@ -1,4 +1,4 @@
-"""From a task's failure to the error that its caller gets, and to the problem that its job keeps."""
+"""Map a task's failure to the error that its caller gets and to the problem document of its job."""
 
 from typing import Any
 
@@ -27,9 +27,9 @@ from app.errors import (
     Unavailable,
     WorkerDied,
 )
-from providers.errors import ParameterError, ProviderError, SourceError, UnswappableError
+from providers.errors import ParameterError, ProviderError, ReversibleError, SourceError, UnswappableError
 
-_OURS: dict[str, type[AppError]] = {
+_APP_ERRORS: dict[str, type[AppError]] = {
     MEMORY_LIMIT: MemoryLimit,
     TOO_LARGE: TooLarge,
     STORAGE_FULL: StorageFull,
@@ -40,20 +40,22 @@ _OURS: dict[str, type[AppError]] = {
     ATTEMPTS_EXHAUSTED: AttemptsExhausted,
     DEADLINE_EXCEEDED: DeadlineExceeded,
 }
-_PROVIDERS: dict[str, type[ProviderError]] = {
-    kind.code: kind for kind in (ProviderError, ParameterError, SourceError, UnswappableError)
+
+_PROVIDER_ERRORS: dict[str, type[ProviderError]] = {
+    kind.code: kind
+    for kind in (ProviderError, ParameterError, ReversibleError, SourceError, UnswappableError)
 }
 
 
 def error_of(failure: Failure) -> AppError | ProviderError:
-    """The error to raise for a task that somebody waits for."""
-    if failure.code in _PROVIDERS:
-        return _PROVIDERS[failure.code](failure.message, failure.pointer)
-    return _OURS.get(failure.code, AppError)(failure.message, failure.pointer)
+    """Return the error to raise for a task that a request waits for."""
+    if failure.code in _PROVIDER_ERRORS:
+        return _PROVIDER_ERRORS[failure.code](failure.message, failure.pointer)
+    return _APP_ERRORS.get(failure.code, AppError)(failure.message, failure.pointer)
 
 
 def problem_of(failure: Failure) -> dict[str, Any]:
-    """The problem document of a job that failed."""
+    """Return the problem document (RFC 9457) of a job that failed."""
     error = error_of(failure)
     if isinstance(error, ProviderError):
         return InvalidRequest(error.message, error.pointer).problem() | {"code": error.code}

@@ -1,0 +1,329 @@
+"""Claim queued jobs, run them in the engine, and record each end by `app.jobs.recorder`."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from itertools import chain, repeat
+from typing import Any
+
+from app.engine.engine import (
+    CANCELLED,
+    DEADLINE_EXCEEDED,
+    INTERNAL_ERROR,
+    WORKER_DIED,
+    Engine,
+    Failure,
+    Outcome,
+)
+from app.engine.worker_process import failure_of
+from app.errors import StorageFull, Unavailable
+from app.jobs.failure_errors import problem_of
+from app.jobs.job_metrics import JobMetrics
+from app.jobs.maintenance.takeover import Takeover
+from app.jobs.recorder import Recorder, requeue
+from app.jobs.reference_writer import ReferenceWriter
+from app.jobs.states import Step
+from app.jobs.stores import Stores
+from app.jobs.task_builder import TaskBuilder
+from app.jobs.unit_runner import JobRuns
+from app.jobs.watchers import Watchers
+from app.store.sql import jobs, replicas
+from app.store.sql.models import Job
+from app.telemetry import tracing
+from app.worker.tasks import JobTask, SwapTask
+
+_log = logging.getLogger("rowveil.jobs")
+
+_RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
+"""Pauses between the attempts to record an end; the last one repeats."""
+
+_DEADLINE_SECONDS = 1.0
+"""Interval at which queued jobs are checked for their deadlines."""
+
+_OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, and was stopped")
+
+_LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, and did not run")
+
+_UNREADABLE = "the job's source or seed cannot be opened; its log has why, under the job's id"
+
+
+class Dispatcher:
+    """An asyncio task that keeps the engine busy with queued jobs.
+
+    Each claimed job is tracked by a task of its own until its end has been recorded.
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        engine: Engine,
+        runs: JobRuns,
+        tasks: TaskBuilder,
+        recorder: Recorder,
+        takeover: Takeover,
+        reference_writer: ReferenceWriter,
+        watchers: Watchers,
+        threads: Executor,
+        job_metrics: JobMetrics,
+    ) -> None:
+        self._stores = stores
+        self._engine = engine
+        self._runs = runs
+        self._tasks = tasks
+        self._recorder = recorder
+        self._takeover = takeover
+        self._reference_writer = reference_writer
+        self._watchers = watchers
+        self._threads = threads
+        self._job_metrics = job_metrics
+        self._wake = asyncio.Event()
+        self._may_be_queued = False
+        self._event_loop = asyncio.get_running_loop()
+        self._claiming: asyncio.Task[None] | None = None
+        self._expiring: asyncio.Task[None] | None = None
+        self._tracked: dict[str, asyncio.Task[None]] = {}
+        """Claimed jobs and the tasks that track them."""
+        self._to_cancel: set[str] = set()
+        self._overdue: set[str] = set()
+        self._background: set[asyncio.Task[None]] = set()
+        self._stopping = self._halted = False
+
+    async def start(self) -> None:
+        """Start to claim queued jobs and to expire those that are past their deadline."""
+        self._engine.on_capacity = self._wake.set
+        self._claiming = asyncio.create_task(self._claim_while_capacity())
+        self._expiring = asyncio.create_task(self._expire_queued())
+        self.wake()
+
+    def wake(self) -> None:
+        """Check for a job to claim."""
+        self._may_be_queued = True
+        self._wake.set()
+
+    async def cancel(self, job_id: str) -> bool:
+        """Stop the job and return when its end has been recorded; False if it does not run here."""
+        tracking = self._tracked.get(job_id)
+        if tracking is None:
+            return False
+        self._to_cancel.add(job_id)
+        await self._halt(job_id)
+        await asyncio.wait([tracking])
+        return True
+
+    def cancel_soon(self, job_id: str) -> None:
+        """Start to stop the job if it runs here; the request came to another replica."""
+        if job_id in self._tracked and job_id not in self._to_cancel:
+            self._to_cancel.add(job_id)
+            self._spawn(self._halt(job_id))
+
+    async def drop_all(self) -> None:
+        """Stop every job, since other replicas own them now; return when all have been stopped."""
+        tracking = list(self._tracked.values())
+        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._tracked)))
+        if tracking:
+            await asyncio.wait(tracking)
+
+    async def take_over_stalled(self, end_leases: bool) -> None:
+        """Requeue or end running jobs that no live replica tracks: see `Takeover.run`."""
+        taken, ended = await self._in_thread(self._takeover.run, end_leases, set(self._tracked))
+        if taken:
+            self.wake()
+        if ended:
+            await self._in_thread(self._stores.sweep)
+
+    def stop_claiming(self) -> None:
+        """Leave queued jobs to the next start, or to other replicas."""
+        self._stopping = True
+        self.wake()
+
+    async def stop(self, grace: float) -> None:
+        """Stop claiming, let running jobs end within ``grace`` seconds, and requeue the rest."""
+        self._stopping = True
+        if self._expiring is not None:
+            self._expiring.cancel()
+            await asyncio.wait([self._expiring])
+        if self._claiming is not None:
+            self.wake()
+            await self._claiming
+        if self._tracked:
+            await asyncio.wait(self._tracked.values(), timeout=grace)
+        self._halted = True
+        await asyncio.gather(*(self._halt(job_id) for job_id in list(self._tracked)))
+        if self._tracked:
+            await asyncio.wait(self._tracked.values())
+
+    async def _halt(self, job_id: str) -> None:
+        """Stop the job's worker, units and destination write."""
+        self._reference_writer.cancel(job_id)
+        await self._runs.cancel(job_id)
+
+    async def _claim_while_capacity(self) -> None:
+        while not self._stopping:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._may_be_queued and self._engine.capacity() > 0 and not self._stopping:
+                self._may_be_queued = False
+                try:
+                    claimed = await self._in_thread(self._claim)
+                except Exception as error:
+                    _log.error("claiming a job failed: %s", failure_of(error).trace)
+                    self._event_loop.call_later(_RETRY_SECONDS[1], self.wake)
+                    break
+                if claimed is None:
+                    break
+                job, task, more = claimed
+                self._job_metrics.count_start(job)
+                _trace_waiting(job)
+                self._may_be_queued |= more
+                self._watchers.expect(job.id)
+                self._watchers.notify(job.id, ended=False)
+                running = self._runs.run(job.id, task)
+                tracking = asyncio.create_task(self._track(job, task, running))
+                self._tracked[job.id] = tracking
+                self._stop_at_deadline(job, tracking)
+
+    def _stop_at_deadline(self, job: Job, tracking: asyncio.Task[None]) -> None:
+        if job.deadline is None:
+            return
+        assert job.started_at is not None  # set by the claim
+
+        def stop() -> None:
+            self._overdue.add(job.id)
+            self._spawn(self._halt(job.id))
+
+        seconds = max(0.0, (job.deadline - job.started_at).total_seconds())
+        timer = self._event_loop.call_later(seconds, stop)
+        tracking.add_done_callback(lambda _: timer.cancel())
+
+    async def _expire_queued(self) -> None:
+        """Fail jobs that are still queued at their deadline."""
+        while True:
+            try:
+                for job_id in await self._in_thread(self._expire_overdue):
+                    self._watchers.notify(job_id, ended=True)
+            except Exception as error:
+                _log.error("looking for deadlines failed: %s", type(error).__qualname__)
+            await asyncio.sleep(_DEADLINE_SECONDS)
+
+    def _expire_overdue(self) -> list[str]:
+        with self._stores.database.read() as session:
+            overdue = jobs.overdue(session, replicas.moment(session))
+        problem = problem_of(_LATE)
+        return [job.id for job in overdue if self._recorder.record_end(job, Step.EXPIRE, error=problem)]
+
+    async def _track(self, job: Job, task: JobTask, running: asyncio.Task[Outcome]) -> None:
+        """Wait for the run, write the destination to its reference, and record the end."""
+        outcome = await running
+        if isinstance(task, SwapTask) and job.destination_reference is not None:
+            outcome = await self._write_destination(job, task, outcome)
+        for wait in chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1])):
+            try:
+                with _traced(job, "job.record"):
+                    await self._in_thread(self._record, job, task, outcome)
+                break
+            except Exception as error:
+                if isinstance(error, Unavailable | StorageFull):
+                    _log.warning("job %s: its end is not recorded yet", job.id)
+                else:  # the result cannot be recorded, but a failure can
+                    outcome = failure_of(error)
+                    _log.error("job %s: its end cannot be recorded: %s", job.id, outcome.trace)
+                if (
+                    self._stopping
+                ):  # the row stays running until the lease expires; then the job is taken over
+                    break
+                await asyncio.sleep(wait)
+        del self._tracked[job.id]
+        self._to_cancel.discard(job.id)
+        self._overdue.discard(job.id)
+        self._watchers.notify(job.id, ended=True)
+
+    async def _write_destination(self, job: Job, task: SwapTask, outcome: Outcome) -> Outcome:
+        """Write the destination to the job's reference. Return the outcome, or the failure to write."""
+        if isinstance(outcome, Failure):
+            return outcome
+        if self._halted or job.id in self._to_cancel | self._overdue:  # requested since its worker ended
+            return Failure(CANCELLED, "the job was cancelled")
+        try:
+            return await self._reference_writer.write(job, task) or outcome
+        except Exception as error:
+            return failure_of(error)
+
+    def _claim(self) -> tuple[Job, JobTask, bool] | None:
+        while True:
+            replica = self._stores.lease.replica
+            with self._stores.database.write() as session:
+                replicas.hold(session, [replica])
+                job = jobs.claim_oldest(session, replica, replicas.moment(session))
+                more = jobs.any_queued(session)
+            if job is None:
+                return None
+            if job.cancel_requested:  # requested while another replica ran it
+                self._recorder.record_end(job, Step.CANCEL)
+                self._event_loop.call_soon_threadsafe(self._watchers.notify, job.id, True)
+                continue
+            try:
+                return job, self._tasks.build(job), more
+            except Exception as error:
+                _log.error("job %s cannot be started: %s", job.id, failure_of(error).trace)
+                self._recorder.record_end(
+                    job, Step.FAIL, error=problem_of(Failure(INTERNAL_ERROR, _UNREADABLE))
+                )
+                self._event_loop.call_soon_threadsafe(self._watchers.notify, job.id, True)
+
+    def _record(self, job: Job, task: JobTask, outcome: Outcome) -> None:
+        values: dict[str, Any] = {}
+        if not isinstance(outcome, Failure):
+            try:
+                values = self._recorder.result_values(job, task, outcome)
+            except Exception as error:
+                outcome = failure_of(error)
+        if isinstance(outcome, Failure):
+            self._record_failure(job, outcome)
+            named = False
+        else:
+            named = self._recorder.record_end(job, Step.SUCCEED, **values)
+        if isinstance(task, SwapTask):
+            if named:
+                self._stores.mark_named([task.destination.id])
+            else:
+                self._stores.drop([task.destination.id])
+        self._stores.progress_path(job).unlink(missing_ok=True)
+
+    def _record_failure(self, job: Job, failure: Failure) -> None:
+        if failure.trace:
+            _log.error("job %s failed: %s", job.id, " < ".join(failure.trace))
+        if failure.code == CANCELLED and job.id in self._to_cancel:
+            self._recorder.record_end(job, Step.CANCEL)
+        elif failure.code == CANCELLED and job.id in self._overdue:
+            self._recorder.record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
+        elif failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
+            with self._stores.database.write() as session:
+                requeue(session, job, job.crashes)
+            self._job_metrics.count_requeue()
+        else:
+            self._recorder.record_end(job, Step.FAIL, error=problem_of(failure))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._event_loop.run_in_executor(self._threads, function, *arguments)
+
+
+@contextmanager
+def _traced(job: Job, name: str, started: float | None = None) -> Iterator[None]:
+    """Record a span in the trace of the job's request, if the request was traced."""
+    if job.trace_parent is None:
+        yield
+        return
+    with tracing.span(name, {"rowveil.service": job.service}, job.trace_parent, started=started):
+        yield
+
+
+def _trace_waiting(job: Job) -> None:
+    with _traced(job, "job.queue", job.created_at.timestamp()):
+        pass  # the span ends now

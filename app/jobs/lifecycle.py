@@ -1,0 +1,170 @@
+"""Start and stop of the job service: opens the stores, wires the components and runs them in order."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self, TypeVar
+
+from app.engine.dask_address import cluster_of
+from app.engine.engine import Engine, TaskFunction
+from app.engine.local_engine import EmbeddedEngine
+from app.engine.worker_process import WorkerSetup
+from app.errors import Unavailable
+from app.jobs.acceptance import Acceptance
+from app.jobs.api_keys import ApiKeys
+from app.jobs.buffers import Buffers
+from app.jobs.dispatcher import Dispatcher
+from app.jobs.idempotency import Idempotency
+from app.jobs.job_metrics import JobMetrics
+from app.jobs.limits import Limits
+from app.jobs.maintenance.health import HealthCheck
+from app.jobs.maintenance.heartbeat import Heartbeat
+from app.jobs.maintenance.loop import MaintenanceLoop
+from app.jobs.maintenance.metrics_snapshot import MetricsSnapshot
+from app.jobs.maintenance.retention import Retention
+from app.jobs.maintenance.takeover import Takeover
+from app.jobs.plans import Plans
+from app.jobs.recorder import Recorder
+from app.jobs.reference_reader import ReferenceReader
+from app.jobs.reference_writer import ReferenceWriter
+from app.jobs.stores import Stores
+from app.jobs.task_builder import TaskBuilder
+from app.jobs.transactions import JobTransactions
+from app.jobs.unit_runner import JobRuns
+from app.jobs.watchers import Watchers
+from app.settings import Settings
+from app.store.sql.db import DatabaseAway
+from app.telemetry import tracing
+from app.telemetry.metrics import Metrics
+from app.webhooks.delivery import Deliverer
+
+T = TypeVar("T")
+
+_log = logging.getLogger("rowveil.jobs")
+
+_THREADS = 8
+_DATABASE_SECONDS = 30.0
+"""Time that a start waits for a database server that does not answer yet."""
+_RETRY_SECONDS = 0.5
+
+
+class Lifecycle:
+    """Components of one running service, as attributes; made by `start` and ended by `close`."""
+
+    def __init__(self, settings: Settings, stores: Stores, work: TaskFunction, metrics: Metrics) -> None:
+        """Wire the components; nothing runs yet. ``work`` is what a worker does with a job."""
+        self._settings = settings
+        self._closing_since: float | None = None
+        self.stores = stores
+        self.threads = threads = ThreadPoolExecutor(_THREADS, "rowveil")
+        self.watchers = watchers = Watchers()
+        self.engine = engine = _engine_of(settings)
+
+        # Requests: what callers ask of jobs, buffers and references.
+        limits = Limits(settings, metrics)
+        idempotency = Idempotency(stores.sealer, settings.idempotency_ttl)
+        self.api_keys = ApiKeys(stores.database, stores.audit)
+        self.acceptance = Acceptance(settings, stores, limits, idempotency)
+        self.buffers = Buffers(settings, stores, engine, threads, limits, idempotency, metrics)
+        self.plans = Plans(settings, stores, engine, threads)
+        self.reference_reader = ReferenceReader(settings)
+        self.reference_writer = ReferenceWriter(settings, self.reference_reader)
+
+        # The way of a job from the queue to its recorded end.
+        self.deliverer = Deliverer(settings, stores.database, stores.sealer, threads, metrics)
+        job_metrics = JobMetrics(metrics, self.deliverer.wake)
+        self.transactions = JobTransactions(stores, job_metrics)
+        recorder = Recorder(stores, job_metrics)
+        self.dispatcher = Dispatcher(
+            stores=stores,
+            engine=engine,
+            runs=JobRuns(engine, work, settings.job_time_limit),
+            tasks=TaskBuilder(stores, settings),
+            recorder=recorder,
+            takeover=Takeover(stores, recorder, job_metrics),
+            reference_writer=self.reference_writer,
+            watchers=watchers,
+            threads=threads,
+            job_metrics=job_metrics,
+        )
+
+        # Maintenance.
+        self.heartbeat = Heartbeat(stores, watchers, self.dispatcher)
+        self.maintenance = MaintenanceLoop(settings, stores, Retention(settings, stores, metrics), threads)
+        self.health = HealthCheck(stores, engine)
+        self.metrics_snapshot = MetricsSnapshot(settings, stores, engine, metrics)
+
+    @classmethod
+    async def start(cls, settings: Settings, work: TaskFunction, metrics: Metrics) -> Self:
+        """Open the stores, take over jobs of dead replicas, and start the workers and background tasks.
+
+        A database server that does not answer is retried for some time.
+
+        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageMismatch, StorageUnusable,
+        Unavailable.
+        """
+        stores = await _retried(lambda: asyncio.to_thread(Stores.open, settings))
+        lifecycle = cls(settings, stores, work, metrics)
+        await _retried(lifecycle.heartbeat.start)
+        await lifecycle.dispatcher.start()
+        await lifecycle.engine.start()
+        lifecycle.deliverer.start()
+        lifecycle.maintenance.start()
+        return lifecycle
+
+    def begin_closing(self) -> None:
+        """Stop claiming jobs and wake all waiting requests, which answer with the jobs' current state."""
+        if self._closing_since is None:
+            self._closing_since = time.monotonic()
+        self.dispatcher.stop_claiming()
+        self.watchers.close()
+
+    async def close(self) -> None:
+        """Stop claiming, let running jobs end within the grace period, requeue the rest and stop."""
+        self.begin_closing()
+        assert self._closing_since is not None
+        await self.maintenance.stop()
+        elapsed = time.monotonic() - self._closing_since  # spent on answering waiting requests
+        await self.dispatcher.stop(max(0.0, self._settings.shutdown_grace - elapsed))
+        await self.engine.close()
+        self.reference_writer.close()
+        self.reference_reader.close()
+        await self.deliverer.stop()
+        await self.maintenance.anchor_audit()
+        # The lease ends after everything that writes under it has stopped.
+        await self.heartbeat.stop()
+        await asyncio.to_thread(self.threads.shutdown)
+        self.stores.close()
+
+
+def _engine_of(settings: Settings) -> Engine:
+    setup = WorkerSetup(
+        settings.worker_threads,
+        settings.worker_memory_bytes,
+        preload=(
+            *("app.worker.run_ingest", "app.worker.run_job"),
+            *(tracing.PRELOAD if tracing.wanted() else ()),
+        ),
+        warm="providers.warm:warm" if settings.warm_workers else "",
+    )
+    if settings.engine == "local":
+        return EmbeddedEngine(settings.workers, setup, settings.job_time_limit)
+    from app.engine.dask_engine import DaskEngine  # imported late: Dask takes long to import
+
+    return DaskEngine(cluster_of(settings), setup, settings.job_time_limit)
+
+
+async def _retried(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return the attempt's result; repeat it while the database server is away, for a limited time."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _DATABASE_SECONDS
+    while True:
+        try:
+            return await attempt()
+        except (DatabaseAway, Unavailable) as error:
+            if loop.time() > deadline:
+                raise
+            _log.warning("%s; it is tried again", error)
+        await asyncio.sleep(_RETRY_SECONDS)

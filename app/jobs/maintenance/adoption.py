@@ -1,0 +1,104 @@
+"""Adoption of a shared folder by a database: `rowveil adopt-storage`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.callers import Caller
+from app.jobs.maintenance.sweep import put_away, take_back, takes_too_much
+from app.settings import Settings
+from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.sealing import Sealer
+from app.store.sql import jobs, replicas
+from app.store.sql.audit import AuditTrail
+from app.store.sql.db import Database
+from app.store.sql.deployment import FolderMark, draw_id, usable
+from app.store.sql.replicas import moment
+
+
+class StorageInUse(Exception):
+    """A service works on the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """Result of an adoption; all figures are numbers of tables."""
+
+    folder: Path
+    deployment_id: str
+    stored: int
+    """Tables in the folder after the adoption, including those taken back."""
+    named: int
+    """Tables in the folder that a row names."""
+    missing: int
+    """Tables that a row names, but that are neither in the folder nor in the trash."""
+    taken_back: int
+    """Moved out of the trash, because a row names them."""
+    trashed: int
+    """Moved to the trash, because no row names them."""
+    waits: bool
+    """Whether those that no row names are too many for a sweep."""
+
+    @property
+    def unnamed(self) -> int:
+        """Number of tables in the folder that no row names."""
+        return self.stored - self.named - self.trashed
+
+
+def adopt(
+    settings: Settings,
+    database: Database,
+    sealer: Sealer,
+    audit: AuditTrail,
+    operator: Caller,
+    trash_unnamed: bool,
+) -> Adoption:
+    """Let the database and the shared folder of the settings belong together under a new deployment id.
+
+    A database or a folder that shared the former id with one of the two no longer fits: no older copy of the
+    database can be started on this folder, and a service that still runs on one stops sweeping.
+    No table is touched, but that those which rows name come back from the trash and, with
+    ``trash_unnamed``, those which no row names go there, however many they are. The caller makes sure that
+    no other process works on an embedded database.
+
+    Raises
+    ------
+    StorageInUse
+        A replica's lease on the database holds.
+    StorageUnusable
+        The folder cannot be read or written.
+    """
+    folder = settings.shared_folder.resolve()
+    blobs, mark = BlobStore(folder / "blobs", sealer), FolderMark(folder)
+    with usable(folder):
+        with database.write() as session:
+            working = replicas.working(session) if database.shared else set()
+            if working:
+                raise StorageInUse(
+                    f"{len(working)} replicas work on the database: stop them first; the lease of one that "
+                    f"was killed runs out after {settings.lease_seconds:g} seconds"
+                )
+            deployment_id = draw_id(session)
+            now, reason = moment(session), "database and folder belong together from now on"
+            audit.append(session, operator, "storage.adopt", deployment_id, now, reason)
+            named = jobs.all_named(session)
+            mark.replace(deployment_id)  # where it fails, the database stays as it was
+
+        taken_back = take_back(blobs, [path for path in blobs.trash.files() if path.name in named])
+        stored = blobs.names()
+        orphans = [path for path in blobs.files() if path.name in stored - named]
+        trashed = 0
+        if trash_unnamed and orphans:
+            trashed = put_away(blobs, orphans, now.date(), settings.trash_days)
+            with database.write() as session:
+                reason = f"{trashed} of {len(stored)} tables were named by no row"
+                audit.append(session, operator, "storage.sweep", deployment_id, moment(session), reason)
+    return Adoption(
+        folder,
+        deployment_id,
+        len(stored),
+        len(stored & named),
+        len(named - stored),
+        taken_back,
+        trashed,
+        takes_too_much(len(orphans) - trashed, len(stored) - trashed),
+    )

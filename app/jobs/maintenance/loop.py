@@ -1,0 +1,71 @@
+"""Background loop of the maintenance: purge what has expired, anchor the audit log, sweep the folder."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from itertools import count
+
+from app.jobs.maintenance.retention import Retention
+from app.jobs.stores import Stores
+from app.settings import Settings
+from app.store.sql.audit import head_of
+from app.store.sql.audit_anchor import keep_anchor
+
+_log = logging.getLogger("rowveil.jobs")
+
+_PURGES_PER_SWEEP = 10
+
+
+class MaintenanceLoop:
+    """An asyncio task that repeats the maintenance every `Settings.purge_interval` seconds."""
+
+    def __init__(self, settings: Settings, stores: Stores, retention: Retention, threads: Executor) -> None:
+        self._settings = settings
+        self._stores = stores
+        self._retention = retention
+        self._threads = threads
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the loop; the first purge runs at once."""
+        self._task = asyncio.create_task(self._repeat())
+
+    async def stop(self) -> None:
+        """Stop the loop. A purge that is running in its thread still completes."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def purge(self) -> None:
+        """Delete everything that has expired."""
+        await self._in_thread(self._retention.run)
+
+    async def anchor_audit(self) -> None:
+        """Store the audit log's newest anchor next to the keys; log an error if the log became shorter."""
+        await self._in_thread(self._anchor_audit)
+
+    async def _repeat(self) -> None:
+        for turn in count(1):
+            try:
+                await self.purge()
+                await self.anchor_audit()
+                if turn % _PURGES_PER_SWEEP == 0:
+                    await self._in_thread(self._stores.sweep)
+            except Exception as error:
+                _log.error("purging failed: %s", type(error).__qualname__)
+            await asyncio.sleep(self._settings.purge_interval)
+
+    def _anchor_audit(self) -> None:
+        try:
+            with self._stores.database.read() as session:
+                head = head_of(session)
+            longer = head is not None and keep_anchor(self._settings.home, head)
+        except Exception as error:  # the anchor stored before remains valid
+            _log.error("no anchor of the audit was left: %s", type(error).__qualname__)
+            return
+        if not longer:
+            _log.error("the audit is shorter than it was: see `rowveil audit verify`")
+
+    async def _in_thread(self, function: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, function)

@@ -1,0 +1,80 @@
+"""Takeover of running jobs that no live replica works on. Blocking: it runs in a thread."""
+
+import logging
+from collections.abc import Collection
+
+from app.engine.engine import ATTEMPTS_EXHAUSTED, Failure
+from app.jobs.failure_errors import problem_of
+from app.jobs.job_metrics import JobMetrics
+from app.jobs.recorder import End, Recorder, requeue
+from app.jobs.states import Step
+from app.jobs.stores import Stores
+from app.store.sql import jobs, replicas
+
+_log = logging.getLogger("rowveil.jobs")
+
+MOST_CRASHES = 3
+"""Number of crashes or lost leases of the service after which a job fails instead of being requeued."""
+
+_CRASHED = Failure(
+    ATTEMPTS_EXHAUSTED,
+    f"the service ended {MOST_CRASHES} times while this job ran; it is not tried again",
+)
+
+
+class Takeover:
+    """Requeues, cancels or fails running jobs whose replica is dead, or that this replica lost track of."""
+
+    def __init__(self, stores: Stores, recorder: Recorder, job_metrics: JobMetrics) -> None:
+        self._stores = stores
+        self._recorder = recorder
+        self._job_metrics = job_metrics
+        self._untracked: set[tuple[str, int]] = set()
+        """Job id and attempt of this replica's claims that it did not track at the last run."""
+
+    def run(self, end_leases: bool, tracked: Collection[str]) -> tuple[int, int]:
+        """Take over stalled jobs in one transaction, so that no lease ends while a job is still under it.
+
+        Parameters
+        ----------
+        end_leases
+            Whether expired leases of other replicas are ended first. Otherwise only jobs without any lease
+            are taken over.
+        tracked
+            Ids of the jobs that this replica runs.
+
+        Returns
+        -------
+        tuple of int
+            Numbers of jobs taken over and of leases ended.
+        """
+        ends: list[End | None] = []
+        replica = self._stores.lease.replica
+        with self._stores.database.write() as session:
+            # A claim is untracked if the response to its commit was lost, or if its job could neither be
+            # started nor failed. It is requeued at the second sighting: at the first it may be starting.
+            untracked = [job for job in jobs.claimed(session, replica) if job.id not in tracked]
+            lost = [job for job in untracked if (job.id, job.attempt) in self._untracked]
+            for job in lost:
+                requeue(session, job, job.crashes)
+            dead = replicas.remove_expired(session, replica) if end_leases else ()
+            stalled = replicas.stalled_jobs(session)
+            for job in stalled:
+                if job.cancel_requested:
+                    ends.append(self._recorder.end(session, job, Step.CANCEL))
+                elif job.crashes + 1 >= MOST_CRASHES:
+                    values = {"error": problem_of(_CRASHED), "crashes": job.crashes + 1}
+                    ends.append(self._recorder.end(session, job, Step.FAIL, **values))
+                else:
+                    requeue(session, job, job.crashes + 1)
+            ended = [end for end in ends if end is not None]
+            unnamed = jobs.unnamed(session, [blob for end in ended for blob in end.released])
+        self._recorder.publish(ended, unnamed)
+        for job in (*stalled, *lost):
+            self._stores.progress_path(job).unlink(missing_ok=True)
+        for _ in range(len(stalled) + len(lost) - len(ended)):
+            self._job_metrics.count_requeue()
+        self._untracked = {(job.id, job.attempt) for job in untracked}
+        for name in dead:
+            _log.warning("replica %s is dead; its jobs are taken over", name)
+        return len(stalled) + len(lost), len(dead)

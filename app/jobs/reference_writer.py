@@ -1,0 +1,129 @@
+"""Write destination tables to object storage or a share, atomically, before their jobs succeed."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from app.engine.engine import CANCELLED, NOT_SENT, TIME_LIMIT, Failure
+from app.engine.progress_file import ProgressFile
+from app.engine.worker_process import failure_of
+from app.errors import InvalidRequest
+from app.formats import stream_chunks
+from app.formats.errors import FormatError
+from app.jobs.reference_reader import ReferenceReader
+from app.references import Reference, ReferenceFault
+from app.settings import Settings
+from app.store.blobs.arrow_stream import TableReader
+from app.store.reference_files import write_file
+from app.store.reference_s3 import write_object
+from app.store.sql.models import Job
+from app.worker.tasks import SwapTask
+from providers.errors import ProviderError
+
+_THREADS = 4
+"""Destinations that are written at the same time."""
+
+_ABORT_SECONDS = 10.0
+"""Time that a cancelled write gets to remove what it has written."""
+
+
+class _Cancelled(Exception):
+    """The write was cancelled."""
+
+
+class ReferenceWriter:
+    """Writes destinations to their jobs' references."""
+
+    stream_table = staticmethod(stream_chunks)
+    """Encoder of a table as chunks of a file; tests replace it to hold a write up."""
+
+    def __init__(self, settings: Settings, reference_reader: ReferenceReader) -> None:
+        self._time_limit = settings.job_time_limit
+        self._reference_reader = reference_reader
+        self._threads = ThreadPoolExecutor(_THREADS, "sending")
+        self._stops: dict[str, asyncio.Event] = {}
+
+    async def write(self, job: Job, task: SwapTask) -> Failure | None:
+        """Write the job's destination to its reference. Return the failure, if any.
+
+        A job that is run again after a crash of the service overwrites the same reference.
+        """
+        try:
+            reference, prefix = self._reference_reader.find(str(job.destination_reference), "destination")
+        except InvalidRequest as error:  # the settings have changed since the job was accepted
+            return Failure(NOT_SENT, error.message)
+        stop, cancelled = asyncio.Event(), threading.Event()
+        submitted = self._threads.submit(self._write, job, task, reference, prefix, cancelled)
+        writing = asyncio.wrap_future(submitted)
+        stopping = asyncio.ensure_future(stop.wait())
+        self._stops[job.id] = stop
+        try:
+            futures: list[asyncio.Future[Any]] = [writing, stopping]
+            await asyncio.wait(futures, timeout=self._time_limit, return_when=asyncio.FIRST_COMPLETED)
+            if not writing.done():
+                cancelled.set()
+                submitted.cancel()  # takes effect only before the write has begun
+                await asyncio.wait([writing], timeout=_ABORT_SECONDS)
+        finally:
+            cancelled.set()
+            stopping.cancel()
+            del self._stops[job.id]
+        if writing.done() and not writing.cancelled():
+            failure = writing.result()
+            if failure is None or failure.code != CANCELLED:
+                return failure
+        if stop.is_set():
+            return Failure(CANCELLED, "the job was cancelled")
+        return Failure(
+            TIME_LIMIT, f"writing the destination took longer than {self._time_limit:g} s, and was stopped"
+        )
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel the write of the job's destination, if there is one."""
+        stop = self._stops.get(job_id)
+        if stop is not None:
+            stop.set()
+
+    def close(self) -> None:
+        """Release the threads without waiting for writes in progress."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _write(
+        self, job: Job, task: SwapTask, reference: Reference, prefix: Reference, cancelled: threading.Event
+    ) -> Failure | None:
+        try:
+            with ProgressFile(task.progress_path) as progress:
+                progress(1.0, "sending")
+            media_type = str(job.destination_media_type)
+            rows = TableReader(task.destination)
+            try:
+                chunks = _until(cancelled, self.stream_table(media_type, rows.schema, rows))
+                if reference.scheme == "s3":
+                    write_object(reference, chunks, media_type)
+                else:
+                    former = [f"{job.id}.{attempt}" for attempt in range(1, job.attempt)]
+                    write_file(reference, prefix, chunks, f"{job.id}.{job.attempt}", former)
+            finally:
+                rows.close()
+        except _Cancelled:
+            return Failure(CANCELLED, "writing the destination was given up")
+        except ReferenceFault as fault:
+            return Failure(
+                NOT_SENT, f"the destination could not be written to its reference: {fault.message}"
+            )
+        except (FormatError, ProviderError) as error:
+            return Failure(NOT_SENT, f"the destination could not be written: {error.message}")
+        except Exception as error:
+            return failure_of(error)
+        return None
+
+
+def _until(cancelled: threading.Event, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    for chunk in chunks:
+        if cancelled.is_set():
+            raise _Cancelled
+        yield chunk
+    if cancelled.is_set():
+        raise _Cancelled

@@ -1,0 +1,106 @@
+"""Database transactions behind `JobService`: one transaction a method. Blocking: they run in threads."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from app.callers import Caller
+from app.errors import NotFound
+from app.jobs.job_metrics import JobMetrics
+from app.jobs.requests import tables_given
+from app.jobs.states import State, Step, after, outcome_of
+from app.jobs.stores import Stores
+from app.store.blobs.arrow_stream import TableReader
+from app.store.blobs.sealed_files import BlobMissing
+from app.store.crypto.sealing import report_context, seed_context
+from app.store.sql import idempotency, jobs
+from app.store.sql.models import Job
+from app.store.sql.replicas import moment
+from app.webhooks.messages import queue_message
+
+
+class JobTransactions:
+    """Read and change job rows on behalf of a caller; every access to sealed content is audited."""
+
+    def __init__(self, stores: Stores, job_metrics: JobMetrics) -> None:
+        self._stores = stores
+        self._job_metrics = job_metrics
+
+    def audit(self, caller: Caller, action: str, subject: str) -> None:
+        """Append a line to the audit log."""
+        with self._stores.database.write() as session:
+            self._stores.audit.append(session, caller, action, subject, moment(session))
+
+    def find(self, caller: Caller, job_id: str, *deferred: str) -> Job:
+        """Return the job with the named deferred columns. Raises NotFound."""
+        with self._stores.database.read() as session:
+            job = jobs.find(session, job_id, *deferred, caller=caller)
+        if job is None:
+            raise NotFound(f"there is no job '{job_id}'")
+        return job
+
+    def newest(
+        self, caller: Caller, state: str | None, service: str | None, limit: int, before: str | None
+    ) -> Sequence[Job]:
+        """Return up to ``limit`` visible jobs older than the job ``before``, newest first."""
+        with self._stores.database.read() as session:
+            return jobs.newest(session, state, service, limit, before, caller)
+
+    def cancel_queued(self, job: Job) -> bool:
+        """Cancel a job that is still queued, release its tables and queue its webhook.
+
+        Returns False if the job is no longer queued: a running job has a worker that must be stopped first.
+        """
+        ended = after(State.QUEUED, Step.CANCEL)
+        given = tables_given(job)
+        released = {} if job.retain_source else {f"{role}_blob": None for role in given}
+        with self._stores.database.write() as session:
+            values = {"finished_at": moment(session), "outcome": outcome_of(ended, {})}
+            queued = [State.QUEUED]
+            moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **released)
+            if moved:
+                queue_message(session, job, ended, values)
+            unnamed = jobs.unnamed(session, given.values()) if moved else []
+        if moved:
+            self._job_metrics.count_end(job, ended, values)
+        self._stores.delete_blobs(unnamed)
+        return moved
+
+    def request_cancel(self, job_id: str) -> None:
+        """Ask the replica that runs the job to stop it."""
+        with self._stores.database.write() as session:
+            jobs.request_cancel(session, job_id)
+
+    def delete_ended(self, caller: Caller, job: Job) -> bool:
+        """Delete a job that has ended, its tables and its idempotency key; False if it has not ended."""
+        with self._stores.database.write() as session:
+            deleted = jobs.delete_ended(session, job.id)
+            unnamed = jobs.unnamed(session, [job.source_blob, job.destination_blob]) if deleted else []
+            if deleted:
+                idempotency.forget(session, [job.id])
+                self._stores.audit.append(session, caller, "job.delete", job.id, moment(session))
+        self._stores.delete_blobs(unnamed)
+        self._stores.database.truncate_log()
+        return deleted
+
+    def open_table(self, caller: Caller, blob: str, action: str, subject: str) -> TableReader:
+        """Audit the access and open a sealed table. Raises NotFound (it was deleted or expired just now)."""
+        self.audit(caller, action, subject)
+        try:
+            return TableReader(self._stores.blobs.access(blob))
+        except BlobMissing:
+            raise NotFound("the rows were deleted or have expired just now") from None
+
+    def open_report(self, caller: Caller, job_id: str, sealed: bytes) -> dict[str, Any]:
+        """Open a sealed report and audit the access."""
+        report: dict[str, Any] = json.loads(self._stores.sealer.open(sealed, report_context(job_id)))
+        self.audit(caller, "report.read", job_id)
+        return report
+
+    def open_seed(self, caller: Caller, job_id: str, reason: str) -> tuple[Job, str]:
+        """Return the job and its seed in hexadecimal; audit the access with its reason. Raises NotFound."""
+        job = self.find(caller, job_id, "sealed_seed")
+        seed = self._stores.sealer.open(job.sealed_seed, seed_context(job.id))
+        with self._stores.database.write() as session:
+            self._stores.audit.append(session, caller, "seed.read", job.id, moment(session), reason)
+        return job, f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"

@@ -1,0 +1,1 @@
+"""HTTP API; start reading at `routes.services`."""

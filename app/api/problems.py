@@ -1,13 +1,13 @@
-"""Every error as a problem document (RFC 9457), in one place.
+"""Error responses: every error becomes a problem document (RFC 9457) here.
 
-A message says what is wrong, where, and what would be right: never a stack trace, a path of the
-server, or a value of a row. A log line of an unexpected error has its frames but not its message,
-since a library's message may quote a value.
+A message says what is wrong, where, and how to correct it. It never contains a stack trace, a path
+of the server, or a value of a row. The log line of an unexpected error has its frames but not its
+message, since a library's message may quote a value.
 """
 
 import logging
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -19,11 +19,11 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.formats import FormatError
 from app.errors import AppError, BadRequest, InvalidRequest, UnsupportedMediaType
-from app.telemetry.requests import REQUEST_ID
-from providers.errors import ProviderError, reference_token
-from providers.params import OPTIM_OPERANDS
+from app.formats.errors import FormatError
+from app.requests.validation_errors import error_items
+from app.telemetry.request_id import REQUEST_ID
+from providers.errors import ProviderError
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -33,57 +33,14 @@ _log = logging.getLogger("rowveil.http")
 def problem_response(
     document: Mapping[str, Any], instance: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The document as an HTTP response."""
-    told = {"request_id": request_id} if (request_id := REQUEST_ID.get()) else {}
+    """Return the document as an HTTP response."""
+    request_member = {"request_id": request_id} if (request_id := REQUEST_ID.get()) else {}
     return Response(
-        orjson.dumps(dict(document) | {"instance": instance} | told),
+        orjson.dumps(dict(document) | {"instance": instance} | request_member),
         status_code=document["status"],
         media_type=MEDIA_TYPE,
         headers=dict(headers or {}),
     )
-
-
-def json_pointer(parts: tuple[Any, ...]) -> str:
-    """RFC 6901, such as ``/parameters/swap_fields/0``."""
-    return "".join(f"/{reference_token(part)}" for part in parts)
-
-
-def error_items(error: RequestValidationError) -> list[dict[str, str]]:
-    """What is wrong, each thing once: at the innermost place, and by one branch of a union."""
-    items: dict[str, dict[str, str]] = {}
-    for found in error.errors():
-        where, *path = found["loc"]
-        message = found["msg"].replace("Tuple", "List").replace("a valid tuple", "a list")  # JSON has lists
-        message = message[:1].lower() + message[1:]
-        if where != "body":
-            name = ".".join(str(part) for part in path) or str(where)
-            items.setdefault(name, {"parameter": name, "message": message})
-            continue
-        absent = [path.pop()] if found["type"] == "missing" and path else []
-        if found["type"] == "unknown_name":
-            absent = [found["ctx"]["name"]]
-        pointer = json_pointer(_path_in(error.body, path) + tuple(absent))
-        items.setdefault(pointer, {"pointer": pointer, "message": message})
-    return [
-        item for place, item in items.items() if not any(other.startswith(f"{place}/") for other in items)
-    ]
-
-
-def _path_in(body: Any, path: Sequence[Any]) -> tuple[Any, ...]:
-    """The path as far as it stands in the body: a location also names union branches, which do not.
-
-    A parameter that was given by Optim's name stands there under that.
-    """
-    found: list[Any] = []
-    for name in path:
-        part = name
-        if isinstance(body, dict) and name not in body:
-            part = next((each for each in body if OPTIM_OPERANDS.get(each) == name), name)
-        inside = isinstance(body, dict) and part in body
-        if inside or (isinstance(body, list) and isinstance(part, int) and part < len(body)):
-            body = body[part]
-            found.append(part)
-    return tuple(found)
 
 
 def _invalid_request(errors: list[dict[str, str]]) -> dict[str, Any]:
@@ -132,7 +89,7 @@ async def _on_format_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
-    """What the framework itself refuses: no such route, method, or a body over the limit."""
+    """Return the response to an error of the framework: unknown route or method, or a body over the limit."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     details = {
@@ -155,7 +112,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _allowed_methods(request: Request) -> set[str]:
-    """Every method of the path: the framework names those of one route only."""
+    """Return all methods of the path; the framework lists those of only one route."""
     methods = {
         method
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -166,7 +123,7 @@ def _allowed_methods(request: Request) -> set[str]:
 
 
 def install(app: FastAPI) -> None:
-    """Register the one handler of each kind of error."""
+    """Register one handler for each kind of error."""
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(AppError, _on_app_error)
     app.add_exception_handler(ProviderError, _on_provider_error)
@@ -176,13 +133,13 @@ def install(app: FastAPI) -> None:
 
 
 class UnexpectedErrors:
-    """ASGI middleware: what nobody foresaw becomes a 500 without a word of its message."""
+    """ASGI middleware that turns an unforeseen exception into a 500 without the exception's message."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; answer 500 if that raises before the response began."""
+        """Pass the request on; respond with 500 if that raises before the response began."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         started = False
@@ -195,7 +152,7 @@ class UnexpectedErrors:
         try:
             await self.app(scope, receive, watched_send)
         except ClientDisconnect:
-            return None  # nobody is there to be answered
+            return None  # the client has disconnected
         except Exception as error:
             _log.error("%s %s failed: %s", scope["method"], scope["path"], describe(error))
             if started:
@@ -205,7 +162,7 @@ class UnexpectedErrors:
 
 
 def describe(error: BaseException) -> str:
-    """Where and as what an error arose, without its message, which may quote a value of a row."""
+    """Return type and frames of an error without its message, which may quote a value of a row."""
     frames = traceback.extract_tb(error.__traceback__)
     where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames[-6:]))
     return f"{type(error).__module__}.{type(error).__qualname__} at {where}"

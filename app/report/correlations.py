@@ -1,23 +1,23 @@
-"""Three triangles: the correlations before, after, and how much they differ."""
+"""Heat maps of the correlations before, after, and of their difference."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
+from app.report.formatting import MINUS, named, number, short
+from app.report.page_table import Cell, Table
 from app.report.svg import WIDTH, Picture, drawing, element, nice, rectangle, text
-from app.report.tables import Cell, Table
-from app.report.words import MINUS, named, number, short
 
 Matrix = Sequence[Sequence[float | None]]
 
 _BOUNDS = (0.05, 0.2, 0.4, 0.6, 0.8)
-"""Shares of the greatest value at which a shade ends."""
+"""Upper bounds of the shades but the darkest, as shares of the greatest value."""
 _LEFT, _TOP, _BELOW = 24.0, 22.0, 54.0
 
 
 def correlations(given: Mapping[str, Any]) -> Picture | None:
-    """The maps and the pairs behind them, the most changed first; None of fewer than two fields."""
+    """Draw heat maps, with a table of all pairs, the most changed first; None for fewer than two fields."""
     fields = [str(field) for field in given.get("fields") or ()]
     if len(fields) < 2:
         return None
@@ -93,7 +93,7 @@ def _shade(value: float, greatest: float) -> int:
 
 
 def _kinds(value: float | None, greatest: float) -> tuple[str, ...]:
-    """The classes of a cell: its shade, and over it the hatch of what is below zero."""
+    """Return the CSS classes of a cell: its shade and, over it, a hatch for values below zero."""
     if value is None:
         return ("cell shade-0",)
     shade = _shade(value, greatest)
@@ -124,16 +124,16 @@ def _values(matrix: Matrix, side: float, greatest: float) -> list[Markup]:
 
 
 def _numbers(count: int, side: float) -> list[Markup]:
-    """Numbers of the fields at the left and below, as many as there is room for."""
+    """Write the numbers of the fields at the left and below, as many as fit."""
     step = next(step for step in (1, 2, 5, 10, 20, 50) if step * side >= 16)
-    places = [at for at in range(1, count + 1) if at == 1 or at % step == 0]
-    parts = [text(_LEFT - 5, _TOP + (at - 0.5) * side + 4, str(at), "end", class_="small") for at in places]
+    shown = [index for index in range(1, count + 1) if index == 1 or index % step == 0]
     y = _TOP + count * side + 14
-    return parts + [text(_LEFT + (at - 0.5) * side, y, str(at), "middle", class_="small") for at in places]
+    parts = [text(_LEFT - 5, _TOP + (i - 0.5) * side + 4, str(i), "end", class_="small") for i in shown]
+    return parts + [text(_LEFT + (i - 0.5) * side, y, str(i), "middle", class_="small") for i in shown]
 
 
 def _legend(y: float, greatest: float) -> list[Markup]:
-    """Eleven swatches from the least to the greatest, with the figures at their ends."""
+    """Draw eleven swatches from the least to the greatest value, with numbers at their ends."""
     middles = [
         *(-(low + high) / 2 for low, high in _steps()[::-1]),
         0.0,
@@ -141,8 +141,8 @@ def _legend(y: float, greatest: float) -> list[Markup]:
     ]
     width = (WIDTH - _LEFT - 8) / len(middles)
     parts = [
-        rectangle(_LEFT + at * width, y, width, 10, kind)
-        for at, middle in enumerate(middles)
+        rectangle(_LEFT + index * width, y, width, 10, kind)
+        for index, middle in enumerate(middles)
         for kind in _kinds(middle * greatest, greatest)
     ]
     half = WIDTH - 8

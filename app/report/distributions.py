@@ -1,4 +1,4 @@
-"""Each field before and after: a histogram of numbers, bars of categories."""
+"""Charts of each field before and after: histograms of numbers, bar charts of categories."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -6,6 +6,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from app.report.formatting import counted, fitted, named, number, short
+from app.report.page_table import Cell, Table
 from app.report.svg import (
     WIDTH,
     Picture,
@@ -20,20 +22,18 @@ from app.report.svg import (
     text,
     ticks,
 )
-from app.report.tables import Cell, Table
-from app.report.words import fitted, named, number, short
 
 NOT_SHOWN = "not shown"
 BARS = 12
-"""At most so many categories are drawn; the table has them all."""
+"""Most values that get a bar; the table has every value that is named."""
 
 _LEFT, _TOP, _BOTTOM, _HEIGHT = 44.0, 10.0, 26.0, 190.0
 _OTHERS = "(others)"
 
 
 def distributions(fields: Sequence[Mapping[str, Any]], threshold: int) -> list[Picture]:
-    """A picture for each field."""
-    return [_field(field, f"field-{at}", threshold) for at, field in enumerate(fields, 1)]
+    """Draw a chart of each field."""
+    return [_field(field, f"field-{index}", threshold) for index, field in enumerate(fields, 1)]
 
 
 def _field(field: Mapping[str, Any], identifier: str, threshold: int) -> Picture:
@@ -43,7 +43,10 @@ def _field(field: Mapping[str, Any], identifier: str, threshold: int) -> Picture
         heads: list[Cell] = [f"{low} to {high}" for low, high in pairwise(edges)]
         drawings = [_histogram(field, edges, identifier)] if edges else []
     else:
-        heads = [label if label == _OTHERS else named(str(label)) for label in field["labels"]]
+        heads = [
+            label if _is_rest(field, index) else named(str(label))
+            for index, label in enumerate(field["labels"])
+        ]
         drawings = [_bars(field, identifier)]
     before, after = field["source"], field["destination"]
     rows: list[Sequence[Cell]] = [
@@ -75,11 +78,43 @@ def _caption(field: Mapping[str, Any], threshold: int) -> str:
         parts.append(
             f"Missing: {_count(missing.get('source'))} before, {_count(missing.get('destination'))} after."
         )
-    if field["kind"] != "number" and len(before) > BARS:
-        parts.append(f"The {BARS} most frequent of {number(len(before))} values are drawn.")
+    if field["kind"] != "number":
+        parts += _categories(field)
     if None in counts:
         parts.append(f"A count that is not shown (open circle) is below {threshold}, or would give one away.")
     return " ".join(parts)
+
+
+def _bars_of(field: Mapping[str, Any], kept: Sequence[int]) -> str:
+    own = sum(not _is_rest(field, index) for index in kept)
+    return f"Bars of {counted(own, 'value', 'values')}{' and of all others together' * (own < len(kept))}."
+
+
+def _categories(field: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on the number of values that have bars; none if all have one."""
+    own = [index for index in _drawn(field) if not _is_rest(field, index)]
+    labels = sum(not _is_rest(field, index) for index in range(len(field["labels"])))
+    counts = field.get("categories") or {"source": labels, "destination": labels}
+    before, after = counts["source"], counts["destination"]
+    if len(own) >= max(before, after):
+        return []
+    occur = number(before) if before == after else f"{number(before)} (after: {number(after)})"
+    return [f"{number(len(own))} of {occur} values have bars of their own."]
+
+
+def _is_rest(field: Mapping[str, Any], index: int) -> bool:
+    """Whether the label stands for all values without a name; only the last label can, whatever its text."""
+    return index == len(field["labels"]) - 1 and field["labels"][index] == _OTHERS
+
+
+def _drawn(field: Mapping[str, Any]) -> list[int]:
+    """Return the labels that get bars: the most frequent values, and the rest together if there is any."""
+    source, destination = field["source"], field["destination"]
+    values = [index for index in range(len(field["labels"])) if not _is_rest(field, index)]
+    values.sort(key=lambda index: (-max(source[index] or 0, destination[index] or 0), index))
+    rest = len(field["labels"]) - 1
+    has_rest = rest >= 0 and _is_rest(field, rest) and (source[rest] != 0 or destination[rest] != 0)
+    return values[:BARS] + [rest] * has_rest
 
 
 def _count(count: int | None) -> str:
@@ -87,7 +122,7 @@ def _count(count: int | None) -> str:
 
 
 def _histogram(field: Mapping[str, Any], edges: Sequence[str], identifier: str) -> Markup:
-    """Before as a plain area, after as a thick line; of uneven intervals the area is the count."""
+    """Draw before as a plain area, after as a thick line; areas are counts if intervals are uneven."""
     places = [float(edge) for edge in field["edges"]]
     widths = [high - low for low, high in pairwise(places)]
     uneven = bool(widths) and max(widths) > min(widths) * (1 + 1e-6)
@@ -140,7 +175,7 @@ def _rules(up: Scale, most: float) -> list[Markup]:
 def _outline(
     places: Sequence[float], counts: Sequence[float | None], across: Scale, up: Scale
 ) -> list[Markup]:
-    """Steps over the intervals whose counts are shown."""
+    """Draw steps over the intervals whose counts are shown."""
     lines: list[list[tuple[float, float]]] = [[]]
     for low, high, count in zip(places, places[1:], counts, strict=False):
         if count is None:
@@ -155,7 +190,7 @@ def _hidden(x: float, y: float, kind: str) -> Markup:
 
 
 def _edge_labels(ends: Sequence[str], places: Sequence[float], across: Scale, bottom: float) -> list[Markup]:
-    """The first and the last edge, and a stroke at each."""
+    """Label the first and the last edge, and mark every edge."""
     return [
         text(across(places[0]), bottom + 17, fitted(ends[0], 20)),
         text(across(places[-1]), bottom + 17, fitted(ends[1], 20), "end"),
@@ -164,35 +199,26 @@ def _edge_labels(ends: Sequence[str], places: Sequence[float], across: Scale, bo
 
 
 def _round_figures(places: Sequence[float], across: Scale, bottom: float) -> list[Markup]:
-    """Figures between the first and the last edge, where there is room."""
-    room = (across(places[0]) + 50, across(places[-1]) - 52)
-    between = [tick for tick in ticks(places[0], places[-1], 4) if room[0] < across(tick) < room[1]]
+    """Label round numbers between the first and the last edge, where they fit."""
+    left, right = across(places[0]) + 50, across(places[-1]) - 52
+    between = [tick for tick in ticks(places[0], places[-1], 4) if left < across(tick) < right]
     return [text(across(tick), bottom + 17, short(tick), "middle") for tick in between]
 
 
 def _bars(field: Mapping[str, Any], identifier: str) -> Markup:
-    """Two bars for each of the most frequent categories; before is plain, after hatched."""
-    kept = sorted(
-        range(len(field["labels"])),
-        key=lambda at: (-max(field["source"][at] or 0, field["destination"][at] or 0), at),
-    )[:BARS]
-    kept = [
-        at
-        for at in kept
-        if field["labels"][at] != _OTHERS or field["source"][at] != 0 or field["destination"][at] != 0
-    ]
-    kept.sort(key=lambda at: field["labels"][at] == _OTHERS)
+    """Draw two bars for each of the most frequent categories; before is plain, after hatched."""
+    kept = _drawn(field)
     most = max(
-        (count for at in kept for count in (field["source"][at], field["destination"][at]) if count),
+        (count for index in kept for count in (field["source"][index], field["destination"][index]) if count),
         default=1,
     )
     along = Scale(0, most, 1, WIDTH - 60)
     parts: list[Markup] = []
-    for place, at in enumerate(kept):
+    for place, index in enumerate(kept):
         y = 12.0 + 42 * place
-        parts.append(name(1, y, str(field["labels"][at]), WIDTH - 2))
+        parts.append(name(1, y, str(field["labels"][index]), WIDTH - 2))
         for offset, key, kind in ((4.0, "source", "before"), (15.0, "destination", "after")):
-            count = field[key][at]
+            count = field[key][index]
             if count is None:
                 parts += [
                     _hidden(5, y + offset + 4, "hidden"),
@@ -204,7 +230,7 @@ def _bars(field: Mapping[str, Any], identifier: str) -> Markup:
     return drawing(
         identifier,
         f"{fitted(field['field'], 80)} before and after",
-        f"Bars of {len(kept)} values. Plain: before. Hatched: after. The counts are in the table below.",
+        f"{_bars_of(field, kept)} Plain: before. Hatched: after. The counts are in the table below.",
         42.0 * len(kept) + 2,
         *parts,
     )

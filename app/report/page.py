@@ -1,4 +1,4 @@
-"""The page: what a job's document and its report say, put into the template."""
+"""HTML page of a report: fill the template with a job's document and its report."""
 
 import hashlib
 import json
@@ -12,24 +12,25 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from app.report import choices, told
+from app.report import selection as choices
+from app.report import summary_text
 from app.report.correlations import correlations
-from app.report.discretion import THRESHOLD, Discretion
 from app.report.distributions import distributions
-from app.report.figures import Figure, measure, own_figures
+from app.report.formatting import humanised, named, number, visible
+from app.report.measure_tables import Figure, measure, own_figures
+from app.report.page_table import Cell
 from app.report.plots import changed, closest, risk_utility
+from app.report.small_counts import THRESHOLD, Discretion
 from app.report.svg import Picture
-from app.report.tables import Cell
-from app.report.words import humanised, named, number, visible
 from providers import PROVIDERS
 from providers.measures import MEASURES
 
 _CSS = (files("app.report") / "templates" / "report.css").read_text(encoding="utf-8")
 
 STYLE_SOURCE = f"'sha256-{b64encode(hashlib.sha256(_CSS.encode()).digest()).decode()}'"
-"""The page's style sheet in the words of a content security policy."""
+"""Source expression of the page's style sheet in its content security policy."""
 CONTENT_SECURITY_POLICY = f"default-src 'none'; style-src {STYLE_SOURCE}; base-uri 'none'; form-action 'none'"
-"""Nothing is loaded or run; one style sheet is applied, the page's own, known by its digest."""
+"""Content security policy: nothing is loaded or run, and only the page's own style sheet is applied."""
 
 _OUTCOMES = {
     "SUCCESS": "The job succeeded.",
@@ -37,7 +38,7 @@ _OUTCOMES = {
     "FAILURE": "The job failed.",
 }
 _TITLES = {
-    "measures": ("Two tables compared", "A table is judged beside its source, whatever made it."),
+    "measures": ("Two tables compared", "A table is compared with its source, whatever made it."),
     "frontier": (
         "Services and parameters compared",
         "Several services were run on one table, each with several parameters, and measured the same way.",
@@ -46,14 +47,14 @@ _TITLES = {
 
 
 def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
-    """The report as one HTML page that needs nothing else and runs nothing.
+    """Render the report as one self-contained HTML page without scripts.
 
     Parameters
     ----------
     job : mapping
-        The job's document, as `GET /v1/jobs/{id}` answers it. Of its events only the counts are told.
+        The job's document, as returned by `GET /v1/jobs/{id}`. Only the counts of its events are shown.
     report : mapping
-        The report's JSON. Parts that it lacks are left out of the page, or said to be absent.
+        The report's JSON. Sections that it lacks are left out of the page or stated to be absent.
     """
     pictures = report.get("pictures") or {}
     threshold = int(pictures.get("threshold", THRESHOLD))
@@ -79,7 +80,7 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         provider=provider,
         threshold=threshold,
         outcome=_OUTCOMES.get(str(job.get("outcome")), ""),
-        sentences=told.sentences(report.get("summary") or {}, len(fields), discretion),
+        sentences=summary_text.sentences(report.get("summary") or {}, len(fields), discretion),
         limits=report.get("limits") or (),
         concerns=_by_concern(measures, report.get("measures") or {}),
         left_out=[(_measure_title(key, fields), why) for key, why in (report.get("left_out") or {}).items()],
@@ -89,7 +90,7 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         has_pictures=bool(pictures.keys() - {"threshold"}),
         frontier=choices.frontier(report.get("frontier") or {}),
         candidates=choices.candidates(report.get("candidates") or {}, discretion),
-        events=told.events(job.get("event_counts") or {}, discretion),
+        events=summary_text.events(job.get("event_counts") or {}, discretion),
         parameters=[
             (name, _value(value))
             for name, value in {**(job.get("parameters") or {}), **(job.get("options") or {})}.items()
@@ -125,7 +126,7 @@ def _by_concern(
 def _pictures(
     pictures: Mapping[str, Any], measures: Mapping[str, Any], discretion: Discretion
 ) -> list[Picture]:
-    """All pictures but those of single fields."""
+    """Draw all charts except those of single fields."""
     found: list[Picture | None] = []
     if point := pictures.get("risk_utility"):
         found.append(
@@ -149,12 +150,12 @@ def _measure_title(key: str, fields: list[str]) -> Cell:
 
 
 def _value(value: Any) -> str:
-    """A parameter as JSON has it: what is empty or off too, since it was in force."""
+    """Format a parameter as JSON; empty and false ones are shown too, because they were in force."""
     return visible(value) if isinstance(value, str) else visible(json.dumps(value, ensure_ascii=False))
 
 
 def _evidence(job: Mapping[str, Any], discretion: Discretion) -> list[tuple[str, Markup | str]]:
-    """What identifies the run, and what a rerun can be held against."""
+    """List the identifiers and digests of the run, with which a rerun can be compared."""
     source, destination = job.get("source") or {}, job.get("destination") or {}
     rows: list[tuple[str, Any]] = [
         ("Job", _code(job.get("id"))),

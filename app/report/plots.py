@@ -1,4 +1,4 @@
-"""Share changed by field, distance to the closest record, and risk against utility."""
+"""Charts of the changed share by field, of distances to the closest record, and of risk and utility."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from app.report.discretion import Discretion
+from app.report.formatting import counted, named, number, percent, short
+from app.report.page_table import Table
+from app.report.small_counts import Discretion
 from app.report.svg import (
     WIDTH,
     Picture,
@@ -21,8 +23,6 @@ from app.report.svg import (
     text,
     ticks,
 )
-from app.report.tables import Table
-from app.report.words import counted, named, number, percent, short
 
 _IN_A_DRAWING = 12
 _LEFT, _TOP, _BOTTOM, _HEIGHT = 44.0, 40.0, 54.0, 284.0
@@ -30,16 +30,16 @@ _RIGHT = WIDTH - 12
 
 
 def changed(given: Mapping[str, Any], discretion: Discretion) -> Picture | None:
-    """The change map: the fields in the order of the share of rows that changed."""
+    """Draw the share of rows that changed in each field, in descending order."""
     shares = dict(zip(map(str, given.get("fields") or ()), given.get("share") or (), strict=True))
     if not shares:
         return None
     fields = sorted(shares, key=lambda field: -(shares[field] or 0.0))
-    parts = [fields[at : at + _IN_A_DRAWING] for at in range(0, len(fields), _IN_A_DRAWING)]
+    parts = [fields[first : first + _IN_A_DRAWING] for first in range(0, len(fields), _IN_A_DRAWING)]
     rows = [(named(field), discretion.share(shares[field] or 0.0)) for field in fields]
     return Picture(
         "Share of the rows that changed, by field",
-        [_shares(f"changed-{at}", part, shares, discretion) for at, part in enumerate(parts, 1)],
+        [_shares(f"changed-{index}", part, shares, discretion) for index, part in enumerate(parts, 1)],
         "Rows whose value differs from the source's. The frame is all rows.",
         Table("Share of the rows that changed, by field", ("field", "changed"), rows),
     )
@@ -69,7 +69,7 @@ def _shares(
 
 
 def closest(given: Mapping[str, Any], rows: int) -> Picture | None:
-    """The distance to the closest record as a curve over the share of rows that are no farther."""
+    """Draw the share of rows within each distance to their closest record, as a curve."""
     shares, distances = given.get("share") or [], given.get("distance") or []
     if not distances or any(distance is None for distance in distances):
         return None
@@ -106,20 +106,20 @@ def closest(given: Mapping[str, Any], rows: int) -> Picture | None:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A measure as an axis: its words, and which way is better."""
+    """Axis of a plot: title of the figure, and its better direction."""
 
     title: str
     goal: str
 
     @property
     def words(self) -> str:
-        """Such as `PSCR (lower is better)`."""
+        """Title with the better direction, such as `PSCR (lower is better)`."""
         return f"{self.title} ({self.goal})" if self.goal else self.title
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One release on the plane of risk and utility; its number stands for it in the table."""
+    """Risk and utility of one release; `number` refers to its row in the table."""
 
     number: int
     risk: float
@@ -128,13 +128,13 @@ class Point:
 
 
 def risk_utility(given: Mapping[str, Any], risk: Axis, utility: Axis) -> Picture | None:
-    """A release as a point of the plane; both scales begin at 0 and do not follow the point."""
+    """Draw one release as a point; both scales begin at 0, so that points of several reports compare."""
     x, y = given["risk"].get("value"), given["utility"].get("value")
     if x is None or y is None:
         return None
     plane = _plane(_from_zero(x), _from_zero(y))
-    at = (plane.across(x), plane.up(y))
-    place = "end" if at[0] > WIDTH / 2 else "start"
+    across, up = plane.across(x), plane.up(y)
+    anchor = "end" if across > WIDTH / 2 else "start"
     words = f"{number(x)}; {number(y)}"
     drawn = drawing(
         "risk-utility",
@@ -142,9 +142,9 @@ def risk_utility(given: Mapping[str, Any], risk: Axis, utility: Axis) -> Picture
         f"Point at risk {number(x)} and utility {number(y)}. The figures are in the table below.",
         _HEIGHT,
         *plane.axes(risk, utility),
-        _mark(at[0], at[1], marked=True),
+        _mark(across, up, marked=True),
         text(
-            at[0] + (-10 if place == "end" else 10), max(_TOP + 4, at[1] - 8), words, place, class_="strong"
+            across + (-10 if anchor == "end" else 10), max(_TOP + 4, up - 8), words, anchor, class_="strong"
         ),
     )
     table = Table(
@@ -162,7 +162,7 @@ def risk_utility(given: Mapping[str, Any], risk: Axis, utility: Axis) -> Picture
 
 
 def frontier(points: Sequence[Point], risk: Axis, utility: Axis, table: Table) -> Picture | None:
-    """All releases on the plane; those that none is better than in both are marked and joined."""
+    """Draw all releases; those that are not dominated are marked and joined by a line."""
     if not points:
         return None
     plane = _plane(_around([p.risk for p in points]), _around([p.utility for p in points]))
@@ -193,8 +193,8 @@ def frontier(points: Sequence[Point], risk: Axis, utility: Axis, table: Table) -
             )
         ],
         f"Across: {risk.words}. Up: {utility.words}. The best corner is {_best(risk, utility)}. "
-        "Full diamonds, joined: no other combination is as good in both and better in one. Open circles: "
-        "dominated. Numbers are the table's rows.",
+        "Full diamonds, joined: no other combination that protects the same fields is as good in both and "
+        "better in one. Open circles: not on the frontier; the table says why. Numbers are the table's rows.",
         table,
         is_open=True,
     )
@@ -214,7 +214,7 @@ def _best(risk: Axis, utility: Axis) -> str:
 
 
 def _from_zero(value: float) -> tuple[float, float]:
-    """0 to 1 of what is a share; else from 0 to a round figure above (or below) the value."""
+    """Return the scale 0 to 1 for a share, else from 0 to a round number beyond the value."""
     if 0 <= value <= 1:
         return 0.0, 1.0
     return (0.0, nice(value * 1.2)) if value > 0 else (-nice(-value * 1.2), 0.0)
@@ -234,7 +234,7 @@ class _Plane:
     up: Scale
 
     def axes(self, across: Axis, up: Axis) -> list[Markup]:
-        """Rules with their figures, and the axes' words: up's above the plane, across' below."""
+        """Draw rules with numbers, and both titles: of the vertical axis above, of the other below."""
         bottom = _HEIGHT - _BOTTOM
         parts: list[Markup] = []
         for tick in ticks(self.up.low, self.up.high, 4):

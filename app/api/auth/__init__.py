@@ -1,0 +1,1 @@
+"""Authentication of callers; start reading at `authenticate`."""

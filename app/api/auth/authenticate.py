@@ -1,0 +1,73 @@
+"""Authentication: checks the API key or OIDC token before the request body is read."""
+
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from anyio import to_thread
+from fastapi import Request
+
+from app.api.auth.oidc import Tokens
+from app.callers import ANONYMOUS, Caller
+from app.errors import Forbidden, InvalidToken, ScopeMissing, Unauthenticated
+from app.jobs.api_keys import ApiKeys
+from app.settings import LOOPBACK
+from app.telemetry.request_id import REQUEST_ID
+
+_HOW = "send 'Authorization: Bearer <key>'; `rowveil keys create` makes a key"
+
+
+async def authenticate(request: Request, scope: str) -> Caller:
+    """Return the caller of the request, who must hold `scope`.
+
+    Raises
+    ------
+    Unauthenticated, InvalidToken, ScopeMissing, Forbidden
+    """
+    caller = replace(await _identified(request), request=REQUEST_ID.get())
+    if scope not in caller.scopes:
+        raise ScopeMissing(scope)
+    return caller
+
+
+async def _identified(request: Request) -> Caller:
+    if request.app.state.settings.auth == "off":
+        _must_be_of_this_machine(request)
+        return ANONYMOUS
+    given = request.headers.getlist("authorization")
+    if not given:
+        raise Unauthenticated(f"this needs to know who calls: {_HOW}")
+    kind, _, text = given[0].partition(" ")
+    if len(given) > 1 or kind.lower() != "bearer" or not text.strip():
+        raise Unauthenticated(f"the Authorization header is not one that is taken here: {_HOW}")
+    text = text.strip()
+    if text.startswith("rv_"):
+        keys: ApiKeys = request.app.state.jobs.api_keys
+        known = await to_thread.run_sync(keys.caller, text)
+        if known is None:
+            raise InvalidToken("the key is not one of this service, was revoked, or has expired")
+        return known
+    tokens: Tokens | None = request.app.state.tokens
+    if tokens is None:
+        raise InvalidToken(f"this is no key of this service, and it takes no tokens: {_HOW}")
+    return await tokens.caller(text)
+
+
+def _must_be_of_this_machine(request: Request) -> None:
+    """Reject requests from web sites, which a browser on this machine would otherwise allow.
+
+    The Host header reveals DNS rebinding; the Origin header reveals another site.
+    """
+    host = request.headers.get("host", "")
+    origin = request.headers.get("origin")
+    allowed = request.app.state.settings.cors_origins
+    if _hostname(host) not in LOOPBACK:
+        raise Forbidden("authentication is off: the service answers at localhost alone")
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}", *allowed):
+        raise Forbidden("authentication is off: pages of other origins may not call the service")
+
+
+def _hostname(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:  # such as an unclosed bracket
+        return None

@@ -1,0 +1,190 @@
+"""OIDC: validates bearer tokens of the configured issuer.
+
+A token is accepted if a published key of the issuer signed it, with an algorithm that the settings
+allow and that fits the key, and if issuer, audience and times are valid (RFC 9068, RFC 8725). Only the
+settings determine the URL of the keys: the token's own header fields for that (`jku`, `x5u`, `jwk`, `x5c`)
+are ignored.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import jwt
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from app.callers import SCOPES, Caller
+from app.errors import InvalidToken, Unavailable
+from app.settings import Settings
+
+_DISCOVERY = "/.well-known/openid-configuration"
+
+_LEEWAY_SECONDS = 30
+
+_KEYS_LAST_SECONDS = 3600.0
+
+_BETWEEN_FETCHES_SECONDS = 30.0
+
+_FETCH_SECONDS = 5.0
+
+_MOST_BYTES = 1 << 20
+
+_LONGEST_TOKEN = 1 << 14
+
+_LEAST_RSA_BITS = 2048
+
+_SUBJECT = re.compile(r"[\x21-\x7e]{1,255}")
+
+_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+class Tokens:
+    """Validator of the tokens of one issuer."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Fetch nothing yet, so that the service can start while its issuer is unavailable."""
+        self._settings = settings
+        self._keys = IssuerKeys(settings.oidc_issuer, settings.oidc_jwks_url)
+
+    async def caller(self, token: str) -> Caller:
+        """Return the caller that the token identifies.
+
+        Raises
+        ------
+        InvalidToken
+        Unavailable
+            The issuer's keys cannot be fetched.
+        """
+        if len(token) > _LONGEST_TOKEN:
+            raise InvalidToken(f"the token is longer than {_LONGEST_TOKEN} characters")
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError:
+            raise InvalidToken(
+                "this is neither a key of this service nor a signed token that is read here"
+            ) from None
+        algorithm, key_id = header.get("alg"), header.get("kid")
+        if algorithm not in self._settings.oidc_algorithm_list:
+            allowed = ", ".join(self._settings.oidc_algorithm_list)
+            raise InvalidToken(f"the token is not signed by an algorithm that is allowed here: {allowed}")
+        if not isinstance(key_id, str):
+            raise InvalidToken("the token does not say which key signed it ('kid')")
+        key = await self._keys.find(key_id)
+        if key is None or key.algorithm_name != algorithm:
+            raise InvalidToken("the token is signed by a key that its issuer does not publish for that")
+        return self._named_by(self._verified(token, key, algorithm))
+
+    def _verified(self, token: str, key: jwt.PyJWK, algorithm: str) -> Mapping[str, Any]:
+        try:
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=self._settings.oidc_audience,
+                issuer=self._settings.oidc_issuer,
+                leeway=_LEEWAY_SECONDS,
+                options={"require": ["exp", "iat", "iss", "aud", "sub"]},
+            )
+        except jwt.ExpiredSignatureError:
+            raise InvalidToken("the token has expired; get a new one from its issuer") from None
+        except jwt.InvalidAudienceError:
+            raise InvalidToken("the token is meant for another audience than this service") from None
+        except jwt.InvalidIssuerError:
+            raise InvalidToken("the token is of another issuer than the one that is trusted here") from None
+        except jwt.PyJWTError:
+            raise InvalidToken(
+                "the token is not valid: its signature, its times, or a claim that lacks"
+            ) from None
+        return claims
+
+    def _named_by(self, claims: Mapping[str, Any]) -> Caller:
+        settings = self._settings
+        subject = claims["sub"]
+        if not isinstance(subject, str) or not _SUBJECT.fullmatch(subject):
+            raise InvalidToken("the token's subject is not 1 to 255 visible ASCII characters")
+        project = claims.get(settings.oidc_project_claim) if settings.oidc_project_claim else None
+        if project is not None and not (isinstance(project, str) and _PROJECT.fullmatch(project)):
+            raise InvalidToken(f"the token's claim '{settings.oidc_project_claim}' is not a project's name")
+        claim = claims.get(settings.oidc_scope_claim, [])
+        words = claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else []
+        scopes = frozenset(scope for scope in SCOPES if f"{settings.oidc_scope_prefix}{scope}" in words)
+        return Caller(f"oidc:{subject}", project, scopes)
+
+
+class IssuerKeys:
+    """Keys that the issuer publishes (RFC 7517), cached for an hour.
+
+    An unknown key id triggers a new fetch, so that an issuer may rotate its keys; at most one every 30
+    seconds, so that tokens with made-up key ids cause no load.
+    """
+
+    def __init__(self, issuer: str, url: str) -> None:
+        """``url``: of the key set; empty: taken from the issuer's discovery document."""
+        self._issuer = issuer
+        self._url = url
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._fetched = self._tried = -float("inf")
+        self._fetching = asyncio.Lock()
+
+    async def find(self, key_id: str) -> jwt.PyJWK | None:
+        """Return the key with that id, if any. Raises Unavailable."""
+        if key_id not in self._keys or self._is_over(self._fetched, _KEYS_LAST_SECONDS):
+            async with self._fetching:
+                missing = key_id not in self._keys or self._is_over(self._fetched, _KEYS_LAST_SECONDS)
+                if missing and self._is_over(self._tried, _BETWEEN_FETCHES_SECONDS):
+                    await self._fetch()
+        if self._is_over(self._fetched, _KEYS_LAST_SECONDS):
+            raise Unavailable("the keys of the tokens' issuer cannot be had just now")
+        return self._keys.get(key_id)
+
+    async def _fetch(self) -> None:
+        self._tried = time.monotonic()
+        try:
+            async with httpx.AsyncClient(timeout=_FETCH_SECONDS, follow_redirects=False) as client:
+                url = self._url
+                if not url:
+                    discovery = await _json(client, self._issuer.rstrip("/") + _DISCOVERY)
+                    if discovery.get("issuer") != self._issuer:
+                        return
+                    url = discovery["jwks_uri"]
+                published = (await _json(client, url))["keys"]
+            self._keys = {
+                key.key_id: key for key in map(_usable, published) if key is not None and key.key_id
+            }
+            self._fetched = time.monotonic()
+        except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
+            return  # cached keys remain valid for their hour
+
+    @staticmethod
+    def _is_over(since: float, seconds: float) -> bool:
+        return time.monotonic() - since >= seconds
+
+
+async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    """Fetch a JSON document. Raises HTTPError, ValueError."""
+    content = bytearray()
+    async with client.stream("GET", url) as answer:
+        answer.raise_for_status()
+        if not answer.is_success:
+            raise ValueError("a redirect is not followed")
+        async for chunk in answer.aiter_bytes():
+            content += chunk
+            if len(content) > _MOST_BYTES:
+                raise ValueError("longer than keys are")
+    document: dict[str, Any] = httpx.Response(200, content=bytes(content)).json()
+    return document
+
+
+def _usable(published: dict[str, Any]) -> jwt.PyJWK | None:
+    """Return the key if it is a strong enough signature verification key."""
+    if published.get("use", "sig") != "sig" or published.get("kty") == "oct":
+        return None
+    try:
+        key = jwt.PyJWK(published)
+    except jwt.PyJWTError:
+        return None
+    weak = isinstance(key.key, RSAPublicKey) and key.key.key_size < _LEAST_RSA_BITS
+    return None if weak else key

@@ -1,0 +1,31 @@
+"""Scope that each operation needs. A route without an entry here cannot be created."""
+
+from app.callers import READ, RUN, SEEDS
+from providers import PROVIDERS
+
+NEEDED: dict[str, str | None] = {
+    "listServices": READ,
+    "getService": READ,
+    **{f"run{identifier.title()}": RUN for identifier in PROVIDERS},
+    "measure": RUN,
+    "compareServices": RUN,
+    "listJobs": READ,
+    "getJob": READ,
+    "cancelJob": RUN,
+    "deleteJob": RUN,
+    "watchJob": READ,
+    "getJobRows": READ,
+    "getJobReport": READ,
+    "getJobManifest": READ,
+    "revealSeed": SEEDS,
+    "rerunJob": RUN,
+    "createBuffer": RUN,
+    "createBufferFromForm": RUN,
+    "getBuffer": READ,
+    "getBufferRows": READ,
+    "deleteBuffer": RUN,
+    "getLiveness": None,
+    "getReadiness": None,
+    "getMetrics": READ,
+}
+"""Operation id -> scope; None: no authentication needed."""

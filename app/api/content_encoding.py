@@ -1,0 +1,57 @@
+"""Content encodings of a request body (RFC 9110, section 8.4), decoded while it arrives, in bounded memory.
+
+Only gzip, which every client has: Arrow and Parquet have better compression of their own.
+"""
+
+import zlib
+from collections.abc import AsyncIterator
+
+from anyio import to_thread
+
+from app.errors import BadRequest, TooLarge, UnsupportedCoding
+
+_PIECE = 1 << 20
+
+_ALWAYS_ALLOWED = 1 << 30
+
+_MOST_SWELLING = 200
+
+
+def decoded(content_encoding: str | None, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the decoded body. Raises UnsupportedCoding immediately, BadRequest and TooLarge while reading."""
+    codings = [name.strip().lower() for name in (content_encoding or "").split(",") if name.strip()]
+    match [name for name in codings if name != "identity"]:
+        case []:
+            return body
+        case ["gzip"] | ["x-gzip"]:
+            return _unzipped(body)
+    raise UnsupportedCoding(
+        "a body is sent as it is or with Content-Encoding gzip; Arrow and Parquet compress themselves"
+    )
+
+
+async def _unzipped(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    member = zlib.decompressobj(wbits=31)
+    taken = given = 0
+    async for chunk in body:
+        taken += len(chunk)
+        left = chunk
+        while left:
+            if member.eof:  # another gzip member follows (RFC 1952, section 2.2)
+                member = zlib.decompressobj(wbits=31)
+            try:
+                # one byte may expand to a thousand: decompress in a thread, in bounded steps
+                piece = await to_thread.run_sync(member.decompress, left, _PIECE)
+            except zlib.error:
+                raise BadRequest("the body is not whole gzip, as its Content-Encoding says") from None
+            left = member.unused_data if member.eof else member.unconsumed_tail
+            given += len(piece)
+            if given > max(_ALWAYS_ALLOWED, _MOST_SWELLING * taken):
+                raise TooLarge(
+                    f"the body takes over {_MOST_SWELLING} times its bytes when it is decoded; "
+                    "send it less compressed"
+                )
+            if piece:
+                yield piece
+    if taken and not member.eof:
+        raise BadRequest("the body's gzip is cut short; send it whole")

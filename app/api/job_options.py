@@ -1,0 +1,78 @@
+"""Submission options of a request: idempotency key, priority, deadline and webhook."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from app.api.dependencies import ServiceSettings
+from app.api.json_request import fingerprint
+from app.api.request_headers import IdempotencyKey
+from app.errors import InvalidRequest
+from app.jobs.requests import SubmissionOptions
+from app.requests.submission import SubmissionBody
+from app.settings import Settings
+from app.telemetry.tracing import current_parent
+from app.webhooks.addresses import AddressRefused
+from app.webhooks.delivery import reach_of
+from app.webhooks.messages import Webhook
+
+KEY_EXPIRES = "Idempotency-Key-Expires"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One request that creates a job or a buffer."""
+
+    request: Request
+    settings: Settings
+    idempotency_key: str | None
+
+    async def job_options(self, body: SubmissionBody) -> SubmissionOptions:
+        """Return the submission options of a job.
+
+        Raises
+        ------
+        InvalidRequest
+            The webhook's address is not allowed.
+        """
+        webhook = None
+        if body.webhook is not None:
+            try:
+                reach_of(self.settings).check_url(body.webhook.url)
+            except AddressRefused as error:
+                raise InvalidRequest(str(error), "/webhook/url") from None
+            webhook = Webhook(body.webhook.url, body.webhook.secret)
+        return SubmissionOptions(
+            idempotency_key=self.idempotency_key,
+            request_fingerprint=await fingerprint(self.request) if self.idempotency_key else None,
+            priority=body.priority,
+            deadline_seconds=body.deadline_seconds,
+            webhook=webhook,
+            trace_parent=current_parent(),
+        )
+
+    def upload_options(self) -> SubmissionOptions:
+        """Return the options of an upload; its bytes are added to the fingerprint as they arrive."""
+        url = self.request.url
+        encoding = self.request.headers.get("content-encoding", "")
+        request_line = "\0".join((url.path, url.query, encoding))
+        return SubmissionOptions(self.idempotency_key, request_line)
+
+    def headers(self, created_at: datetime) -> dict[str, str]:
+        """Return the header with the expiry of the idempotency key; no header without a key."""
+        if self.idempotency_key is None:
+            return {}
+        expires_at = created_at + timedelta(seconds=self.settings.idempotency_ttl)
+        return {KEY_EXPIRES: format_datetime(expires_at.astimezone(UTC), usegmt=True)}
+
+
+async def _submission(
+    request: Request, settings: ServiceSettings, idempotency_key: IdempotencyKey = None
+) -> Submission:
+    return Submission(request, settings, idempotency_key)
+
+
+RequestSubmission = Annotated[Submission, Depends(_submission)]

@@ -1,0 +1,185 @@
+"""Responses with a job: its document, and its rows if the source was inline."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import pyarrow as pa
+from fastapi import Response
+from fastapi.responses import StreamingResponse
+from pydantic_core import to_json
+
+from app.api.job_options import Submission
+from app.api.request_headers import Preference
+from app.api.schemas import (
+    EventDescription,
+    FieldDescription,
+    Job,
+    PlanDescription,
+    ProgressDescription,
+    TableDescription,
+)
+from app.api.table_response import prefetched
+from app.engine.engine import Progress
+from app.formats.json_output import fields_of, json_with_rows
+from app.job_kinds import kind_of, revision_of
+from app.jobs.requests import SubmissionOptions
+from app.jobs.service import JobService, NewJob
+from app.requests.source import SourceTable
+from app.store.sql import models
+from providers import PROVIDERS
+from providers.results import Event
+
+RETRY_AFTER_SECONDS = 1
+
+_ROWS = b"\0"
+"""Placeholder of the rows. JSON always escapes this character, so no value can contain it."""
+
+
+def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
+    """Return the Job resource as plain JSON values, without rows."""
+    return document_of(job, jobs.progress(job))
+
+
+def document_of(job: models.Job, progress: Progress) -> dict[str, Any]:
+    """Return the Job resource with this progress."""
+    destination = None
+    if job.destination_digest is not None:
+        destination = {
+            "digest": job.destination_digest,
+            "fields": job.destination_fields,
+            "reference": job.destination_reference,
+        }
+    values = {
+        "id": job.id,
+        "kind": kind_of(job.service),
+        "service": job.service,
+        "revision": job.revision,
+        "state": job.state,
+        "outcome": job.outcome,
+        "parameters": job.parameters,
+        "options": job.options,
+        "seed_fingerprint": job.seed_fingerprint,
+        "row_count": job.row_count,
+        "priority": job.priority,
+        "deadline": job.deadline,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "progress": {"fraction": progress.fraction, "stage": progress.stage},
+        "source": {
+            "digest": job.source_digest,
+            "fields": job.source_fields,
+            "reference": job.source_reference,
+        },
+        "destination": destination,
+        "events": job.events or [],
+        "event_counts": job.event_counts or {},
+        "rerun_of": job.rerun_of,
+        "reproduced": job.reproduced,
+        "error": job.error,
+    }
+    return Job.model_validate(values).document()
+
+
+def _encoded(document: dict[str, Any]) -> bytes:
+    """Encode the document as JSON; a parameter may be an integer beyond the 64 bits that orjson supports."""
+    try:
+        return orjson.dumps(document)
+    except TypeError:
+        large = {name: document[name] for name in ("parameters", "options", "report") if name in document}
+        return orjson.dumps(
+            document | {name: orjson.Fragment(to_json(value)) for name, value in large.items()}
+        )
+
+
+def _with_rows(document: dict[str, Any], table: pa.Table) -> Iterator[bytes]:
+    document["destination"]["rows"] = orjson.Fragment(_ROWS)
+    before, after = _encoded(document).split(_ROWS)
+    return json_with_rows(before, table.schema, table.to_batches(), after)
+
+
+async def plan_response(jobs: JobService, new: NewJob, source: SourceTable) -> Response:
+    """Return the response to `validate_only` for a run: a job that is not stored, with its plan."""
+    plan = PlanDescription.model_validate(await jobs.plan(new.service, new.parameters, new.source))
+    notices = PROVIDERS[new.service].notices(new.parameters, source.schema)
+    return validated_response(new, source, plan, notices)
+
+
+def validated_response(
+    new: NewJob, source: SourceTable, plan: PlanDescription | None = None, notices: Sequence[Event] = ()
+) -> Response:
+    """Return the response to `validate_only`: a job that is not stored."""
+    revision = revision_of(new.service)
+    assert revision is not None
+    now = datetime.now(UTC)
+    job = Job(
+        id=str(uuid4()),
+        kind=kind_of(new.service),
+        service=new.service,
+        revision=revision,
+        state="succeeded",
+        outcome="SUCCESS_WITH_INFO" if notices or (plan is not None and plan.notable_rows) else "SUCCESS",
+        events=[EventDescription(code=event.code, message=event.message) for event in notices],
+        event_counts={event.code: 1 for event in notices},
+        parameters=new.parameters.model_dump(mode="json"),
+        options=new.options or None,
+        row_count=source.rows,
+        priority=new.submission.priority,
+        created_at=now,
+        finished_at=now,
+        progress=ProgressDescription(fraction=1, stage="validated"),
+        source=TableDescription(
+            digest=source.digest,
+            fields=[FieldDescription(**field) for field in fields_of(source.schema)],
+            reference=source.reference,
+        ),
+        plan=plan,
+    )
+    return Response(_encoded(job.document()), 200, media_type="application/json")
+
+
+async def previous_response(
+    jobs: JobService, terms: SubmissionOptions, preference: Preference, submission: Submission
+) -> Response | None:
+    """Return the response with the job that this very request created before, if it did.
+
+    Called before a source is read, because a referenced table may have changed or gone since.
+    Raises IdempotencyKeyReused.
+    """
+    job = await jobs.accepted_before(terms)
+    return None if job is None else await job_response(jobs, job, preference, submission)
+
+
+async def submit_job(
+    jobs: JobService, new: NewJob, preference: Preference, submission: Submission
+) -> Response:
+    """Submit a new job and return its response; see `job_response`. Raises as `JobService.submit`."""
+    job = await jobs.submit(new)
+    return await job_response(jobs, job, preference, submission)
+
+
+async def job_response(
+    jobs: JobService, accepted: models.Job, preference: Preference, submission: Submission
+) -> Response:
+    """Wait as long as the caller wants, then return the response of a request that created a job.
+
+    200 with the job if it has ended: with its rows if the source was inline, or with its report if the
+    kind of job produces only a report. Otherwise 202.
+    """
+    job = await jobs.wait(accepted.id, preference.wait_seconds)
+    document = job_document(jobs, job)
+    headers = {"Location": f"/v1/jobs/{job.id}"} | submission.headers(job.created_at)
+    if preference.applied:
+        headers["Preference-Applied"] = preference.applied
+    if not job.ended:
+        headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+        return Response(_encoded(document), 202, headers, "application/json")
+    if job.state == "succeeded" and not kind_of(job.service).has_rows:
+        document["report"] = await jobs.report(job.id)
+    if job.state == "succeeded" and job.inline:
+        chunks = _with_rows(document, await jobs.destination_of(job))
+        return StreamingResponse(prefetched(chunks), 200, headers, "application/json")
+    return Response(_encoded(document), 200, headers, "application/json")

@@ -1,0 +1,178 @@
+"""Base of all API requests: authenticated caller, known query parameters, JSON body with exact integers.
+
+FastAPI would use the standard library's parser. This one takes less than half the time and keeps
+integers of any size exact, where others turn them into floats.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NoReturn, get_origin
+
+from anyio import to_thread
+from fastapi import HTTPException, Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic_core import from_json
+from starlette.datastructures import QueryParams
+
+from app.api.auth.authenticate import authenticate
+from app.api.auth.scopes import NEEDED
+from app.api.content_encoding import decoded
+from app.errors import AppError, InvalidRequest
+from app.formats.errors import FormatError
+from app.formats.json_text import check_names, may_repeat
+from providers.errors import did_you_mean
+
+_CONTRACT = "/v1/"
+"""Path prefix below which unknown query parameters are rejected; probes and scrapers may add any."""
+
+
+class JsonRequest(Request):
+    """Request whose JSON body is size-limited and parsed by pydantic's parser."""
+
+    refusal: AppError | None = None
+    """Reason for rejecting the body. FastAPI would turn any other error into an empty 400."""
+
+    async def body(self) -> bytes:
+        """Return the body after undoing its content encoding.
+
+        Raises
+        ------
+        HTTPException
+            413 as soon as more than the limit has arrived or has been decompressed; 400 with `refusal`
+            if the encoding is unknown or the body does not have it.
+        """
+        if not hasattr(self, "_body"):
+            limit = self.app.state.settings.max_body_bytes
+            declared = self.headers.get("content-length", "")
+            chunks: list[bytes] = []
+            received = 0
+            if declared.isdecimal() and int(declared) > limit:
+                raise HTTPException(413)
+            try:
+                async for chunk in decoded(self.headers.get("content-encoding"), self.stream()):
+                    chunks.append(chunk)
+                    received += len(chunk)
+                    if received > limit:
+                        raise HTTPException(413)
+            except AppError as error:
+                self._refuse(error)
+            self._body = b"".join(chunks)
+        return self._body
+
+    async def json(self) -> Any:
+        """Return the value of the body.
+
+        Raises
+        ------
+        json.JSONDecodeError
+            The body is not JSON; FastAPI expects this error.
+        HTTPException
+            400 with `refusal`: an object has a duplicate name.
+        """
+        if not hasattr(self, "_json"):
+            body = await self.body()
+            try:
+                document = from_json(body, allow_inf_nan=False, cache_strings="keys")
+                if may_repeat(body, document):
+                    await to_thread.run_sync(check_names, body)
+            except FormatError as error:
+                self._refuse(InvalidRequest(error.message, error.pointer))
+            except ValueError as error:
+                raise json.JSONDecodeError(str(error), "", 0) from None
+            self._json = document
+        return self._json
+
+    def _refuse(self, error: AppError) -> NoReturn:
+        self.refusal = error
+        raise HTTPException(400) from None
+
+
+class JsonRoute(APIRoute):
+    """Route that checks the caller's scope and reads a `JsonRequest`; responses omit absent fields."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.scope = NEEDED[options["operation_id"]]
+        """Scope that the caller needs; None: no authentication."""
+        super().__init__(*arguments, **options | {"response_model_exclude_none": True})
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return FastAPI's handler, called with a `JsonRequest` after authentication."""
+        handler = super().get_route_handler()
+        scope = self.scope
+        check_query = _query_check(self.dependant) if self.path.startswith(_CONTRACT) else None
+
+        async def handle(request: Request) -> Response:
+            if scope is not None:
+                request.state.caller = await authenticate(request, scope)
+            if check_query is not None:
+                check_query(request.query_params)
+            json_request = JsonRequest(request.scope, request.receive)
+            try:
+                return await handler(json_request)
+            except HTTPException:
+                if json_request.refusal is not None:
+                    raise json_request.refusal from None
+                raise
+
+        return handle
+
+
+def _query_check(dependant: Dependant) -> Callable[[QueryParams], None]:
+    """Return a function that raises RequestValidationError for unknown or repeated query parameters.
+
+    Parameters
+    ----------
+    dependant : Dependant
+        FastAPI's description of the route's handler. A query given as one model lists its own fields.
+    """
+    is_list = {}
+    for field in _query_fields(dependant):
+        annotation = field.field_info.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            members = annotation.model_fields.items()
+            is_list.update({each.alias or name: _is_list(each.annotation) for name, each in members})
+        else:
+            is_list[field.alias] = _is_list(annotation)
+
+    def check(query: QueryParams) -> None:
+        faults = []
+        for name, count in Counter(name for name, _ in query.multi_items()).items():
+            if name not in is_list:
+                message = f"unknown query parameter '{name}'{did_you_mean(name, is_list)}"
+            elif count > 1 and not is_list[name]:
+                message = f"'{name}' is given {count} times; give it once"
+            else:
+                continue
+            faults.append({"type": "query", "loc": ("query", name), "msg": message})
+        if faults:
+            raise RequestValidationError(faults)
+
+    return check
+
+
+def _query_fields(dependant: Dependant) -> Iterator[Any]:
+    """Yield the query parameters of a handler and of all its dependencies."""
+    yield from dependant.query_params
+    for inner in dependant.dependencies:
+        yield from _query_fields(inner)
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) in (list, tuple)
+
+
+async def client_disconnected(request: Request) -> None:
+    """Wait until the client has disconnected. Call it only after the body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def fingerprint(request: Request) -> str:
+    """Return a digest that shows whether two requests under one idempotency key are the same request."""
+    path = request.url.path.encode()
+    return hashlib.sha256(path + b"\0" + await request.body()).hexdigest()[:16]

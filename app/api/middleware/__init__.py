@@ -1,0 +1,1 @@
+"""ASGI middleware around all operations; start reading at `request_log`."""

@@ -1,0 +1,73 @@
+"""Request id, trace span, metrics and log line of every request.
+
+Metrics and logs use the route's template instead of the path, whose segments and query come from the client.
+"""
+
+import logging
+import time
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.telemetry import tracing
+from app.telemetry.logs import FIELDS
+from app.telemetry.metrics import METHODS, Metrics, known
+from app.telemetry.request_id import REQUEST_ID, request_id_of
+
+REQUEST_ID_HEADER = "X-Request-ID"
+
+_log = logging.getLogger("rowveil.http")
+
+_UNMATCHED = "unmatched"
+
+_ABORTED = "aborted"
+
+_PROBES = ("/livez", "/readyz", "/metrics")
+"""Paths requested every few seconds; logged at `debug`."""
+
+
+class RequestLog:
+    """Outermost middleware."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and record its outcome."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        request_id = request_id_of(headers.get(REQUEST_ID_HEADER))
+        REQUEST_ID.set(request_id)  # safe: the server runs each request in a context of its own
+        started = time.perf_counter()
+        status = 0
+
+        async def watched_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
+            await send(message)
+
+        method = known(scope["method"], METHODS)
+        with tracing.span(method, parent=headers.get("traceparent"), kind="server") as span:
+            try:
+                await self._app(scope, receive, watched_send)
+            finally:
+                route = getattr(scope.get("route"), "path", _UNMATCHED)
+                span.name(f"{method} {route}")
+                span.set({"http.request.method": method, "http.route": route})
+                span.set({"http.response.status_code": status, "rowveil.request_id": request_id})
+                if status >= 500:
+                    span.failed(str(status))
+                self._tell(method, route, status, time.perf_counter() - started)
+
+    def _tell(self, method: str, route: str, status: int, seconds: float) -> None:
+        shown = str(status) if status else _ABORTED
+        self._metrics.requests.labels(method, route, shown).inc()
+        self._metrics.request_seconds.labels(method, route).observe(seconds)
+        fields = {"method": method, "route": route, "status": shown, "seconds": round(seconds, 4)}
+        level = logging.DEBUG if route in _PROBES else logging.INFO
+        _log.log(level, "request", extra={FIELDS: fields})

@@ -1,0 +1,87 @@
+"""OpenAPI declarations of responses: error statuses, tables and accepted jobs."""
+
+from typing import Any
+
+from app.api.problems import MEDIA_TYPE
+from app.api.schemas import Job
+from app.formats.media_types import ARROW_STREAM, JSON
+
+_DESCRIPTIONS = {
+    400: "The request cannot be understood.",
+    401: "The request has no credentials, or its API key or token is not valid.",
+    403: "The key or token lacks the scope, or only the owner may do this.",
+    404: "No resource with that id is visible to the caller.",
+    406: "None of the offered media types is acceptable.",
+    410: "The resource has expired.",
+    409: "The request conflicts with the current state of the resource.",
+    413: "The body is larger than the limit of this operation.",
+    415: "The body has a media type that this operation does not support.",
+    422: "The request is invalid; `errors` lists each error with its location.",
+    429: "The caller has reached a limit on active jobs or stored buffers.",
+    500: "Internal error of the service.",
+    507: "The service has no storage space left.",
+    503: "The service is temporarily unavailable.",
+}
+
+_LIMIT_HEADERS = {
+    "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."},
+    "RateLimit-Policy": {"schema": {"type": "string"}, "description": 'The limit, such as `"jobs";q=1000`.'},
+    "RateLimit": {
+        "schema": {"type": "string"},
+        "description": 'Remaining quota, and seconds after which to retry, such as `"jobs";r=0;t=5`.',
+    },
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI responses for these statuses, each a problem document."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    described: dict[int | str, dict[str, Any]] = {
+        status: {"description": _DESCRIPTIONS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+        for status in (*statuses, 500)
+    }
+    if 429 in described:
+        described[429]["headers"] = _LIMIT_HEADERS
+    return described
+
+
+def rows_content(description: str) -> dict[int | str, dict[str, Any]]:
+    """Return the 200 response of an operation that returns a table in the type requested by Accept.
+
+    Only one binary type is listed, because client generators take the last of several.
+    """
+    content = {
+        JSON: {"schema": {"$ref": "#/components/schemas/Rows"}},
+        ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
+    }
+    return {
+        200: {
+            "description": description,
+            "content": content,
+            "headers": {
+                "ETag": {
+                    "schema": {"type": "string"},
+                    "description": "Identifies these rows in this media type.",
+                }
+            },
+        },
+        304: {"description": "Not modified: the rows match `If-None-Match`."},
+    }
+
+
+def accepted() -> dict[int | str, dict[str, Any]]:
+    """Return the 202 response of an operation that creates a job."""
+    return {
+        202: {
+            "model": Job,
+            "description": "The job has not ended yet; poll it at `Location`.",
+            "headers": {
+                "Location": {"schema": {"type": "string"}, "description": "URL of the job."},
+                "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."},
+                "Idempotency-Key-Expires": {
+                    "schema": {"type": "string"},
+                    "description": "Time at which the idempotency key expires, if one was sent.",
+                },
+            },
+        }
+    }

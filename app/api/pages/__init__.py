@@ -1,0 +1,1 @@
+"""Browser pages and the OpenAPI document; start reading at `console`."""

@@ -1,0 +1,160 @@
+"""Tables named in a request: resolves ``source`` and ``destination`` to tables, buffers or references."""
+
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated, Any
+
+import pyarrow as pa
+from anyio import to_thread
+from fastapi import Depends, Request
+
+from app.api.content_encoding import decoded
+from app.api.dependencies import Jobs
+from app.api.json_request import client_disconnected
+from app.errors import AppError, BadRequest, InvalidRequest, NotFound, UnsupportedMediaType
+from app.formats import stream_chunks
+from app.formats.errors import FormatError
+from app.formats.json_input import table_from_columns, table_from_rows
+from app.jobs.buffers import Upload
+from app.jobs.requests import SendTo, StoredTable
+from app.jobs.service import JobService
+from app.requests.source import SentTo, Source, SourceTable
+from app.requests.uploads import UPLOADED, CsvOptions, CsvWriting, type_of_name, uploaded_type
+from providers.errors import SourceError
+from providers.tables.type_names import parse_type
+
+_ZIPPED = ".gz"
+
+
+class Tables:
+    """Tables of one request.
+
+    Tables read by reference are deleted after the response, unless a job took them.
+    """
+
+    def __init__(self, request: Request, jobs: JobService) -> None:
+        self._request = request
+        self._jobs = jobs
+        self._stored: list[StoredTable] = []
+
+    async def read(self, source: Source, place: str = "/source") -> SourceTable:
+        """Return the table: inline rows parsed in a thread, a buffer, or the stored copy of a reference.
+
+        Parameters
+        ----------
+        source : Source
+        place : str
+            JSON pointer to the source in the request.
+
+        Raises
+        ------
+        FormatError
+            The rows do not form a table; the pointer gives the location.
+        InvalidRequest
+            The buffer does not exist, or the reference cannot be read.
+        SourceError, TooLarge, MemoryLimit, TimeLimit, StorageFull, ReferenceUnavailable
+            As for an upload: the reference names no table of its type, or one that is too large.
+        """
+        if source.reference is not None:
+            return await self._fetched(source, source.reference, place)
+        if source.buffer is None:
+            table = await to_thread.run_sync(_inline_table, source, place)
+            return SourceTable(table, table.schema, table.num_rows)
+        try:
+            buffer = await self._jobs.buffers.get(source.buffer)
+        except NotFound as error:
+            raise InvalidRequest(error.message, f"{place}/buffer") from None
+        return SourceTable(buffer.id, _schema(buffer.fields), buffer.row_count, buffer.digest)
+
+    async def release_unused(self) -> None:
+        """Delete tables that were read by reference and that no job has taken."""
+        for stored in self._stored:
+            await self._jobs.buffers.discard(stored)
+
+    async def _fetched(self, source: Source, reference: str, place: str) -> SourceTable:
+        name = reference.rpartition("/")[2].lower()
+        decode = partial(decoded, "gzip" if name.endswith(_ZIPPED) else None)
+        try:
+            upload = _described(source, name.removesuffix(_ZIPPED))
+            stored = await self._jobs.buffers.read_reference(
+                reference, upload, decode, partial(client_disconnected, self._request)
+            )
+        except UnsupportedMediaType as error:
+            raise InvalidRequest(error.message, f"{place}/media_type") from None
+        except BadRequest:
+            raise InvalidRequest(
+                "what the reference names is not whole gzip, as its suffix .gz says", f"{place}/reference"
+            ) from None
+        except (AppError, SourceError) as error:
+            raise type(error)(error.message, f"{place}{error.pointer or '/reference'}") from None
+        self._stored.append(stored)
+        return SourceTable(stored, _schema(stored.fields), stored.rows, stored.digest)
+
+
+async def _tables(request: Request, jobs: Jobs) -> AsyncIterator[Tables]:
+    tables = Tables(request, jobs)
+    try:
+        yield tables
+    finally:
+        await tables.release_unused()
+
+
+RequestTables = Annotated[Tables, Depends(_tables)]
+
+
+async def checked_destination(requested: SentTo | None, jobs: JobService) -> SendTo | None:
+    """Return reference and media type to write the destination to. Raises InvalidRequest."""
+    if requested is None:
+        return None
+    try:
+        await jobs.buffers.check_destination(requested.reference)
+    except AppError as error:
+        raise type(error)(error.message, "/destination/reference") from None
+    media_type = requested.media_type or type_of_name(requested.reference)
+    if media_type is None:
+        raise InvalidRequest(
+            f"the reference's suffix is of no known type: give 'media_type', one of {', '.join(UPLOADED)}",
+            "/destination/media_type",
+        )
+    return SendTo(requested.reference, media_type)
+
+
+def check_carried(send_to: SendTo | None, schema: pa.Schema) -> None:
+    """Raise FormatError if the destination's media type cannot represent a field of the schema."""
+    if send_to is not None:
+        try:
+            stream_chunks(send_to.media_type, schema, iter(()))
+        except FormatError as error:
+            raise FormatError(error.message, "/destination/media_type") from None
+
+
+def _described(source: Source, name: str) -> Upload:
+    """Return the upload that the reference names. Raises UnsupportedMediaType, InvalidRequest."""
+    media_type = uploaded_type(source.media_type) if source.media_type is not None else type_of_name(name)
+    if media_type is None:
+        raise UnsupportedMediaType(
+            f"the reference's suffix is of no known type: give 'media_type', one of {', '.join(UPLOADED)}"
+        )
+    options: dict[str, Any] = {
+        option: getattr(source, option)
+        for option in CsvWriting.model_fields
+        if option in source.model_fields_set
+    }
+    if source.fields is not None:
+        options["fields"] = json.dumps(source.fields)
+    return CsvOptions.model_validate(options).described(media_type)
+
+
+def _inline_table(source: Source, place: str) -> pa.Table:
+    try:
+        if source.rows is not None:
+            return table_from_rows(source.rows, source.fields)
+        assert source.columns is not None
+        return table_from_columns(source.columns, source.fields)
+    except FormatError as error:
+        raise FormatError(error.message, f"{place}{error.pointer}") from None
+
+
+def _schema(fields: list[dict[str, Any]]) -> pa.Schema:
+    return pa.schema([(field["name"], parse_type(field["type"])) for field in fields])

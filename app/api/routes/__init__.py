@@ -1,0 +1,1 @@
+"""HTTP operations, one module per resource; start reading at `services`."""

@@ -1,0 +1,190 @@
+"""``/v1/buffers``: tables too large for JSON, uploaded once and named in a ``source``."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from app.api.content_encoding import decoded
+from app.api.dependencies import Jobs, ServiceSettings
+from app.api.job_options import RequestSubmission, Submission
+from app.api.json_request import JsonRoute, client_disconnected
+from app.api.multipart import FileForm
+from app.api.openapi_responses import problems, rows_content
+from app.api.schemas import Buffer
+from app.api.table_response import RequestedRepresentation, table_response
+from app.errors import TooLarge, UnsupportedMediaType
+from app.formats.media_types import ARROW_STREAM, essence
+from app.jobs.buffers import Upload
+from app.jobs.service import JobService
+from app.requests.uploads import CsvOptions, type_of_file, uploaded_type
+from app.settings import Settings
+from app.store.sql import models
+
+FORM = "multipart/form-data"
+
+_REFUSALS = (400, 413, 415, 422, 429, 503, 507)
+
+_BINARY = {"type": "string", "format": "binary"}
+
+router = APIRouter(prefix="/v1/buffers", tags=["buffers"], route_class=JsonRoute)
+
+
+def _document(buffer: models.Buffer) -> Buffer:
+    return Buffer(
+        id=buffer.id,
+        digest=buffer.digest,
+        fields=buffer.fields,
+        row_count=buffer.row_count,
+        created_at=buffer.created_at,
+        expires_at=buffer.expires_at,
+    )
+
+
+def _form_schema() -> dict[str, Any]:
+    """Return the schema of the form: the file, and the same CSV options as the raw upload."""
+    schema = CsvOptions.model_json_schema()
+    fields = dict(schema["properties"])
+    fields["fields"]["examples"] = ["{}"]  # Swagger UI would otherwise fill in the text "string"
+    file_description = (
+        "The table as CSV, Parquet or an Arrow stream, by the part's `Content-Type` or the file's suffix."
+    )
+    return {
+        "type": "object",
+        "required": ["file"],
+        "properties": {"file": {**_BINARY, "description": file_description}, **fields},
+    }
+
+
+@router.post(
+    "",
+    operation_id="createBuffer",
+    summary="Upload a table",
+    status_code=201,
+    responses=problems(*_REFUSALS),
+    openapi_extra={"requestBody": {"required": True, "content": {ARROW_STREAM: {"schema": _BINARY}}}},
+)
+async def create_buffer(
+    request: Request,
+    response: Response,
+    jobs: Jobs,
+    settings: ServiceSettings,
+    submission: RequestSubmission,
+    options: Annotated[CsvOptions, Query()],
+) -> Buffer:
+    """Upload a table as the raw body.
+
+    The body is an Arrow stream, Parquet, or CSV with a header line, as the `Content-Type` states. The
+    table is stored sealed while it arrives, then read by a worker; it is deleted at its expiry. For CSV,
+    `fields` in the response lists the inferred types. A form is accepted here too, as described for
+    `POST /v1/buffers/form`. The body may have `Content-Encoding: gzip`.
+
+    [A sample table](swagger/people.arrow).
+    """
+    content_type = request.headers.get("content-type", "")
+    if essence(content_type) == FORM:
+        return await _from_form(request, response, jobs, submission, options)
+    uploaded_type(content_type)
+    upload = options.described(content_type)
+    _refuse_declared_length(request, settings)
+    body = decoded(request.headers.get("content-encoding"), request.stream())
+    buffer = await jobs.buffers.create(
+        body, lambda: upload, partial(client_disconnected, request), submission.upload_options()
+    )
+    return _created(buffer, response, submission)
+
+
+@router.post(
+    "/form",
+    operation_id="createBufferFromForm",
+    summary="Upload a table with a form",
+    status_code=201,
+    responses=problems(*_REFUSALS),
+    openapi_extra={"requestBody": {"required": True, "content": {FORM: {"schema": _form_schema()}}}},
+)
+async def create_buffer_from_form(
+    request: Request, response: Response, jobs: Jobs, submission: RequestSubmission
+) -> Buffer:
+    """Upload a table with a form, as browsers send it: a `file`, and fields with the CSV dialect.
+
+    [A sample table](swagger/people.csv).
+    """
+    content_type = request.headers.get("content-type", "")
+    if essence(content_type) != FORM:
+        raise UnsupportedMediaType(f"this operation takes {FORM}; POST /v1/buffers takes a table as it is")
+    return await _from_form(request, response, jobs, submission, CsvOptions())
+
+
+async def _from_form(
+    request: Request, response: Response, jobs: JobService, submission: Submission, options: CsvOptions
+) -> Buffer:
+    form = FileForm(request.headers["content-type"], list(CsvOptions.model_fields))
+    _refuse_declared_length(request, submission.settings)
+    body = decoded(request.headers.get("content-encoding"), request.stream())
+
+    def described() -> Upload:
+        return _options_of(form, options).described(type_of_file(form.file_type, form.file_name))
+
+    gone = partial(client_disconnected, request)
+    buffer = await jobs.buffers.create(form.chunks(body), described, gone, submission.upload_options())
+    return _created(buffer, response, submission)
+
+
+def _created(buffer: models.Buffer, response: Response, submission: Submission) -> Buffer:
+    response.headers["Location"] = f"/v1/buffers/{buffer.id}"
+    response.headers.update(submission.headers(buffer.created_at))
+    return _document(buffer)
+
+
+def _options_of(form: FileForm, options: CsvOptions) -> CsvOptions:
+    """Combine the options of the form's fields with those of the query. Raises RequestValidationError."""
+    given: dict[str, Any] = options.model_dump(exclude_unset=True)
+    for name, values in form.values.items():
+        given[name] = values if name == "null_tokens" or len(values) > 1 else values[0]
+    try:
+        return CsvOptions.model_validate(given)
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("form", *fault["loc"])} for fault in error.errors()]
+        raise RequestValidationError(faults) from None
+
+
+def _refuse_declared_length(request: Request, settings: Settings) -> None:
+    """Raise TooLarge before reading the body if its declared length exceeds the limit."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > settings.max_buffer_bytes:
+        raise TooLarge(
+            f"a buffer holds at most {settings.max_buffer_bytes} bytes (ROWVEIL_MAX_BUFFER_BYTES); "
+            "upload the table in parts"
+        )
+
+
+@router.get("/{buffer_id}", operation_id="getBuffer", summary="Get one buffer", responses=problems(404))
+async def get_buffer(buffer_id: str, jobs: Jobs) -> Buffer:
+    """Get the buffer's digest, fields, row count and expiry, without its rows."""
+    return _document(await jobs.buffers.get(buffer_id))
+
+
+@router.get(
+    "/{buffer_id}/rows",
+    operation_id="getBufferRows",
+    summary="Get a buffer's rows",
+    responses=rows_content("The rows.") | problems(404, 406),
+)
+async def get_buffer_rows(buffer_id: str, jobs: Jobs, wanted: RequestedRepresentation) -> Response:
+    """Get the rows in the media type that `Accept` requests."""
+    buffer = await jobs.buffers.get(buffer_id)
+    return await table_response(partial(jobs.buffers.open, buffer), buffer.digest, wanted)
+
+
+@router.delete(
+    "/{buffer_id}",
+    operation_id="deleteBuffer",
+    summary="Delete a buffer",
+    status_code=204,
+    responses=problems(404),
+)
+async def delete_buffer(buffer_id: str, jobs: Jobs) -> None:
+    """Delete the buffer immediately. Jobs created from it keep the data that they need."""
+    await jobs.buffers.delete(buffer_id)

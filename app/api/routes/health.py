@@ -1,0 +1,48 @@
+"""Liveness, readiness and Prometheus metrics."""
+
+from fastapi import APIRouter, Response, status
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from app.api.dependencies import Service
+from app.api.json_request import JsonRoute
+from app.api.schemas import Health
+
+router = APIRouter(tags=["health"], route_class=JsonRoute)
+
+
+@router.get("/livez", operation_id="getLiveness", summary="Check that the process responds")
+async def live() -> Health:
+    """Return ok as long as the process responds; no dependency is checked."""
+    return Health(status="ok")
+
+
+@router.get(
+    "/readyz",
+    operation_id="getReadiness",
+    summary="Check that the service can accept work",
+    responses={503: {"model": Health, "description": "A dependency is not available."}},
+)
+async def ready(response: Response, service: Service) -> Health:
+    """Return ok if the database, the storage and at least one worker are available."""
+    checks = await service.health()
+    ok = all(result == "ok" for result in checks.values())
+    if not ok:
+        response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    return Health(status="ok" if ok else "unavailable", checks=checks)
+
+
+@router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    summary="Get metrics",
+    response_class=Response,
+    responses={
+        200: {
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+            "description": "Prometheus text format.",
+        }
+    },
+)
+async def metrics(service: Service) -> Response:
+    """Metrics of requests, jobs, queue, workers, webhooks and purges. No label contains an id or a value."""
+    return Response(await service.metrics_text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -1,0 +1,235 @@
+"""``/v1/jobs``: state, rows, report, manifest, seed and reruns of jobs."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import ValidationError
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api.dependencies import Jobs, ServiceSettings
+from app.api.job_options import RequestSubmission
+from app.api.job_response import document_of, job_document, job_response, previous_response
+from app.api.json_request import JsonRoute
+from app.api.openapi_responses import accepted, problems, rows_content
+from app.api.report_response import REPORT_CONTENT, report_response
+from app.api.request_headers import PreferHeaders, preference_of
+from app.api.request_tables import RequestTables, checked_destination
+from app.api.schemas import (
+    Job,
+    JobPage,
+    ProgressDescription,
+    ProgressUpdate,
+    RevealedSeed,
+    SignedManifest,
+)
+from app.api.table_response import Accept, RequestedRepresentation, table_response
+from app.errors import InvalidRequest
+from app.job_kinds import kind_of
+from app.requests.rerun import RerunRequest
+from app.requests.source import SentTo, Source
+from app.requests.uploads import UPLOADED
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
+
+_NOTHING = RerunRequest()
+
+
+async def _known_job(job_id: str, jobs: Jobs) -> None:
+    """Raise NotFound before the event stream begins; afterwards the status can no longer change."""
+    await jobs.get(job_id)
+
+
+@router.get("", operation_id="listJobs", summary="List jobs, newest first", responses=problems(422))
+async def list_jobs(
+    jobs: Jobs,
+    response: Response,
+    request: Request,
+    state: Annotated[
+        Literal["queued", "running", "succeeded", "failed", "cancelled"] | SkipJsonSchema[None],
+        Query(description="Only jobs in this state."),
+    ] = None,
+    service: Annotated[str | SkipJsonSchema[None], Query(description="Only jobs of this service.")] = None,
+    page_size: Annotated[int, Query(ge=1, le=200, description="Jobs on a page. [1 to 200]")] = 20,
+    page_token: Annotated[
+        str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
+    ] = None,
+) -> JobPage:
+    """Get one page of jobs. The `Link` header points to the next page too (RFC 8288)."""
+    found, next_token = await jobs.list(state, service, page_size, page_token)
+    if next_token is not None:
+        next_url = request.url.include_query_params(page_token=next_token)
+        response.headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
+    page = [Job.model_validate(job_document(jobs, job)) for job in found]
+    return JobPage(jobs=page, next_page_token=next_token)
+
+
+@router.get("/{job_id}", operation_id="getJob", summary="Get one job", responses=problems(404))
+async def get_job(job_id: str, jobs: Jobs) -> Job:
+    """Get the job's state, figures and events, without its seed and rows."""
+    return Job.model_validate(document_of(*await jobs.look(job_id)))
+
+
+@router.post(
+    "/{job_id}/cancel", operation_id="cancelJob", summary="Cancel a job", responses=problems(404, 409)
+)
+async def cancel_job(job_id: str, jobs: Jobs) -> Job:
+    """Stop the job and the worker that runs it. Cancelling a job that has ended otherwise is a conflict."""
+    return Job.model_validate(job_document(jobs, await jobs.cancel(job_id)))
+
+
+@router.delete(
+    "/{job_id}",
+    operation_id="deleteJob",
+    summary="Delete a job",
+    status_code=204,
+    responses=problems(404, 409),
+)
+async def delete_job(job_id: str, jobs: Jobs) -> None:
+    """Delete a job that has ended, with its buffers and its seed; an audit entry remains."""
+    await jobs.delete(job_id)
+
+
+@router.get(
+    "/{job_id}/events",
+    operation_id="watchJob",
+    summary="Watch a job",
+    response_class=EventSourceResponse,
+    responses=problems(404),
+)
+async def watch_job(
+    job_id: str, jobs: Jobs, known: Annotated[None, Depends(_known_job)]
+) -> AsyncIterator[ServerSentEvent]:
+    """Stream server-sent events: `progress` while the job runs, then one `end`, each a ProgressUpdate."""
+    async for job, progress in jobs.updates(job_id):
+        update = ProgressUpdate(
+            state=job.state,
+            progress=ProgressDescription(fraction=progress.fraction, stage=progress.stage),
+        )
+        yield ServerSentEvent(event="end" if job.ended else "progress", data=update.document())
+
+
+@router.get(
+    "/{job_id}/rows",
+    operation_id="getJobRows",
+    summary="Get the destination buffer",
+    responses=rows_content("The destination buffer.") | problems(404, 406, 409, 410),
+)
+async def get_rows(job_id: str, jobs: Jobs, wanted: RequestedRepresentation) -> Response:
+    """Get the rows in the media type that `Accept` requests.
+
+    Offered are application/json, text/csv, application/vnd.apache.arrow.stream and
+    application/vnd.apache.parquet.
+    """
+    job = await jobs.with_destination(job_id)
+    return await table_response(partial(jobs.open_destination, job), job.destination_digest or "", wanted)
+
+
+@router.get(
+    "/{job_id}/report",
+    operation_id="getJobReport",
+    summary="Get the report",
+    response_class=Response,
+    responses=REPORT_CONTENT | problems(404, 406, 409),
+)
+async def get_report(job_id: str, jobs: Jobs, accept: Accept = None) -> Response:
+    """Get the figures that justify a release, as JSON or as a page to read, print and archive.
+
+    Offered are application/json and text/html: one self-contained page with pictures and their
+    tables. The page loads and runs nothing, and masks row counts below the disclosure threshold.
+    """
+    report = await jobs.report(job_id)
+    return await report_response(job_document(jobs, await jobs.get(job_id)), report, accept)
+
+
+@router.get(
+    "/{job_id}/manifest",
+    operation_id="getJobManifest",
+    summary="Get the signed manifest",
+    responses=problems(404, 409),
+)
+async def get_manifest(job_id: str, jobs: Jobs) -> SignedManifest:
+    """Get the data that a rerun needs except the seed: service, revision, parameters, digests, versions."""
+    return SignedManifest.model_validate(await jobs.manifest(job_id))
+
+
+@router.get(
+    "/{job_id}/seed",
+    operation_id="revealSeed",
+    summary="Reveal the seed",
+    responses=problems(404, 422),
+)
+async def reveal_seed(
+    job_id: str,
+    jobs: Jobs,
+    reason: Annotated[
+        str,
+        Query(
+            min_length=8,
+            max_length=500,
+            pattern=r"\S",
+            description="Reason for the audit log. [8 to 500]",
+        ),
+    ],
+) -> RevealedSeed:
+    """Get the job's seed, which undoes its swap. Caller, time and reason are recorded in the audit log."""
+    job, seed = await jobs.seed(job_id, reason)
+    return RevealedSeed(seed=seed, bits=job.seed_bits, seed_fingerprint=job.seed_fingerprint)
+
+
+@router.post(
+    "/{job_id}/rerun",
+    operation_id="rerunJob",
+    summary="Rerun a job",
+    response_model=Job,
+    response_description="The new job has ended.",
+    responses=accepted() | problems(400, 404, 409, 413, 415, 422, 429, 503),
+)
+async def rerun_job(
+    job_id: str,
+    jobs: Jobs,
+    settings: ServiceSettings,
+    tables: RequestTables,
+    submission: RequestSubmission,
+    body: RerunRequest = _NOTHING,
+    prefer: PreferHeaders = None,
+) -> Any:
+    """Create a new job with the same parameters and the same seed, which must give the same bytes.
+
+    The source is needed again unless the job retained it, and so is the destination of a job that
+    measured one; rows that differ from the job's are rejected. The new destination is written to a
+    reference only if the request gives one.
+    """
+    preference = preference_of(prefer, settings)
+    terms = await submission.job_options(body)
+    if before := await previous_response(jobs, terms, preference, submission):
+        return before
+    source = destination = send_to = None
+    if body.destination is not None and kind_of((await jobs.get(job_id)).service).has_rows:
+        send_to = await checked_destination(_sent_to(body.destination), jobs)
+    elif body.destination is not None:
+        destination = (await tables.read(body.destination, "/destination")).table
+    if body.source is not None:
+        source = (await tables.read(body.source)).table
+    job = await jobs.rerun(job_id, source, destination, send_to, terms)
+    return await job_response(jobs, job, preference, submission)
+
+
+def _sent_to(given: Source) -> SentTo:
+    """Return the reference to write a run's destination to. Raises InvalidRequest."""
+    if given.reference is None:
+        raise InvalidRequest(
+            "the job made its destination itself: give its source, or a 'reference' to write to",
+            "/destination",
+        )
+    try:
+        return SentTo.model_validate(given.model_dump(exclude_unset=True))
+    except ValidationError as error:
+        place = "".join(f"/{part}" for part in error.errors()[0]["loc"])
+        raise InvalidRequest(
+            "a destination to be written has a 'reference' and a 'media_type' alone, "
+            f"which is one of {', '.join(UPLOADED)}",
+            f"/destination{place}",
+        ) from None

@@ -1,0 +1,113 @@
+"""``/v1/services``: list the services, and one typed operation to run each."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Response
+
+from app.api.dependencies import Jobs, ServiceSettings
+from app.api.job_options import RequestSubmission
+from app.api.job_response import plan_response, previous_response, submit_job
+from app.api.json_request import JsonRoute
+from app.api.openapi_responses import accepted, problems
+from app.api.request_headers import PreferHeaders, preference_of
+from app.api.request_tables import RequestTables, check_carried, checked_destination
+from app.api.schemas import Job, Service, ServiceList
+from app.errors import NotFound
+from app.jobs.service import NewJob
+from app.requests.run import RunRequest, checked_run, run_request_model
+from providers import PROVIDERS
+from providers.errors import did_you_mean
+from providers.provider import Provider
+
+router = APIRouter(prefix="/v1/services", tags=["services"], route_class=JsonRoute)
+
+
+def _describe(provider: Provider[Any]) -> Service:
+    return Service(
+        identifier=provider.identifier,
+        title=provider.title,
+        summary=provider.summary,
+        revision=provider.revision,
+        guarantees=list(provider.guarantees),
+        changes=list(provider.changes),
+        limits=list(provider.limits),
+        repeated_releases=list(provider.repeated_releases),
+        cost=provider.cost,
+        instead=list(provider.instead),
+        errata=list(provider.errata),
+        parameters_schema=provider.params.model_json_schema(),
+        references=list(provider.references),
+    )
+
+
+@router.get("", operation_id="listServices", summary="List the services", responses=problems())
+async def list_services() -> ServiceList:
+    """List every service with its method, parameters, guarantees and limits."""
+    return ServiceList(services=[_describe(provider) for provider in PROVIDERS.values()])
+
+
+@router.get("/{identifier}", operation_id="getService", summary="Get one service", responses=problems(404))
+async def get_service(identifier: str) -> Service:
+    """Get one service with its method, parameters, guarantees and limits."""
+    if identifier not in PROVIDERS:
+        raise NotFound(f"there is no service '{identifier}'{did_you_mean(identifier, PROVIDERS)}")
+    return _describe(PROVIDERS[identifier])
+
+
+def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]]:
+    """Create the handler of one service, typed with that service's own request model."""
+    request_model = run_request_model(provider)
+
+    async def run_service(
+        body: request_model,  # type: ignore[valid-type]
+        jobs: Jobs,
+        settings: ServiceSettings,
+        tables: RequestTables,
+        submission: RequestSubmission,
+        prefer: PreferHeaders = None,
+    ) -> Response:
+        call: RunRequest = body
+        preference = preference_of(prefer, settings)
+        terms = await submission.job_options(call)
+        if not call.validate_only and (
+            before := await previous_response(jobs, terms, preference, submission)
+        ):
+            return before
+        send_to = await checked_destination(call.destination, jobs)  # before anything large is read
+        source = await tables.read(call.source)
+        check_carried(send_to, source.schema)
+        parameters, options = await to_thread.run_sync(checked_run, provider, call, source.schema)
+        new = NewJob(
+            service=provider.identifier,
+            parameters=parameters,
+            seed=call.seed.secret if call.seed else None,
+            seed_bits=call.seed.bits if call.seed else None,
+            source=source.table,
+            send_to=send_to,
+            report=call.report,
+            options=options,
+            retain_source=call.retain_source,
+            inline=source.inline,
+            submission=terms,
+        )
+        if call.validate_only:
+            return await plan_response(jobs, new, source)
+        return await submit_job(jobs, new, preference, submission)
+
+    return run_service
+
+
+for _provider in PROVIDERS.values():
+    router.add_api_route(
+        f"/{_provider.identifier}",
+        _run_operation(_provider),
+        methods=["POST"],
+        operation_id=f"run{_provider.identifier.title()}",
+        summary=_provider.title,
+        description=_provider.summary,
+        response_model=Job,
+        response_description="The job has ended.",
+        responses=accepted() | problems(400, 409, 413, 415, 422, 429, 503),
+    )

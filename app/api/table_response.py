@@ -1,0 +1,113 @@
+"""Tables as responses, in the negotiated media type, streamed in bounded memory."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Annotated
+
+import pyarrow as pa
+from anyio import CancelScope, to_thread
+from fastapi import Depends, Header, Response
+from fastapi.responses import StreamingResponse
+from pydantic.json_schema import SkipJsonSchema
+
+from app import __version__
+from app.api.request_headers import none_match
+from app.errors import NotAcceptable
+from app.formats import check_values, needs_values, stream_chunks
+from app.formats.errors import FormatError
+from app.formats.media_types import MEDIA_TYPES, negotiate
+from app.store.blobs.arrow_stream import TableReader
+
+_CHARSET = {"text/csv": "text/csv; charset=utf-8; header=present"}
+
+Accept = Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in_schema=False)]
+"""Value of the header. The offered media types are listed in the declared responses."""
+
+
+class Representation:
+    """Requested representation: the headers `Accept` and `If-None-Match`."""
+
+    def __init__(self, accept: str | None, if_none_match: str | None) -> None:
+        self.accept = accept
+        self.if_none_match = if_none_match
+
+
+async def _wanted(
+    accept: Accept = None,
+    if_none_match: Annotated[
+        str | SkipJsonSchema[None],
+        Header(description="Entity tags that the caller has cached; 304 if one of them matches the rows."),
+    ] = None,
+) -> Representation:
+    return Representation(accept, if_none_match)
+
+
+RequestedRepresentation = Annotated[Representation, Depends(_wanted)]
+
+
+async def table_response(
+    open_rows: Callable[[], Awaitable[TableReader]], digest: str, wanted: Representation
+) -> Response:
+    """Return the table in the acceptable media type of highest preference, or 304 if the caller has it.
+
+    The headers are checked before anything is read. The entity tag depends on the table's
+    digest, the media type, and the versions that determine the bytes of a file.
+
+    Raises
+    ------
+    NotAcceptable
+        No offered type is acceptable, or the chosen one cannot represent a field's type.
+    """
+    media_type = negotiate(wanted.accept, MEDIA_TYPES)
+    if media_type is None:
+        raise NotAcceptable(f"a table is to be had as {', '.join(MEDIA_TYPES)}")
+    etag_input = f"{digest} {media_type} {__version__} {pa.__version__}"
+    headers = {"ETag": f'"{hashlib.sha256(etag_input.encode()).hexdigest()[:32]}"', "Vary": "Accept"}
+    if not none_match(wanted.if_none_match, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    rows = await open_rows()
+    try:
+        if needs_values(media_type, rows.schema):
+            await _check_values(open_rows)
+        chunks = await to_thread.run_sync(stream_chunks, media_type, rows.schema, rows)
+    except BaseException as error:
+        rows.close()
+        if isinstance(error, FormatError):
+            raise NotAcceptable(error.message) from None
+        raise
+    return StreamingResponse(
+        prefetched(chunks, rows.close), headers=headers, media_type=_CHARSET.get(media_type, media_type)
+    )
+
+
+async def _check_values(open_rows: Callable[[], Awaitable[TableReader]]) -> None:
+    """Read all rows once before the response begins. Raises FormatError: a value cannot be represented."""
+    rows = await open_rows()
+    try:
+        with CancelScope(shield=True):  # do not close the file under a thread that reads it
+            await to_thread.run_sync(check_values, rows.schema, rows)
+    finally:
+        rows.close()
+
+
+async def prefetched(
+    chunks: Iterator[bytes], close: Callable[[], object] = lambda: None
+) -> AsyncIterator[bytes]:
+    """Yield the chunks, producing each in a thread while the previous one is sent.
+
+    ``close`` is called at the end, also after an error or cancellation.
+    """
+
+    def begun() -> asyncio.Future[bytes | None]:
+        return asyncio.ensure_future(to_thread.run_sync(next, chunks, None))
+
+    ahead = begun()
+    try:
+        while (chunk := await asyncio.shield(ahead)) is not None:
+            ahead = begun()
+            yield chunk
+    finally:
+        with CancelScope(shield=True):  # do not close the file under a thread that reads it
+            await asyncio.wait([ahead])
+        close()

@@ -1,0 +1,143 @@
+"""Render the report summary as sentences."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from app.report.formatting import humanised, listed, named, number
+from app.report.small_counts import Discretion
+
+_REASONS = {
+    "alone": "alone in their group",
+    "group_too_small": "in a group below the least size",
+    "null": "with a null, which was to keep its place",
+    "rate": "not drawn, as the rate is below 1",
+}
+
+_EVENTS = {
+    "category_kept": "A categorical field hardly changed, since nearly all neighbours agree on it.",
+    "collapsed": "Segments whose values cannot be found apart closely enough became one value.",
+    "combination_failed": "Combinations that could not be run or measured here; the table of all says why.",
+    "constant": "A field is constant and passed through unchanged.",
+    "degree_search_ended": "The search for the wanted number of bins ended before it was reached.",
+    "domain_disclosed": "Values are published within a field's own range, which is disclosed by that.",
+    "dropped": "Rows that could not be swapped were left out.",
+    "kept": "Rows that could not be swapped keep their own values.",
+    "no_localities": "Segments with too few distinct values: only their order is kept.",
+    "not_rounded": "Segments that no rounding fits without breaking a relation were not rounded.",
+    "nothing_changed": "No value of a field changed.",
+    "nothing_to_merge_into": "No bin holds two rows, so that none could be merged.",
+    "null_kept": "Rows keep their own values, since another of their swap fields takes no part.",
+    "one_bin": "The rows are too few for two bins: all are one.",
+    "replaced": "Rows that could not be swapped had their values replaced.",
+    "reversible_groups": "Rows are in groups of two or three: anyone who knows the groups undoes that.",
+    "rows_only_reordered": "The destination holds the source's rows in another order: no field stayed.",
+    "rows_unchanged": "Rows leave as they came, with no value changed.",
+    "suppressed": "Rows that could not be swapped had their values suppressed.",
+    "unperturbed": "Rows with a null, NaN or infinity passed through unperturbed.",
+    "weak_seed": "The seed that was given is short enough to be searched for.",
+}
+
+_ROWLESS = frozenset(_EVENTS) - {"dropped", "kept", "null_kept", "replaced", "suppressed", "unperturbed"}
+"""Codes of events that are counted by field, or once, instead of by row."""
+
+
+def sentences(summary: Mapping[str, Any], fields: int, discretion: Discretion) -> list[Markup | str]:
+    """Describe the size of the table, its groups, participation and changes, in sentences."""
+    if "took_part" not in summary:
+        return []
+    rows = int(summary.get("rows", discretion.rows))
+    found: list[Markup | str] = [
+        f"The table has {discretion.count(rows)} rows and {number(fields)} fields.",
+        *_groups(summary, rows, discretion),
+        f"{_capital(discretion.rows_of_all(int(summary['took_part'])))} took part.",
+    ]
+    if changed := summary.get("changed"):
+        found.append(_changed(changed, discretion))
+    return found + _left(summary, discretion)
+
+
+def events(counts: Mapping[str, int], discretion: Discretion) -> list[tuple[str, str, str]]:
+    """Return code, count and meaning of each event, without any row or value."""
+    return [
+        (
+            code,
+            number(count) if code in _ROWLESS else discretion.count(count),
+            _EVENTS.get(code, f"{_capital(humanised(code))}."),
+        )
+        for code, count in sorted(counts.items())
+    ]
+
+
+def _groups(summary: Mapping[str, Any], rows: int, discretion: Discretion) -> list[str]:
+    groups, size = summary.get("groups"), summary.get("group_size")
+    if not groups or not size:
+        return []
+    if groups == 1 and size["largest"] == rows:
+        return ["All rows were one group."]
+    smallest, median, largest = (
+        f"fewer than {discretion.threshold}" if 0 < size[key] < discretion.threshold else number(size[key])
+        for key in ("smallest", "median", "largest")
+    )
+    if smallest == largest:
+        return [f"The method worked within {number(groups)} groups of {smallest} rows each."]
+    return [
+        f"The method worked within {number(groups)} groups of rows: the smallest holds {smallest}, "
+        f"the median one {median}, the largest {largest}."
+    ]
+
+
+def _changed(changed: Mapping[str, int], discretion: Discretion) -> Markup | str:
+    if len(changed) == 1:
+        [(field, rows)] = changed.items()
+        share = f" ({discretion.share_of_rows(rows)})" if rows and discretion.rows else ""
+        return Markup("In {} the value really differs from the source's in {}{}.").format(
+            named(field), discretion.rows_of_all(rows), share
+        )
+    least, most = min(changed, key=changed.__getitem__), max(changed, key=changed.__getitem__)
+    if changed[least] == changed[most]:
+        return (
+            f"In each of the {number(len(changed))} fields that were worked on the value really differs from "
+            f"the source's in {discretion.rows_of_all(changed[least])}."
+        )
+    return Markup(
+        "Of the {} fields that were worked on, {} changed least, in {} of the rows, and {} most, in {}: "
+        "there the value really differs from the source's."
+    ).format(
+        number(len(changed)),
+        named(least),
+        discretion.share_of_rows(changed[least]),
+        named(most),
+        discretion.share_of_rows(changed[most]),
+    )
+
+
+def _left(summary: Mapping[str, Any], discretion: Discretion) -> list[Markup | str]:
+    found: list[Markup | str] = []
+    if suppressed := summary.get("suppressed"):
+        found.append(
+            f"Values were suppressed or replaced, or the row left out, in {_rows(suppressed, discretion)}."
+        )
+    if unswapped := summary.get("unswapped"):
+        reasons = [
+            f"{discretion.count(count)} {_REASONS.get(why, humanised(why))}"
+            for why, count in (summary.get("unswapped_reasons") or {}).items()
+            if count
+        ]
+        because = f": {listed(reasons)}" if reasons else ""
+        found.append(f"In {_rows(unswapped, discretion)} at least one field kept its place{because}.")
+    rate = summary.get("achieved_rate")
+    if rate is not None and 0 < rate < 1:
+        found.append(
+            f"The achieved rate, the mean share of rows that took part, is {discretion.share(rate)}."
+        )
+    return found
+
+
+def _rows(count: int, discretion: Discretion) -> str:
+    return f"{discretion.count(count)} rows"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

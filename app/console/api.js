@@ -1,11 +1,11 @@
-// The public HTTP contract, and nothing beside it: every call of the console goes through here.
+// Client of the public HTTP API; every request of the console goes through this module.
 
-import { askForKey } from "./key.js";
+import { askForKey } from "./key_dialog.js";
 import * as session from "./session.js";
 
 export const JSON_TYPE = "application/json";
 const RECONNECT_MILLISECONDS = 1000;
-const SENDABLE = /^[!-~]*$/; // in a header; a browser refuses anything else without a word of why
+const SENDABLE = /^[!-~]*$/; // characters of a header; a browser rejects others without an explanation
 const WHO_CALLS =
   "The service needs to know who calls: paste the key that you were given, or that `make serve` printed.";
 
@@ -20,7 +20,7 @@ export class Problem extends Error {
   }
 }
 
-/** The response. Asks for a key where the service wants one, and tries again. Throws Problem. */
+/** Sends a request. On 401 asks for an access key and retries. Throws Problem. */
 export async function send(method, path, { body, headers = {}, signal } = {}) {
   for (;;) {
     const key = session.key();
@@ -44,12 +44,12 @@ export async function send(method, path, { body, headers = {}, signal } = {}) {
   }
 }
 
-/** The answer's JSON. */
+/** Sends GET; returns the JSON of the response. */
 export async function get(path, signal) {
   return (await send("GET", path, { headers: { accept: JSON_TYPE }, signal })).json();
 }
 
-/** The answer's JSON of a body sent as JSON. */
+/** Sends POST with a JSON body; returns the JSON of the response. */
 export async function post(path, body, headers = {}) {
   const sent = { "content-type": JSON_TYPE, accept: JSON_TYPE, ...headers };
   return (await send("POST", path, { body: JSON.stringify(body), headers: sent })).json();
@@ -57,7 +57,7 @@ export async function post(path, body, headers = {}) {
 
 const kept = new Map();
 
-/** The same, asked for once. */
+/** Sends GET once and caches the result. */
 export function getOnce(path) {
   if (!kept.has(path)) {
     kept.set(
@@ -76,7 +76,7 @@ export const listServices = async () => (await getOnce("v1/services")).services;
 /** The OpenAPI document. */
 export const contract = () => getOnce("openapi.json");
 
-/** The first `most` characters of the buffer as CSV; the rest is not kept, and hardly fetched. */
+/** Returns the first `most` characters of the buffer as CSV, and cancels the rest of the download. */
 export async function firstCharacters(id, most) {
   const response = await send("GET", `v1/buffers/${encodeURIComponent(id)}/rows`, {
     headers: { accept: "text/csv" },
@@ -93,7 +93,7 @@ export async function firstCharacters(id, most) {
   return { text: text.slice(0, most), whole: whole && text.length <= most };
 }
 
-/** Server-sent events, as they come: {event, data}. By fetch, since EventSource sends no key. */
+/** Yields server-sent events {event, data}. Uses fetch, because EventSource cannot send a key. */
 async function* events(path, signal) {
   const response = await send("GET", path, { headers: { accept: "text/event-stream" }, signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -112,12 +112,12 @@ async function* events(path, signal) {
   }
 }
 
-/** Tells `told` every change of the job until it has ended; takes a broken stream up again. */
-export async function watch(id, told, signal) {
+/** Calls `onChange` for every change of the job until it has ended; reconnects a broken stream. */
+export async function watch(id, onChange, signal) {
   for (;;) {
     try {
       for await (const { event, data } of events(`v1/jobs/${encodeURIComponent(id)}/events`, signal)) {
-        told(data);
+        onChange(data);
         if (event === "end") return;
       }
     } catch (error) {
@@ -129,7 +129,7 @@ export async function watch(id, told, signal) {
   }
 }
 
-/** Save what is at the path as a file. A link could say neither the type nor the key. */
+/** Saves a response as a file. A plain link could send neither the media type nor the key. */
 export async function download(path, accept, name) {
   const content = await (await send("GET", path, { headers: { accept } })).blob();
   const address = URL.createObjectURL(content);

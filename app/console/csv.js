@@ -1,30 +1,30 @@
-// The records of a CSV (RFC 4180), as the service writes it: an empty cell is null, a quoted one is text.
+// Parser of CSV as the service writes it (RFC 4180): an empty cell is null, a quoted empty one is text.
 
-/** Records of cells; where the text was cut off, the last record is left out. */
+/** Returns records of cells; drops the last record unless the text is `whole`. */
 export function records(text, whole) {
   const found = [];
   let record = [];
-  let at = 0;
-  while (at < text.length) {
+  let position = 0;
+  while (position < text.length) {
     let cell = null;
-    if (text[at] === '"') {
-      let end = at + 1;
+    if (text[position] === '"') {
+      let end = position + 1;
       while (end < text.length && !(text[end] === '"' && text[end + 1] !== '"'))
         end += text[end] === '"' ? 2 : 1;
-      cell = text.slice(at + 1, end).replaceAll('""', '"');
-      at = end + 1;
+      cell = text.slice(position + 1, end).replaceAll('""', '"');
+      position = end + 1;
     } else {
-      const length = text.slice(at).search(/[,\r\n]/);
-      const end = length < 0 ? text.length : at + length;
-      cell = end > at ? text.slice(at, end) : null;
-      at = end;
+      const length = text.slice(position).search(/[,\r\n]/);
+      const end = length < 0 ? text.length : position + length;
+      cell = end > position ? text.slice(position, end) : null;
+      position = end;
     }
     record.push(cell);
-    if (text[at] === ",") {
-      at += 1;
-      if (at === text.length) record.push(null);
-    } else if (at < text.length) {
-      at += text.startsWith("\r\n", at) ? 2 : 1;
+    if (text[position] === ",") {
+      position += 1;
+      if (position === text.length) record.push(null);
+    } else if (position < text.length) {
+      position += text.startsWith("\r\n", position) ? 2 : 1;
       found.push(record);
       record = [];
     }

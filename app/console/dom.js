@@ -1,17 +1,17 @@
-// Elements made of text alone: nothing that a table, a job or the service says is read as markup.
+// DOM elements built from text only: no text of a table, a job or the service is parsed as markup.
 
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "open", "selected"]);
 const UNSEEN = /[\p{Cc}\u00ad\u061c\u200b-\u200c\u200e-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/gu;
 
 let made = 0;
 
-/** An id that no other element of the page has. */
+/** Returns an id that is unique on the page. */
 export function newId(word) {
   made += 1;
   return `${word}-${made}`;
 }
 
-/** The element; `on…` attributes are listeners, and what is null, undefined or false is left out. */
+/** Creates an element. `on…` attributes are listeners; null, undefined and false values are skipped. */
 export function element(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -26,18 +26,18 @@ export function element(name, attributes = {}, ...children) {
   return node;
 }
 
-/** The text with what the eye would miss spelt out: controls, and signs that turn the direction. */
+/** Returns the text with invisible characters escaped: control characters and bidirectional marks. */
 export function shown(text) {
   if (text === "") return "(no name)";
   return text.replace(UNSEEN, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
 }
 
-/** A name that somebody else chose, set apart so that its direction and its spaces stay its own. */
+/** Isolates a user-supplied name, so that its direction and spaces do not affect the text around it. */
 export function named(text) {
   return element("span", { class: "name", dir: "auto" }, shown(text));
 }
 
-/** The text with what stands between backticks as code. */
+/** Returns the text with code elements for parts in backticks. */
 export function prose(text) {
   return text.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
 }
@@ -48,7 +48,7 @@ export function humanised(name) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** A title, and a table that scrolls by itself where it is too wide; `head` names the columns. */
+/** Creates a table with a caption that scrolls if it is too wide; `head` has the column names. */
 export function table(caption, head, rows) {
   const id = newId("caption");
   const scrolling = element(
@@ -82,7 +82,7 @@ export function table(caption, head, rows) {
   return [element("p", { id, class: "quiet" }, caption), scrolling];
 }
 
-/** Terms and what they stand for; a pair whose value is null or undefined is left out. */
+/** Creates a description list; pairs with a null or undefined value are skipped. */
 export function facts(pairs) {
   return element(
     "dl",
@@ -93,7 +93,7 @@ export function facts(pairs) {
   );
 }
 
-/** What went wrong, said at once to whoever cannot see it; focused, so that the next key is near it. */
+/** Creates an alert that screen readers announce immediately; it takes the focus for keyboard users. */
 export function alarm(problem) {
   return element(
     "div",

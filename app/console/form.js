@@ -1,9 +1,9 @@
-// A form made of a JSON schema: what the schema does not say, the form does not know.
+// Form generated from a JSON schema, without other knowledge of the service.
 
 import { element, humanised } from "./dom.js";
-import { FIELD, FIELDS, partsOf, resolverOf, setAll, valuesOf } from "./values.js";
+import { FIELD, FIELDS, partsOf, resolverOf, setAll, valuesOf } from "./schema_controls.js";
 
-/** What matters most stands in the open: what is needed, fields, numbers, switches, and what has no default. */
+/** Whether a control is always visible: required, fields, numbers, switches, and those without a default. */
 function matters(schema, name, context) {
   const found = resolverOf(context.document)(schema.properties[name]);
   if (schema.required?.includes(name) || FIELDS.test(name) || FIELD.test(name)) return true;
@@ -11,7 +11,7 @@ function matters(schema, name, context) {
   return ["boolean", "integer", "number"].includes(found.type);
 }
 
-/** A whole form: the controls of a schema's properties, those of little weight folded away. */
+/** Creates the controls of a schema's properties; less important ones are collapsed. */
 export function form(given, context, { without = [], allInTheOpen = false } = {}) {
   const schema = resolverOf(context.document)(given);
   const parts = partsOf(schema, context, without);
@@ -42,21 +42,21 @@ export function form(given, context, { without = [], allInTheOpen = false } = {}
   };
 }
 
-/** Shows a fault at its control, in whatever that was folded away. */
+/** Shows an error at its control, and expands the section that contains it. */
 function mark(control, message) {
   control.fault(message);
   for (let outer = control.node.closest("details"); outer; outer = outer.parentElement.closest("details"))
     outer.open = true;
 }
 
-/** Marks a control that holds what cannot be read, until that is changed. */
+/** Marks a control with unreadable input until it is changed. */
 export function pointToUnreadable({ control, message }) {
   mark(control, message);
   control.focus.focus();
   control.focus.addEventListener("input", () => control.fault(""), { once: true });
 }
 
-/** Marks the place that each error points to; those that have none are returned, for the alarm to tell. */
+/** Shows each error at the control that its pointer names; returns the errors without a control. */
 export function point(parts, errors) {
   const clear = (some) =>
     Object.values(some).forEach((part) => {

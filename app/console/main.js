@@ -1,22 +1,22 @@
-// The console: which view belongs to which address, and what stands around every view.
+// Entry point: selects the view for the current route, and updates the page around it.
 
 import { alarm, element } from "./dom.js";
-import { askForKey } from "./key.js";
-import { here } from "./places.js";
+import { askForKey } from "./key_dialog.js";
+import { currentRoute } from "./router.js";
 import * as session from "./session.js";
-import { view as compare } from "./compare.js";
-import { view as job } from "./job.js";
-import { view as jobs } from "./jobs.js";
-import { view as run } from "./run.js";
-import { view as table } from "./table.js";
-import { view as tables } from "./tables.js";
+import { view as compare } from "./views/compare.js";
+import { view as job } from "./views/job.js";
+import { view as jobs } from "./views/jobs.js";
+import { view as run } from "./views/run.js";
+import { view as table } from "./views/table.js";
+import { view as tables } from "./views/tables.js";
 
 const main = document.querySelector("main");
 const keyButton = document.querySelector("#key");
 
 let leave = new AbortController();
 
-/** The view of an address, and the part of the console that it belongs to. */
+/** Returns the view of a route, its arguments, and the active navigation entry. */
 function viewOf([part, id, more, ...rest]) {
   if (part === undefined) return [tables, [], "tables"];
   if (part === "tables" && id && !more) return [table, [id], "tables"];
@@ -40,7 +40,7 @@ async function show() {
   leave.abort();
   leave = new AbortController();
   const { signal } = leave;
-  const [view, parts, part] = viewOf(here());
+  const [view, parts, part] = viewOf(currentRoute());
   for (const link of document.querySelectorAll("header nav a")) {
     if (link.dataset.part === part) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -50,7 +50,7 @@ async function show() {
     title: "Not shown",
     nodes: [element("h1", { tabindex: "-1" }, "This cannot be shown"), alarm(error)],
   }));
-  if (signal.aborted) return; // one has gone elsewhere meanwhile
+  if (signal.aborted) return; // the user has navigated away in the meantime
   main.replaceChildren(...shown.nodes);
   main.removeAttribute("aria-busy");
   document.title = `${shown.title} · Rowveil`;
@@ -58,16 +58,16 @@ async function show() {
   main.querySelector("h1").focus({ preventScroll: true });
 }
 
-function tellKey() {
+function showKeyState() {
   keyButton.lastElementChild.textContent = session.key() ? ": set" : "";
 }
 
 keyButton.addEventListener("click", () => askForKey());
-document.addEventListener("keychanged", tellKey);
+document.addEventListener("keychanged", showKeyState);
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the address after # says which view it is
+  event.preventDefault(); // the address after # selects the view
   main.querySelector("h1")?.focus();
 });
 addEventListener("hashchange", show);
-tellKey();
+showKeyState();
 show();

@@ -1,4 +1,4 @@
-// What this tab remembers: the key, and which tables were uploaded. It goes when the tab is closed.
+// Session storage of this tab: access key and uploaded tables; cleared when the tab is closed.
 
 const KEY = "rowveil.key";
 const TABLES = "rowveil.tables";
@@ -10,18 +10,18 @@ const write = (name, value) => sessionStorage.setItem(name, JSON.stringify(value
 
 export const key = () => sessionStorage.getItem(KEY) ?? "";
 
-/** Keep the key, or forget it where it is empty. */
+/** Stores the key, or removes it if it is empty. */
 export function setKey(text) {
   if (text) sessionStorage.setItem(KEY, text);
   else sessionStorage.removeItem(KEY);
 }
 
-/** The tables that were uploaded or named here and have not expired, newest first. */
+/** Returns the unexpired tables that were uploaded or named in this tab, newest first. */
 export function tables() {
   return read(TABLES, []).filter((one) => new Date(one.expires_at) > new Date());
 }
 
-/** Remember the buffer by its id, its file's name and its digest; never a row of it. */
+/** Stores a buffer's id, file name and digest, but none of its rows. */
 export function remember(buffer, name) {
   const { id, digest, row_count, expires_at } = buffer;
   const others = tables().filter((one) => one.id !== id);
@@ -35,13 +35,13 @@ export const forget = (id) =>
     tables().filter((one) => one.id !== id),
   );
 
-/** Field -> the role that the curator gave it, where that is not the guess. A map: a field may be `constructor`. */
+/** Field -> role chosen by the user, if it differs from the guess. A Map: a field may be named `constructor`. */
 export const roles = (id) => new Map(Object.entries(read(ROLES + id, {})));
 
 export const setRole = (id, field, role) =>
   write(ROLES + id, Object.fromEntries(roles(id).set(field, role)));
 
-/** Parameters to start a form with, taken once. */
+/** Returns and removes the initial parameters of a form. */
 export function takeDraft(service) {
   const draft = read(DRAFT, null);
   if (draft?.service !== service) return null;

@@ -1,11 +1,11 @@
-// The place to paste an access key. It is kept for this tab alone, and sent with every call.
+// Dialog for the access key, which is kept only in this tab and sent with every request.
 
 import { element, newId, prose } from "./dom.js";
 import * as session from "./session.js";
 
 let open = null;
 
-/** Whether the caller gave a key; several calls that are refused at once ask once. */
+/** Resolves to whether a key was given. Concurrent rejected requests share one dialog. */
 export function askForKey(why) {
   open ??= dialogue(why).finally(() => {
     open = null;

@@ -1,20 +1,21 @@
-// Which service, with which parameters: a frontier of risk and utility, put together from their forms.
+// View to compare services and parameters: builds a frontier request from their forms.
 
-import * as api from "./api.js";
-import { element, newId } from "./dom.js";
-import { form } from "./form.js";
-import { suggesting, suggestion } from "./roles.js";
-import { asking } from "./run.js";
-import { known, trail } from "./table.js";
-import { control } from "./values.js";
-import { counted } from "./words.js";
+import * as api from "../api.js";
+import { element, newId } from "../dom.js";
+import { form } from "../form.js";
+import { ROLE_OPTIONS, suggesting, suggestion } from "../roles.js";
+import { requestForm } from "./run.js";
+import { loadTable, trail } from "./table.js";
+import { control } from "../schema_controls.js";
+import { counted } from "../format.js";
 
 const OWN = ["source", "services", "key_fields", "validate_only", "webhook"];
 
 export async function view([id]) {
-  const [table, services, document] = await Promise.all([known(id), api.listServices(), api.contract()]);
+  const [table, services, document] = await Promise.all([loadTable(id), api.listServices(), api.contract()]);
   const { fields } = table;
-  const suggest = (name, schema) => (name === "key_fields" ? suggestion(name, schema, fields) : undefined);
+  const suggest = (name, schema) =>
+    ROLE_OPTIONS.includes(name) ? suggestion(name, schema, fields) : undefined;
   const { schema } = document.paths["/v1/frontier"].post.requestBody.content[api.JSON_TYPE];
   const options = form(schema, { document, fields, suggest }, { without: OWN, allInTheOpen: true });
   const varied = document.components.schemas.Variation.properties.vary;
@@ -30,11 +31,11 @@ export async function view([id]) {
     };
   };
   const combinations = () => chosen().reduce((sum, each) => sum + each.combinations(), 0);
-  // the contract numbers the services that are chosen; each is pointed to where it stands here
+  // pointers count the chosen services; map each to its index among all services of the form
   const parts = {
     ...options.parts,
     get services() {
-      return { parts: Object.fromEntries(chosen().map((each, at) => [at, each])) };
+      return { parts: Object.fromEntries(chosen().map((each, index) => [index, each])) };
     },
   };
   return {
@@ -45,9 +46,9 @@ export async function view([id]) {
       element(
         "p",
         { class: "lead" },
-        "Every combination is run and measured. What no other one beats in both risk and utility is the frontier: choose from it.",
+        "Every combination is run and measured. Those that no other one beats in both risk and utility, among combinations that protect the same fields, are the frontier: choose from it.",
       ),
-      asking(
+      requestForm(
         "v1/frontier",
         call,
         parts,
@@ -78,7 +79,7 @@ export async function view([id]) {
   };
 }
 
-/** A service that may be ticked, with its parameters and those that vary. */
+/** Creates a checkbox for a service, with its fixed and its varied parameters. */
 function variation(service, fields, varied, document) {
   let inside = null;
   const holder = element("div", { class: "variation", hidden: true });

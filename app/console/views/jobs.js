@@ -1,15 +1,15 @@
-// The jobs, newest first.
+// View of all jobs, newest first.
 
-import * as api from "./api.js";
-import { alarm, element, table } from "./dom.js";
-import { placeOf } from "./places.js";
-import { moment, number } from "./words.js";
+import * as api from "../api.js";
+import { alarm, element, table } from "../dom.js";
+import { routeHref } from "../router.js";
+import { moment, number } from "../format.js";
 
 const PAGE = 20;
 const KINDS = { measures: "Measures of a table", frontier: "Comparison of services" };
 const STATES = ["queued", "running", "succeeded", "failed", "cancelled"];
 
-/** A state in a word, beside a sign: nothing is told by colour alone. */
+/** Badge of a state: a word and a symbol, so that colour is never the only difference. */
 export const badge = (state) => element("span", { class: `state ${state}` }, state);
 
 export const nameOf = (job, services) =>
@@ -33,7 +33,7 @@ export async function view([state]) {
       cells: [
         element(
           "a",
-          { href: placeOf("jobs", job.id) },
+          { href: routeHref("jobs", job.id) },
           nameOf(job, services),
           " ",
           element(
@@ -53,7 +53,7 @@ export async function view([state]) {
   };
   const said = element("div", {});
   more.addEventListener("click", async () => {
-    more.disabled = true; // a second click would bring the same page again
+    more.disabled = true; // a second click would load the same page again
     said.replaceChildren();
     await load().catch((error) => said.replaceChildren(alarm(error)));
     more.disabled = false;
@@ -76,7 +76,7 @@ export async function view([state]) {
               element(
                 "a",
                 {
-                  href: each ? placeOf("jobs", "state", each) : "#/jobs",
+                  href: each ? routeHref("jobs", "state", each) : "#/jobs",
                   "aria-current": each === (state ?? "") ? "page" : null,
                 },
                 each || "all",

@@ -1,12 +1,12 @@
-// One job: its progress as it comes, what it gave, the report, the files, and a rerun.
+// View of one job: live progress, result, report, files and rerun.
 
-import * as api from "./api.js";
-import { alarm, element, facts, newId, shown } from "./dom.js";
+import * as api from "../api.js";
+import { alarm, element, facts, newId, shown } from "../dom.js";
 import { badge, nameOf } from "./jobs.js";
-import { go, placeOf } from "./places.js";
+import { navigate, routeHref } from "../router.js";
 import { reportOf } from "./report.js";
-import * as session from "./session.js";
-import { between, counted, moment, number, written } from "./words.js";
+import * as session from "../session.js";
+import { between, counted, moment, number, written } from "../format.js";
 
 const OUTCOMES = {
   SUCCESS: "All was done as asked.",
@@ -50,11 +50,11 @@ export async function view([id], signal) {
   };
 }
 
-/** Shows progress until the job has ended; then what came of it. */
+/** Shows progress until the job has ended, then its result. */
 async function follow(id, first, holder, signal, show) {
   const bar = element("progress", { max: 1, value: first.progress.fraction, "aria-label": "Progress" });
   const stage = element("p", { "aria-live": "polite" });
-  const tell = ({ state, progress }) => {
+  const showProgress = ({ state, progress }) => {
     bar.value = progress.fraction;
     const words = `${state === "queued" ? "Waiting for a free worker" : progress.stage} · ${Math.round(100 * progress.fraction)} %`;
     if (stage.textContent !== words) stage.textContent = words;
@@ -72,16 +72,16 @@ async function follow(id, first, holder, signal, show) {
           await api.post(`${pathOf(id)}/cancel`, {});
         } catch (error) {
           said.replaceChildren(alarm(error));
-          cancel.disabled = false; // it may be asked for again
+          cancel.disabled = false; // cancellation can be requested again
         }
       },
     },
     "Cancel",
   );
-  tell(first);
+  showProgress(first);
   holder.replaceChildren(element("div", { class: "running" }, bar, stage, cancel, said));
   try {
-    await api.watch(id, tell, signal);
+    await api.watch(id, showProgress, signal);
     if (signal.aborted) return;
     const held = holder.contains(document.activeElement);
     await show(await api.get(pathOf(id), signal));
@@ -120,7 +120,7 @@ async function ended(job) {
   return nodes.filter(Boolean);
 }
 
-/** How often each event came, and what the first of them says. */
+/** Lists events by code, with their count and the first message. */
 function happened(job) {
   const counts = Object.entries(job.event_counts ?? {});
   if (!counts.length) return null;
@@ -146,7 +146,7 @@ function happened(job) {
 
 function reproduced(job) {
   if (!job.rerun_of) return null;
-  const first = element("a", { href: placeOf("jobs", job.rerun_of) }, "the first run");
+  const first = element("a", { href: routeHref("jobs", job.rerun_of) }, "the first run");
   if (job.reproduced === true)
     return element("p", { class: "good" }, "Reproduced: the very bytes of ", first, ".");
   if (job.reproduced === false)
@@ -184,8 +184,8 @@ function files(job) {
       "div",
       { class: "actions" },
       job.kind === "swap"
-        ? Object.entries(FILES).map(([words, [type, ending]], at) =>
-            button(`Result as ${words}`, `${path}/rows`, type, `${stem}.${ending}`, at === 0),
+        ? Object.entries(FILES).map(([words, [type, ending]], index) =>
+            button(`Result as ${words}`, `${path}/rows`, type, `${stem}.${ending}`, index === 0),
           )
         : [],
       button("Manifest", `${path}/manifest`, api.JSON_TYPE, `${stem}-manifest.json`),
@@ -211,7 +211,7 @@ function parametersOf(job) {
             type: "button",
             onclick: () => {
               session.setDraft(job.service, job.parameters);
-              go("tables", table.id, job.service);
+              navigate("tables", table.id, job.service);
             },
           },
           "Change them and run again",
@@ -220,7 +220,7 @@ function parametersOf(job) {
   );
 }
 
-/** Rerun with the same parameters and the sealed seed, on the source if it was kept, or on a table. */
+/** Reruns with the same parameters and the sealed seed, on the retained source or on a table. */
 function rerun(job) {
   if (!hasEnded(job) || job.kind === "measures") return null;
   const tables = session.tables();
@@ -245,7 +245,7 @@ function rerun(job) {
     try {
       const body = source.value ? { source: { buffer: source.value } } : {};
       const made = await api.post(`${pathOf(job.id)}/rerun`, body, { prefer: "respond-async" });
-      go("jobs", made.id);
+      navigate("jobs", made.id);
     } catch (error) {
       said.replaceChildren(alarm(error));
     }
@@ -280,7 +280,7 @@ function removal(job) {
       onclick: async () => {
         if (remove.dataset.asked) {
           await api.send("DELETE", pathOf(job.id)).then(
-            () => go("jobs"),
+            () => navigate("jobs"),
             (error) => said.replaceChildren(alarm(error)),
           );
           return;

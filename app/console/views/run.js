@@ -1,21 +1,21 @@
-// One service on one table: its form, what a run would do, and the run.
+// View to run one service on one table: form, plan and run.
 
-import * as api from "./api.js";
-import { Unreadable } from "./controls.js";
-import { alarm, element, facts } from "./dom.js";
-import { form, point, pointToUnreadable } from "./form.js";
-import { go } from "./places.js";
-import { suggesting, suggestion } from "./roles.js";
-import * as session from "./session.js";
-import { about, known, trail } from "./table.js";
-import { bytes, counted, number } from "./words.js";
+import * as api from "../api.js";
+import { Unreadable } from "../inputs.js";
+import { alarm, element, facts } from "../dom.js";
+import { form, point, pointToUnreadable } from "../form.js";
+import { navigate } from "../router.js";
+import { ROLE_OPTIONS, suggesting, suggestion } from "../roles.js";
+import * as session from "../session.js";
+import { about, loadTable, trail } from "./table.js";
+import { bytes, counted, number } from "../format.js";
 
 const OWN = ["source", "parameters", "validate_only", "destination", "webhook"];
-/* The table, the parameters and the preview have places of their own here; the rest is for programs. */
+/* Members that the view handles separately (table, parameters, preview), or that only programs use. */
 
 export async function view([id, identifier]) {
   const [table, service, document] = await Promise.all([
-    known(id),
+    loadTable(id),
     api.getOnce(`v1/services/${encodeURIComponent(identifier)}`),
     api.contract(),
   ]);
@@ -53,7 +53,7 @@ export async function view([id, identifier]) {
       ),
       element("p", { class: "lead" }, service.summary),
       about(service, "h2"),
-      asking(
+      requestForm(
         path,
         call,
         parts,
@@ -85,38 +85,38 @@ export async function view([id, identifier]) {
 }
 
 const startOf = (fields) => (name, schema, path) => {
-  if (name === "report" && !path.length) return "full"; // the pictures are made of it
-  return name === "key_fields" ? suggestion(name, schema, fields) : undefined;
+  if (name === "report" && !path.length) return "full"; // required for the pictures
+  return ROLE_OPTIONS.includes(name) ? suggestion(name, schema, fields) : undefined;
 };
 
-/** The options as the call takes them: key fields were suggested, and are no wish where nothing is measured. */
+/** Returns the options of the request. Suggested roles are dropped if nothing is measured. */
 function optionsOf({ measures, ...rest }) {
   const measured = rest.report === "full" || rest.candidates !== undefined;
-  const { key_fields, ...wished } = measures ?? {};
-  if (!measured && !Object.keys(wished).length) return rest;
+  const wished = Object.keys(measures ?? {}).filter((name) => !ROLE_OPTIONS.includes(name));
+  if (!measured && !wished.length) return rest;
   return measures ? { ...rest, measures } : rest;
 }
 
 /**
- * A form with a preview and a run. `path` is what is called with `call()`; `planned` makes nodes of
- * what the preview answers.
+ * Creates a form with a preview and a run button. `path` is requested with `call()` as its body; `planned`
+ * renders the response to the preview.
  */
-export function asking(path, call, parts, inside, planned) {
-  const said = element("div", { class: "said", "aria-live": "polite" });
+export function requestForm(path, call, parts, inside, planned) {
+  const output = element("div", { class: "said", "aria-live": "polite" });
   const preview = element("button", { type: "button" }, "Preview");
   const run = element("button", { class: "primary" }, "Run");
   const attempt = async (words, ask) => {
     point(parts, []);
     preview.disabled = run.disabled = true;
-    said.replaceChildren(element("p", { class: "quiet" }, words));
+    output.replaceChildren(element("p", { class: "quiet" }, words));
     try {
       await ask();
     } catch (error) {
       const placeless = point(parts, error.errors ?? []);
-      const told = alarm({ title: error.title, message: error.message, others: error.others ?? [] });
-      said.replaceChildren(told);
+      const alert = alarm({ title: error.title, message: error.message, others: error.others ?? [] });
+      output.replaceChildren(alert);
       if (error instanceof Unreadable) pointToUnreadable(error);
-      else if (placeless.length || !error.errors?.length) told.focus();
+      else if (placeless.length || !error.errors?.length) alert.focus();
     } finally {
       preview.disabled = run.disabled = false;
     }
@@ -129,7 +129,7 @@ export function asking(path, call, parts, inside, planned) {
         { class: "plan", tabindex: "-1", "aria-label": "Preview" },
         planned(job),
       );
-      said.replaceChildren(plan);
+      output.replaceChildren(plan);
       plan.focus();
     }),
   );
@@ -137,7 +137,7 @@ export function asking(path, call, parts, inside, planned) {
     event.preventDefault();
     attempt("Submitting …", async () => {
       const job = await api.post(path, call(), { prefer: "respond-async" });
-      go("jobs", job.id);
+      navigate("jobs", job.id);
     });
   };
   return element(
@@ -151,11 +151,11 @@ export function asking(path, call, parts, inside, planned) {
       run,
       element("span", { class: "quiet" }, "A preview runs nothing, and stores nothing."),
     ),
-    said,
+    output,
   );
 }
 
-/** What a run would do. */
+/** Renders the plan of a run. */
 function planned({ plan }) {
   const { group_size: size } = plan;
   const alone = plan.unswappable_rows;
@@ -166,7 +166,7 @@ function planned({ plan }) {
       { class: alone ? "warning" : "good" },
       alone
         ? `${counted(alone, "row")} in ${counted(plan.unswappable_groups, "group")} cannot be swapped: suppression says what becomes of ${alone === 1 ? "it" : "them"}.`
-        : "No row is alone: each that has its values can be swapped, as far as can be told without a draw.",
+        : "Every row with values has a swap partner, as far as can be determined without a draw.",
     ),
     facts([
       ["Rows", number(plan.rows)],

@@ -1,13 +1,13 @@
-// The control that a schema asks for, with whatever controls it holds.
+// Controls for JSON schemas, including nested ones.
 
-import { anyValue, choice, group, lines, numeral, oneField, someFields, text, yesOrNo } from "./controls.js";
+import { anyValue, choice, group, lines, numeral, oneField, someFields, text, yesOrNo } from "./inputs.js";
 import { element, humanised, newId } from "./dom.js";
 
 export const FIELD = /(^|_)field$/;
 export const FIELDS = /(^|_)fields$/;
 const OF_FIELDS = /field\b[^.]*->/i;
 
-/** What `$ref`s in a document lead to. */
+/** Returns a function that resolves `$ref`s in a document. */
 export const resolverOf = (document) => (schema) => {
   if (!schema.$ref) return schema;
   const { $ref, ...own } = schema;
@@ -19,8 +19,8 @@ export const resolverOf = (document) => (schema) => {
 };
 
 /**
- * The control of a schema. `context` has `document` (that `$ref`s lead into), the table's `fields`, and
- * `suggest(name, schema, path)`, which may be absent; `path` names the models that the value is inside of.
+ * Creates the control of a schema. `context` has `document` (target of `$ref`s), the table's `fields`, and
+ * optionally `suggest(name, schema, path)`; `path` lists the names of the enclosing models.
  */
 export function control(name, given, required, context) {
   const schema = resolverOf(context.document)(given);
@@ -75,7 +75,7 @@ function list(name, schema, required, items, context) {
   });
 }
 
-/** Names, or fields where the schema says so, and a value for each. */
+/** Control of a map: names (fields if the schema says so), and a value for each. */
 function map(name, schema, required, values, context) {
   const ofFields = OF_FIELDS.test(schema.description ?? "");
   const keySchema = { type: "string" };
@@ -102,7 +102,7 @@ function map(name, schema, required, values, context) {
   });
 }
 
-/** Entries that can be added and taken away: `make` a row, `read` and `write` it, `collect` all of them. */
+/** List of entries to add and remove: `make`, `read` and `write` handle one row, `collect` all of them. */
 function repeated(name, schema, required, adding, { make, read, write, collect, entries }) {
   let rows = [];
   const holder = element("div", { class: "entries" });
@@ -146,7 +146,7 @@ function repeated(name, schema, required, adding, { make, read, write, collect, 
   };
 }
 
-/** One of several kinds of value: which one, and then the value. */
+/** Control of a union: selects the kind of value, then edits the value. */
 function union(name, schema, required, options, context) {
   const resolve = resolverOf(context.document);
   const kinds = options.flatMap((option) => (option.anyOf ?? option.oneOf ?? [option]).map(resolve));
@@ -228,7 +228,7 @@ function fits(kind, value) {
   return typeof value === (kind.type === "string" ? "string" : "number");
 }
 
-/** A model inside a model. */
+/** Control of a nested model. */
 function record(name, schema, required, context) {
   const parts = partsOf(schema, { ...context, path: [...(context.path ?? []), name] });
   const whole = group(
@@ -241,7 +241,7 @@ function record(name, schema, required, context) {
   return { ...whole, parts, value: () => valuesOf(parts), set: (value) => setAll(parts, value) };
 }
 
-/** Name -> control of the properties: what is needed and what names fields first. */
+/** Returns name -> control of the properties; required ones and those that name fields come first. */
 export function partsOf(schema, context, without = []) {
   const needed = schema.required ?? [];
   const names = Object.keys(schema.properties).filter((each) => !without.includes(each));
@@ -252,7 +252,7 @@ export function partsOf(schema, context, without = []) {
   );
 }
 
-/** What is given, by name; undefined where nothing is. */
+/** Returns the given values by name; undefined if there are none. */
 export function valuesOf(parts) {
   const given = Object.entries(parts)
     .map(([name, part]) => [name, part.value()])
@@ -260,7 +260,7 @@ export function valuesOf(parts) {
   return given.length ? Object.fromEntries(given) : undefined;
 }
 
-/** Sets what the values have; a null is what an empty control says anyway. */
+/** Sets the controls to the values; null leaves a control empty. */
 export function setAll(parts, values) {
   for (const [name, value] of Object.entries(values ?? {})) if (value !== null) parts[name]?.set(value);
 }

@@ -1,14 +1,14 @@
-// A control for each kind of value that a schema can ask for.
+// Input controls for each kind of value in a schema.
 //
-// A control is {node, focus, value(), set(value), parts}: value() is undefined where nothing is given;
-// parts are the controls inside it by name, for the place that an error points to.
+// A control is {node, focus, value(), set(value), parts}: value() is undefined without an input;
+// parts maps names to the controls inside it, so that an error's pointer finds its control.
 
 import { element, humanised, named, newId, prose, shown } from "./dom.js";
-import { written } from "./words.js";
+import { written } from "./format.js";
 
 const FEW_CHOICES = 5;
 
-/** The explanation under a name, and the place where a fault will stand. */
+/** Creates the description of a control, and the element for its error message. */
 function explained(schema) {
   const about = newId("about");
   const fault = element("p", { class: "fault", id: newId("fault"), hidden: true });
@@ -20,7 +20,7 @@ function explained(schema) {
   };
 }
 
-/** Shows a fault at the control, or takes it away where the message is empty. */
+/** Shows an error at the control, or removes it if the message is empty. */
 const faulty = (fault, input) => (message) => {
   fault.textContent = message;
   fault.hidden = !message;
@@ -28,7 +28,7 @@ const faulty = (fault, input) => (message) => {
   else input.removeAttribute("aria-invalid");
 };
 
-/** A label, an explanation and one input. */
+/** Creates a control with a label, a description and one input. */
 function single(name, schema, required, input, label = humanised(name)) {
   const { about, fault, describedby } = explained(schema);
   input.id = newId("input");
@@ -52,7 +52,7 @@ function single(name, schema, required, input, label = humanised(name)) {
   };
 }
 
-/** A fieldset with a legend, an explanation and what is inside. */
+/** Creates a fieldset with a legend, a description and its content. */
 export function group(name, schema, required, inside, className = "control") {
   const { about, fault, describedby } = explained(schema);
   const node = element(
@@ -125,14 +125,14 @@ export function choice(name, schema, required) {
   };
 }
 
-/** What an empty input stands for, or else what one might write. */
+/** Returns the placeholder: the default value, or else an example. */
 function hint({ default: usual, examples }) {
   if (usual !== undefined && usual !== null && usual !== "") return `default: ${usual}`;
   const [example] = examples ?? [];
   return ["string", "number"].includes(typeof example) ? `such as ${example}` : null;
 }
 
-/** What stands in a control is nothing of its kind. It is no empty one, which would stand for the default. */
+/** The input of a control cannot be parsed. It must not count as empty, which means the default. */
 export class Unreadable extends Error {
   title = "Not a number";
 
@@ -186,7 +186,7 @@ export function text(name, schema, required) {
   };
 }
 
-/** Any JSON value in one line; what is no JSON is a text. */
+/** Input for any JSON value in one line; text that is not JSON is a string. */
 export function anyValue(name, schema, required) {
   const control = text(name, schema, required);
   return {
@@ -207,31 +207,31 @@ function parsed(written) {
   }
 }
 
-/** What `parsed` makes the value of. */
+/** Returns the text that `parsed` turns into the value. */
 const unparsed = (value) =>
   typeof value === "string" && parsed(value) === value ? value : JSON.stringify(value);
 
-/** One of the table's fields. */
+/** Select element for one of the table's fields. */
 export function oneField(name, schema, required, fields) {
   const input = element(
     "select",
     {},
     element("option", { value: "" }, "none"),
-    fields.map((field, at) =>
-      element("option", { value: String(at) }, `${shown(field.name)} (${field.type})`),
+    fields.map((field, index) =>
+      element("option", { value: String(index) }, `${shown(field.name)} (${field.type})`),
     ),
   );
   return {
     ...single(name, schema, required, input),
     value: () => (input.value === "" ? undefined : fields[Number(input.value)].name),
     set: (value) => {
-      const at = fields.findIndex((field) => field.name === value);
-      input.value = at < 0 ? "" : String(at);
+      const index = fields.findIndex((field) => field.name === value);
+      input.value = index < 0 ? "" : String(index);
     },
   };
 }
 
-/** Some of the table's fields, in the order in which they were ticked; `lone`: one alone is no list. */
+/** Checkboxes for the table's fields, in the order of ticking; `lone`: a single field is not a list. */
 export function someFields(name, schema, required, fields, lone) {
   let picked = [];
   const order = element("p", { class: "order", "aria-live": "polite" });
@@ -242,24 +242,24 @@ export function someFields(name, schema, required, fields, lone) {
       onchange: (event) => {
         picked = picked.filter((other) => other !== field.name);
         if (event.target.checked) picked.push(field.name);
-        tell();
+        showOrder();
       },
     }),
   );
-  const rows = inputs.map((input, at) =>
+  const rows = inputs.map((input, index) =>
     element(
       "div",
       { class: "tick" },
       input,
-      element("label", { for: input.id }, named(fields[at].name), " ", element("small", {}, fields[at].type)),
+      element("label", { for: input.id }, named(fields[index].name), " ", element("small", {}, fields[index].type)),
     ),
   );
-  const tell = () => {
+  const showOrder = () => {
     order.replaceChildren();
     if (lone && picked.length > 1)
       order.append(
         "In this order: ",
-        ...picked.flatMap((each, at) => (at ? [", ", named(each)] : [named(each)])),
+        ...picked.flatMap((each, index) => (index ? [", ", named(each)] : [named(each)])),
       );
   };
   const control = group(name, schema, required, [
@@ -273,15 +273,15 @@ export function someFields(name, schema, required, fields, lone) {
     set: (value) => {
       const wanted = [value ?? []].flat();
       picked = wanted.filter((each) => fields.some((field) => field.name === each));
-      inputs.forEach((input, at) => {
-        input.checked = picked.includes(fields[at].name);
+      inputs.forEach((input, index) => {
+        input.checked = picked.includes(fields[index].name);
       });
-      tell();
+      showOrder();
     },
   };
 }
 
-/** Numbers or texts, one a line. Where both may stand, or any JSON value, a text like a number is in quotes. */
+/** Numbers or strings, one per line. If both are allowed, a string that looks like a number is quoted. */
 export function lines(name, schema, required, items) {
   const kinds = (items.anyOf ?? [items]).map((each) => each.type);
   const mixed = kinds.includes(undefined) || new Set(kinds).size > 1;

@@ -1,12 +1,12 @@
-// The first page: upload a table, make one up, or pick one of this tab's.
+// First view: upload a table, use the sample table, or open one of this tab's tables.
 
-import * as api from "./api.js";
-import { alarm, element, named, newId } from "./dom.js";
-import { form } from "./form.js";
-import { go } from "./places.js";
-import { people } from "./sample.js";
-import * as session from "./session.js";
-import { counted, moment } from "./words.js";
+import * as api from "../api.js";
+import { alarm, element, named, newId } from "../dom.js";
+import { form } from "../form.js";
+import { navigate } from "../router.js";
+import { people } from "../sample_table.js";
+import * as session from "../session.js";
+import { counted, moment } from "../format.js";
 
 const TYPES = {
   csv: "text/csv",
@@ -41,7 +41,7 @@ export async function view() {
     try {
       const buffer = await upload(file, options);
       session.remember(buffer, file.name);
-      go("tables", buffer.id);
+      navigate("tables", buffer.id);
     } catch (error) {
       const problem = alarm(error);
       said.replaceChildren(problem);
@@ -95,12 +95,12 @@ export async function view() {
           "Try with made-up people",
         ),
       ),
-      known(),
+      tableList(),
     ],
   };
 }
 
-/** The form of an upload's options, from the contract: what the operation's query may say. */
+/** Creates the form of upload options from the query parameters in the OpenAPI document. */
 async function writingForm() {
   const document = await api.contract();
   const { parameters } = document.paths["/v1/buffers"].post;
@@ -111,7 +111,7 @@ async function writingForm() {
   return form({ properties }, { document, fields: [] }, { allInTheOpen: true });
 }
 
-/** The buffer that the service made of the file. */
+/** Uploads the file and returns its buffer. */
 async function upload(file, options) {
   const parts = file.name.toLowerCase().split(".");
   const zipped = parts.at(-1) === "gz";
@@ -124,15 +124,15 @@ async function upload(file, options) {
   return (await api.send("POST", `v1/buffers?${query}`, { body: file, headers })).json();
 }
 
-/** The sign that stands most often in the line of names. */
+/** Returns the delimiter that is most frequent in the header line. */
 async function delimiterOf(file) {
   const [names] = (await file.slice(0, LOOKED_AT).text()).split(/[\r\n]/);
   const often = (sign) => names.split(sign).length;
   return DELIMITERS.reduce((best, sign) => (often(sign) > often(best) ? sign : best));
 }
 
-/** The tables of this tab, and a way to name another one. */
-function known() {
+/** Lists the tables of this tab, with an input to open another one by id. */
+function tableList() {
   const tables = session.tables();
   const id = element("input", { id: newId("id"), type: "text", autocomplete: "off", spellcheck: "false" });
   return element(
@@ -159,7 +159,7 @@ function known() {
         class: "inline",
         onsubmit: (event) => {
           event.preventDefault();
-          if (id.value.trim()) go("tables", id.value.trim());
+          if (id.value.trim()) navigate("tables", id.value.trim());
         },
       },
       element("label", { for: id.id }, "Or by a buffer's id"),

@@ -1,28 +1,28 @@
-// A table: its fields with types and roles, and the services that it can be given to.
+// View of a table: fields with types and roles, and the services to run on it.
 
-import * as api from "./api.js";
-import { records } from "./csv.js";
-import { alarm, element, facts, named, newId, shown } from "./dom.js";
-import { placeOf } from "./places.js";
-import { ROLES, findings, guess } from "./roles.js";
-import * as session from "./session.js";
-import { counted, moment, number } from "./words.js";
+import * as api from "../api.js";
+import { records } from "../csv.js";
+import { alarm, element, facts, named, newId, shown } from "../dom.js";
+import { routeHref } from "../router.js";
+import { ROLES, findings, guess } from "../roles.js";
+import * as session from "../session.js";
+import { counted, moment, number } from "../format.js";
 
 const SAMPLE_CHARACTERS = 100_000;
 
 const samples = new Map();
 
-/** {buffer, fields, rows}: fields with their role, the guess and what it was made from. Throws Problem. */
-export async function known(id) {
+/** Returns {buffer, fields, rows}; fields have role, guess and reason. Throws Problem. */
+export async function loadTable(id) {
   const buffer = await api.get(`v1/buffers/${encodeURIComponent(id)}`);
   session.remember(buffer);
-  const rows = samples.get(id) ?? (await sampleOf(id).catch(() => null)); // a type that CSV cannot carry
+  const rows = samples.get(id) ?? (await sampleOf(id).catch(() => null)); // for a type that CSV cannot represent
   if (rows) samples.set(id, rows);
   const found = findings(buffer.fields, rows);
   const given = session.roles(id);
-  const fields = buffer.fields.map((field, at) => {
-    const guessed = guess(field, found[at]);
-    return { ...field, ...found[at], guessed, role: given.get(field.name) ?? guessed.role };
+  const fields = buffer.fields.map((field, index) => {
+    const guessed = guess(field, found[index]);
+    return { ...field, ...found[index], guessed, role: given.get(field.name) ?? guessed.role };
   });
   return { buffer, fields, rows, name: session.tables().find((one) => one.id === id)?.name ?? id };
 }
@@ -33,7 +33,7 @@ async function sampleOf(id) {
 }
 
 export async function view([id]) {
-  const [table, services] = await Promise.all([known(id), api.listServices()]);
+  const [table, services] = await Promise.all([loadTable(id), api.listServices()]);
   const { buffer, fields, rows, name } = table;
   const naming = element("div", { "aria-live": "polite" });
   const tellNaming = () => naming.replaceChildren(...stillNaming(fields));
@@ -59,7 +59,7 @@ export async function view([id]) {
         element(
           "ul",
           { class: "fields" },
-          fields.map((field) => fieldOf(id, field, tellNaming)),
+          fields.map((field) => fieldOf(id, field, buffer.row_count, tellNaming)),
         ),
         naming,
       ),
@@ -71,7 +71,7 @@ export async function view([id]) {
           "p",
           {},
           "Each service moves values in its own way. ",
-          element("a", { href: placeOf("tables", id, "compare") }, "Compare several by risk and utility"),
+          element("a", { href: routeHref("tables", id, "compare") }, "Compare several by risk and utility"),
           " if you are not sure.",
         ),
         element(
@@ -85,7 +85,7 @@ export async function view([id]) {
   };
 }
 
-/** The fields that name a person, which stay in the result unless somebody takes them out. */
+/** Warns about identifying fields, which remain in the result unless they are removed. */
 function stillNaming(fields) {
   const some = fields.filter((field) => field.role === "identifier");
   if (!some.length) return [];
@@ -98,7 +98,15 @@ function stillNaming(fields) {
   return [element("p", { class: "warning" }, words, names, advice)];
 }
 
-function fieldOf(id, field, corrected) {
+/** Describes a field's counts, stating the number of rows if only the first ones were read. */
+function counts({ rows, distinct, nulls }, all) {
+  if (!rows) return null;
+  const found = [counted(distinct, "different value"), nulls ? counted(nulls, "null") : null];
+  const words = found.filter(Boolean).join(", ");
+  return rows < all ? `in the first ${counted(rows, "row")}: ${words}` : words;
+}
+
+function fieldOf(id, field, rows, corrected) {
   const select = element(
     "select",
     {
@@ -112,14 +120,12 @@ function fieldOf(id, field, corrected) {
     Object.entries(ROLES).map(([value, words]) => element("option", { value }, words)),
   );
   select.value = field.role;
-  const told = [field.type];
-  if (field.rows)
-    told.push(counted(field.distinct, "different value"), field.nulls ? counted(field.nulls, "null") : null);
+  const details = [field.type, counts(field, rows)];
   return element(
     "li",
     {},
     element("label", { for: select.id }, named(field.name)),
-    element("span", { class: "quiet" }, told.filter(Boolean).join(" · ")),
+    element("span", { class: "quiet" }, details.filter(Boolean).join(" · ")),
     select,
     element("small", { class: "quiet" }, `guessed: ${field.guessed.why}`),
   );
@@ -134,7 +140,7 @@ function serviceOf(id, service) {
       {},
       element(
         "a",
-        { href: placeOf("tables", id, service.identifier) },
+        { href: routeHref("tables", id, service.identifier) },
         service.title,
         " ",
         element("span", { class: "identifier" }, service.identifier),
@@ -145,17 +151,17 @@ function serviceOf(id, service) {
   );
 }
 
-/** The table that a view is about, as the way back to it. */
+/** Creates a link back to the table of a view. */
 export function trail({ buffer, name }) {
   return element(
     "p",
     { class: "kind" },
-    element("a", { href: placeOf("tables", buffer.id) }, named(name)),
+    element("a", { href: routeHref("tables", buffer.id) }, named(name)),
     ` · ${counted(buffer.row_count, "row")}`,
   );
 }
 
-/** What a service promises and does not, folded away, under headings that follow the one before. */
+/** Creates collapsed sections with the guarantees and limits of a service, below the given heading level. */
 export function about(service, heading) {
   const listing = (words, items) =>
     items.length
@@ -180,6 +186,7 @@ export function about(service, heading) {
     ...listing("Keeps and guarantees", service.guarantees),
     ...listing("Changes", service.changes),
     ...listing("Does not protect against", service.limits),
+    ...listing("What repeated releases reveal", service.repeated_releases),
     ...listing("When to choose another", service.instead),
   );
 }

@@ -1,11 +1,11 @@
-// A table to try things on: people who do not exist, made up here and now, the same ones every time.
+// Synthetic sample table of people, generated in the browser, always identical.
 
 const TOWNS = { Dublin: 400, Zurich: 260, Oslo: 180, Porto: 90, Cork: 45, Basel: 18, Ghent: 6, Athens: 1 };
 const EDUCATION = ["primary", "secondary", "bachelor", "master"];
 const WORK = ["cleaner", "clerk", "nurse", "engineer"];
 const SEED = 20260101;
 
-/** Uniform numbers from 0 to 1 (mulberry32). */
+/** Returns a generator of uniform numbers from 0 to 1 (mulberry32). */
 function chance(state) {
   return () => {
     state = (state + 0x6d2b79f5) | 0;
@@ -15,7 +15,7 @@ function chance(state) {
   };
 }
 
-/** A thousand people as CSV; income follows age, education and hours, and some answers are missing. */
+/** Returns 1,000 people as CSV; income depends on age, education and hours; some answers are missing. */
 export function people() {
   const draw = chance(SEED);
   const normal = () => Math.sqrt(-2 * Math.log(1 - draw())) * Math.cos(2 * Math.PI * draw());

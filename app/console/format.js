@@ -1,4 +1,4 @@
-// Figures and moments as words.
+// Numbers, sizes, dates and durations as text.
 
 const WHOLE = new Intl.NumberFormat("en");
 const FIGURE = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
@@ -8,7 +8,7 @@ export const number = (value) => (Number.isInteger(value) ? WHOLE.format(value) 
 
 export const counted = (count, word) => `${WHOLE.format(count)} ${word}${count === 1 ? "" : "s"}`;
 
-/** Bytes in the unit in which they are below a thousand. */
+/** Formats bytes in the first unit in which the number is below a thousand. */
 export function bytes(count) {
   let unit = 0;
   while (count >= 1000 && unit < UNITS.length - 1) {
@@ -18,16 +18,16 @@ export function bytes(count) {
   return `${FIGURE.format(count)} ${UNITS[unit]}`;
 }
 
-/** The moment by the reader's clock. */
+/** Formats a time in the local time zone. */
 export function moment(text) {
   return new Date(text).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 }
 
-/** The time between two moments. */
+/** Formats the duration between two times. */
 export function between(start, end) {
   const seconds = Math.max(0, (new Date(end) - new Date(start)) / 1000);
   return seconds < 90 ? `${FIGURE.format(seconds)} s` : `${FIGURE.format(seconds / 60)} min`;
 }
 
-/** A parameter's value as JSON, without quotes around a lone text. */
+/** Formats a parameter's value as JSON, without quotes around a plain string. */
 export const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));

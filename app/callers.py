@@ -1,4 +1,4 @@
-"""Who calls, what they may do, and what is theirs."""
+"""Caller of a request: identity, project and scopes."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,38 +10,38 @@ ADMIN: Final = "admin"
 
 SCOPES = {
     RUN: "submit, cancel, rerun and delete jobs; upload and delete buffers",
-    READ: "see services, jobs, rows, reports, manifests and buffers",
-    SEEDS: "reveal the seed of a job, with a reason, under audit",
-    ADMIN: "the other scopes for everybody's jobs and buffers, not the caller's own alone",
+    READ: "read services, jobs, rows, reports, manifests and buffers",
+    SEEDS: "reveal the seed of a job; the reason is recorded in the audit log",
+    ADMIN: "apply the other scopes to the jobs and buffers of all callers",
 }
-"""Scope -> what it allows. None implies another."""
+"""Scope -> operations that it allows. No scope implies another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """On whose behalf something is done."""
+    """Identity on whose behalf an operation runs."""
 
     owner: str
-    """Names the identity. The name of an API key, ``oidc:`` and a token's subject, or one of those below."""
+    """Name of the identity: an API key's name, ``oidc:`` and a token's subject, or one of those below."""
     project: str | None = None
-    """Whoever is of the same project sees what is made on its behalf too."""
+    """Project of the caller. Members of a project also see each other's jobs and buffers."""
     scopes: frozenset[str] = frozenset()
     request: str = ""
-    """Names the request in the audit and in the log."""
+    """Request id in the audit and in the log."""
 
     @property
     def sees_all(self) -> bool:
-        """Whether others' jobs and buffers are there for this caller."""
+        """Whether jobs and buffers of all callers are visible to this one."""
         return ADMIN in self.scopes
 
     def may_change(self, owner: str) -> bool:
-        """Whether this caller may cancel or delete what it sees: a project shares reading alone."""
+        """Return whether this caller may cancel or delete it: members of a project share only reading."""
         return self.sees_all or owner == self.owner
 
 
 ANONYMOUS = Caller("anonymous", scopes=frozenset(SCOPES))
-"""Everybody, where authentication is off."""
+"""Caller of every request if authentication is off."""
 THE_SERVICE = Caller("service", scopes=frozenset(SCOPES))
-"""The service itself, such as when it purges what has expired."""
+"""The service itself, for example when it purges expired buffers."""
 RESERVED = (ANONYMOUS.owner, THE_SERVICE.owner, "operator")
-"""Names that no key may have."""
+"""Names that no API key may have."""

@@ -1,38 +1,38 @@
-"""What the service answers when it cannot do what was asked (RFC 9457 problem details).
+"""Errors of the service as HTTP problem details (RFC 9457).
 
-The status sits on the error; `app.api.problems` renders every one of them in one place. Arguments
-are positional, so that an error survives the way back from another process.
+Each error class has its status; `app.api.problems` renders all of them. Arguments are positional, so that
+an error can be pickled on its way back from another process.
 """
 
 import errno
 from typing import Any, ClassVar
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says of a storage that is full."""
+"""Error numbers that mean that a storage is full."""
 
 
 class AppError(Exception):
-    """Something the caller must be told."""
+    """Error whose message is meant for the caller."""
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal_error"
     title: ClassVar[str] = "Internal error"
 
     def __init__(self, message: str, pointer: str = "") -> None:
-        """``message``: what is wrong, where, and what would be right; never a value of a row.
+        """``message``: what is wrong, where, and what to do; never a value of a row.
 
-        ``pointer``: JSON pointer into the request body, empty where no part of it is at fault.
+        ``pointer``: JSON pointer into the request body, empty if the error is not in the body.
         """
         super().__init__(message, pointer)
         self.message = message
         self.pointer = pointer
 
     def headers(self) -> dict[str, str]:
-        """Response headers that belong to the error."""
+        """Return the response headers of the error."""
         return {}
 
     def problem(self) -> dict[str, Any]:
-        """The problem document, without its ``instance``."""
+        """Return the problem document, without its ``instance``."""
         document: dict[str, Any] = {
             "type": f"urn:rowveil:problem:{self.code}",
             "title": self.title,
@@ -46,7 +46,7 @@ class AppError(Exception):
 
 
 class BadRequest(AppError):
-    """The request cannot be understood at all."""
+    """The request cannot be understood."""
 
     status = 400
     code = "bad_request"
@@ -54,29 +54,29 @@ class BadRequest(AppError):
 
 
 class Unauthenticated(AppError):
-    """The caller did not say who it is, or not so that it can be believed."""
+    """The request has no credentials, or they cannot be read."""
 
     status = 401
     code = "unauthenticated"
     title = "Not authenticated"
 
     def headers(self) -> dict[str, str]:
-        """What to send (RFC 6750, section 3)."""
+        """Return the challenge (RFC 6750, section 3)."""
         return {"WWW-Authenticate": 'Bearer realm="rowveil"'}
 
 
 class InvalidToken(Unauthenticated):
-    """What the caller showed is no key or token of this service, or not any more."""
+    """The API key or token is unknown, expired or revoked."""
 
     code = "invalid_token"
 
     def headers(self) -> dict[str, str]:
-        """That it was looked at, and is not good."""
+        """Return the challenge for a credential that was checked and rejected."""
         return {"WWW-Authenticate": 'Bearer realm="rowveil", error="invalid_token"'}
 
 
 class Forbidden(AppError):
-    """The caller is known, and may not do this."""
+    """The caller is authenticated, but not allowed to do this."""
 
     status = 403
     code = "forbidden"
@@ -84,7 +84,7 @@ class Forbidden(AppError):
 
 
 class ScopeMissing(Forbidden):
-    """The caller's key or token lacks the scope for it."""
+    """The caller's key or token lacks the required scope."""
 
     code = "insufficient_scope"
 
@@ -94,13 +94,13 @@ class ScopeMissing(Forbidden):
         self.scope = scope
 
     def headers(self) -> dict[str, str]:
-        """Which scope it would take."""
+        """Return the challenge with the required scope."""
         challenge = f'Bearer realm="rowveil", error="insufficient_scope", scope="{self.scope}"'
         return {"WWW-Authenticate": challenge}
 
 
 class NotFound(AppError):
-    """There is nothing of that name (or not for this caller)."""
+    """The resource does not exist, or is not visible to this caller."""
 
     status = 404
     code = "not_found"
@@ -116,7 +116,7 @@ class NotAcceptable(AppError):
 
 
 class Conflict(AppError):
-    """The request does not fit the state of the thing it is about."""
+    """The request conflicts with the current state of the resource."""
 
     status = 409
     code = "conflict"
@@ -124,7 +124,7 @@ class Conflict(AppError):
 
 
 class TooLarge(AppError):
-    """The body is larger than the service takes."""
+    """The body is larger than the limit."""
 
     status = 413
     code = "content_too_large"
@@ -132,7 +132,7 @@ class TooLarge(AppError):
 
 
 class UnsupportedMediaType(AppError):
-    """The body is of a type this operation does not take."""
+    """The body has a media type that this operation does not support."""
 
     status = 415
     code = "unsupported_media_type"
@@ -140,15 +140,15 @@ class UnsupportedMediaType(AppError):
 
 
 class UnsupportedCoding(UnsupportedMediaType):
-    """The body comes in a content coding that this operation does not decode."""
+    """The body has a content encoding that this operation does not decode."""
 
     def headers(self) -> dict[str, str]:
-        """Which it does (RFC 9110, section 15.5.16)."""
+        """List the supported content encodings (RFC 9110, section 15.5.16)."""
         return {"Accept-Encoding": "gzip, identity"}
 
 
 class InvalidRequest(AppError):
-    """The request is well formed, but something in it is not right."""
+    """The request is well formed, but invalid."""
 
     status = 422
     code = "invalid_request"
@@ -156,19 +156,19 @@ class InvalidRequest(AppError):
 
 
 class Unavailable(AppError):
-    """The service cannot do it just now; trying again may help."""
+    """The service is temporarily unavailable; a retry may succeed."""
 
     status = 503
     code = "unavailable"
     title = "Service unavailable"
 
     def headers(self) -> dict[str, str]:
-        """When to try again."""
+        """Return the delay of a retry."""
         return {"Retry-After": "5"}
 
 
 class StorageFull(AppError):
-    """There is no room for what was sent."""
+    """The storage has no space left for the data."""
 
     status = 507
     code = "storage_full"
@@ -176,20 +176,20 @@ class StorageFull(AppError):
 
 
 def storage_error(error: OSError) -> AppError:
-    """What the caller is told of a storage that does not take something."""
+    """Return the error for a storage that refuses a write."""
     if error.errno in NO_ROOM:
         return StorageFull("the storage is full; delete buffers and jobs, or try again later")
     return Unavailable("the storage does not work just now; try again")
 
 
 class StateConflict(Conflict):
-    """The job's state does not allow it."""
+    """The state of the job does not allow the operation."""
 
     code = "state_conflict"
 
 
 class Gone(AppError):
-    """It was there, and its time is over."""
+    """The resource existed and has expired."""
 
     status = 410
     code = "gone"
@@ -197,27 +197,27 @@ class Gone(AppError):
 
 
 class IdempotencyKeyReused(InvalidRequest):
-    """An idempotency key came with another request than the first time."""
+    """An idempotency key was reused with a different request."""
 
     code = "idempotency_key_reused"
 
 
 class MemoryLimit(TooLarge):
-    """It needed more memory than a worker may take."""
+    """The work needed more memory than a worker may use."""
 
     code = "memory_limit"
     title = "Too large for a worker's memory"
 
 
 class TimeLimit(Unavailable):
-    """It ran longer than a job may."""
+    """The work ran longer than the time limit of a job."""
 
     code = "time_limit"
     title = "Time limit reached"
 
 
 class DeadlineExceeded(AppError):
-    """The job's own deadline passed before it had ended."""
+    """The deadline of the job passed before it ended."""
 
     status = 504
     code = "deadline_exceeded"
@@ -225,7 +225,7 @@ class DeadlineExceeded(AppError):
 
 
 class LimitReached(AppError):
-    """The caller has as much going, or keeps as much, as one caller may."""
+    """The caller has reached a limit on active jobs or stored buffers."""
 
     status = 429
     code = "limit_reached"
@@ -234,7 +234,7 @@ class LimitReached(AppError):
     def __init__(
         self, message: str, policy: str = "", quota: int = 0, left: int = 0, seconds: int = 1
     ) -> None:
-        """``policy``: the limit's name; ``left`` of ``quota``; ``seconds``: when to try again."""
+        """``policy``: the limit's name; ``left`` of ``quota``; ``seconds``: delay of a retry."""
         super().__init__(message)
         self.args = (message, policy, quota, left, seconds)
         self.policy = policy
@@ -243,7 +243,7 @@ class LimitReached(AppError):
         self.seconds = seconds
 
     def headers(self) -> dict[str, str]:
-        """As draft-ietf-httpapi-ratelimit-headers-10 has them."""
+        """Return the headers of draft-ietf-httpapi-ratelimit-headers-10."""
         return {
             "Retry-After": str(self.seconds),
             "RateLimit-Policy": f'"{self.policy}";q={self.quota}',
@@ -252,21 +252,21 @@ class LimitReached(AppError):
 
 
 class WorkerDied(Unavailable):
-    """The worker process ended before the work did."""
+    """The worker process ended before its work was done."""
 
     code = "worker_died"
     title = "The worker died"
 
 
 class ReferenceUnavailable(Unavailable):
-    """The storage that a reference names does not answer, or fails."""
+    """The storage of a reference does not respond, or fails."""
 
     code = "reference_unavailable"
     title = "The storage of a reference is not available"
 
 
 class DestinationNotSent(AppError):
-    """The destination was made, and could not be put where its reference says."""
+    """The destination was computed, but could not be written to its reference."""
 
     status = 502
     code = "destination_not_sent"
@@ -274,7 +274,7 @@ class DestinationNotSent(AppError):
 
 
 class AttemptsExhausted(AppError):
-    """The service itself ended too often while it was worked on."""
+    """The service ended unexpectedly on every attempt to run the job."""
 
     code = "attempts_exhausted"
     title = "Given up"

@@ -1,4 +1,4 @@
-"""The application: `create_app(settings)` puts the parts together; importing this does nothing."""
+"""ASGI application: `create_app(settings)` assembles the service; importing this module has no effect."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -9,50 +9,62 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from app import __version__
-from app.api import buffers, console, frontier, health, jobs, measures, problems, services, swagger
-from app.api.formats import open_table, stream_chunks
-from app.api.head import HeadIsGetWithoutContent
-from app.api.headers import SafeHeaders
-from app.api.oidc import Tokens
-from app.api.openapi import document
-from app.api.slow_callers import SlowBodies
-from app.api.watching import Watched
+from app.api import problems
+from app.api.auth.oidc import Tokens
+from app.api.middleware.connections import SurplusConnections
+from app.api.middleware.head import HeadIsGetWithoutContent
+from app.api.middleware.request_log import RequestLog
+from app.api.middleware.security_headers import SecurityHeaders
+from app.api.middleware.slow_clients import SlowBodies
+from app.api.pages import console, swagger
+from app.api.pages.openapi import document
+from app.api.routes import buffers, frontier, health, jobs, measures, services
 from app.errors import Unavailable
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
 from app.settings import Settings
-from app.store.db import DatabaseUnusable
-from app.store.keys import KeyUnreadable
-from app.store.replicas import ReplicasDiffer
-from app.store.seal import SealBroken
+from app.store.crypto.key_files import KeyUnreadable
+from app.store.crypto.sealing import SealBroken
+from app.store.sql.db import DatabaseUnusable
+from app.store.sql.deployment import StorageMismatch, StorageUnusable
+from app.store.sql.replicas import ReplicasDiffer
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import flush, set_up_tracing
 
 _log = logging.getLogger("rowveil")
-_START_REFUSED = (HomeInUse, KeyUnreadable, DatabaseUnusable, Unavailable, ReplicasDiffer, SealBroken)
+_START_REFUSED = (
+    HomeInUse,
+    KeyUnreadable,
+    DatabaseUnusable,
+    Unavailable,
+    ReplicasDiffer,
+    SealBroken,
+    StorageMismatch,
+    StorageUnusable,
+)
 
 DESCRIPTION = """\
-Statistical disclosure control by data swapping: Rowveil moves values between the rows of a table,
-so that nobody can be sure of having found a person, while the table stays useful.
+Statistical disclosure control by data swapping: Rowveil exchanges values between the rows of a table.
+Nobody can be sure of having re-identified a person, and the table remains useful for statistics.
 
-Post a table to a service, such as `POST /v1/services/CDSWAP`; the answer is a job, with the
-destination buffer, what happened to which row, and a manifest that a rerun can be held against.
-A seed undoes a swap: it is kept sealed, and only its fingerprint is ever shown.
+Post a table to a service, such as `POST /v1/services/CDSWAP`. The response is a job with the
+destination buffer, the events of its rows, and a manifest to verify a rerun against. A seed can undo
+a swap: it is stored sealed, and only its fingerprint is shown by default.
 """
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The service as an ASGI application; its lifespan migrates the database and starts the workers."""
+    """Create the service as an ASGI application; its lifespan migrates the database and starts workers."""
     metrics = Metrics(__version__)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         set_up_tracing()
-        job_service = JobService(settings, open_table, stream_chunks, metrics=metrics)
+        job_service = JobService(settings, metrics=metrics)
         try:
             await job_service.start()
         except _START_REFUSED as error:
-            app.state.start_refused = True  # the message says it all; no trace has to
+            app.state.start_refused = True  # the message is sufficient without a trace
             _log.error("%s", error)
             raise
         app.state.jobs = job_service
@@ -71,7 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         separate_input_output_schemas=False,
-        strict_content_type=False,  # a body without a type is read as JSON
+        strict_content_type=False,  # a body without a content type is read as JSON
     )
     app.state.settings = settings
     app.state.start_refused = False
@@ -79,6 +91,7 @@ def create_app(settings: Settings) -> FastAPI:
     problems.install(app)
     app.add_middleware(HeadIsGetWithoutContent)
     app.add_middleware(SlowBodies, patience=settings.request_patience, least_rate=settings.least_body_rate)
+    app.add_middleware(SurplusConnections)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -87,8 +100,8 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=["*"],
             expose_headers=["*"],
         )
-    app.add_middleware(SafeHeaders)
-    app.add_middleware(Watched, metrics=metrics)
+    app.add_middleware(SecurityHeaders)
+    app.add_middleware(RequestLog, metrics=metrics)
     for resource in (services, measures, frontier, jobs, buffers, health):
         app.include_router(resource.router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]

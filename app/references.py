@@ -1,8 +1,8 @@
-"""References: how a call names an object of a bucket or a file of a folder, and which it may name.
+"""References to objects of a bucket or files of a folder, and the prefixes that allow them.
 
-One spelling alone is taken for each, so that nothing which is compared here means something else to
-whoever opens it: no percent-encoding, no empty segment, no ``.`` or ``..``, no query, no credentials.
-A message never quotes a reference: somebody may have put a password into it.
+Each object has exactly one spelling, so that the check and the storage cannot read a reference differently:
+no percent-encoding, no empty segment, no ``.`` or ``..``, no query, no credentials. Messages never quote a
+reference, because somebody may have put a password into it.
 """
 
 import re
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_MEANS_SOMETHING_ELSE = frozenset("%?#\\")
+_FORBIDDEN = frozenset("%?#\\")
 _LONGEST = 1024
 _LONGEST_SEGMENT = 255
 
 
 class ReferenceRefused(ValueError):
-    """A reference is not one, or lies outside of what may be named."""
+    """The text is not a valid reference."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -26,10 +26,10 @@ class ReferenceRefused(ValueError):
 
 
 class ReferenceFault(Exception):
-    """What a reference names cannot be read, or written, as things are."""
+    """The referenced object or file cannot be read or written."""
 
     def __init__(self, message: str, temporary: bool = False) -> None:
-        """``temporary``: it is the storage's fault, and trying again may help."""
+        """Keep the message; ``temporary`` means that the storage failed and a retry may succeed."""
         super().__init__(message, temporary)
         self.message = message
         self.temporary = temporary
@@ -37,11 +37,11 @@ class ReferenceFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An object or a file; as a prefix, a bucket or a folder."""
+    """Reference to an object or a file; as a prefix, to a bucket or a folder."""
 
     scheme: Literal["s3", "file"]
     bucket: str
-    """Empty of a file."""
+    """Name of the bucket; empty for a file."""
     path: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -49,11 +49,11 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """The last segment."""
+        """Last segment of the path."""
         return self.path[-1]
 
-    def lies_below(self, prefix: "Reference") -> bool:
-        """Whether it lies below the prefix: segment by segment, so that no name is taken for a longer one."""
+    def is_below(self, prefix: "Reference") -> bool:
+        """Whether the prefix contains this reference. Whole segments count: ``a`` does not contain ``ab``."""
         return (
             (self.scheme, self.bucket) == (prefix.scheme, prefix.bucket)
             and len(self.path) > len(prefix.path)
@@ -62,7 +62,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """The object or file that is named. Raises ReferenceRefused."""
+    """Parse a reference to one object or file. Raises ReferenceRefused."""
     reference = _parsed(text)
     if not reference.path:
         raise ReferenceRefused("a reference names one object or file, and this is a bucket or the root")
@@ -70,20 +70,20 @@ def parse_reference(text: str) -> Reference:
 
 
 def parse_prefixes(text: str) -> tuple[Reference, ...]:
-    """The prefixes of a list with commas. Raises ReferenceRefused."""
+    """Parse a comma-separated list of prefixes. Raises ReferenceRefused."""
     return tuple(_parsed(prefix.strip().removesuffix("/")) for prefix in text.split(",") if prefix.strip())
 
 
 def prefix_of(reference: Reference, prefixes: Iterable[Reference]) -> Reference | None:
-    """The shortest of the prefixes that the reference lies below."""
-    covering = [prefix for prefix in prefixes if reference.lies_below(prefix)]
+    """Return the shortest prefix that contains the reference; None if none does."""
+    covering = [prefix for prefix in prefixes if reference.is_below(prefix)]
     return min(covering, key=lambda prefix: len(prefix.path), default=None)
 
 
 def _parsed(text: str) -> Reference:
     if len(text.encode(errors="replace")) > _LONGEST:
         raise ReferenceRefused(f"a reference takes at most {_LONGEST} bytes")
-    if _MEANS_SOMETHING_ELSE & set(text) or any(unicodedata.category(each)[0] == "C" for each in text):
+    if _FORBIDDEN & set(text) or any(unicodedata.category(character)[0] == "C" for character in text):
         raise ReferenceRefused(
             "a reference has no query, fragment, percent-encoding, backslash or control character; write the "
             "object's key, or the file's path, as it is"

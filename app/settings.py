@@ -1,4 +1,4 @@
-"""Every setting of the service, said once: read from the environment, ``ROWVEIL_`` before the name."""
+"""Settings of the service, read from environment variables with the prefix ``ROWVEIL_``."""
 
 import os
 from collections.abc import Iterable
@@ -12,29 +12,23 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.references import ReferenceRefused, parse_prefixes
+from providers.cores import available_cores
 from providers.errors import did_you_mean
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""Hosts by which nobody but this machine is meant."""
+"""Host names and addresses that only this machine can reach."""
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""What tokens may be signed by: with a private key that the issuer alone has."""
+"""Allowed signature algorithms of tokens: only those with a private key that the issuer alone has."""
 
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 
 
-def available_cores() -> int:
-    """The cores this process may run on, which a container may hold below the machine's."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def available_memory() -> int:
-    """The bytes of memory this process may use: the machine's, or its container's where that is less."""
+    """Return the bytes of memory this process may use: the machine's, or its container's if that is less."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         return min(memory, int(_CGROUP_MEMORY.read_text()))
-    except (OSError, ValueError):  # no such group, or "max": not limited
+    except (OSError, ValueError):  # no such group, or "max" for no limit
         return memory
 
 
@@ -55,143 +49,167 @@ def _default_units(given: dict[str, Any]) -> int:
 
 
 class Settings(BaseSettings):
-    """The service's settings. Making one reads the environment and touches nothing else."""
+    """Settings of the service. Creating an instance reads the environment and touches nothing else."""
 
     model_config = SettingsConfigDict(
         env_prefix="ROWVEIL_", use_attribute_docstrings=True, frozen=True, extra="forbid"
     )
 
     home: Path = Path("./var")
-    """The folder below which all state of the embedded default lies."""
+    """The folder for all state of the embedded default."""
     database_url: str = Field(default_factory=_default_database)
     """The database: SQLite for one process, `postgresql://user:password@host/name` for several replicas.
     Default: a SQLite file below the home."""
     lease_seconds: Annotated[float, Field(ge=1)] = 20.0
-    """Seconds after which a replica that is not heard of is taken for dead, and its jobs are taken up."""
+    """Seconds without a heartbeat after which a replica's lease expires and its jobs are taken over."""
     engine: str = "local"
-    """Where jobs run: `local`, worker processes on this machine; `dask`, child processes of the workers of a
-    Dask cluster."""
+    """Engine that runs the jobs: `local`, worker processes on this machine; `dask`, child processes of the
+    workers of a Dask cluster."""
     scheduler_address: str = ""
     """For engine `dask`: the scheduler's address, such as `tls://scheduler.example:8786`."""
     scheduler_insecure: bool = False
-    """Allow `tcp://` to the scheduler: tasks hold keys and seeds in the clear. For tests alone."""
+    """Allow `tcp://` to the scheduler, which sends keys and seeds unencrypted. Only for tests."""
     tls_ca_file: Path | None = None
-    """For engine `dask`: the authority that signed the certificates of scheduler, workers and service."""
+    """For engine `dask`: the certificate authority that signed the certificates of scheduler, workers and
+    service."""
     tls_cert_file: Path | None = None
-    """For engine `dask`: the certificate that this service, or this worker, shows."""
+    """For engine `dask`: the certificate that this service or worker presents."""
     tls_key_file: Path | None = None
     """For engine `dask`: the private key of that certificate."""
     shared_folder: Path = Field(default_factory=lambda given: Path(given.get("home", ".")))
-    """The folder of sealed buffers, progress and what jobs put aside. Every replica must reach it, and with
-    engine `dask` every worker at the same path. Default: the home."""
+    """The folder of sealed buffers, progress files and scratch space. Every replica must reach it, and
+    with engine `dask` every worker at the same path. Default: the home."""
     workers: Annotated[int, Field(ge=1)] = Field(default_factory=available_cores)
-    """Worker processes, which is the number of jobs that run at once. Default: one a core."""
+    """Number of worker processes, which is the number of jobs that run at the same time. Default: one per
+    core."""
     worker_threads: Annotated[int, Field(ge=1)] = Field(default_factory=_default_threads)
-    """Threads of one worker. Default: the cores shared out among the workers."""
+    """Threads of one worker. Default: the cores divided by the number of workers."""
     worker_memory_bytes: Annotated[int, Field(ge=16 * 2**20)] = Field(default_factory=_default_worker_memory)
-    """Memory one job may take beyond an idle worker's own. Default: 80 % of the machine's, shared
-    out among the workers. Held by the operating system on Linux."""
+    """Memory in bytes that one job may use beyond an idle worker's own. Default: 80 % of the machine's
+    memory, divided by the number of workers. Enforced by the operating system on Linux."""
     warm_workers: bool = True
-    """Whether a worker loads every kernel before it is ready, so that no call waits for one; else each is
-    loaded when it is first used, and a worker is ready some seconds sooner."""
+    """Whether a worker loads every kernel before it is ready, so that no job waits for one. If false, each
+    kernel is loaded at its first use, and a worker is ready some seconds sooner."""
     units_per_job: Annotated[int, Field(ge=1)] = Field(default_factory=_default_units)
-    """Units that a job too large for one worker's memory is shared out in, among the workers that are free;
+    """Number of units that a job too large for one worker's memory is divided into, for all free workers;
     1: it stays on one worker. Default: 8 with engine `dask`, else 1."""
     job_time_limit: Annotated[float, Field(gt=0)] = 3600.0
-    """Seconds a job may run before it is stopped."""
+    """Seconds that a job may run before it is stopped."""
     host: str = "127.0.0.1"
     """The address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """The port to listen on; 0 takes a free one."""
     mode: str = "local"
-    """`production` refuses to start on what only a machine of one's own may have: keys made at the first
-    start or readable by others, authentication off, plain http to an issuer or a scheduler."""
+    """`production` refuses to start with settings that are only acceptable on a single user's machine:
+    keys created at the first start or readable by others, authentication off, plain http to an issuer or a
+    scheduler."""
     auth: str = "on"
-    """Whether callers must say who they are: `on`; `off`, for a laptop alone."""
+    """Authentication of callers: `on`; `off` only on a single user's machine."""
     oidc_issuer: str = ""
-    """The issuer whose tokens are taken besides keys, as its tokens name it. Default: none."""
+    """The issuer whose tokens are accepted in addition to API keys, exactly as in its tokens. Default:
+    none."""
     oidc_audience: str = ""
-    """What tokens must be meant for (`aud`)."""
+    """Required audience of tokens (`aud`)."""
     oidc_jwks_url: str = ""
-    """Where the issuer's keys lie. Default: where its own configuration says."""
+    """URL of the issuer's keys. Default: taken from the issuer's discovery document."""
     oidc_algorithms: str = "RS256,PS256,ES256,EdDSA"
-    """What tokens may be signed by, separated by commas; never a shared secret (HS256), never none."""
+    """Accepted signature algorithms of tokens, separated by commas. Shared secrets (HS256) and `none` are
+    never accepted."""
     oidc_scope_claim: str = "scope"
-    """The claim with the scopes: a list, or words with spaces between them."""
+    """The claim with the scopes: a list, or words separated by spaces."""
     oidc_scope_prefix: str = "rowveil:"
-    """What stands before a scope in a token, such as `rowveil:run`."""
+    """Prefix of a scope in a token, such as `rowveil:run`."""
     oidc_project_claim: str = ""
     """The claim with the project. Default: tokens have no project."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins whose pages may call the service from a browser, separated by commas. Default: none."""
     request_patience: Annotated[float, Field(gt=0)] = 20.0
-    """Seconds in which the head of a request must have come, and that its body may pause."""
+    """Seconds within which a request head must arrive, and for which a request body may pause."""
     least_body_rate: Annotated[int, Field(ge=0)] = 1024
-    """Bytes a second that a body must bring on average, beyond that patience."""
+    """Bytes per second that a request body must bring on average, after that patience."""
+    keep_alive_seconds: Annotated[int, Field(ge=1)] = 15
+    """Seconds for which a connection may stay open after a response without another request. A proxy in
+    front must keep its connections for less."""
+    linger_seconds: Annotated[float, Field(ge=0)] = 5.0
+    """Seconds for which a client that got a response before the end of its body may continue sending, so
+    that it can read the response; then the connection is closed. 0: immediately, and the response may be
+    lost."""
+    response_patience: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds for which a client may read nothing of a response; then the connection is reset."""
+    least_response_rate: Annotated[int, Field(ge=0)] = 1024
+    """Bytes per second that a client must read of a response on average, after that patience; 0: no limit."""
+    max_connections: Annotated[int, Field(ge=1)] = 512
+    """Maximum number of connections. Requests on further ones are rejected with 503, except health checks;
+    from 32 more on, connections are reset."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20
-    """The largest JSON request body."""
+    """Maximum size of a JSON request body, in bytes."""
     max_buffer_bytes: Annotated[int, Field(ge=1024)] = 16 * 2**30
-    """The largest uploaded buffer, as it comes over the wire, a content coding undone."""
+    """Maximum size of an uploaded buffer in bytes, after undoing its content encoding."""
     max_table_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**30
-    """The largest table that an upload may decode to, as it is stored."""
+    """Maximum size of a stored table in bytes, after decoding an upload."""
     max_wait_seconds: Annotated[float, Field(ge=0)] = 60.0
-    """The longest that one request waits for a job, or for a free worker."""
+    """Maximum number of seconds that a request waits for a job, or for a free worker."""
     default_wait_seconds: Annotated[float, Field(ge=0)] = 10.0
-    """How long a request waits for its job when it does not say."""
+    """Number of seconds that a request waits for its job if it has no `Prefer: wait`."""
     source_prefixes: str = ""
-    """Where a `source` by reference may lie: `s3://bucket`, `s3://bucket/folder` and `file:///folder`,
-    separated by commas. Default: nowhere; references are refused."""
+    """Allowed prefixes of a `source` by reference: `s3://bucket`, `s3://bucket/folder` and
+    `file:///folder`, separated by commas. Default: none; references are rejected."""
     destination_prefixes: str = ""
-    """Where a `destination` by reference may be written, in the same form. Default: nowhere."""
+    """Allowed prefixes of a `destination` by reference, in the same form. Default: none."""
     buffer_ttl: Annotated[float, Field(gt=0)] = 24 * 3600.0
-    """Seconds after which an uploaded buffer goes."""
+    """Seconds after which an uploaded buffer is deleted."""
     result_retention: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
-    """Seconds after a job's end at which its destination buffer and a retained source go."""
+    """Seconds after a job's end after which its destination buffer and a retained source are deleted."""
     job_retention: Annotated[float, Field(gt=0)] = 90 * 24 * 3600.0
-    """Seconds after a job's end at which the job itself goes, with its report, manifest and seed."""
+    """Seconds after a job's end after which the job is deleted, with its report, manifest and seed."""
+    trash_days: Annotated[int, Field(ge=0, le=3650)] = 7
+    """Days for which an unreferenced sealed table is kept in the trash of the shared folder before it is
+    deleted; 0: it is deleted immediately, and cannot be restored."""
     purge_interval: Annotated[float, Field(gt=0)] = 60.0
-    """Seconds between two looks for what is to go."""
+    """Seconds between two searches for expired data."""
     idempotency_ttl: Annotated[float, Field(gt=0)] = 24 * 3600.0
-    """Seconds for which an `Idempotency-Key` stands for what was made under it; then it may be used anew."""
+    """Seconds after which an `Idempotency-Key` expires and may be reused."""
     priority_seconds: Annotated[float, Field(ge=0)] = 300.0
-    """A job of priority `high` is claimed as if it had come so many seconds earlier, one of `low` later."""
+    """Seconds by which a job of priority `high` is treated as older than it is; one of `low` as younger."""
     caller_jobs: Annotated[int, Field(ge=1)] = 1000
-    """Jobs of one caller that may be queued or run at a time."""
+    """Maximum number of queued and running jobs of one caller."""
     caller_rows: Annotated[int, Field(ge=1)] = 10**10
-    """Rows of the sources of those jobs, together."""
+    """Maximum number of source rows of those jobs, together."""
     caller_bytes: Annotated[int, Field(ge=1)] = 2**40
-    """Bytes of the tables that those jobs were given, together."""
+    """Maximum number of bytes of the tables given to those jobs, together."""
     caller_buffer_bytes: Annotated[int, Field(ge=1)] = 2**40
-    """Bytes of the buffers that one caller may keep at a time, as they are stored."""
+    """Maximum number of bytes of the buffers that one caller may store."""
     webhook_insecure: bool = False
-    """Allow `http://` in webhooks: what is told of a job travels in the clear. For tests, and in-house."""
+    """Allow `http://` in webhooks, which sends the state of jobs unencrypted. For tests and internal
+    networks."""
     webhook_networks: str = ""
-    """Networks that webhooks may reach though they are not public, such as `10.20.0.0/16,fd00:12::/32`."""
+    """Non-public networks that webhooks may reach, such as `10.20.0.0/16,fd00:12::/32`."""
     webhook_attempts: Annotated[int, Field(ge=1, le=30)] = 10
-    """How often a message to a webhook is tried before it is given up."""
+    """Number of attempts to deliver a webhook message."""
     webhook_retry_seconds: Annotated[float, Field(gt=0)] = 5.0
-    """Seconds from the first attempt to the second; three times as long each time after, 6 hours at most."""
+    """Seconds between the first and the second attempt; the delay triples each time, up to 6 hours."""
     webhook_timeout: Annotated[float, Field(gt=0, le=60)] = 10.0
-    """Seconds that one attempt may take in all."""
+    """Time limit of one attempt in seconds."""
     webhook_retention: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
-    """Seconds for which it is kept that a message arrived, or was given up."""
+    """Seconds for which the record of a delivered or failed message is kept."""
     log_format: Literal["text", "json"] = "text"
-    """How a log line is written: `text`, or `json`, one object a line."""
+    """Format of log lines: `text`, or `json` with one object per line."""
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default_factory=lambda given: "info" if given.get("log_format") == "json" else "warning"
     )
-    """The least that is logged; each request is told at `info`. Default: `info` as `json`, else `warning`."""
+    """Minimum level of log lines; requests are logged at `info`. Default: `info` with `json`, else
+    `warning`."""
     shutdown_grace: Annotated[float, Field(ge=0)] = 10.0
-    """Seconds that running jobs are given at shutdown; then they go back into the queue."""
+    """Seconds that running jobs have at shutdown; then they return to the queue."""
     key: SecretStr | None = None
-    """Master keys, each 32 bytes in base64 or hex, separated by commas: the first seals, all of
-    them open. Default: those in the key file."""
+    """Master keys, each 32 bytes in base64 or hex, separated by commas: the first one seals, all of them
+    open. Default: the keys in the key file."""
     key_file: Path = Field(default_factory=lambda given: Path(given.get("home", ".")) / "keys" / "master.key")
-    """The file of master keys, one a line. Made at the first start where there is none."""
+    """The file of master keys, one per line. Created at the first start if it does not exist."""
     signing_key_file: Path = Field(
         default_factory=lambda given: Path(given.get("home", ".")) / "keys" / "signing.key"
     )
-    """The file of the Ed25519 key that signs manifests. Made at the first start."""
+    """The file of the Ed25519 key that signs manifests. Created at the first start if it does not exist."""
 
     @model_validator(mode="after")
     def _is_available_in_this_version(self) -> Self:
@@ -214,7 +232,7 @@ class Settings(BaseSettings):
 
     @property
     def oidc_algorithm_list(self) -> tuple[str, ...]:
-        """The algorithms by themselves."""
+        """Return the accepted algorithms as a tuple."""
         return tuple(name.strip() for name in self.oidc_algorithms.split(",") if name.strip())
 
     @model_validator(mode="after")
@@ -316,16 +334,17 @@ class Settings(BaseSettings):
 
 
 def webhook_networks(settings: Settings) -> tuple[IPv4Network | IPv6Network, ...]:
-    """The networks that webhooks may reach though they are not public."""
+    """Return the non-public networks that webhooks may reach."""
     return tuple(ip_network(part.strip()) for part in settings.webhook_networks.split(",") if part.strip())
 
 
 _OF_OTHERS = ("ROWVEIL_API_KEY", "ROWVEIL_DATA", "ROWVEIL_SEED")
-"""No settings: a caller's key (`examples/`), where tests find real tables, a seed (`app.cli.seeds`)."""
+"""Variables with the prefix that are not settings: a caller's key (`examples/`), the folder of real tables
+for the tests, a seed (`app.cli.seeds`)."""
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
-    """What is wrong with each variable that looks like a setting and is none."""
+    """Return an error message for each variable that has the prefix and is not a setting."""
     known = [f"ROWVEIL_{name.upper()}" for name in Settings.model_fields]
     return [
         f"{name}: there is no such setting{did_you_mean(name, known)}"

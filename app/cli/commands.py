@@ -1,4 +1,4 @@
-"""``rowveil run``, ``measures``, ``frontier`` and ``verify``: their arguments, and how they end."""
+"""Arguments and exit codes of ``rowveil run``, ``measures``, ``frontier`` and ``verify``."""
 
 import argparse
 import logging
@@ -8,39 +8,39 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from app.api.measures import MeasureRequest
-from app.api.schemas import RunRequest
-from app.api.uploads import CsvOptions
-from app.cli import judge, run, seeds, verify
-from app.cli.calls import CSV, Call
-from app.cli.failures import CommandFailed, Exit
+from app.cli import report_commands, run, seeds, verify
+from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, add_format, drop_output
 from app.cli.options import Options
-from app.cli.room import Failed
+from app.cli.request_builder import CSV, Call
+from app.cli.workspace import Failed
 from app.errors import AppError
+from app.requests.measures import MeasureRequest
+from app.requests.run import RunRequest
+from app.requests.uploads import CsvOptions
 from app.settings import Settings
 from providers import PROVIDERS
-from providers.choosing.candidates import CandidateOptions
-from providers.choosing.frontier import FrontierOptions
 from providers.measures.assessment import MeasureOptions
+from providers.selection.candidates import CandidateOptions
+from providers.selection.frontier import FrontierOptions
 
 Command = Callable[[Call, Settings], int]
 
 _EXITS = """\
-exit codes: 0 done; 1 it could not be done; 2 an option is at fault; 3 verify: something differs;
-130 interrupted; 141 nobody reads the output any more.
+exit codes: 0 success; 1 failure; 2 invalid option; 3 verify: a difference was found;
+130 interrupted; 141 the reader of the output has gone.
 
-A list is written A,B or as a JSON list; JSON may be the name of its file after an @. A table is CSV,
-Parquet or an Arrow stream, by the suffix of its name; '-' is standard input or output, with --format.
+Write a list as A,B or as a JSON list; @NAME reads JSON from a file. A table is CSV, Parquet or an
+Arrow stream, by the suffix of its name; '-' is standard input or output, with --format.
 """
 
 _log = logging.getLogger("rowveil.cli")
 
 
 def add_commands(commands: Any) -> None:
-    """Add the four to the parser's commands."""
-    running = commands.add_parser("run", help="run a service on a table of this machine")
-    services = running.add_subparsers(dest="service", required=True, metavar="SERVICE")
+    """Add the four commands to the parser."""
+    run_parser = commands.add_parser("run", help="run a service on a table of this machine")
+    services = run_parser.add_subparsers(dest="service", required=True, metavar="SERVICE")
     for identifier, provider in PROVIDERS.items():
         parser = _parser(services, identifier, provider.title, provider.summary, run.run)
         _add_tables(parser, "source", "destination")
@@ -58,55 +58,59 @@ def add_commands(commands: Any) -> None:
         _add_csv(options)
         seeds.add_options(parser)
 
-    judging = _parser(
-        commands, "measures", "judge a table beside its source", "Every measure that applies.", judge.measures
+    measures_parser = _parser(
+        commands,
+        "measures",
+        "measure a table against its source",
+        "Compute every measure of risk and utility that applies.",
+        report_commands.measures,
     )
-    _add_tables(judging, "source", "destination")
-    options = _options(judging)
+    _add_tables(measures_parser, "source", "destination")
+    options = _options(measures_parser)
     options.add_model(MeasureRequest, only=("aligned",))
     options.add_model(MeasureOptions, ("measures",))
-    _add_report(judging)
+    _add_report(measures_parser)
     _add_csv(options)
-    seeds.add_options(judging)
+    seeds.add_options(measures_parser)
 
-    comparing = _parser(
+    frontier_parser = _parser(
         commands,
         "frontier",
         "compare services and parameters by risk and utility",
-        "Every combination is run, and a point; what no other point beats is the frontier.",
-        judge.frontier,
+        "Run every combination; the frontier has the points that no other point dominates.",
+        report_commands.frontier,
     )
-    _add_tables(comparing, "source")
-    options = _options(comparing)
+    _add_tables(frontier_parser, "source")
+    options = _options(frontier_parser)
     options.add_model(FrontierOptions)
     options.add_model(MeasureOptions, ("measures",), "measures")
-    _add_report(comparing)
+    _add_report(frontier_parser)
     _add_csv(options)
-    seeds.add_options(comparing)
+    seeds.add_options(frontier_parser)
 
-    verifying = _parser(
+    verify_parser = _parser(
         commands,
         "verify",
-        "hold a manifest against its signature and its tables",
-        "Says what differs. A CSV is read with the types that the manifest states.",
+        "verify a manifest's signature and its tables",
+        "Report every difference. A CSV is read with the types in the manifest.",
         verify.verify,
     )
-    verify.add_arguments(verifying)
-    _add_csv(_options(verifying))
+    verify.add_arguments(verify_parser)
+    _add_csv(_options(verify_parser))
 
 
 def execute(settings: Settings, namespace: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit code, with the reason of a failure on standard error."""
+    """Run a command. Return its exit code; a failure is reported on standard error."""
     command: Command = namespace.table_command
-    before = signal.signal(signal.SIGTERM, _interrupt)  # so that the room is cleared away
+    previous_handler = signal.signal(signal.SIGTERM, _interrupt)  # so that the workspace is removed
     call: Call | None = None
     try:
         call = Call(namespace.options, namespace)
         code = command(call, settings)
-        sys.stdout.flush()  # else Python does, where nobody is told of it
+        sys.stdout.flush()  # otherwise Python flushes at exit, where a failure goes unnoticed
         return code
     except Failed as failed:
-        assert call is not None  # a task was run for it
+        assert call is not None  # tasks run only after `call` exists
         print(f"rowveil: {call.placed(failed.message, failed.pointer)}", file=sys.stderr)
         if failed.trace:
             _log.error("%s", " < ".join(failed.trace))
@@ -121,15 +125,15 @@ def execute(settings: Settings, namespace: argparse.Namespace) -> int:
     except BrokenPipeError:
         drop_output()
         return Exit.PIPE_CLOSED
-    except OSError as error:  # of the room, such as a folder for temporary files that is not there
-        where = f": {error.filename}" if error.filename else ""
-        print(f"rowveil: {error.strerror or 'the storage failed'}{where}", file=sys.stderr)
+    except OSError as error:  # of the workspace, such as a missing folder for temporary files
+        suffix = f": {error.filename}" if error.filename else ""
+        print(f"rowveil: {error.strerror or 'the storage failed'}{suffix}", file=sys.stderr)
         return Exit.FAILED
     except KeyboardInterrupt:
         print("rowveil: interrupted; no file is there in part", file=sys.stderr)
         return Exit.INTERRUPTED
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -146,7 +150,7 @@ def _parser(commands: Any, name: str, summary: str, about: str, command: Command
         allow_abbrev=False,
     )
     parser.set_defaults(table_command=command)
-    parser.add_argument("--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("--quiet", action="store_true", help="print only errors")
     add_format(parser)
     return parser
 
@@ -167,7 +171,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--manifest",
         metavar="FILE",
-        help="write the signed manifest, with the keys of ROWVEIL_HOME, which are made where there are none",
+        help="write the signed manifest; signs with the keys in ROWVEIL_HOME, created if there are none",
     )
 
 

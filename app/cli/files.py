@@ -1,4 +1,4 @@
-"""The tables, reports and manifests of a command: files of this machine, or its own input and output."""
+"""Files of a command: tables, reports and manifests, or standard input and output."""
 
 import argparse
 import gzip
@@ -12,19 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-from app.api.formats import ARROW_STREAM, CSV, PARQUET
-from app.api.uploads import type_of_name
-from app.cli.failures import CommandFailed, Exit
+from app.cli.exit_codes import CommandFailed, Exit
 from app.errors import NO_ROOM
+from app.formats.media_types import ARROW_STREAM, CSV, PARQUET
+from app.requests.uploads import type_of_name
 
 STANDARD = "-"
-"""Stands for standard input, or output."""
+"""Name of standard input or output."""
 FORMATS = {"csv": CSV, "parquet": PARQUET, "arrow": ARROW_STREAM}
 _ZIPPED = ".gz"
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    """``--format``."""
+    """Add the option ``--format``."""
     parser.add_argument(
         "--format",
         choices=sorted(FORMATS),
@@ -33,7 +33,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def media_type_of(name: str, wanted: str | None) -> str:
-    """The media type of a table's file. Raises CommandFailed."""
+    """Return the media type of a table's file. Raises CommandFailed."""
     known = type_of_name(name.lower().removesuffix(_ZIPPED)) if name != STANDARD else None
     if known is not None:
         return known
@@ -44,8 +44,8 @@ def media_type_of(name: str, wanted: str | None) -> str:
 
 
 @contextmanager
-def opened(name: str) -> Iterator[BinaryIO]:
-    """The file, or standard input, to be read; a ``.gz`` is unpacked. Raises CommandFailed."""
+def open_input(name: str) -> Iterator[BinaryIO]:
+    """Open the file or standard input for reading; a ``.gz`` is decompressed. Raises CommandFailed."""
     if name == STANDARD:
         yield sys.stdin.buffer
         return
@@ -57,16 +57,16 @@ def opened(name: str) -> Iterator[BinaryIO]:
             else:
                 yield file
     except (OSError, EOFError, zlib.error) as error:
-        if isinstance(error, OSError) and error.errno in NO_ROOM:  # of where it is copied to
+        if isinstance(error, OSError) and error.errno in NO_ROOM:  # an error of the copy's target
             raise
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not whole gzip"
         raise CommandFailed(f"{name} cannot be read: {reason}") from None
 
 
 def check_places(inputs: Iterable[str | Path | None], outputs: Mapping[str, str | Path | None]) -> None:
-    """Raise CommandFailed where an output is one of the inputs, which are never modified, or another output.
+    """Raise CommandFailed if an output is also an input, or another output. Inputs are never modified.
 
-    ``outputs``: what it is -> its name. None is what is not asked for.
+    ``outputs``: option -> file name; None if not requested.
     """
     given = [Path(name) for name in inputs if name is not None and name != STANDARD]
     taken: dict[Path | str, str] = {}
@@ -85,14 +85,14 @@ def check_places(inputs: Iterable[str | Path | None], outputs: Mapping[str, str 
 
 
 def _is_device(path: Path) -> bool:
-    """Whether it is such as /dev/null, or a pipe that has a name."""
+    """Return whether the path is a device such as /dev/null, or a named pipe."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def write(name: str, chunks: Iterable[bytes]) -> None:
-    """Write a file, or standard output. A file is there whole or not at all; a ``.gz`` is packed.
+    """Write a file atomically, or standard output; a ``.gz`` is compressed.
 
-    Raises CommandFailed; BrokenPipeError where nobody reads standard output any more.
+    Raises CommandFailed; BrokenPipeError if the reader of standard output has gone.
     """
     if name == STANDARD:
         _write_out(chunks)
@@ -122,7 +122,7 @@ def _write_out(chunks: Iterable[bytes]) -> None:
 
 
 def drop_output() -> None:
-    """Let what is left for standard output go: Python would try to write it at its end, and tell."""
+    """Discard pending standard output, which Python would otherwise write at exit and report as an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -151,8 +151,8 @@ def _umask() -> int:
     return mask
 
 
-def copied(file: BinaryIO, sink: io.RawIOBase) -> int:
-    """Bytes copied from the one to the other."""
+def copy_bytes(file: BinaryIO, sink: io.RawIOBase) -> int:
+    """Copy a file, and return the number of bytes."""
     size = 0
     while piece := file.read(1 << 20):
         sink.write(piece)

@@ -1,4 +1,4 @@
-"""Options of the command line, derived from a model's fields; and from an error's pointer back to one."""
+"""Command line options derived from a model's fields, and the option of an error's JSON pointer."""
 
 import argparse
 import json
@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, create_model
 
+from app.formats.json_text import unique_names
 from providers.errors import reference_token
 
 _NESTED = "/"
@@ -20,7 +21,7 @@ Kind = Literal["switch", "text", "list", "json"]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, and the place in the request that it fills."""
+    """One option, and the location in the request that it fills."""
 
     flag: str
     path: tuple[str, ...]
@@ -29,16 +30,16 @@ class Option:
     choices: tuple[str, ...] = ()
     required: bool = False
     scalar: bool = False
-    """Of a list: whether one value may stand alone."""
+    """For lists: whether a single value may be given instead."""
 
     @property
     def pointer(self) -> str:
-        """JSON pointer to that place."""
+        """JSON pointer to the location."""
         return "".join(f"/{reference_token(part)}" for part in self.path)
 
 
 class Options:
-    """The options of one command."""
+    """Options of one command."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._parser = parser
@@ -47,12 +48,12 @@ class Options:
     def add_model(
         self, model: type[BaseModel], path: tuple[str, ...] = (), prefix: str = "", only: Sequence[str] = ()
     ) -> None:
-        """An option for each field; of a field that is a model, one for each field of that.
+        """Add an option for each field, and recursively for the fields of a nested model.
 
-        ``path``: where the model stands in the request; ``prefix``: what the options' names begin with;
-        ``only``: these fields alone, where there are any.
+        ``path``: location of the model in the request; ``prefix``: prefix of the options' names; ``only``:
+        add only these fields, if not empty.
         """
-        if only:  # the whole model's schema may refer to what stands in the OpenAPI document alone
+        if only:  # the whole model may refer to schemas of the OpenAPI document
             fields = model.model_fields
             wanted: dict[str, Any] = {name: (fields[name].annotation, fields[name]) for name in only}
             model = create_model("Options", **wanted)
@@ -62,20 +63,20 @@ class Options:
             self._add(option, group)
 
     def given(self, namespace: argparse.Namespace) -> dict[str, Any]:
-        """The request that the options make; what was not given is not in it. Raises ValueError."""
+        """Return the request made of the options that were given. Raises ValueError."""
         request: dict[str, Any] = {}
         for option in self._options:
             value = getattr(namespace, _OPTION + option.flag, None)
             if value is None:
                 continue
-            place = request
+            target = request
             for part in option.path[:-1]:
-                place = place.setdefault(part, {})
-            place[option.path[-1]] = _value(option, value)
+                target = target.setdefault(part, {})
+            target[option.path[-1]] = _value(option, value)
         return request
 
     def named(self, pointer: str) -> str:
-        """The place in the command line's words, ``--swap-fields, item 2``; empty where there are none."""
+        """Return the option for a JSON pointer, such as ``--swap-fields, item 2``; empty if there is none."""
         holding = [each for each in self._options if f"{pointer}/".startswith(f"{each.pointer}/")]
         if holding:
             option = max(holding, key=lambda each: len(each.pointer))
@@ -88,18 +89,18 @@ class Options:
 
     def _add(self, option: Option, group: Any) -> None:
         self._options.append(option)
-        said: dict[str, Any] = {"dest": _OPTION + option.flag, "default": None, "help": option.help}
+        settings: dict[str, Any] = {"dest": _OPTION + option.flag, "default": None, "help": option.help}
         if option.kind == "switch":
-            said["action"] = argparse.BooleanOptionalAction
+            settings["action"] = argparse.BooleanOptionalAction
         else:
-            said["metavar"] = {"list": "A,B", "json": "JSON"}.get(option.kind, "VALUE")
-            said["required"] = option.required
+            settings["metavar"] = {"list": "A,B", "json": "JSON"}.get(option.kind, "VALUE")
+            settings["required"] = option.required
         if option.kind == "list":
-            said["action"] = "append"
+            settings["action"] = "append"
         if option.choices:
-            said["choices"] = option.choices
-            del said["metavar"]
-        group.add_argument(option.flag, **said)
+            settings["choices"] = option.choices
+            del settings["metavar"]
+        group.add_argument(option.flag, **settings)
 
 
 def _options_of(
@@ -126,7 +127,7 @@ def _options_of(
 
 
 def _kind_of(field: dict[str, Any]) -> tuple[Kind, bool]:
-    """How the field's value is written, and whether a list may be one value alone."""
+    """Return how the field's value is written, and whether a list may be a single value."""
     branches = field.get("anyOf") or field.get("oneOf") or [field]
     if field.get("type") == "boolean":
         return "switch", False
@@ -154,7 +155,7 @@ def _value(option: Option, value: Any) -> Any:
 
 
 def _items(option: Option, text: str) -> list[Any]:
-    """Of ``a,b``, or of a JSON list, for names that have commas in them."""
+    """Split ``a,b``, or parse a JSON list, which names with commas need."""
     if text.lstrip().startswith("["):
         items = _parsed(option, text)
         if isinstance(items, list):
@@ -163,14 +164,14 @@ def _items(option: Option, text: str) -> list[Any]:
 
 
 def _parsed(option: Option, text: str) -> Any:
-    """The JSON value, of a file where the text is its name after an ``@``; what is no JSON stays text."""
+    """Return the JSON value, read from a file for ``@name``; text that is not JSON is returned unchanged."""
     if text.startswith("@"):
         try:
             text = Path(text[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{option.flag}: {text[1:]} cannot be read: {_reason(error)}") from None
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique_names)
     except ValueError as error:
         if text.lstrip()[:1] in ("{", "["):
             raise ValueError(f"{option.flag}: not valid JSON: {error}") from None

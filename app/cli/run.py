@@ -1,4 +1,4 @@
-"""``rowveil run SERVICE SOURCE DESTINATION``: a swap of files, with the bytes that the service would give."""
+"""Command ``rowveil run SERVICE SOURCE DESTINATION``: swaps files; same bytes as the service."""
 
 import sys
 from collections.abc import Iterator
@@ -8,27 +8,27 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from app.api.formats import FormatError, stream_chunks
-from app.api.schemas import RunRequest, run_request_model
-from app.api.services import options_of_run
-from app.cli.calls import Call, as_source
-from app.cli.failures import CommandFailed, Exit
+from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, check_places, media_type_of, write
-from app.cli.results import Keys, check_report_name, ended, new_job, write_manifest, write_report
-from app.cli.room import Opened, Room
+from app.cli.outputs import Keys, check_report_name, finish_job, new_job, write_manifest, write_report
+from app.cli.request_builder import Call, as_source
 from app.cli.seeds import seed_given, seed_kept
-from app.jobs.run import run_plan, run_swap
-from app.jobs.tasks import PlanTask, SwapTask
+from app.cli.workspace import Workspace, WorkspaceTable
+from app.formats import stream_chunks
+from app.formats.errors import FormatError
+from app.requests.run import RunRequest, checked_run, run_request_model
 from app.settings import Settings
-from app.store.blobs import BlobAccess
-from app.store.models import Job
-from app.store.tables import TableReader
+from app.store.blobs.arrow_stream import TableReader
+from app.store.blobs.sealed_files import BlobAccess
+from app.store.sql.models import Job
+from app.worker.run_swap import run_plan, run_swap
+from app.worker.tasks import PlanTask, SwapTask
 from providers import PROVIDERS
 from providers.errors import ProviderError
 
 
 def run(call: Call, settings: Settings) -> int:
-    """Run the service. Raises CommandFailed; nothing is written unless all went well."""
+    """Run the service. Raises CommandFailed; nothing is written unless the whole run succeeds."""
     given = call.namespace
     provider = PROVIDERS[given.service]
     check_report_name(given.report)
@@ -50,43 +50,42 @@ def run(call: Call, settings: Settings) -> int:
         seed = seed_given(given)
         request = call.request(run_request_model(provider), **level, seed=seed)
         keys = Keys.of(settings) if given.manifest else None
-    with Room(settings, given.quiet) as room:
-        source = room.read(given.source, upload)
+    with Workspace(settings, given.quiet) as workspace:
+        source = workspace.read(given.source, upload)
         schema = as_source(source).schema
         try:
-            parameters = provider.check(request.parameters, schema)
-            options = options_of_run(request, schema)
+            parameters, options = checked_run(provider, request, schema)
             stream_chunks(written_as, schema, iter(()))
         except (ProviderError, FormatError) as error:
-            raise call.told(error) from None
-        told = parameters.model_dump(mode="json", by_alias=True)
+            raise call.failure(error) from None
+        parameter_values = parameters.model_dump(mode="json", by_alias=True)
         if request.validate_only:
-            return _plan(room, given.service, told, source)
-        job = new_job(given.service, told, options, source.stored)
-        assert request.seed is not None  # it was given, or drawn
-        destination = room.new_blob()
-        task = _task(job, request, source, destination, room, settings)
-        report = ended(job, room.run(run_swap, task), request.seed.secret, request.seed.bits, keys)
+            return _plan(workspace, given.service, parameter_values, source)
+        job = new_job(given.service, parameter_values, options, source.stored)
+        assert request.seed is not None  # `seed_given` returns or draws one
+        destination = workspace.new_blob()
+        task = _task(job, request, source, destination, workspace, settings)
+        report = finish_job(job, workspace.run(run_swap, task), request.seed.secret, request.seed.bits, keys)
         with seed_kept(given, seed):
-            _write(job, room, given.destination, written_as, destination)
+            _write(job, workspace, given.destination, written_as, destination)
         if given.report:
             write_report(job, report, given.report)
         if given.manifest:
             write_manifest(job, given.manifest)
     if not given.quiet:
-        _tell(job)
+        _print_outcome(job)
     return Exit.OK
 
 
 def _task(
     job: Job,
     request: RunRequest,
-    source: Opened,
+    source: WorkspaceTable,
     destination: BlobAccess,
-    room: Room,
+    workspace: Workspace,
     settings: Settings,
 ) -> SwapTask:
-    assert request.seed is not None  # it was given, or drawn
+    assert request.seed is not None  # `seed_given` returns or draws one
     return SwapTask(
         job_id=job.id,
         service=job.service,
@@ -99,25 +98,25 @@ def _task(
         rows=source.stored.rows,
         report=request.report,
         options=job.options or {},
-        progress_path=str(room.progress_path),
+        progress_path=str(workspace.progress_path),
         memory_bytes=settings.worker_memory_bytes,
-        scratch_folder=str(room.scratch_folder),
+        scratch_folder=str(workspace.scratch_folder),
     )
 
 
-def _plan(room: Room, service: str, parameters: dict[str, Any], source: Opened) -> int:
-    """Say what the run would do, as JSON on standard output."""
-    plan = room.run(run_plan, PlanTask(service, parameters, source.access, source.stored.rows))
+def _plan(workspace: Workspace, service: str, parameters: dict[str, Any], source: WorkspaceTable) -> int:
+    """Print the plan of the run as JSON on standard output."""
+    plan = workspace.run(run_plan, PlanTask(service, parameters, source.access, source.stored.rows))
     write(STANDARD, [orjson.dumps(plan, option=orjson.OPT_INDENT_2), b"\n"])
     return Exit.OK
 
 
-def _write(job: Job, room: Room, name: str, media_type: str, destination: BlobAccess) -> None:
+def _write(job: Job, workspace: Workspace, name: str, media_type: str, destination: BlobAccess) -> None:
     rows = TableReader(destination)
-    beside = name == STANDARD and sys.stdout.isatty()  # a bar would stand among the rows
+    to_terminal = name == STANDARD and sys.stdout.isatty()  # a progress bar would appear among the rows
     try:
         schema: pa.Schema = rows.schema
-        with room.bar(f"writing {PurePath(name).name}", hidden=beside) as bar:
+        with workspace.bar(f"writing {PurePath(name).name}", hidden=to_terminal) as bar:
             share = 1 / (job.destination_rows or 1)
 
             def counted() -> Iterator[pa.RecordBatch]:
@@ -132,8 +131,8 @@ def _write(job: Job, room: Room, name: str, media_type: str, destination: BlobAc
         rows.close()
 
 
-def _tell(job: Job) -> None:
-    """One line a person reads: how it ended, and what there is to know."""
+def _print_outcome(job: Job) -> None:
+    """Print one line with the outcome and the event counts."""
     counts = ", ".join(f"{code} {count}" for code, count in (job.event_counts or {}).items() if count)
-    told = f"{job.service}: {job.outcome}, {job.destination_rows} rows"
-    print(f"{told}; {counts}" if counts else told, file=sys.stderr)
+    message = f"{job.service}: {job.outcome}, {job.destination_rows} rows"
+    print(f"{message}; {counts}" if counts else message, file=sys.stderr)

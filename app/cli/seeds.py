@@ -1,7 +1,7 @@
-"""Where a command's seed comes from, and where it is kept: beside what was made with it, or not at all.
+"""Seed of a command: where it is read from, and the file that keeps it.
 
-Never from an option: the command line of a process is shown to every user of the machine, and stays in
-the shell's history. A file, or a variable that only the caller's own processes see.
+A seed is never an option: the command line of a process is visible to every user of the machine and stays in
+the shell's history. It comes from a file, or a variable that only the caller's own processes see.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.cli.failures import CommandFailed, Exit
+from app.cli.exit_codes import CommandFailed, Exit
 
 VARIABLE = "ROWVEIL_SEED"
 _BITS = 128
@@ -19,8 +19,8 @@ _THERE = "--keep-seed: the file is there already; name a new one"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """``--seed-file`` and ``--keep-seed``."""
-    group = parser.add_argument_group("seed", "The run's secret: whoever has it can undo the swap.")
+    """Add ``--seed-file`` and ``--keep-seed``."""
+    group = parser.add_argument_group("seed", "The run's secret: anyone who has it can undo the swap.")
     group.add_argument(
         "--seed-file",
         type=Path,
@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def seed_given(namespace: argparse.Namespace) -> str:
-    """The seed in hex; drawn where none was given. Raises CommandFailed, also where it could not be kept."""
+    """Return the seed in hex, or draw one. Raises CommandFailed, also if it could not be written."""
     variable = os.environ.get(VARIABLE)
     seed: str
     if namespace.seed_file is not None and variable:
@@ -60,7 +60,7 @@ def seed_given(namespace: argparse.Namespace) -> str:
 
 @contextmanager
 def seed_kept(namespace: argparse.Namespace, seed: str) -> Iterator[None]:
-    """Keep the seed for what the block writes, where that is wanted: a block that fails leaves no seed.
+    """Write the seed file together with the block's outputs; a failed block leaves no seed.
 
     Raises CommandFailed.
     """

@@ -1,4 +1,4 @@
-"""``rowveil verify MANIFEST SOURCE DESTINATION``: is this what was signed, and who signed it."""
+"""Command ``rowveil verify MANIFEST SOURCE DESTINATION``: verifies signature, signer and tables."""
 
 import argparse
 import base64
@@ -10,19 +10,19 @@ from typing import Any
 
 import orjson
 
-from app.cli.calls import CSV, Call
-from app.cli.failures import CommandFailed, Exit
-from app.cli.files import STANDARD, opened
-from app.cli.room import Room
+from app.cli.exit_codes import CommandFailed, Exit
+from app.cli.files import STANDARD, open_input
+from app.cli.request_builder import CSV, Call
+from app.cli.workspace import Workspace
 from app.settings import Settings
-from app.store.keys import KeyUnreadable, load_signing_key
-from app.store.seal import Signer, signature_holds
+from app.store.crypto.key_files import KeyUnreadable, load_signing_key
+from app.store.crypto.sealing import Signer, signature_holds
 
 _TABLES = ("source", "destination")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The manifest, the tables, and whose signature is wanted."""
+    """Add the manifest, the tables and the expected signer."""
     parser.add_argument("manifest", metavar="MANIFEST", help="as the service or `run --manifest` gave it")
     parser.add_argument("source", metavar="SOURCE", help="the table that went in")
     parser.add_argument(
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def verify(call: Call, settings: Settings) -> int:
-    """Say on standard output what differs; `Exit.DIFFERS` where anything does. Raises CommandFailed."""
+    """Print all differences; return `Exit.DIFFERS` if there is one. Raises CommandFailed."""
     given = call.namespace
     manifest, signature = _read(given.manifest)
     signed = [role for role in _TABLES if role in manifest]
@@ -47,9 +47,9 @@ def verify(call: Call, settings: Settings) -> int:
     if [given.manifest, given.source, given.destination].count(STANDARD) > 1:
         raise CommandFailed(f"'{STANDARD}' can be one of the three files", Exit.USAGE)
     differences = _signature_differs(manifest, signature, given.public_key)
-    with Room(settings, given.quiet) as room:
+    with Workspace(settings, given.quiet) as workspace:
         for role in signed:
-            differences += _table_differs(call, room, role, manifest[role])
+            differences += _table_differs(call, workspace, role, manifest[role])
     for difference in differences:
         print(difference)
     if differences:
@@ -67,11 +67,11 @@ def verify(call: Call, settings: Settings) -> int:
 
 
 def _read(name: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The manifest and its signature. Raises CommandFailed."""
-    with opened(name) as file:
+    """Return the manifest and its signature. Raises CommandFailed."""
+    with open_input(name) as file:
         content = file.read()
     try:
-        document = json.loads(content)  # which keeps integers of any size whole
+        document = json.loads(content)  # keeps integers of any size exact
         manifest, signature = document["manifest"], document["signature"]
         for role in _TABLES:
             if role in manifest:
@@ -108,7 +108,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _is_own(settings: Settings, signature: dict[str, str]) -> bool:
-    """Whether the home's own key signed; none is made for the question."""
+    """Return whether the home's own key signed; does not create a key."""
     if not settings.signing_key_file.is_file():
         return False
     try:
@@ -118,7 +118,7 @@ def _is_own(settings: Settings, signature: dict[str, str]) -> bool:
     return own.sign({})["public_key"] == signature["public_key"]
 
 
-def _table_differs(call: Call, room: Room, role: str, signed: dict[str, Any]) -> list[str]:
+def _table_differs(call: Call, workspace: Workspace, role: str, signed: dict[str, Any]) -> list[str]:
     name = getattr(call.namespace, role)
     upload, csv = call.upload(name, {}), call.given.get(CSV, {})
     is_csv = upload.media_type == "text/csv"
@@ -128,28 +128,28 @@ def _table_differs(call: Call, room: Room, role: str, signed: dict[str, Any]) ->
         if is_csv and "fields" not in csv:
             types = {field["name"]: field["type"] for field in signed["fields"]}
             upload = call.upload(name, {"fields": orjson.dumps(types).decode()} | csv)
-        found = room.read(name, upload).stored
+        found = workspace.read(name, upload).stored
     except CommandFailed as failed:
         if name != STANDARD and not Path(name).exists():
             raise
         return [f"{role}: it cannot be read as the table that was signed: {failed.message}"]
     if found.digest == signed["digest"]:
         return []
-    told = [f"{role}: its digest is {found.digest}, signed is {signed['digest']}"]
+    differences = [f"{role}: its digest is {found.digest}, signed is {signed['digest']}"]
     if found.rows != signed.get("rows", found.rows):
-        told.append(f"{role}: it has {found.rows} rows, signed are {signed['rows']}")
+        differences.append(f"{role}: it has {found.rows} rows, signed are {signed['rows']}")
     if found.fields != signed["fields"]:
-        told += _fields_differ(role, found.fields, signed["fields"])
-    return told
+        differences += _fields_differ(role, found.fields, signed["fields"])
+    return differences
 
 
 def _fields_differ(role: str, found: list[dict[str, str]], signed: list[dict[str, str]]) -> list[str]:
     types, wanted = (({field["name"]: field["type"] for field in fields}) for fields in (found, signed))
-    told = [f"{role}: field '{name}' is missing" for name in wanted if name not in types]
-    told += [f"{role}: field '{name}' was not signed" for name in types if name not in wanted]
-    told += [
+    differences = [f"{role}: field '{name}' is missing" for name in wanted if name not in types]
+    differences += [f"{role}: field '{name}' was not signed" for name in types if name not in wanted]
+    differences += [
         f"{role}: field '{name}' has type {types[name]}, signed is {kind}"
         for name, kind in wanted.items()
         if types.get(name, kind) != kind
     ]
-    return told or [f"{role}: its fields are in another order"]
+    return differences or [f"{role}: its fields are in another order"]

@@ -1,4 +1,4 @@
-"""What a command writes beside its table: the job's report and its manifest, as the service would."""
+"""Outputs of a command apart from its table: report and manifest, as the service makes them."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,38 +7,37 @@ from typing import Any
 
 import orjson
 
-from app.api.job_documents import document_of
+from app.api.job_response import document_of
 from app.api.report_schemas import Report
-from app.cli.failures import CommandFailed, Exit
+from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, write
 from app.engine.engine import Progress
-from app.jobs.identity import new_id
-from app.jobs.kinds import kind_of, revision_of
+from app.ids import new_id
+from app.job_kinds import kind_of, revision_of
 from app.jobs.manifest import signed_manifest
-from app.jobs.record import add_fingerprints
+from app.jobs.recorder import add_fingerprints
+from app.jobs.requests import DEFAULT_OPTIONS, StoredTable
 from app.jobs.states import State, outcome_of
-from app.jobs.tables import StoredTable
-from app.jobs.terms import PLAIN
 from app.jobs.weak_seeds import flagged, is_weak
 from app.report import html_report
 from app.settings import Settings
-from app.store.keys import KeyUnreadable, load_master_keys, load_signing_key
-from app.store.models import Job
-from app.store.seal import Sealer, Signer
+from app.store.crypto.key_files import KeyUnreadable, load_master_keys, load_signing_key
+from app.store.crypto.sealing import Sealer, Signer
+from app.store.sql.models import Job
 
 _SUFFIXES = (".json", ".html")
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of the home, with which a manifest is signed and the fingerprint of a seed is taken."""
+    """Keys in the home that sign manifests and compute seed fingerprints."""
 
     sealer: Sealer
     signer: Signer
 
     @classmethod
     def of(cls, settings: Settings) -> "Keys":
-        """Made and kept in the home where there are none. Raises CommandFailed."""
+        """Load the keys from the home, or create them there. Raises CommandFailed."""
         try:
             return cls(Sealer(load_master_keys(settings)), Signer(load_signing_key(settings)))
         except (KeyUnreadable, OSError) as error:
@@ -53,7 +52,7 @@ def new_job(
     source: StoredTable,
     destination: StoredTable | None = None,
 ) -> Job:
-    """A job as a service would keep it, in no database."""
+    """Create a job as the service would, without a database."""
     moment = datetime.now(UTC)
     job = Job(
         id=new_id(),
@@ -61,7 +60,7 @@ def new_job(
         revision=revision_of(service),
         parameters=parameters,
         options=options or None,
-        priority=PLAIN.priority,
+        priority=DEFAULT_OPTIONS.priority,
         created_at=moment,
         started_at=moment,
         row_count=source.rows,
@@ -74,10 +73,10 @@ def new_job(
     return job
 
 
-def ended(
+def finish_job(
     job: Job, result: dict[str, Any], seed: bytes, seed_bits: int, keys: Keys | None
 ) -> dict[str, Any] | None:
-    """Record in the job what came out, and return its report.
+    """Record the result in the job, and return its report.
 
     With ``keys``, the job gets its manifest and the fingerprints of its seeds.
     """
@@ -100,23 +99,23 @@ def ended(
 
 
 def check_report_name(name: str | None) -> None:
-    """Raise CommandFailed where a report cannot be written under this name."""
+    """Raise CommandFailed if a report cannot be written under this name."""
     if name is not None and name != STANDARD and PurePath(name).suffix.lower() not in _SUFFIXES:
         raise CommandFailed(f"--report: a report's name ends in {' or '.join(_SUFFIXES)}", Exit.USAGE)
 
 
 def write_report(job: Job, report: dict[str, Any] | None, name: str) -> None:
-    """The report as JSON, or as a page where the name says so."""
+    """Write the report as JSON, or as an HTML page, depending on the file name."""
     if report is None:
         return
     if PurePath(name).suffix.lower() == ".html":
         document = document_of(job, Progress(1.0, State.SUCCEEDED))
         write(name, [html_report(document, report).encode()])
     else:
-        told = Report.model_validate(report)
-        write(name, [told.model_dump_json(exclude_none=True, indent=2).encode(), b"\n"])
+        model = Report.model_validate(report)
+        write(name, [model.model_dump_json(exclude_none=True, indent=2).encode(), b"\n"])
 
 
 def write_manifest(job: Job, name: str) -> None:
-    """The signed manifest, as JSON."""
+    """Write the signed manifest as JSON."""
     write(name, [orjson.dumps(job.manifest, option=orjson.OPT_INDENT_2), b"\n"])

@@ -1,7 +1,7 @@
-"""``keys``, ``audit``, ``rotate-keys``: what is done beside the service, on its database and its blobs.
+"""Administration commands: ``keys``, ``audit``, ``rotate-keys``, ``adopt-storage``.
 
-All of it may be done while the service runs: it reads keys at every call, and the audit's lines
-follow one another whoever writes them.
+All but the last may run while the service runs: it reads API keys at every request, and audit entries are
+chained in the database whichever process writes them.
 """
 
 import argparse
@@ -16,24 +16,40 @@ from pathlib import Path
 from app.callers import SCOPES, Caller
 from app.errors import AppError
 from app.jobs.api_keys import ApiKeys, NewKey
-from app.jobs.stores import open_keys
+from app.jobs.maintenance.adoption import Adoption, StorageInUse, adopt
+from app.jobs.stores import HomeInUse, lock_home, open_keys
 from app.settings import Settings
-from app.store.audit import Anchor, AuditTrail
-from app.store.audit_anchor import AnchorUnreadable, kept_anchor
-from app.store.blobs import BlobStore
-from app.store.db import Database, DatabaseUnusable, migrate
-from app.store.keys import KeyUnreadable
-from app.store.replicas import moment
-from app.store.rotation import reseal_rows
-from app.store.seal import SealBroken, Sealer
+from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.key_files import KeyUnreadable
+from app.store.crypto.sealing import SealBroken, Sealer
+from app.store.sql.audit import Anchor, AuditTrail
+from app.store.sql.audit_anchor import AnchorUnreadable, kept_anchor
+from app.store.sql.db import Database, DatabaseUnusable, migrate
+from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
+from app.store.sql.key_rotation import reseal_rows
+from app.store.sql.replicas import moment
 
 _OWN_LASTS = timedelta(days=90)
+
 _DEFAULT_LASTS = "90d"
+
 _UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1)}
+
+_REFUSED = (
+    DatabaseUnusable,
+    KeyUnreadable,
+    SealBroken,
+    AnchorUnreadable,
+    HomeInUse,
+    StorageInUse,
+    StorageMismatch,
+    StorageUnusable,
+)
+"""Errors whose message says what to do."""
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Say which there are, and what they take."""
+    """Add the `keys`, `audit`, `rotate-keys` and `adopt-storage` subcommands."""
     keys = commands.add_parser("keys", help="make, list and revoke API keys").add_subparsers(
         dest="action", required=True
     )
@@ -48,7 +64,16 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     keys.add_parser("revoke", help="refuse a key from now on").add_argument("id")
     keys.add_parser("own", help="print the key of this machine's own user, made where there is none")
 
-    commands.add_parser("rotate-keys", help="seal everything anew under the first master key")
+    commands.add_parser("rotate-keys", help="encrypt everything again under the first master key")
+
+    adoption = commands.add_parser(
+        "adopt-storage", help="let database and shared folder belong together, such as after a restore"
+    )
+    adoption.add_argument(
+        "--trash-unnamed",
+        action="store_true",
+        help="also move the tables that no row names to the trash, however many they are",
+    )
 
     audit = commands.add_parser("audit", help="the record of who did what").add_subparsers(
         dest="action", required=True
@@ -58,7 +83,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def administer(settings: Settings, given: argparse.Namespace) -> int:
-    """Do what the command line says; its exit status."""
+    """Run an administration command and return its exit status."""
     try:
         migrate(settings)
         with _opened(settings) as (database, sealer, audit):
@@ -67,8 +92,10 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
                 return _verify(database, audit, [anchor for anchor in anchors if anchor is not None])
             if given.command == "rotate-keys":
                 return _rotate(settings, database, sealer, audit)
+            if given.command == "adopt-storage":
+                return _adopt(settings, database, sealer, audit, given.trash_unnamed)
             return _KEYS[given.action](settings, ApiKeys(database, audit), given)
-    except (DatabaseUnusable, KeyUnreadable, SealBroken, AnchorUnreadable) as error:
+    except _REFUSED as error:
         print(error, file=sys.stderr)
     except AppError as error:
         print(error.message, file=sys.stderr)
@@ -110,7 +137,7 @@ def _create(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int
 
 
 def _list(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int:
-    for key in keys.every():
+    for key in keys.list_all():
         state = "revoked" if key.revoked_at else "expired" if key.expires_at <= datetime.now(UTC) else "valid"
         used = _day(key.last_used_at) if key.last_used_at else "never"
         print(
@@ -129,7 +156,7 @@ def _revoke(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int
 
 
 def _own(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int:
-    """Print the key of this machine's own user; with all scopes, for 90 days, in a file of the home."""
+    """Create and print the key of this machine's user: all scopes, 90 days, in a file of the home."""
     if settings.auth == "off":
         print("Authentication is off (ROWVEIL_AUTH): no key is needed.")
         return 0
@@ -150,7 +177,7 @@ def _own(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int:
 
 
 def own_key_file(home: Path) -> Path:
-    """Where the key of the machine's own user is kept."""
+    """Return the path of the file with the key of this machine's user."""
     return home / "keys" / "own.key"
 
 
@@ -172,15 +199,51 @@ def _verify(database: Database, audit: AuditTrail, anchors: list[Anchor]) -> int
 
 
 def _rotate(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> int:
-    blobs = BlobStore(settings.shared_folder.resolve() / "blobs", sealer)
+    folder = settings.shared_folder.resolve()
+    blobs = BlobStore(folder / "blobs", sealer)
+    pair(database, blobs, folder)  # otherwise the tables in the correct folder would keep the old keys
     rows = files = 0
     while (more := (reseal_rows(database, sealer), blobs.reseal())) != (0, 0):
         rows, files = rows + more[0], files + more[1]
     done = f"{rows} values and {files} blobs"
     with database.write() as session:
-        audit.append(session, _operator(), "keys.rotate", "master", moment(session), f"sealed anew: {done}")
-    print(f"sealed anew under the first master key: {done}. The other master keys open nothing any more.")
+        audit.append(session, _operator(), "keys.rotate", "master", moment(session), f"sealed again: {done}")
+    print(
+        f"encrypted again under the first master key: {done}. The other master keys no longer open anything."
+    )
     return 0
+
+
+def _adopt(
+    settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, trash_unnamed: bool
+) -> int:
+    lock = None if database.shared else lock_home(settings.home)
+    try:
+        done = adopt(settings, database, sealer, audit, _operator(), trash_unnamed)
+    finally:
+        if lock is not None:
+            os.close(lock)
+    shown = database.engine.url.render_as_string(hide_password=True)
+    print(f"{done.folder} belongs to {shown} from now on: deployment {done.deployment_id}.")
+    print(f"Tables in the folder: {done.stored}, of which rows name {done.named}.")
+    print(f"Tables that rows name and that are not in the folder: {done.missing}.")
+    if done.taken_back:
+        print(f"Tables taken back from the trash, because rows name them: {done.taken_back}.")
+    _print_unnamed(done, settings.trash_days)
+    return 0
+
+
+def _print_unnamed(done: Adoption, days: int) -> None:
+    fate = f"kept there for {days} days" if days else "deleted, since ROWVEIL_TRASH_DAYS is 0"
+    if done.trashed:
+        print(f"Tables that no row named and that were moved to the trash: {done.trashed} ({fate}).")
+    if done.unnamed and done.waits:
+        print(
+            f"Tables that no row names: {done.unnamed}, more than a sweep takes by itself. They stay where "
+            "they are; `rowveil adopt-storage --trash-unnamed` moves them to the trash."
+        )
+    elif done.unnamed:
+        print(f"Tables that no row names: {done.unnamed}. The next start moves them to the trash ({fate}).")
 
 
 def _day(moment: datetime) -> str:

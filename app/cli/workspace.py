@@ -1,7 +1,7 @@
-"""Where a command works: a folder of sealed tables for as long as it lasts, and a worker's functions.
+"""Workspace of a command: a temporary folder of sealed tables in which worker functions run.
 
-What is in the folder opens with a key that lives in this process alone, so that nothing readable is left
-behind, however the command ends.
+The folder is sealed with a key that exists only in this process, so nothing readable remains, however the
+command ends.
 """
 
 import os
@@ -17,34 +17,36 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 
 import numba
+import pyarrow as pa
 from tqdm import tqdm
 
-from app.api.formats import open_table
-from app.cli.failures import CommandFailed, Exit
-from app.cli.files import copied, opened
+from app.cli.exit_codes import CommandFailed, Exit
+from app.cli.files import copy_bytes, open_input
 from app.engine.engine import Failure, Outcome, Progress
-from app.engine.progress import make_progress_file, read_progress
-from app.engine.worker import call
+from app.engine.progress_file import make_progress_file, read_progress
+from app.engine.worker_process import call
 from app.errors import NO_ROOM
 from app.jobs.buffers import Upload
-from app.jobs.ingest import run_ingest
-from app.jobs.tables import StoredTable
-from app.jobs.tasks import IngestTask
+from app.jobs.requests import StoredTable
 from app.settings import Settings
-from app.store.blobs import BlobAccess, BlobStore, SealedWriter
-from app.store.seal import Sealer
+from app.store.blobs.sealed_files import BlobAccess, BlobStore, SealedWriter
+from app.store.crypto.sealing import Sealer
+from app.worker.run_ingest import run_ingest
+from app.worker.tasks import IngestTask
 from providers.errors import ParameterError
 
 T = TypeVar("T")
 
 _LOOK_SECONDS = 0.1
+
 _BAR = "{desc:<28.28} {percentage:3.0f}%|{bar}| {elapsed}"
+
 _LINES = 24
-"""Room for one bar, however many lines the terminal says that it has: of 0 tqdm would use none."""
+"""Lines assumed for one progress bar: tqdm would show none on a terminal that reports 0 lines."""
 
 
 class Failed(CommandFailed):
-    """A task gave nothing; the pointer says which part of the request is at fault, if one is."""
+    """A task failed; the pointer locates the error in the request, if it has one."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message, Exit.USAGE if failure.code == ParameterError.code else Exit.FAILED)
@@ -53,15 +55,15 @@ class Failed(CommandFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A table that lies in the room."""
+class WorkspaceTable:
+    """Stored table of the workspace, with access to its blob."""
 
     access: BlobAccess
     stored: StoredTable
 
 
-class Room:
-    """A command's folder."""
+class Workspace:
+    """Temporary folder of one command."""
 
     def __init__(self, settings: Settings, quiet: bool) -> None:
         self._settings = settings
@@ -73,40 +75,39 @@ class Room:
         make_progress_file(self.progress_path)
 
     def new_blob(self) -> BlobAccess:
-        """Access to a blob that is still to be written."""
+        """Return access to a new, empty blob."""
         return self._blobs.allocate()
 
-    def read(self, name: str, said: Upload) -> Opened:
-        """The table of a file, checked as an upload is. Raises CommandFailed."""
-        upload, table = self.new_blob(), self.new_blob()
+    def read(self, name: str, upload: Upload) -> WorkspaceTable:
+        """Read a table from a file, with the checks of an upload. Raises CommandFailed."""
+        raw, table = self.new_blob(), self.new_blob()
         try:
-            with opened(name) as file, SealedWriter(upload, lasting=False) as sink:
-                copied(file, sink)
+            with open_input(name) as file, SealedWriter(raw, durable=False) as sink:
+                copy_bytes(file, sink)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
             raise CommandFailed(
                 f"no room for what is put aside in {self._folder.parent}; set TMPDIR to a larger folder"
             ) from None
-        task = IngestTask(
-            upload, open_table, said.media_type, said.options, table, self._settings.max_table_bytes
-        )
+        task = IngestTask(raw, upload.media_type, upload.options, table, self._settings.max_table_bytes)
         found = self.run(run_ingest, task, f"reading {Path(name).name}")
-        self._blobs.delete(upload.id)
-        return Opened(
+        self._blobs.delete(raw.id)
+        return WorkspaceTable(
             table,
             StoredTable(table.id, found["digest"], found["fields"], found["rows"], found["byte_size"]),
         )
 
     def run(self, function: Callable[[T], Outcome], task: T, stage: str = "") -> dict[str, Any]:
-        """What a worker's function gives, its progress shown where a person looks on. Raises Failed."""
+        """Run a worker function, with a progress bar on a terminal. Raises Failed."""
         outcomes: list[Outcome] = []
 
         def work() -> None:
             numba.set_num_threads(min(self._settings.worker_threads, numba.config.NUMBA_NUM_THREADS))
+            pa.set_cpu_count(self._settings.worker_threads)
             outcomes.append(call(function, task))
 
-        # Beside the main thread, which sees to signals: a kernel does not come back until it has ended.
+        # In a thread: a kernel returns to Python only at its end, and signals need the main thread.
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         with self.bar(stage) as bar:
@@ -121,7 +122,7 @@ class Room:
         return outcome
 
     def bar(self, stage: str = "", hidden: bool = False) -> "tqdm[NoReturn]":
-        """A bar from 0 to 1, shown where a person looks on; it goes when it is left."""
+        """Create a progress bar from 0 to 1, shown only on a terminal and removed at its end."""
         shown = self._shown and not hidden
         return tqdm(
             total=1.0,
@@ -143,5 +144,5 @@ class Room:
 
 
 def _columns() -> int | None:
-    """What tqdm may fill: None, so that it asks the terminal, or 79 where that says 0, as it has no size."""
+    """Return the width for tqdm: None asks the terminal, 79 replaces a reported width of 0."""
     return None if os.get_terminal_size(sys.stderr.fileno()).columns else 79

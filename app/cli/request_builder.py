@@ -1,4 +1,4 @@
-"""From options to a request, as the service would take it, and from an error to the option at fault."""
+"""Requests built from command line options, and errors mapped back to options."""
 
 import argparse
 from typing import Any, TypeVar
@@ -6,31 +6,32 @@ from typing import Any, TypeVar
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
-from app.api.formats import CSV as CSV_TYPE
-from app.api.formats import FormatError
-from app.api.problems import error_items
-from app.api.sources import SourceTable
-from app.api.uploads import CsvOptions
-from app.cli.failures import CommandFailed, Exit
+from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import media_type_of
 from app.cli.options import Options
-from app.cli.room import Opened
+from app.cli.workspace import WorkspaceTable
 from app.errors import AppError
+from app.formats.errors import FormatError
+from app.formats.media_types import CSV as CSV_TYPE
 from app.jobs.buffers import Upload
-from app.store.blob_table import BlobTable
+from app.requests.source import SourceTable
+from app.requests.uploads import CsvOptions
+from app.requests.validation_errors import error_items
+from app.store.blobs.column_reader import BlobTable
 from providers.errors import ParameterError, ProviderError
 
 M = TypeVar("M", bound=BaseModel)
 
 CSV = "csv"
+
 _ITS_TABLE = {"buffer": "the table of the command"}
 
 
 class Call:
-    """What a command line asks for."""
+    """Parsed command line."""
 
     def __init__(self, options: Options, namespace: argparse.Namespace) -> None:
-        """Raises CommandFailed."""
+        """Collect the request from the options. Raises CommandFailed."""
         self.options = options
         self.namespace = namespace
         try:
@@ -39,7 +40,10 @@ class Call:
             raise CommandFailed(str(error), Exit.USAGE) from None
 
     def request(self, model: type[M], **more: Any) -> M:
-        """The request, its tables aside. Raises CommandFailed, with every option that is at fault."""
+        """Return the validated request, without its tables.
+
+        Raises CommandFailed with every invalid option.
+        """
         tables = {
             name: _ITS_TABLE
             for name, field in model.model_fields.items()
@@ -47,51 +51,54 @@ class Call:
         }
         body = {name: value for name, value in self.given.items() if name != CSV} | tables | more
         if "parameters" in model.model_fields:
-            body.setdefault("parameters", {})  # so that it is told which of them are missing
+            body.setdefault("parameters", {})  # so that the error lists the missing parameters
         try:
-            return model.model_validate(body)
+            return model.model_validate(body, strict=False)  # options are text
         except ValidationError as error:
             raise CommandFailed(self._faults(error, body), Exit.USAGE) from None
 
     def upload(self, name: str, csv: dict[str, Any] | None = None) -> Upload:
-        """What the table of this name is said to be. Raises CommandFailed."""
+        """Return media type and CSV options of a table's file. Raises CommandFailed."""
         media_type = media_type_of(name, self.namespace.format)
         given = self.given.get(CSV, {}) if csv is None else csv
         try:
-            return CsvOptions.model_validate(given).described(media_type)
+            return CsvOptions.model_validate(given, strict=False).described(media_type)
         except ValidationError as error:
             raise CommandFailed(self._faults(error, {CSV: given}, (CSV,)), Exit.USAGE) from None
         except AppError as error:
             raise CommandFailed(f"{name}: {error.message}", Exit.USAGE) from None
 
     def uploads(self, *names: str) -> list[Upload]:
-        """The same of several tables: what is said of CSV is said of those that are. Raises CommandFailed."""
+        """Return the same for several tables; CSV options apply to the CSV files only.
+
+        Raises CommandFailed.
+        """
         csv = self.given.get(CSV, {})
         types = [media_type_of(name, self.namespace.format) for name in names]
-        others = {} if CSV_TYPE in types else csv  # which then has no table to be about, and is refused
+        others = {} if CSV_TYPE in types else csv  # CSV options without a CSV file are rejected
         return [
             self.upload(name, csv if media_type == CSV_TYPE else others)
             for name, media_type in zip(names, types, strict=True)
         ]
 
-    def told(self, error: AppError | ProviderError | FormatError) -> CommandFailed:
-        """The error in the words of the command line."""
+    def failure(self, error: AppError | ProviderError | FormatError) -> CommandFailed:
+        """Return the error with the name of the option instead of the JSON pointer."""
         fault = isinstance(error, ParameterError | AppError)
         return CommandFailed(self.placed(error.message, error.pointer), Exit.USAGE if fault else Exit.FAILED)
 
     def placed(self, message: str, pointer: str) -> str:
-        """The message, after the option that is at fault, if one is."""
+        """Return the message, prefixed by the invalid option if there is one."""
         name = self.options.named(pointer) if pointer else ""
         return f"{name}: {message}" if name else message
 
     def _faults(self, error: ValidationError, body: dict[str, Any], within: tuple[str, ...] = ()) -> str:
-        found = [{**each, "loc": ("body", *within, *each["loc"])} for each in error.errors()]
-        items = error_items(RequestValidationError(found, body=body))
+        faults = [{**each, "loc": ("body", *within, *each["loc"])} for each in error.errors()]
+        items = error_items(RequestValidationError(faults, body=body))
         return "\n".join(self.placed(item["message"], item["pointer"]) for item in items)
 
 
-def as_source(opened: Opened) -> SourceTable:
-    """A table of the room as the service's own checks take it."""
+def as_source(opened: WorkspaceTable) -> SourceTable:
+    """Return a table of the workspace in the form that request validation expects."""
     stored = opened.stored
     schema = BlobTable(opened.access, stored.rows).schema
     return SourceTable(stored, schema, stored.rows, stored.digest)

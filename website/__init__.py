@@ -1,1 +1,1 @@
-"""What builds the documentation's site besides MkDocs."""
+"""Generators of openapi.json and of the pages derived from code, and hooks of the documentation site."""

@@ -1,8 +1,8 @@
-"""The site is whole: a folder in the navigation stands for its pages, and linked files come along.
+"""Hooks for MkDocs: folders in the navigation become their pages, and linked files become pages.
 
-MkDocs calls the functions below by their names (`hooks` in mkdocs.yml). A page links to files of the
-repository as a forge needs it, such as ``../providers/rng.py``; the site has no such place, so each
-of them becomes a page of its own, below ``repository/``.
+MkDocs calls the functions below by name (`hooks` in mkdocs.yml). A page links to files of the repository as a
+forge needs it, such as ``../providers/rng.py``; the site has no such path, so each of them becomes a page
+below ``repository/``.
 """
 
 import posixpath
@@ -22,7 +22,7 @@ _LANGUAGES = {".py": "python", ".sh": "sh", ".json": "json", ".yml": "yaml", ".c
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """A folder in the navigation is replaced by its pages, in the order of their names."""
+    """Replace a folder in the navigation by its pages in the order of their names."""
     pages = Path(config.docs_dir)
     for entry in config.nav or []:
         if isinstance(entry, dict):
@@ -33,7 +33,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The files that pages link to outside of the documentation are added as pages."""
+    """Add files that pages link to outside of the documentation as pages."""
     root = Path(config.docs_dir).parent
     waiting = [(file.src_uri, file.content_string) for file in files.documentation_pages()]
     known: set[str] = set()
@@ -47,13 +47,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             added = File.generated(config, _page_of(place), content=content)
             added.inclusion = InclusionLevel.NOT_IN_NAV
             files.append(added)
-            if place.endswith(".md"):  # what looks like a link in code is none
+            if place.endswith(".md"):  # a link inside code is not a link
                 waiting.append((added.src_uri, content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """The page with its links to files of the repository led to their pages."""
+    """Rewrite the page's links to files of the repository to their pages."""
     here = page.file.src_uri
     if _is_code(here):
         return markdown
@@ -73,7 +73,7 @@ def _outside(page: str, text: str) -> Iterator[str]:
 
 
 def _place(page: str, link: str) -> str | None:
-    """Where in the repository a page's link leads; None where that is within the documentation."""
+    """Return the repository path that a page's link points to; None if it is within the documentation."""
     if page.startswith(f"{_FOLDER}/"):
         of_page = page.removeprefix(f"{_FOLDER}/")
         place = posixpath.normpath(posixpath.join(posixpath.dirname(of_page), link))
@@ -83,14 +83,14 @@ def _place(page: str, link: str) -> str | None:
 
 
 def _page_of(place: str) -> str:
-    """The site's page of a file of the repository."""
+    """Return the site's page of a file of the repository."""
     if place.startswith("docs/"):
         return place.removeprefix("docs/")
     return f"{_FOLDER}/{place}" if place.endswith(".md") else f"{_FOLDER}/{place}.md"
 
 
 def _is_code(page: str) -> bool:
-    """Whether the page shows a file of the repository that is no page itself."""
+    """Return whether the page shows a source file of the repository."""
     return page.startswith(f"{_FOLDER}/") and bool(posixpath.splitext(page.removesuffix(".md"))[1])
 
 
@@ -99,7 +99,7 @@ def _relative(page: str, target: str) -> str:
 
 
 def _content(root: Path, place: str, page: str) -> str:
-    """A file of the repository as a page."""
+    """Return a file of the repository as a page."""
     file = root / place
     if not file.is_file():
         raise PluginError(f"{page} links to {place}, which is no file of the repository")

@@ -1,0 +1,125 @@
+"""Page of the measures, made from their declarations: `docs/measures.md`."""
+
+from collections.abc import Iterable
+
+from providers.measures import MEASURES
+from providers.measures.shared.measure import Measure
+from providers.measures.shared.options import MeasureOptions
+from website.service_pages import parameter_table
+
+_READING = """\
+A release is judged by measures of two kinds: **risk**, what an intruder may still learn, and **utility**,
+what an analyst may still find. Neither says much without the other: the source itself has perfect utility.
+
+`report: "summary"`, the default, contains the values that the run provides at no further cost.
+`report: "full"` adds every measure below that applies, taken by the worker after the swap; the object
+`measures` selects fields and settings. `GET /v1/jobs/{id}/report` returns each measure under `measures.<key>`
+with its `value`, `goal` (better values: `low`, `high`, or `near` the source's), `range`, `formula` and
+`source`, the `fields` that were measured, and `sample`, the number of sampled rows if not all were used. A
+value that depends on chance is the mean of several `draws` and has the 95 % `interval` of that mean, for each
+part of the value if it has parts.
+
+A measure that does not apply is listed in `left_out` with the reason. It never appears as 0.
+
+How to read the measures:
+
+- Compare `record_linkage` and `pscr` with their values by chance, and read `interval_sd` field by field: a
+  swap leaves the other fields unchanged, so that a risk that comes from them remains.
+- A measure on a sample compares the sampled rows with each other only. With fewer rows to be mistaken for,
+  `pscr` and `record_linkage` are higher, and `dcr` is larger, than on all rows. Compare values of equal
+  samples.
+- `interval_sd` counts a row if every field is within its interval, as `dRisk` of sdcMicro 5.5.2 and later
+  does. Earlier versions allow one field of a row to be outside, and print a larger share.
+- `distortion` covers all measured fields of numbers, changed or not, so that services can be compared.
+  LOCALITY's own value, of the redrawn fields alone, is `provider.distortion`.
+- `changed_share.per_row` covers the swap fields of the run: `mean` is the share of them that differ in a row,
+  and `none` the share of rows in which nothing differs. If only two tables are known, it covers the fields of
+  the option `fields`, or else those that differ.
+- `interval_rmd.own` is the value that sdcMicro prints (`risk1` of `dRiskRMD`), except for the random start of
+  the search for the covariance and for factors of small samples. If a field's mean or deviation has changed,
+  it misses cells that were never modified; `interval_rmd.source` does not.
+- `prediction` sets test rows aside before the service changes the other rows of the sample, again for each
+  split. Its two values compare what can be learnt with and without the service, at the size of the sample.
+  PABIDOT rotates the axes, so that a forest grown on its release cannot be applied to the source's rows:
+  there, both training and test rows are released ones. The interval allows for splits that share rows. The
+  interval of `clustering_error` covers the starts of k-means, and that of `query_error` the choice of
+  queries. No interval covers the swap's own seed or the sample of rows: `candidates` shows the values of
+  other seeds.
+- `total_correlation` and `r_squared` are best near the source's value. A release with more of either has
+  relations that the source does not have, which is as wrong as having lost some: `change` ranks releases.
+- `entropy_increase` is a measure of risk in its source: the more uncertain the released values, the better.
+  It is 0 for a method that keeps the values of every field.
+- `p_privacy.p` is the probability for an intruder who knows neither the width nor the depth of the bins, as
+  an average over all possible ones. `chance` is that for an intruder who knows them, in the smallest bin: 1
+  if it has two rows.
+- `enumeration_attack` is the share of this table's variance that an intruder who knows the marginals
+  recovers.
+
+Fields that take no part:
+
+- Identifiers, household ids and survey weights would link every row to itself, or distort distances and
+  correlations by numbers that describe nobody. They take no part in distances, linkage, relations, models and
+  queries; `changed_share` and `marginals` include them. Name them in `identifier_fields` and `weight_fields`.
+- Others are recognised in tables of over 20 rows: numbers with the name of a survey weight
+  (`sampling_weight`, `fnlwgt`); text and whole numbers with the name of an identifier (`person_id`,
+  `customerId`), over 20 values, and more values than a tenth of the rows; text that differs in every row;
+  whole numbers that number the rows. A float is never an identifier. A field that `fields`, `key_fields`,
+  `known_fields` or `target` names always takes part.
+- Each of these fields is listed in `left_out` as `fields.<name>` with the reason.
+
+Types and missing values:
+
+- Numbers of any type, dates and times are numbers. Text, bytes and booleans are categories, and so are the
+  numbers named in `categorical_fields`. Lists, structs and other types are left out.
+- A null, NaN or infinity is a missing number. For a distance it becomes the source's median and sets a flag;
+  for `total_correlation` it has its own bin; a correlation leaves it out pair by pair; a regression leaves
+  out its row. A missing category is a level.
+- Integers of any two widths compare exactly. If one of two numeric types is a float or a decimal, values of
+  both compare as the nearest float64. An integer beyond 2**53 that LOCALITY or PABIDOT made float64 thus
+  counts as unchanged if it lost only digits that no float64 has.
+- A field that the release makes constant or missing has lost its correlations: they count as 0.
+- Categories with over 20 values, and more values than a tenth of the rows, identify rows: they explain
+  nothing and are associated with nothing.
+- A regression takes the 20 most frequent levels of a category, none below the disclosure threshold.
+
+Means, deviations and quartiles of too few rows are withheld. In `pictures` every cell has no rows or at least
+`threshold` rows; other cells are hidden, and further ones if a hidden count would follow from the sum. The
+ends of a histogram are round numbers that leave out a few extreme values, which are counted in the first and
+last cell (`open_ends`). `categories` is the number of values of a category that occur; values without a label
+are counted together, as `(others)`.
+
+All values follow from the seed, as the swap does: the sample and every draw are addressed. The search for the
+robust covariance, the clusters and the forests are scikit-learn's, so that `interval_rmd`, `clustering_error`
+and `prediction` may differ with another version of it; the manifest names the version."""
+
+
+def measures_page() -> str:
+    """Build the page: how to read the measures, their options, and all declarations, as Markdown."""
+    by_concern = {
+        concern: [measure for measure in MEASURES.values() if measure.concerns == concern]
+        for concern in ("risk", "utility")
+    }
+    parts = [
+        "# Risk and utility: what the full report measures",
+        _READING,
+        "## Options",
+        parameter_table(MeasureOptions.model_json_schema()),
+        "## Risk",
+        _table(by_concern["risk"]),
+        "## Utility",
+        _table(by_concern["utility"]),
+        "*Made from the code by `make docs`: change it there.*",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(measures: Iterable[Measure]) -> str:
+    lines = [
+        "| key | measure | better | range | formula | source | cost |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for measure in measures:
+        cells = (measure.title, measure.goal, measure.range, measure.formula, measure.source, measure.cost)
+        escaped = (cell.replace("|", "\\|").replace("*", "\\*") for cell in cells)
+        lines.append(f"| `{measure.key}` | {' | '.join(escaped)} |")
+    return "\n".join(lines)

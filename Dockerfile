@@ -1,4 +1,4 @@
-# Builds from the lock with hashes. Runs as nobody, on a read-only root, with all state in /var/lib/rowveil.
+# Installs the locked dependencies with hashes. Runs unprivileged on a read-only root; state is in /var/lib/rowveil.
 FROM python:3.11-slim AS build
 WORKDIR /opt/rowveil
 RUN ["python", "-m", "venv", "--without-pip", "/opt/rowveil"]
@@ -9,13 +9,13 @@ COPY app app
 COPY migrations migrations
 COPY providers providers
 COPY deploy/*.py deploy/
-# For the processor that builds; on another kind each volume's first start compiles its own.
+# Kernels for the processor that builds; on another type the first start on each volume compiles them again.
 ENV NUMBA_CACHE_DIR=/opt/rowveil/kernels
 RUN ["/opt/rowveil/bin/python", "-m", "providers.warm"]
 RUN ["/opt/rowveil/bin/python", "-m", "compileall", "-q", "."]
 
 FROM python:3.11-slim
-# A new volume takes its owner from the folder that it covers: /srv/rowveil of several machines, /srv/secrets of setup.
+# A new volume takes its owner from the folder below it: /srv/rowveil of several machines, /srv/secrets of setup.
 RUN ["useradd", "--uid", "10001", "--user-group", "--home-dir", "/var/lib/rowveil", "--shell", "/usr/sbin/nologin", "rowveil"]
 RUN ["install", "--directory", "--owner=10001", "--group=10001", "--mode=0700", "/var/lib/rowveil", "/var/cache/rowveil", "/srv/rowveil", "/srv/secrets"]
 COPY --from=build /opt/rowveil /opt/rowveil

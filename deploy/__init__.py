@@ -1,1 +1,1 @@
-"""What runs around the service: the start of its container, and the secrets of a deployment."""
+"""Deployment: start of the container, and secrets of a deployment."""

@@ -1,7 +1,7 @@
-"""An authority of the deployment's own, and a certificate for each side of the cluster.
+"""Certificate authority of a deployment, and a certificate for each side of the Dask cluster.
 
-Dask asks both sides of a connection for a certificate of this authority, and looks at nothing else:
-whoever has one is of the cluster. So the authority signs nothing but these.
+Dask requires a certificate of this authority on both sides of a connection, and checks nothing else: every
+holder is a member of the cluster. The authority therefore signs nothing else.
 """
 
 import datetime
@@ -18,13 +18,13 @@ from deploy.files import write_private
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
 RENEWED_DAYS = 30
-"""A certificate that ends sooner is made anew."""
+"""Certificates that expire within this time are renewed."""
 
 _Key = ec.EllipticCurvePrivateKey
 
 
 def ensure_authority(folder: Path) -> tuple[_Key, x509.Certificate]:
-    """The authority in ``ca.key`` and ``ca.pem``; made where there is none."""
+    """Return the authority in ``ca.key`` and ``ca.pem``; create it if there is none."""
     key_file, certificate_file = folder / "ca.key", folder / "ca.pem"
     if certificate_file.is_file():
         key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
@@ -45,7 +45,7 @@ def ensure_authority(folder: Path) -> tuple[_Key, x509.Certificate]:
 
 
 def ensure_certificate(folder: Path, names: Sequence[str], authority: tuple[_Key, x509.Certificate]) -> bool:
-    """``tls.key``, ``tls.pem`` and ``ca.pem`` of the first of the names; whether they had to be made."""
+    """Write ``tls.key``, ``tls.pem`` and ``ca.pem`` for these names; return whether they were renewed."""
     signer, signed_by = authority
     certificate_file = folder / "tls.pem"
     write_private(folder / "ca.pem", signed_by.public_bytes(serialization.Encoding.PEM))
@@ -70,7 +70,10 @@ def ensure_certificate(folder: Path, names: Sequence[str], authority: tuple[_Key
 
 
 def _serves(file: Path, key_file: Path, signer: _Key) -> bool:
-    """Whether it lasts, is of this authority, and of the key beside it: a renewal may have been cut off."""
+    """Return whether the certificate is valid long enough, from this authority, and matches its key.
+
+    The key may differ after an interrupted renewal.
+    """
     certificate = x509.load_pem_x509_certificate(file.read_bytes())
     try:
         key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
@@ -94,7 +97,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))  # clocks differ
+        .not_valid_before(now - datetime.timedelta(hours=1))  # allow for clock differences
         .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )

@@ -1,7 +1,7 @@
-"""``python -m deploy.private_copy GIVEN OWN``: the given secrets as files that this user alone may read.
+"""Copy secrets to files that only this user may read: ``python -m deploy.private_copy GIVEN OWN``.
 
-Kubernetes gives secrets to a user who is not root by way of a group. The service wants keys that nobody else
-can read, and libpq wants the same of passwords.
+Kubernetes makes secrets readable for non-root users by their group. The service requires keys that only its
+user can read, and libpq requires the same of password files.
 """
 
 import sys
@@ -11,7 +11,7 @@ from deploy.files import write_private
 
 
 def copy(given: Path, own: Path) -> list[str]:
-    """Copy each file of a folder (0600); their names."""
+    """Copy each file of a folder (0600); return their names."""
     names = sorted(path.name for path in given.iterdir() if path.is_file())  # not the mount's own `..data`
     for name in names:
         write_private(own / name, (given / name).read_bytes())

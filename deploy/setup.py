@@ -1,13 +1,13 @@
-"""``python -m deploy.setup FOLDER``: every secret of a deployment, one folder for each who needs some.
+"""Create the secrets of a deployment, one folder per component: ``python -m deploy.setup FOLDER``.
 
-What is there already stays as it is, but for certificates that end within a month. So it may run before every
+Existing files are kept, except certificates that expire within a month. It may therefore run before every
 start.
 
-    authority/  ca.key, ca.pem: for renewals alone; nobody else mounts it
-    service/    master.key, signing.key, pgpass, and ca.pem, tls.pem, tls.key
-    scheduler/  ca.pem, tls.pem, tls.key
-    worker/     the same
-    database/   password
+authority/  ca.key, ca.pem: only for renewals; mounted by no component
+service/    master.key, signing.key, pgpass, and ca.pem, tls.pem, tls.key
+scheduler/  ca.pem, tls.pem, tls.key
+worker/     the same
+database/   password
 """
 
 import argparse
@@ -22,7 +22,7 @@ ROLES = ("service", "scheduler", "worker")
 
 
 def ensure(folder: Path) -> list[str]:
-    """Make what is missing; what that was."""
+    """Create missing files; return their names."""
     password = _kept(folder / "database" / "password") or secrets.token_urlsafe(32)
     contents = {
         "service/master.key": base64.b64encode(secrets.token_bytes(32)).decode() + "\n",
@@ -47,7 +47,7 @@ def _kept(path: Path) -> str:
 
 
 def main() -> None:
-    """Make what is missing, and name it."""
+    """Create missing files, and print their names."""
     parser = argparse.ArgumentParser(prog="python -m deploy.setup", description=__doc__)
     parser.add_argument("folder", type=Path)
     made = ensure(parser.parse_args().folder)

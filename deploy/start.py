@@ -1,9 +1,9 @@
-"""``python start.py COMMAND ...``: ``python -m app COMMAND ...``, with the kernels that the image brings.
+"""Run ``python -m app COMMAND ...`` with the kernels in the image: ``python start.py COMMAND ...``.
 
-The image is read-only and belongs to root; numba wants to write to the folder of its kernels, and runs
-what it finds there. So the kernels compiled with the image are copied, once, into the private folder of
-the user who runs the service. On another kind of processor than the image was built on numba does not take
-them, and compiles its own beside them.
+The image is read-only and belongs to root, while numba writes to its kernel cache and executes its content.
+The kernels compiled with the image are therefore copied once into the private folder of the service's user.
+On a processor that differs from the one of the image build, numba ignores them and compiles its own next to
+them.
 """
 
 import os
@@ -16,18 +16,18 @@ SHIPPED = APPLICATION.with_name("kernels")
 
 
 def own_kernels() -> Path:
-    """The folder that `providers` keeps kernels in, where XDG_CACHE_HOME is set, as it is in the image."""
+    """Return the folder of the kernel cache of `providers`, which the image sets by XDG_CACHE_HOME."""
     return Path(os.environ["XDG_CACHE_HOME"]) / "rowveil" / "kernels"
 
 
 def fill(folder: Path, shipped: Path) -> int:
-    """Copy what is not there yet; how many files that were.
+    """Copy missing files; return their number.
 
-    Several containers may share the folder: a file is there as a whole, or not at all.
+    Several containers may share the folder, so each file is written atomically.
     """
     copied = 0
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for source in sorted(shipped.rglob("*.nb[ic]"), key=lambda path: path.suffix):  # an index after its code
+    for source in sorted(shipped.rglob("*.nb[ic]"), key=lambda path: path.suffix):  # index after code
         target = folder / source.relative_to(shipped)
         if target.exists():
             continue
@@ -45,7 +45,7 @@ def fill(folder: Path, shipped: Path) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    """Become the service."""
+    """Replace this process by the service."""
     folder = own_kernels()
     try:
         fill(folder, SHIPPED)
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
         )
         sys.exit(1)
     os.chdir(APPLICATION)
-    os.execv(sys.executable, [sys.executable, "-m", "app", *arguments])  # noqa: S606 - it is to be this very process
+    os.execv(sys.executable, [sys.executable, "-m", "app", *arguments])  # noqa: S606 - exec replaces this very process
 
 
 if __name__ == "__main__":

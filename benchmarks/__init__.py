@@ -1,1 +1,1 @@
-"""Our providers beside their peers, in one run, as ratios: `make bench`."""
+"""Benchmarks of the providers against other libraries, in one run, as ratios: `make bench`."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: everything, in one run; the result also goes to var/benchmarks.md."""
+"""Run all benchmarks and write the result to var/benchmarks.md: ``python -m benchmarks``."""
 
 import argparse
 import platform
@@ -24,6 +24,8 @@ from benchmarks import (
     out_of_core,
     pabidot,
     rwn,
+    rwn_scaling,
+    waiting,
 )
 
 RESULT = Path("var/benchmarks.md")
@@ -39,6 +41,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "mews": lambda given: [mews.measure(rows, given.rounds) for rows in given.rows],
     "meds": lambda given: [meds.measure(given.rounds)],
     "rwn": lambda given: [rwn.measure(given.rounds)],
+    "rwn-scaling": lambda given: [rwn_scaling.measure(given.rounds)],
     "pabidot": lambda given: [pabidot.measure(given.rounds)],
     "locality": lambda given: [locality.measure(given.rounds)],
     "out-of-core": lambda given: [out_of_core.measure(max(given.rows), min(2, given.rounds))],
@@ -46,12 +49,13 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "http-large": lambda given: [http_large.measure(max(given.rows), given.rounds)],
     "buffers": lambda given: [buffers.measure(int(given.gigabytes * 10**9))],
     "measures": lambda given: [measures.measure(given.rounds)],
+    "waiting": lambda given: [waiting.measure(min(3, given.rounds))],
 }
-"""What can be measured, in the order in which it is."""
+"""Available benchmarks, in order of execution."""
 
 
 def main() -> None:
-    """Measure, print, and keep the result."""
+    """Run the benchmarks, print and store the result."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000])
     parser.add_argument("--rounds", type=int, default=5)

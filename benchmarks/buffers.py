@@ -1,4 +1,4 @@
-"""A table of gigabytes up to the service and down again, and what that takes of the service's memory."""
+"""Upload and download of tables of several gigabytes, and the service's memory meanwhile."""
 
 import io
 import tempfile
@@ -32,7 +32,7 @@ def _batch(rows: int) -> pa.RecordBatch:
 
 
 def arrow_stream(size: int, rows: int = 200_000) -> Iterator[bytes]:
-    """An Arrow stream of about so many bytes, never all of it at once."""
+    """Yield an Arrow stream of about `size` bytes, never all of it at once."""
     batch = _batch(rows)
     head, end = io.BytesIO(), b"\xff\xff\xff\xff\0\0\0\0"
     pa.ipc.new_stream(head, batch.schema).close()
@@ -48,7 +48,7 @@ def arrow_stream(size: int, rows: int = 200_000) -> Iterator[bytes]:
 
 
 def csv_text(size: int, rows: int = 50_000) -> Iterator[bytes]:
-    """A CSV of about so many bytes."""
+    """Yield a CSV of about `size` bytes."""
     lines = [f"{row['id']},{row['income']!r},{row['town']}\r\n" for row in _batch(rows).to_pylist()]
     block = "".join(lines).encode()
     yield b"id,income,town\r\n"
@@ -93,7 +93,7 @@ def _up_and_down(
 
 
 def measure(size: int) -> str:
-    """The figures for tables of so many bytes, as Markdown."""
+    """Return the results for tables of `size` bytes as Markdown."""
     with tempfile.TemporaryDirectory() as home, service_process(Path(home), workers="1") as (address, pid):
         client = httpx.Client(base_url=address, timeout=3600)
         lines = _up_and_down(client, pid, ARROW, arrow_stream(size))

@@ -1,7 +1,7 @@
-"""Time contenders in turn, A B C A B C ..., and say how the others compare with the first.
+"""Interleaved timing of contenders, A B C A B C ..., reported as ratios to the first.
 
-A machine's speed drifts; what is measured in turn drifts together, so that ratios hold where single
-times do not.
+The speed of a machine drifts; interleaved runs drift together, so that ratios are stable where single
+times are not.
 """
 
 import gc
@@ -24,11 +24,11 @@ class Timing:
 
     @property
     def median(self) -> float:
-        """The figure to quote."""
+        """Median of the rounds, the value to quote."""
         return statistics.median(self.seconds)
 
     def ratio_to(self, other: "Timing") -> float:
-        """Median, over the rounds both took part in, of this one's time by the other's."""
+        """Return the median ratio of this contender's time to the other's, over their common rounds."""
         pairs = zip(self.seconds, other.seconds, strict=False)
         return statistics.median(mine / theirs for mine, theirs in pairs)
 
@@ -36,12 +36,12 @@ class Timing:
 def in_turn(
     contenders: Mapping[str, Work], rounds: int = 5, long_seconds: float = 4.0, memory: int = 0
 ) -> dict[str, Timing]:
-    """Run every contender once to warm up, then `rounds` rounds of all of them in turn.
+    """Run every contender once to warm up, then `rounds` interleaved rounds.
 
-    One that takes over `long_seconds` in its warm-up runs only twice more. ``memory``: bytes that are
-    touched before each run, where contenders need much of it. The host of a virtual machine takes back
-    what has lain idle for some seconds, and to get it again takes ten times as long as to clear it: who
-    comes first after a pause would pay for all.
+    A contender that takes over `long_seconds` in its warm-up runs only twice more. ``memory``: bytes that are
+    touched before each run, for contenders that need much of it. The host of a virtual machine reclaims
+    memory that was idle for some seconds, and returning it takes ten times as long as clearing it: without
+    the touch, the first contender after a pause would pay for all.
     """
     turns: dict[str, int] = {}
     for name, work in contenders.items():
@@ -65,7 +65,7 @@ def _seconds(work: Work, memory: int) -> float:
 
 
 def table(header: list[str], lines: list[list[str]]) -> str:
-    """A Markdown table with aligned columns."""
+    """Return a Markdown table with aligned columns."""
     widths = [max(len(line[column]) for line in [header, *lines]) for column in range(len(header))]
 
     def row(cells: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The whole way over HTTP: 100 000 rows beside the kernel alone, and many small calls at once."""
+"""HTTP benchmarks: 100 000 rows compared with the kernel alone, and many concurrent small requests."""
 
 import json
 import statistics
@@ -27,7 +27,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 def arrow_bytes(source: pa.Table) -> bytes:
-    """The table as an Arrow stream."""
+    """Encode the table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, source.schema) as writer:
         writer.write_table(source)
@@ -36,7 +36,7 @@ def arrow_bytes(source: pa.Table) -> bytes:
 
 
 def measure(rounds: int) -> str:
-    """The comparison, as Markdown."""
+    """Return the comparison as Markdown."""
     source = people_table(ROWS).select(["a", "b", "c", "d"])
     parameters: dict[str, Any] = {"swap_fields": list(SWAPPED)}
     body = orjson.dumps({"source": {"rows": source.to_pylist()}, "parameters": parameters, "seed": "07"})
@@ -83,7 +83,7 @@ def measure(rounds: int) -> str:
 
 
 def measure_small(clients: int) -> str:
-    """Small calls by several clients at once, as Markdown: how many a second, and how long each."""
+    """Return rate and latency of concurrent small requests as Markdown."""
     rows = people_table(SMALL_ROWS).select(["a", "b", "c", "d"]).to_pylist()
     body = orjson.dumps(
         {"source": {"rows": rows}, "parameters": {"swap_fields": list(SWAPPED)}, "seed": "07"}
@@ -102,7 +102,7 @@ def measure_small(clients: int) -> str:
             return taken
 
         with ThreadPoolExecutor(clients) as pool:
-            list(pool.map(calls, [10] * clients))  # every worker has met its first job
+            list(pool.map(calls, [10] * clients))  # every worker has run its first job
             started = time.perf_counter()
             taken = list(chain.from_iterable(pool.map(calls, [SMALL_CALLS // clients] * clients)))
             elapsed = time.perf_counter() - started

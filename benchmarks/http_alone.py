@@ -1,4 +1,4 @@
-"""What HTTP takes by itself: the same server, with nothing behind it, takes bytes and gives them back."""
+"""Baseline of HTTP itself: the same server with a handler that only stores and returns bytes."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 _PIECE = 2**21
-"""As large as the pieces that the service sends of such a table."""
+"""Chunk size, equal to the one that the service uses for such a table."""
 
 _kept: list[bytes] = []
 
@@ -19,7 +19,7 @@ _kept: list[bytes] = []
 async def app(
     scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Keep the body of a POST in memory; send what was kept to anything else."""
+    """Store the body of a POST in memory; respond to any other request with the stored body."""
     if scope["type"] != "http":
         return
     more = scope["method"] == "POST"
@@ -41,7 +41,7 @@ async def app(
 
 @contextlib.contextmanager
 def running() -> Iterator[str]:
-    """The address of such a server, in a process of its own as long as the block runs."""
+    """Run the baseline server in a process of its own; yield its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

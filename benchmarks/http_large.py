@@ -1,4 +1,4 @@
-"""A large table the whole way over HTTP as Arrow, stage by stage, beside the kernel alone and HTTP alone."""
+"""Large Arrow table over HTTP, stage by stage, compared with the kernel alone and HTTP alone."""
 
 import statistics
 import tempfile
@@ -30,12 +30,12 @@ def _timed(work: Callable[[], httpx.Response]) -> tuple[float, httpx.Response]:
 
 
 def _pieces(content: bytes) -> Iterator[bytes]:
-    """Of one large body the client would copy what is left at every send."""
+    """Split the body; of one large body the client would copy the rest at every send."""
     return (content[at : at + _PIECE] for at in range(0, len(content), _PIECE))
 
 
 def _there_and_back(client: httpx.Client, content: bytes) -> float:
-    """Seconds that the same bytes take with nothing behind the server."""
+    """Return the seconds for the same bytes against the baseline server."""
     sent = {"content-length": str(len(content))}
     up, _ = _timed(lambda: client.post("/", content=_pieces(content), headers=sent))
     down, answer = _timed(lambda: client.get("/"))
@@ -45,7 +45,7 @@ def _there_and_back(client: httpx.Client, content: bytes) -> float:
 
 
 def _round(client: httpx.Client, content: bytes, parameters: dict[str, Any]) -> dict[str, float]:
-    """Seconds of each stage; the service keeps nothing of it."""
+    """Return the seconds of each stage; the service stores nothing afterwards."""
     seconds = {}
     sent = {"content-type": ARROW, "content-length": str(len(content))}
     seconds["upload"], answer = _timed(
@@ -69,7 +69,7 @@ def _round(client: httpx.Client, content: bytes, parameters: dict[str, Any]) -> 
 
 
 def measure(rows: int, rounds: int) -> str:
-    """The comparison, as Markdown."""
+    """Return the comparison as Markdown."""
     source = people_table(rows).select(["a", "b", "c", "d"])
     parameters: dict[str, Any] = {"swap_fields": list(SWAPPED)}
     alone = swap_work(source, "DSWAP", parameters)
@@ -82,7 +82,7 @@ def measure(rows: int, rounds: int) -> str:
         httpx.Client(base_url=address, timeout=600) as client,
         httpx.Client(base_url=alone_at, timeout=600) as bare,
     ):
-        for _ in range(rounds + 1):  # the first warms both up
+        for _ in range(rounds + 1):  # the first round warms both up
             seconds = _round(client, content, parameters)
             started = time.perf_counter()
             alone()

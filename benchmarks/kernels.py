@@ -1,10 +1,9 @@
-"""DSWAP, CDSWAP and DDSWAP in process, beside polars, numpy and pandas doing the nearest thing.
+"""DSWAP, CDSWAP and DDSWAP in process, compared with the nearest operation of polars, numpy and pandas.
 
-Two of four float64 fields move. The peers only shuffle; ours also counts what changed, reports the
-groups and keeps its randomness addressed, and is timed with all of that. Their one-liners are not
-equal in what they do, either: polars' ``shuffle(seed).over(group)`` applies one permutation to every
-group of the same size, and moves two fields of one seed together; `tests/property/test_invariance.py`
-shows both.
+Two of four float64 fields move. The other libraries only shuffle; the providers are timed including their
+change counts, group report and addressed randomness. The one-liners are also not equivalent: polars'
+``shuffle(seed).over(group)`` applies one permutation to every group of the same size, and moves two fields of
+one seed together; `tests/property/test_invariance.py` shows both.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,20 +18,21 @@ import pyarrow as pa
 
 from benchmarks.harness import Work, in_turn, table
 from providers import PROVIDERS
-from providers.groups import Groups
-from providers.kernels import exchange, shuffle_groups
-from providers.provider import no_progress
-from providers.rng import Stream
+from providers.grouping.groups import Groups
+from providers.grouping.shuffle import shuffle_groups
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
+from providers.swapping.exchange import exchange
 
 SWAPPED = ("a", "b")
 SEED = bytes(31) + b"\x07"
 _TOUCHED = 4
-"""Times the source's bytes of memory: about what the greediest of the contenders takes."""
+"""Memory to touch, relative to the source's bytes: about the maximum use of any contender."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One provider with one set of parameters, its peers, and the goal against polars."""
+    """One provider with one set of parameters, its competitors, and the goal relative to polars."""
 
     name: str
     service: str
@@ -42,7 +42,7 @@ class Case:
 
 
 def people_table(rows: int) -> pa.Table:
-    """Four float64 fields, class fields of 100 and 10 000 classes, and a float64 control field."""
+    """Create four float64 fields, class fields of 100 and 10 000 classes, and a float64 control field."""
     generator = np.random.default_rng(rows)
     columns: dict[str, npt.NDArray[Any]] = {name: generator.random(rows) for name in "abcd"}
     columns["class100"] = generator.integers(0, 100, rows)
@@ -135,7 +135,7 @@ def _pandas_peers(frame: pd.DataFrame) -> dict[str, Work]:
 
 
 def cases(source: pa.Table) -> Iterator[Case]:
-    """What is compared."""
+    """Yield the comparisons."""
     columns = {name: source[name].to_numpy() for name in source.column_names}
     peers = {
         "polars": _polars_peers(pl.DataFrame(columns)),
@@ -158,7 +158,7 @@ def cases(source: pa.Table) -> Iterator[Case]:
 
 
 def swap_work(source: pa.Table, service: str, parameters: dict[str, Any]) -> Work:
-    """The provider's whole work on the table: swap, counts and report, as in a job."""
+    """Return the provider's complete work on the table, as in a job: swap, counts and report."""
     provider = PROVIDERS[service]
     checked = provider.check(provider.params.model_validate(parameters), source.schema)
     stream = Stream(SEED, service, provider.revision)
@@ -166,7 +166,7 @@ def swap_work(source: pa.Table, service: str, parameters: dict[str, Any]) -> Wor
 
 
 def _floors(source: pa.Table) -> dict[str, Work]:
-    """What no swap can be faster than: copying, and reading in a random order."""
+    """Return lower bounds of any swap: copying, and reading in random order."""
     values = source["a"].to_numpy()
     rows = len(values)
     order = np.random.default_rng(3).permutation(rows).astype(np.int32)
@@ -184,7 +184,7 @@ def _floors(source: pa.Table) -> dict[str, Work]:
 
 
 def measure(rows: int, rounds: int, wanted: Sequence[str] = ("",)) -> str:
-    """The comparison at one size, as Markdown; of the cases whose names hold one of the wanted words."""
+    """Return the comparison at one size as Markdown, for cases whose names contain one of `wanted`."""
     source = people_table(rows)
     lines = []
     for case in cases(source):

@@ -1,9 +1,8 @@
-"""Many callers at once, for minutes: ``python -m benchmarks.load --minutes 10 --clients 64``.
+"""Load test with many concurrent clients: ``python -m benchmarks.load --minutes 10 --clients 64``.
 
-Each client goes its own seeded way through small runs of several services, reruns, cancels, listings and
-reads; a few upload, swap and download large tables. A 429 or 503 that says when to come again is obeyed and
-counted; anything else that was not to be expected is an error. Ends with 1 where there was one, or memory
-grew.
+Each client runs a seeded random mix of small runs of several services, reruns, cancels, listings and reads; a
+few upload, swap and download large tables. A 429 or 503 with a delay is obeyed and counted; any other
+unexpected response is an error. The exit code is 1 if there was an error, or memory grew.
 """
 
 import argparse
@@ -30,9 +29,9 @@ from demo.service import own_key, service_process
 
 SMALL_ROWS = 1000
 LARGE_CLIENTS = 1 / 32
-"""Share of the clients that move large tables."""
+"""Fraction of the clients that move large tables."""
 KEEPALIVE_SECONDS = (
-    3.0  # below the server's five: no request goes into a connection that is just being closed
+    3.0  # below the server's keep-alive of five seconds: no request uses a connection that is being closed
 )
 PATIENCE = 300.0
 BUSY = (429, 503)
@@ -46,26 +45,26 @@ SMALL: dict[str, dict[str, Any]] = {
     "RWN": {"q": 0.5, "perturb_fields": ["a"]},
 }
 MIX = {"run": 70, "rerun": 8, "cancel": 6, "list": 10, "read": 6}
-"""What a client of small calls does next, of a hundred."""
+"""Percentage of each operation of a client of small requests."""
 
 
 class Unexpected(Exception):
-    """An answer that no client should get."""
+    """Response that no client should get."""
 
 
 @dataclass
 class Load:
-    """What was met."""
+    """Results of a load test."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
-    """Kind of call -> how long each took, to the end of its job; without waits that a refusal asked for."""
+    """Operation -> duration of each, including its job, without waits requested by the service."""
     refusals: Counter[int] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
     resident: Resident = field(default_factory=Resident)
     elapsed: float = 0.0
 
     def report(self) -> str:
-        """The figures, as Markdown."""
+        """Return the results as Markdown."""
         lines = [
             [kind, str(len(taken)), f"{len(taken) / self.elapsed:.1f}", f"{percentile(taken, 50):.2f}",
              f"{percentile(taken, 99):.2f}", f"{max(taken):.2f}"]
@@ -75,17 +74,17 @@ class Load:
             ", ".join(f"{count} x {status}" for status, count in sorted(self.refusals.items())) or "none"
         )
         calls = table(["kind", "calls", "a second", "p50 s", "p99 s", "longest s"], lines)
-        said = f"Refused, and come again when told: {refused}. Errors: {len(self.errors)}."
-        return "\n\n".join([calls, said, self.resident.report()])
+        refusals = f"Refused, and come again when told: {refused}. Errors: {len(self.errors)}."
+        return "\n\n".join([calls, refusals, self.resident.report()])
 
     @property
     def well(self) -> bool:
-        """Whether nothing went wrong, something was done of every kind, and memory stayed flat."""
+        """Return whether there was no error, every operation occurred, and memory stayed flat."""
         return not self.errors and {*MIX, "large"} <= self.seconds.keys() and self.resident.flat
 
 
 def percentile(taken: list[float], percent: int) -> float:
-    """The value below which that many of a hundred lie."""
+    """Return the percentile of the durations."""
     return (
         taken[0] if len(taken) == 1 else statistics.quantiles(taken, n=100, method="inclusive")[percent - 1]
     )
@@ -101,12 +100,12 @@ class Caller:
     choice: random.Random
     bodies: dict[str, bytes]
     jobs: list[str] = field(default_factory=list)
-    """Its latest jobs that succeeded."""
+    """Its most recent succeeded jobs."""
     waited: float = 0.0
-    """Seconds that refusals asked it to wait, within the present call."""
+    """Seconds of requested waits within the current operation."""
 
     async def go(self, ways: dict[str, tuple[int, Callable[[], Awaitable[None]]]]) -> None:
-        """Do one thing after another until the time is over."""
+        """Run random operations until the time is over."""
         names, weights = list(ways), [weight for weight, _ in ways.values()]
         while time.monotonic() < self.until:
             (kind,) = self.choice.choices(names, weights)
@@ -123,7 +122,7 @@ class Caller:
     async def ask(
         self, method: str, path: str, expected: tuple[int, ...] = (200, 202), **request: Any
     ) -> httpx.Response:
-        """One of the expected answers, after as many honest refusals as there were."""
+        """Send a request, and retry as requested by 429 and 503 responses, until an expected one."""
         while True:
             answer = await self.http.request(method, path, **request)
             if answer.status_code in expected:
@@ -136,7 +135,7 @@ class Caller:
             await asyncio.sleep(int(again))
 
     async def ended(self, answer: httpx.Response) -> dict[str, Any]:
-        """The job of an answer, once it has ended."""
+        """Wait for the end of the response's job, and return it."""
         job: dict[str, Any] = orjson.loads(answer.content)
         while job["state"] not in ENDED:
             await asyncio.sleep(float(answer.headers.get("retry-after", 1)))
@@ -145,14 +144,14 @@ class Caller:
         return job
 
     async def succeeded(self, answer: httpx.Response) -> dict[str, Any]:
-        """The job of an answer, once it has succeeded."""
+        """Wait for the success of the response's job, and return it."""
         job = await self.ended(answer)
         if job["state"] != "succeeded":
             raise Unexpected(f"job {job['id']} is {job['state']}: {job.get('error')}")
         return job
 
     async def run(self) -> None:
-        """A small table, inline."""
+        """Run a service on a small inline table."""
         service = self.choice.choice(list(SMALL))
         sent: dict[str, Any] = {"content": self.bodies[service], "headers": AS_JSON | {"prefer": "wait=20"}}
         job = await self.succeeded(await self.ask("POST", f"/v1/services/{service}", **sent))
@@ -161,7 +160,7 @@ class Caller:
             raise Unexpected(f"job {job['id']} has lost rows")
 
     async def rerun(self) -> None:
-        """The same again, which must come out the same."""
+        """Rerun a job, which must reproduce its result."""
         earlier = (await self.ask("GET", f"/v1/jobs/{self.choice.choice(self.jobs)}")).json()
         source = orjson.loads(self.bodies[earlier["service"]])["source"]
         body: dict[str, Any] = {"content": orjson.dumps({"source": source}), "headers": AS_JSON}
@@ -170,7 +169,7 @@ class Caller:
             raise Unexpected(f"job {job['id']} did not reproduce {earlier['id']}")
 
     async def cancel(self) -> None:
-        """A job that is stopped, unless it has ended before."""
+        """Cancel a job, unless it has ended before."""
         sent: dict[str, Any] = {
             "content": self.bodies["MEWS"],
             "headers": AS_JSON | {"prefer": "respond-async"},
@@ -181,19 +180,19 @@ class Caller:
             raise Unexpected(f"job {job['id']} failed: {job.get('error')}")
 
     async def list(self) -> None:
-        """A page of jobs, and the next one."""
+        """List a page of jobs, and the next one."""
         page = (await self.ask("GET", "/v1/jobs?page_size=20")).json()
         if token := page.get("next_page_token"):
             await self.ask("GET", "/v1/jobs", params={"page_size": 20, "page_token": token})
 
     async def read(self) -> None:
-        """Rows, report and manifest of a job."""
+        """Read rows, report and manifest of a job."""
         job = self.choice.choice(self.jobs)
         for what in ("rows", "report", "manifest"):
             await self.ask("GET", f"/v1/jobs/{job}/{what}")
 
     async def large(self) -> None:
-        """A table up, swapped, down, and away."""
+        """Upload, swap, download and delete a large table."""
         sent: dict[str, Any] = {"content": self.bodies["large"], "headers": {"content-type": ARROW}}
         buffer = (await self.ask("POST", "/v1/buffers", expected=(200, 201), **sent)).json()
         call = {"source": {"buffer": buffer["id"]}, "parameters": {"swap_fields": ["a", "b"]}}
@@ -207,7 +206,7 @@ class Caller:
 
 
 def bodies(large_rows: int) -> dict[str, bytes]:
-    """Service -> a call of it; and a large table."""
+    """Return service -> request body, and a large table."""
     rows = people_table(SMALL_ROWS).to_pylist()
     calls = {
         service: orjson.dumps({"source": {"rows": rows}, "parameters": parameters, "report": "summary"})
@@ -217,7 +216,7 @@ def bodies(large_rows: int) -> dict[str, bytes]:
 
 
 async def drive(address: str, key: str, seconds: float, clients: int, large_rows: int, load: Load) -> None:
-    """Let the clients go for so long, and finish what they have begun."""
+    """Run the clients for `seconds`, and complete their current operations."""
     contents = bodies(large_rows)
     limits = httpx.Limits(max_connections=clients, keepalive_expiry=KEEPALIVE_SECONDS)
     headers = {"authorization": f"Bearer {key}"}
@@ -234,7 +233,7 @@ async def drive(address: str, key: str, seconds: float, clients: int, large_rows
 
 
 def measure(seconds: float, clients: int, large_rows: int) -> Load:
-    """A service of its own under that load. It allows fewer jobs at a time than there are clients."""
+    """Load-test a new service that allows fewer concurrent jobs than there are clients."""
     load = Load()
     settings = {"auth": "on", "caller_jobs": str(max(1, clients * 3 // 4)), "warm_workers": "true"}
     with (
@@ -248,7 +247,7 @@ def measure(seconds: float, clients: int, large_rows: int) -> Load:
 
 
 def main() -> int:
-    """Measure, print, and say whether all was well."""
+    """Run the load test, print the results, and return 0 on success."""
     parser = argparse.ArgumentParser(prog="make load", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--clients", type=int, default=64)

@@ -1,9 +1,10 @@
-"""LOCALITY beside a plain walk: the same relations, compiled by numba, and none of their structure used.
+"""LOCALITY compared with a plain walk: same relations, compiled by numba, without use of their structure.
 
-The plain walk is the paper's: from the data, Gaussian directions, every relation a row, every row's value and
-rate computed anew at each step. It draws from numpy's generator, does not prune, centre, repair or check.
-Both take 4000 steps a segment. The plain walk is timed on a part of the segments, in turn with ours on the
-same part; then ours on the whole table once. Steps a second count what a segment's walk does, all included.
+The plain walk is the paper's: starts at the data, Gaussian directions, one constraint per relation, and every
+constraint's value and rate recomputed at each step. It uses numpy's generator, and does not prune, centre,
+repair or verify. Both take 4000 steps per segment. The plain walk is timed on a sample of the segments,
+interleaved with the provider on the same sample; then the provider runs once on the whole table. Steps per
+second include all work on a segment.
 """
 
 import time
@@ -17,23 +18,23 @@ from numba import get_num_threads, njit, prange
 from benchmarks.harness import in_turn, table
 from benchmarks.kernels import SEED
 from providers import PROVIDERS
-from providers.provider import no_progress
-from providers.rng import Stream
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
 
 ROWS, FIELDS, SIZE, STEPS = 75_000, 3, 100, 4000
 GOAL = 10.0
 PART = {0.1: 40, 1.0: 20}
-"""Segments of a field on which both are timed."""
+"""Number of segments of a field on which both are timed."""
 
 
 def numbers_table(rows: int) -> pa.Table:
-    """Skewed numbers without duplicates, as incomes are."""
+    """Create skewed numbers without duplicates, such as incomes."""
     random = np.random.default_rng(9)
     return pa.table({f"v{at}": np.exp(random.normal(size=rows)) for at in range(FIELDS)})
 
 
 def work(source: pa.Table, sigma: float) -> Any:
-    """The provider's whole run, report included."""
+    """Run the provider completely, including its report."""
     provider = PROVIDERS["LOCALITY"]
     parameters = {
         "fields": source.column_names,
@@ -48,7 +49,7 @@ def work(source: pa.Table, sigma: float) -> Any:
 
 @njit(cache=True)
 def _relations(values: Any, sigma: float, rows: Any) -> Any:
-    """A share of the relations, without pruning; returns how many."""
+    """Collect a part of the relations, without pruning; return their number."""
     n, written = len(values), 0
     for j in range(1, n - 1):
         for i in range(j):
@@ -65,7 +66,7 @@ def _relations(values: Any, sigma: float, rows: Any) -> Any:
 
 @njit(cache=True, parallel=True)
 def _plain_walks(values: Any, sigma: float, steps: int) -> Any:
-    """The paper's walk through each row of `values` (segments, sorted), bounds 0 and 1."""
+    """Walk as in the paper through each row of `values` (segments, sorted), bounds 0 and 1."""
     out = values.copy()
     for segment in prange(len(values)):
         x = out[segment]
@@ -106,7 +107,7 @@ def _sorted_segments(source: pa.Table) -> npt.NDArray[np.float64]:
 
 
 def measure(rounds: int) -> str:
-    """Ratios and steps a second, as Markdown."""
+    """Return ratios and steps per second as Markdown."""
     whole = numbers_table(ROWS)
     lines = []
     for sigma in (0.1, 1.0):

@@ -1,7 +1,7 @@
-"""What measuring costs: the summary beside the swap itself, and the full report measure by measure.
+"""Cost of measures: the summary relative to the swap itself, and the full report measure by measure.
 
-The table is 1 000 000 x 10 of mixed types, swapped by DSWAP in one field, which is the cheapest thing
-that there is to measure: of any other service the summary is a smaller share.
+The table has 1 000 000 x 10 values of mixed types, swapped by DSWAP in one field. That is the cheapest swap
+to measure: for any other service the summary's share is smaller.
 """
 
 import time
@@ -11,25 +11,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.jobs.run import report_of
+from app.worker.run_swap import report_of
 from benchmarks.harness import in_turn, table
 from providers import PROVIDERS
-from providers.measures.assessment import MeasureOptions, Released, assess
-from providers.provider import no_progress
-from providers.rng import Stream
+from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
 
 ROWS = 1_000_000
 SUMMARY_GOAL = 0.1
-"""Of the swap's own time."""
+"""Maximum fraction of the swap's own time."""
 FULL_GOAL = 120.0
-"""Seconds."""
+"""Maximum in seconds."""
 OPTIONS = MeasureOptions(
     key_fields=("age", "sex", "city"), rounding={"age": 5}, target="income", categorical_fields=("branch",)
 )
 
 
 def mixed_table(rows: int) -> pa.Table:
-    """Ten fields of people: numbers, whole numbers, codes, text, a date, a truth, some missing."""
+    """Create ten fields of people: numbers, integers, codes, text, a date, a boolean, some nulls."""
     generator = np.random.default_rng(rows)
     age = generator.integers(15, 95, rows)
     income = np.round(generator.lognormal(10 + age / 100, 0.6), 2)
@@ -52,7 +52,7 @@ def mixed_table(rows: int) -> pa.Table:
 
 
 def measure(rounds: int = 5) -> str:
-    """Both comparisons, as Markdown."""
+    """Return both comparisons as Markdown."""
     source = mixed_table(ROWS)
     provider = PROVIDERS["DSWAP"]
     params = provider.check(provider.params.model_validate({"swap_fields": ["income"]}), source.schema)
@@ -66,24 +66,24 @@ def measure(rounds: int = 5) -> str:
         rounds,
     )
     ratio = timings["summary"].ratio_to(timings["swap"])
-    told: list[tuple[float, str]] = []
+    stages: list[tuple[float, str]] = []
 
     def watch(fraction: float, stage: str) -> None:
-        told.append((time.perf_counter(), stage))
+        stages.append((time.perf_counter(), stage))
 
     def perturb(training: pa.Table, of: Stream) -> pa.Table:
         return provider.swap(training, provider.check(params, training.schema), of, no_progress).table
 
     given: dict[str, Any] = {"service": "DSWAP", "parameters": params, "perturb": perturb}
-    released = Released(source, result.table, **given)
+    released = Release(source, result.table, **given)
     assess(released, OPTIONS, Stream(bytes(32), "measures", 1))  # kernels and libraries are loaded
     processor = time.process_time()
     assessment = assess(released, OPTIONS, Stream(bytes(32), "measures", 1), watch)
     processor = time.process_time() - processor
-    seconds = told[-1][0] - told[0][0]
+    seconds = stages[-1][0] - stages[0][0]
     spent: dict[str, float] = {}
     current = ""
-    for (start, stage), (end, _) in zip(told, [*told[1:], told[-1]], strict=True):
+    for (start, stage), (end, _) in zip(stages, [*stages[1:], stages[-1]], strict=True):
         key = stage.removeprefix("measuring ")
         current = key if key in assessment.measures or stage == "drawing" else current
         spent[current] = spent.get(current, 0.0) + end - start
@@ -91,7 +91,7 @@ def measure(rounds: int = 5) -> str:
         [key, f"{spent.get(key, 0.0):.2f}", str(assessment.measures.get(key, {}).get("sample", "all"))]
         for key in [*assessment.measures, "drawing"]
     ]
-    longest = max(end - start for (start, _), (end, _) in pairwise(told))
+    longest = max(end - start for (start, _), (end, _) in pairwise(stages))
     verdict = "met" if ratio <= SUMMARY_GOAL else "MISSED"
     print(f"  summary: {ratio:.5f} of a swap, {verdict}; full: {seconds:.1f} s", flush=True)
     return (

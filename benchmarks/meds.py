@@ -1,10 +1,9 @@
-"""MEDS beside a compiled plain reading of the paper, and a plain MDAV in numpy.
+"""MEDS compared with a compiled naive implementation of the paper, and with a plain MDAV in numpy.
 
-The plain reading looks at every pair of what is left in every round, on all threads; its time is
-extrapolated from its first round. Rounds grow cheaper by the square of what is left, which the
-extrapolation grants. MDAV is run whole where that is short, else its first rounds are extrapolated the
-same way, their cost being proportional to what is left. Ours is timed with all that a job does: it
-standardises, exchanges, counts and reports.
+The naive implementation compares every pair of the remaining rows in every round, on all threads; its time is
+extrapolated from its first round, allowing for the quadratic decrease of the rounds' cost. MDAV runs
+completely if that is short, else its first rounds are extrapolated, with cost proportional to the remaining
+rows. The provider is timed with all that a job does: standardisation, exchange, counts and report.
 """
 
 import statistics
@@ -30,7 +29,7 @@ Points = npt.NDArray[np.float64]
 
 @njit(parallel=True)  # type: ignore[untyped-decorator] # numba's decorators carry no types
 def _most_distant(points: Any) -> Any:
-    """The plain search: for each row the farthest row after it; the largest of them all."""
+    """Find the most distant pair naively: for each row the farthest later row, then the largest distance."""
     rows, fields = points.shape
     far = np.zeros(rows)
     who = np.zeros(rows, np.int64)
@@ -48,7 +47,7 @@ def _most_distant(points: Any) -> Any:
 
 
 def _naive_seconds(points: Points, degree: int) -> float:
-    """The plain reading's time, its first search extrapolated to all rounds."""
+    """Return the naive implementation's time, extrapolated from its first search to all rounds."""
     _most_distant(points[:100])
     started = time.perf_counter()
     _most_distant(points)
@@ -58,7 +57,7 @@ def _naive_seconds(points: Points, degree: int) -> float:
 
 
 def _mdav(points: Points, size: int, most_rounds: int) -> int:
-    """MDAV as it is usually written; returns the rounds it made."""
+    """Run textbook MDAV; return the number of rounds."""
     rounds = 0
     while len(points) >= 2 * size and rounds < most_rounds:
         r = points[((points - points.mean(axis=0)) ** 2).sum(axis=1).argmax()]
@@ -71,7 +70,7 @@ def _mdav(points: Points, size: int, most_rounds: int) -> int:
 
 
 def _mdav_seconds(points: Points, degree: int) -> float:
-    """MDAV's time, its first rounds extrapolated to all."""
+    """Return the time of MDAV, extrapolated from its first rounds."""
     started = time.perf_counter()
     made = _mdav(points, len(points) // degree, _MDAV_ROUNDS)
     first = time.perf_counter() - started
@@ -86,7 +85,7 @@ def _people(rows: int) -> pa.Table:
 
 
 def measure(rounds: int) -> str:
-    """The comparison, as Markdown."""
+    """Return the comparison as Markdown."""
     source = _people(100_000)
     fields = source.column_names[:FIELDS]
     points = np.column_stack([source[name].to_numpy() for name in fields])

@@ -1,4 +1,4 @@
-"""The peak memory of a swap, in a process of its own: ``python -m benchmarks.memory ROWS CASE``."""
+"""Peak memory of a swap, in a process of its own: ``python -m benchmarks.memory ROWS CASE``."""
 
 import subprocess
 import sys
@@ -26,15 +26,15 @@ def _status_bytes(name: str) -> int:
 
 
 def peak(rows: int, case_name: str) -> float:
-    """Peak bytes of the fields involved and of all that the swap adds, by the fields' own bytes."""
+    """Return peak memory of the fields and of all that the swap adds, relative to the fields' bytes."""
     small = people_table(1000)
     case = {case.name: case for case in cases(small)}[case_name]
-    swap_work(small, case.service, case.parameters)()  # compiled code is not the table's memory
+    swap_work(small, case.service, case.parameters)()  # exclude the memory of compiled code
     source = people_table(rows)
     involved = [*SWAPPED, *([case.parameters["control_field"]] if "control_field" in case.parameters else [])]
     fields = int(sum(source[name].nbytes for name in involved))
     work = swap_work(source, case.service, case.parameters)
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     before = _status_bytes("VmRSS")
     result = work()
     added = _status_bytes("VmHWM") - before
@@ -43,7 +43,7 @@ def peak(rows: int, case_name: str) -> float:
 
 
 def measure(rows: int, wanted: Sequence[str] = ("",)) -> str:
-    """The peaks at one size, as Markdown; of the cases whose names hold one of the wanted words."""
+    """Return the peaks at one size as Markdown, for cases whose names contain one of `wanted`."""
     lines = []
     for name in CASES:
         if not any(word in name for word in wanted):

@@ -1,9 +1,9 @@
-"""MEWS in process, beside numpy and polars doing the nearest thing, and beside copying the table.
+"""MEWS in process, compared with the nearest operations of numpy and polars, and with a copy of the table.
 
-Four of eight float64 fields move together within cells of a grid. The peers find the same cells and
-shuffle the rows of each, four fields together; rows alone in their cell stay where they are. Ours also
-merges those, counts what changed, reports the bins and keeps its randomness addressed, and is timed
-with all of that.
+Four of eight float64 fields move together within cells of a grid. The competitors find the same cells and
+shuffle the rows of each, four fields together; singleton rows stay in place. The provider also merges
+singletons, counts changes, reports the bins and keeps its randomness addressed, and is timed with all of
+that.
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ from benchmarks.kernels import swap_work
 SWAPPED = ("a", "b", "c", "d")
 CELLS = 10
 GOAL = 0.5
-"""Of the faster peer's time."""
+"""Maximum fraction of the faster competitor's time."""
 
 
 def people_table(rows: int) -> pa.Table:
-    """Eight float64 fields: two correlated normals, a third one, and uniforms."""
+    """Create eight float64 fields: two correlated normals, a third one, and uniforms."""
     random = np.random.default_rng(rows)
     first = random.normal(size=rows)
     columns = {"a": first, "b": 0.6 * first + 0.8 * random.normal(size=rows), "c": random.normal(size=rows)}
@@ -71,7 +71,7 @@ def _polars_peer(frame: pl.DataFrame) -> Work:
 
 
 def measure(rows: int, rounds: int) -> str:
-    """The comparison at one size, as Markdown."""
+    """Return the comparison at one size as Markdown."""
     source = people_table(rows)
     columns = {name: source[name].to_numpy() for name in source.column_names}
     contenders: dict[str, Work] = {

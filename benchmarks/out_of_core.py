@@ -1,7 +1,7 @@
-"""A worker's whole task on a table in a sealed blob: in memory, and within a memory that it does not fit.
+"""Complete worker task on a table in a sealed blob: in memory, and with a memory budget below its size.
 
-Each is measured in a process of its own, which is told what to do on its standard input: time from the
-source blob to the destination blob, and the peak of the process beyond what it had before.
+Each task runs in a process of its own, which gets the task on standard input. Measured are the time from
+source blob to destination blob, and the peak memory of the process above its initial value.
 """
 
 import pickle
@@ -18,13 +18,13 @@ import orjson
 import pyarrow as pa
 
 from app.engine.engine import Failure
-from app.engine.progress import make_progress_file
-from app.engine.worker import limit_memory
-from app.jobs.run import run_swap
-from app.jobs.tasks import SwapTask
-from app.store.blobs import BlobStore
-from app.store.seal import Sealer
-from app.store.tables import write_table
+from app.engine.progress_file import make_progress_file
+from app.engine.worker_process import limit_memory
+from app.store.blobs.arrow_stream import write_table
+from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.sealing import Sealer
+from app.worker.run_swap import run_swap
+from app.worker.tasks import SwapTask
 from benchmarks.harness import table
 from benchmarks.kernels import SEED, people_table
 from providers import PROVIDERS
@@ -46,11 +46,11 @@ GOAL = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One task, done."""
+    """Result of one task."""
 
     seconds: float
     peak: int
-    """Bytes beyond those that the process had before."""
+    """Peak memory in bytes above the initial value of the process."""
     digest: str
 
 
@@ -88,7 +88,7 @@ def _task(store: BlobStore, folder: Path, source: pa.Table, case: str, memory: i
 
 
 def _in_a_process(tasks: list[SwapTask]) -> Measured:
-    """The last task's figures; those before it load compiled code and are not measured."""
+    """Run tasks in a new process; measure the last one, the others load compiled code."""
     command = [sys.executable, "-m", "benchmarks.out_of_core"]
     done = subprocess.run(command, input=pickle.dumps(tasks), capture_output=True, check=True)
     return Measured(*orjson.loads(done.stdout))
@@ -99,7 +99,7 @@ def _work(tasks: list[SwapTask]) -> Measured:
     for task in tasks[:-1]:
         run_swap(task)
     task = tasks[-1]
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     before = _status_bytes("VmRSS")
     limit_memory(task.memory_bytes)
     started = time.perf_counter()
@@ -111,7 +111,7 @@ def _work(tasks: list[SwapTask]) -> Measured:
 
 
 def measure(rows: int, rounds: int) -> str:
-    """The comparison, as Markdown."""
+    """Return the comparison as Markdown."""
     lines = []
     source = people_table(rows).select(FIELDS)
     small = source.slice(0, min(rows, 70_000)).combine_chunks()
@@ -130,7 +130,7 @@ def measure(rows: int, rounds: int) -> str:
                     for each in again:
                         store.delete(each.destination.id)
                 pairs.append(pair)
-                assert pair[0].digest == pair[1].digest, case  # noqa: S101 - or nothing here means anything
+                assert pair[0].digest == pair[1].digest, case  # noqa: S101 - otherwise the comparison would be meaningless
             for task in (*tasks.values(), *first):
                 store.delete(task.source.id)
             inside, outside = (statistics.median(pair[which].seconds for pair in pairs) for which in (0, 1))
@@ -152,5 +152,5 @@ def measure(rows: int, rounds: int) -> str:
 
 
 if __name__ == "__main__":
-    told = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - our own process wrote it
-    sys.stdout.buffer.write(orjson.dumps(astuple(_work(told))))
+    tasks = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - written by our own process
+    sys.stdout.buffer.write(orjson.dumps(astuple(_work(tasks))))

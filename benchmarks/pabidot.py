@@ -1,6 +1,6 @@
-"""PABIDOT beside numpy doing the same steps, and on the size of the paper's largest table.
+"""PABIDOT compared with the same steps in numpy, and at the size of the paper's largest table.
 
-``python -m benchmarks.pabidot ROWS FIELDS``: seconds, peak memory and the floor of one run, in a
+``python -m benchmarks.pabidot ROWS FIELDS`` prints seconds, peak memory and the lower bound of one run, in a
 process of its own.
 """
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from benchmarks.harness import in_turn, table
 from benchmarks.kernels import swap_work
-from providers.rotation import rotations
+from providers.rotation.transform import rotations
 
 FIELDS = 28
 GOAL = 1 / 3
@@ -26,7 +26,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 def source_table(rows: int, fields: int = FIELDS) -> pa.Table:
-    """Skewed fields that hang together."""
+    """Create skewed, correlated fields."""
     random = np.random.default_rng(1)
     shared = random.normal(size=rows)
     columns = {}
@@ -39,7 +39,7 @@ def source_table(rows: int, fields: int = FIELDS) -> pa.Table:
 
 
 def by_numpy(source: pa.Table) -> list[Matrix]:
-    """The same steps, vectorised: BLAS for the correlations and the rotation, numpy's own normals."""
+    """Run the same steps vectorised: BLAS for the correlations and the rotation, numpy's own normals."""
     values = np.stack([column.to_numpy() for column in source.columns])
     mean, deviation = values.mean(axis=1, keepdims=True), values.std(axis=1, ddof=1, keepdims=True)
     values -= mean
@@ -73,11 +73,11 @@ def _status_bytes(name: str) -> int:
 
 
 def one_run(rows: int, fields: int) -> str:
-    """Seconds, peak bytes of source and all that the run adds, and the seconds of a copy."""
-    swap_work(source_table(20_000, fields), "PABIDOT", {})()  # compiled code is not the table's
+    """Return seconds, peak bytes of source and run, and the seconds of a copy."""
+    swap_work(source_table(20_000, fields), "PABIDOT", {})()  # exclude compiled code
     source = source_table(rows, fields)
     work = swap_work(source, "PABIDOT", {})
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     before = _status_bytes("VmRSS")
     started = time.perf_counter()
     result = work()
@@ -91,7 +91,7 @@ def one_run(rows: int, fields: int) -> str:
 
 
 def measure(rounds: int, rows: int = 1_000_000, large_rows: int = LARGE_ROWS) -> str:
-    """The comparison at one size, and the large table, as Markdown; 0 large rows leave that out."""
+    """Return the comparison at one size, and the large table, as Markdown; 0 large rows omit that."""
     source = source_table(rows)
     timings = in_turn(
         {

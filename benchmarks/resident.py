@@ -1,4 +1,4 @@
-"""The resident memory of a service and of its workers, watched while something goes on."""
+"""Resident memory of a service and of its workers over time."""
 
 import statistics
 import threading
@@ -12,12 +12,12 @@ from benchmarks.harness import table
 
 LOOK_SECONDS = 0.5
 WARM_UP = 0.3
-"""Share of the time in which caches fill, connections open and workers meet their first large table."""
+"""Fraction of the time in which caches fill, connections open and workers see their first large table."""
 WINDOW = 0.2
-"""Share of the time at either end over which a median is taken: a large table in flight is no growth."""
+"""Fraction of the time at either end for a median, so that a large table in flight is not growth."""
 GROWTH = 0.1
 SLACK = 32 * 2**20
-"""Flat: the end is at most so much above the beginning, a share of it and these bytes."""
+"""Allowed growth of a flat curve in bytes, in addition to a fraction of the beginning."""
 
 _MB = 10**6
 
@@ -30,13 +30,13 @@ class Resident:
 
     @property
     def flat(self) -> bool:
-        """Whether neither has grown from after the warm-up to the end."""
+        """Return whether neither has grown between the warm-up and the end."""
         return bool(self.samples) and all(
             end <= begin * (1 + GROWTH) + SLACK for begin, _, end in (self._thirds(which) for which in (1, 2))
         )
 
     def report(self) -> str:
-        """The figures, as Markdown."""
+        """Return the samples as Markdown."""
         lines = []
         for name, which in (("service", 1), ("workers together", 2)):
             figures = [f"{each / _MB:.0f}" for each in self._thirds(which)]
@@ -65,7 +65,7 @@ class Resident:
 
 
 def resident_bytes(process: int) -> int:
-    """Of one process; 0 where it is gone."""
+    """Return the resident bytes of one process; 0 if it has ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{process}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
@@ -74,7 +74,7 @@ def resident_bytes(process: int) -> int:
 
 
 def descendants(process: int) -> list[int]:
-    """All processes below one."""
+    """Return all descendants of a process."""
     found = []
     with suppress(OSError):
         for thread in Path(f"/proc/{process}/task").iterdir():
@@ -85,7 +85,7 @@ def descendants(process: int) -> list[int]:
 
 @contextmanager
 def watched(process: int, resident: Resident) -> Iterator[None]:
-    """Take samples for as long as a block lasts."""
+    """Sample during the block."""
     over = threading.Event()
 
     def look() -> None:

@@ -1,13 +1,13 @@
-"""RWN in process, beside three libraries' trees doing the same search for donors.
+"""RWN in process, compared with three libraries' trees in the same search for donors.
 
-Every field is replaced, k = 10. The peers scale, search, draw one of the neighbours found for each
-field, and gather; ours also tells ties, excludes a row from its own neighbours by its number, counts
-what changed, and keeps its draws addressed. scipy and pykdtree are asked for k + 1 neighbours less the
-first, which among equal rows need not be the row itself: `tests/property/test_rwn.py` has the case.
+Every field is replaced, k = 10. The competitors scale, search, draw one of the neighbours for each field, and
+gather; the provider also detects ties, excludes a row from its own neighbours by its index, counts changes,
+and keeps its draws addressed. scipy and pykdtree are asked for k + 1 neighbours without the first, which
+among equal rows need not be the row itself: `tests/property/test_rwn.py` has the case.
 
-A second line has the search for donors by itself: of points that are scaled already the peers grow a
-tree and query it, while ours grows one, searches, tells ties and draws a donor for every field. What is
-left out is the scaling, the gathers and, in ours, the counts of the report.
+A second line has the search for donors alone, on points that are already scaled. The competitors build a tree
+and query it; the provider builds one, searches, detects ties and draws a donor for every field. That excludes
+the scaling, the gathers and, for the provider, the counts of the report.
 """
 
 import os
@@ -26,14 +26,15 @@ from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.harness import Work, in_turn, table
 from providers import PROVIDERS
-from providers.donors import COVER, LISTED, Rule, draw_donors
-from providers.provider import no_progress
-from providers.rng import Stream
-from providers.space import encode
+from providers.neighbours.candidates import CandidateRows, OrderKeys, draw_from_candidates
+from providers.neighbours.donors import MOST_COVER_NODES, MOST_LISTED, NeighbourRule
+from providers.neighbours.points import encode
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
 
 K = 10
 GOAL = 0.5
-"""Of the time of the fastest peer."""
+"""Maximum fraction of the fastest competitor's time."""
 SIZES = ((100_000, 6), (1_000_000, 4))
 _MORE_OFTEN = 4  # rounds of svcensus, which takes hundredths of a second
 
@@ -41,7 +42,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 def points_table(rows: int, fields: int) -> pa.Table:
-    """Numbers like a census': some correlated, some skewed, some whole."""
+    """Create numbers like a census: some correlated, some skewed, some integers."""
     generator = np.random.default_rng(rows)
     age = generator.integers(18, 70, rows) + generator.random(rows)
     columns = {
@@ -56,7 +57,7 @@ def points_table(rows: int, fields: int) -> pa.Table:
 
 
 def census() -> pa.Table | None:
-    """svcensus, its categories as numbers so that the peers can read them; None where it is not at hand."""
+    """Return svcensus with its categories as numbers for the competitors; None if it is not available."""
     path = Path(os.environ.get("ROWVEIL_DATA", "../shared/data")) / "svcensus.csv"
     if not path.is_file():
         return None
@@ -79,7 +80,7 @@ def _scaled(values: Matrix) -> Matrix:
 
 
 def _searches() -> dict[str, Callable[[Matrix], npt.NDArray[Any]]]:
-    """The peers' searches: the k nearest of each of some points."""
+    """Return the competitors' searches for the k nearest neighbours of some points."""
 
     def scipy(points: Matrix) -> npt.NDArray[Any]:
         found: npt.NDArray[Any] = cKDTree(points).query(points, k=K + 1, workers=-1)[1][:, 1:]
@@ -113,17 +114,17 @@ def _peers(source: pa.Table) -> dict[str, Work]:
 
 
 def _donor_searches(source: pa.Table) -> dict[str, Work]:
-    """The search for donors by itself: ours, and the peers'."""
+    """Return the search for donors alone: the provider's and the competitors'."""
     values = _scaled(_matrix(source))
     points = encode(source, source.column_names)
-    everyone = np.arange(source.num_rows, dtype=np.int32)
-    rule = Rule(K, 0.0, True, 1, LISTED, COVER)
+    rule = NeighbourRule(K, 0.0, True, 1, MOST_LISTED, MOST_COVER_NODES)
     keys = [_stream().key(f"donor/{name}") for name in source.column_names]
 
     def work(search: Callable[[Matrix], npt.NDArray[Any]]) -> Work:
         return lambda: search(values)
 
-    mine = {"rowveil": lambda: draw_donors(points, [(everyone, everyone)], rule, keys, no_progress)}
+    exact, order = CandidateRows("exact", 0), OrderKeys.of(_stream())
+    mine = {"rowveil": lambda: draw_from_candidates(points, exact, order, rule, keys, no_progress)}
     return mine | {name: work(search) for name, search in _searches().items()}
 
 
@@ -132,14 +133,14 @@ def _stream() -> Stream:
 
 
 def swap_work(source: pa.Table, **parameters: Any) -> Work:
-    """The provider's whole work on the table, as in a job."""
+    """Return the provider's complete work on the table, as in a job."""
     provider = PROVIDERS["RWN"]
     params = provider.check(provider.params.model_validate({"k": K, **parameters}), source.schema)
     return lambda: provider.swap(source, params, _stream(), no_progress)
 
 
 def measure(rounds: int = 5) -> str:
-    """The comparison at each size, as Markdown."""
+    """Return the comparison at each size as Markdown."""
     sources = {f"{rows:,} x {fields}": points_table(rows, fields) for rows, fields in SIZES}
     people = census()
     if people is not None:

@@ -1,1 +1,1 @@
-"""The main job, shown on a sample table that the project makes itself."""
+"""Demonstration of the main use case on a generated sample table."""

@@ -1,4 +1,4 @@
-"""``python -m demo``: every service on a sample table over HTTP, its report, a choice, and a rerun."""
+"""Demo of every service over HTTP, a report, a comparison of services, and a rerun: ``python -m demo``."""
 
 import shutil
 import sys
@@ -14,7 +14,7 @@ from demo.service import own_key, running_service
 
 HOME = Path("var/demo")
 SHOWN_EVENTS = 3
-SHOWN_ROWS = 9  # the inhabitant of the lonely town is row 7
+SHOWN_ROWS = 9  # row 7 is the inhabitant of the singleton town
 
 RUNS: Mapping[str, Mapping[str, Any]] = {
     "DSWAP": {"swap_fields": ["income", "savings"], "locked": True},
@@ -30,7 +30,7 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
     "LOCALITY": {"fields": ["age"], "domain": {"age": [18, 95]}, "decimals": 0},
 }
 MOVED = ("swap_fields", "perturb_fields", "fields")
-"""What the services call the fields whose values change."""
+"""Parameter names for the fields whose values change."""
 
 PURPOSE = {
     "DSWAP": "income and savings move together between any two people",
@@ -61,7 +61,7 @@ FRONTIER: Sequence[Mapping[str, Any]] = (
     },
 )
 SAMPLE = 1000
-"""Rows on which the demo's costly figures are taken."""
+"""Rows on which the demo computes expensive figures."""
 OWN_FIGURES = {
     "MEWS": ("partition_degree", "minimal_depth", "singletons"),
     "MEDS": ("partition_degree", "minimal_depth"),
@@ -80,7 +80,7 @@ def _print_side_by_side(
     beside: Sequence[str],
     swapped: Sequence[str],
 ) -> None:
-    """The first rows: what they are told apart by, and each swapped field before and after."""
+    """Print the first rows: identifying fields, and each swapped field before and after."""
     header = ["row", *beside]
     for field in swapped:
         header += [f"{field} before", f"{field} after"]
@@ -143,7 +143,7 @@ def _run(client: httpx.Client, service: str, rows: Sequence[Mapping[str, Any]]) 
 
 
 def _show_report(client: httpx.Client, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The page that a release is defended with, and a few of its figures."""
+    """Save the report page, and print a few of its figures."""
     call = {
         "source": {"rows": rows, "fields": TYPES},
         "parameters": RUNS["CDSWAP"],
@@ -163,18 +163,19 @@ def _show_report(client: httpx.Client, rows: Sequence[Mapping[str, Any]]) -> Non
 
 
 def _show_frontier(client: httpx.Client, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Which service, with which parameters: risk and utility of each."""
+    """Compare services and parameters by risk and utility."""
     call = {
         "source": {"rows": rows, "fields": TYPES},
         "services": FRONTIER,
         "seed": f"{SEED:x}",
-        "measures": {"fields": ["age", "income", "savings", "hours_per_week"], "sample": SAMPLE},
+        "measures": {"fields": ["age", "income", "savings", "hours_per_week"]},
     }
     job = client.post("/v1/frontier", json=call, headers={"prefer": "wait=60"}).raise_for_status().json()
     found = client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()["frontier"]
     page = _save_page(client, job, "frontier.html")
     print(f"\nWhich service? Of these {len(found['points'])}, * are beaten by no other; as a page: {page}")
     print(f"   risk {found['risk']}, utility {found['utility']}: of both, less is better")
+    print(f"   {found['verdict']}")
     for point in found["points"]:
         varied = {
             name: point["parameters"][name]

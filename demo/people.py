@@ -1,6 +1,6 @@
-"""A sample table of people: made up, but shaped like a survey.
+"""Sample table of people: synthetic, but shaped like a survey.
 
-Income follows age, education and occupation; towns have very different sizes, and one has a single
+Income depends on age, education and occupation; towns have very different sizes, and one has a single
 inhabitant in the survey; some answers are missing. The same seed gives the same table.
 """
 
@@ -39,7 +39,7 @@ LONELY_TOWN = "Athens"
 EDUCATION = {"primary": 0.15, "secondary": 0.45, "bachelor": 0.25, "master": 0.12, "doctorate": 0.03}
 _RETURN_TO_EDUCATION = dict(zip(EDUCATION, (0.0, 0.15, 0.4, 0.55, 0.7), strict=True))
 
-OCCUPATIONS = {  # occupation -> (education it usually takes, effect on the logarithm of income)
+OCCUPATIONS = {  # occupation -> (usual education, effect on the logarithm of income)
     "cleaner": ("primary", -0.25),
     "driver": ("primary", -0.05),
     "clerk": ("secondary", 0.0),
@@ -92,7 +92,7 @@ def _person(chance: random.Random, town: str) -> dict[str, Any]:
 
 
 def people(rows: int = ROWS, seed: int = SEED) -> list[dict[str, Any]]:
-    """`rows` people as records of JSON values; their types are `TYPES`."""
+    """Return `rows` people as records of JSON values; their types are `TYPES`."""
     chance = random.Random(seed)
     towns = chance.choices(list(TOWNS), list(TOWNS.values()), k=rows)
     if rows > 7:

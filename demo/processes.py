@@ -1,4 +1,4 @@
-"""What a process of this machine takes, as Linux tells it."""
+"""Memory of local processes, read from Linux's /proc."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ from pathlib import Path
 
 @dataclass
 class Rise:
-    """Bytes by which a process's resident memory rose above what it was, at its highest."""
+    """Peak increase of a process's resident memory in bytes."""
 
     bytes: int = 0
 
 
 def status_bytes(pid: int, name: str) -> int:
-    """A figure of the process's status, such as ``VmRSS`` (resident now) or ``VmHWM`` (at its highest)."""
+    """Return a value of the process's status, such as ``VmRSS`` (resident now) or ``VmHWM`` (peak)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
@@ -22,15 +22,15 @@ def status_bytes(pid: int, name: str) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that it has started and that are there."""
+    """Return the running child processes."""
     found = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     return sorted({int(child) for part in found for child in part})
 
 
 @contextmanager
 def watched(pid: int) -> Iterator[Rise]:
-    """Watch the process's memory for as long as the block lasts; the rise is known after it."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")  # the high-water mark starts anew
+    """Watch the process's memory during the block; the increase is known after it."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the high-water mark
     before = status_bytes(pid, "VmRSS")
     rise = Rise()
     yield rise

@@ -1,4 +1,4 @@
-"""Rowveil's own process, started as anybody would start it, for as long as a block lasts."""
+"""Local Rowveil process, started as a user would, for the duration of a block."""
 
 import os
 import re
@@ -17,11 +17,11 @@ class StartError(RuntimeError):
 
 @contextmanager
 def running_service(home: Path, log: IO[bytes] | None = None, /, **settings: str) -> Iterator[str]:
-    """Start the service on a free port with all its state below `home`; yields its address.
+    """Start the service on a free port with all its state below `home`; yield its address.
 
-    `log` takes what it writes to standard error; by default that is this process's own.
-    `settings` are environment variables without their ``ROWVEIL_``, in small letters. Authentication is off
-    unless they have ``auth="on"``, in which case `own_key` makes a key.
+    `log` receives its standard error; by default that is this process's own. `settings` are environment
+    variables without ``ROWVEIL_``, in lower case. Authentication is off unless they have ``auth="on"``, in
+    which case `own_key` creates a key.
     """
     with service_process(home, log, **settings) as (address, _):
         yield address
@@ -31,13 +31,13 @@ def running_service(home: Path, log: IO[bytes] | None = None, /, **settings: str
 def service_process(
     home: Path, log: IO[bytes] | None = None, /, **settings: str
 ) -> Iterator[tuple[str, int]]:
-    """The same; yields its address and its process id."""
+    """Start the service; yield its address and its process id."""
     environment = _environment(home, settings)
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "serve"], env=environment, stdout=subprocess.PIPE, stderr=log, text=True
     )
     try:
-        assert process.stdout is not None  # noqa: S101 - it was asked for
+        assert process.stdout is not None  # noqa: S101 - it was requested as a pipe
         ready = process.stdout.readline()
         address = re.search(r"http://\S+", ready)
         if address is None:
@@ -55,7 +55,7 @@ def service_process(
 
 
 def own_key(home: Path, **settings: str) -> str:
-    """The key of this machine's own user, which the service on this home takes."""
+    """Return the key of this machine's user for the service on this home."""
     command = [sys.executable, "-m", "app", "keys", "own"]
     environment = _environment(home, {"auth": "on"} | settings)
     printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)

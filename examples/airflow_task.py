@@ -1,7 +1,7 @@
-"""An Airflow task that swaps an object of a bucket into another; no row passes through Airflow.
+"""Airflow task that swaps an object of a bucket into another; no row passes through Airflow.
 
 The service reads and writes both by reference: allow their prefixes by ``ROWVEIL_SOURCE_PREFIXES`` and
-``ROWVEIL_DESTINATION_PREFIXES``. The caller's key is in the worker's variable ``ROWVEIL_API_KEY``.
+``ROWVEIL_DESTINATION_PREFIXES``. The API key is in the worker's environment variable ``ROWVEIL_API_KEY``.
 `swap_object` is a plain function, and runs without Airflow.
 """
 
@@ -21,10 +21,10 @@ def swap_object(
     key: str,
     patience: float = 3600,
 ) -> dict[str, Any]:
-    """Swap one object into another; the job's id, outcome, counts of events and both digests.
+    """Swap one object into another; return the job's id, outcome, event counts and both digests.
 
-    ``key`` names this piece of work: a retry with the same key waits for the same job and makes no
-    second one.
+    ``key`` is an idempotency key: a retry with the same key waits for the same job and does not
+    start a second one.
     """
     call = {
         "source": {"reference": source},
@@ -33,15 +33,15 @@ def swap_object(
     }
     ended = time.monotonic() + patience
     api_key = os.environ.get("ROWVEIL_API_KEY")
-    said = {"authorization": f"Bearer {api_key}"} if api_key else {}
-    with httpx.Client(base_url=address, headers=said, timeout=patience) as client:
+    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    with httpx.Client(base_url=address, headers=headers, timeout=patience) as client:
         headers = {"idempotency-key": key, "prefer": "respond-async"}
-        job = _told(client.post(f"/v1/services/{service}", json=call, headers=headers))
+        job = _checked(client.post(f"/v1/services/{service}", json=call, headers=headers))
         while job["state"] in ("queued", "running"):
             if time.monotonic() > ended:
                 raise TimeoutError(f"job {job['id']} is still {job['state']}")
             time.sleep(1)
-            job = _told(client.get(f"/v1/jobs/{job['id']}"))
+            job = _checked(client.get(f"/v1/jobs/{job['id']}"))
     if job["state"] != "succeeded":
         raise RuntimeError(f"job {job['id']} {job['state']}: {job.get('error', {}).get('detail', '')}")
     return {
@@ -53,8 +53,8 @@ def swap_object(
     }
 
 
-def _told(answer: httpx.Response) -> dict[str, Any]:
-    """The answer's document; where it is a problem, what it says is the error's message."""
+def _checked(answer: httpx.Response) -> dict[str, Any]:
+    """Return the document of the response; raise an error with the problem's message."""
     document: dict[str, Any] = answer.json()
     if answer.is_error:
         raise RuntimeError(document["detail"])
@@ -63,13 +63,13 @@ def _told(answer: httpx.Response) -> dict[str, Any]:
 
 try:
     from airflow.sdk import dag, task
-except ImportError:  # run as a plain function
+except ImportError:  # called as a plain function
     pass
 else:
 
     @dag(schedule="@daily", catchup=False)
     def release_people() -> None:
-        """Every day, the people of the day, their incomes swapped within their town."""
+        """Swap the incomes of the day's people within their towns, every day."""
 
         @task(retries=3)
         def swap(ds: str = "", run_id: str = "") -> dict[str, Any]:

@@ -5,12 +5,12 @@ set -eu
 source=$1 destination=$2 address=${3:-http://127.0.0.1:8080}
 parquet=application/vnd.apache.parquet
 
-said() { # the key, by a pipe: other users see a program's arguments
+credentials() { # the key, by a pipe: other users see a program's arguments
     printf 'header = "authorization: Bearer %s"\n' "${ROWVEIL_API_KEY:-}"
 }
 # Every call fails with what the service says is wrong: --fail-with-body, and the body on standard error.
 call() {
-    answer=$(said | curl --config - --silent --show-error --fail-with-body "$@") || { echo "$answer" >&2; exit 1; }
+    answer=$(credentials | curl --config - --silent --show-error --fail-with-body "$@") || { echo "$answer" >&2; exit 1; }
 }
 field() { # the first string of that name in the answer
     printf '%s' "$answer" | grep -o "\"$1\":\"[^\"]*\"" | head -n 1 | cut -d '"' -f 4
@@ -18,7 +18,7 @@ field() { # the first string of that name in the answer
 
 call -X POST -T "$source" -H "content-type: $parquet" "$address/v1/buffers"
 buffer=$(field id)
-trap 'said | curl --config - --silent -X DELETE "$address/v1/buffers/$buffer"' EXIT
+trap 'credentials | curl --config - --silent -X DELETE "$address/v1/buffers/$buffer"' EXIT
 
 call "$address/v1/services/CDSWAP" -H 'content-type: application/json' -H 'prefer: wait=60' -d '{
     "source": {"buffer": "'"$buffer"'"},

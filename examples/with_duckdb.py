@@ -1,7 +1,7 @@
-"""Swap a column of a query's result, a batch at a time: ``with_duckdb.py people.duckdb [address]``.
+"""Swap a column of a query's result, batch by batch: ``with_duckdb.py people.duckdb [address]``.
 
-Neither the query's result nor what comes back is ever held whole in this process. The caller's key is in
-the variable ROWVEIL_API_KEY.
+Neither the query's result nor the response is ever completely in this process's memory. The API key is in the
+environment variable ROWVEIL_API_KEY.
 """
 
 import io
@@ -21,19 +21,19 @@ INTO = "CREATE OR REPLACE TABLE released AS SELECT * FROM swapped"
 
 
 def swap(database: duckdb.DuckDBPyConnection, service: str, parameters: dict[str, Any], address: str) -> None:
-    """Make the table ``released`` of what the query gives."""
+    """Create the table ``released`` from the query's swapped result."""
     key = os.environ.get("ROWVEIL_API_KEY")
-    said = {"authorization": f"Bearer {key}"} if key else {}
-    with httpx.Client(base_url=address, headers=said, timeout=600) as client:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with httpx.Client(base_url=address, headers=headers, timeout=600) as client:
         batches = database.sql(QUERY).to_arrow_reader(100_000)
         upload = client.post("/v1/buffers", content=_stream(batches), headers={"content-type": ARROW})
-        buffer = _told(upload).json()["id"]
+        buffer = _checked(upload).json()["id"]
         try:
             call = {"source": {"buffer": buffer}, "parameters": parameters}
-            job = _told(client.post(f"/v1/services/{service}", json=call)).json()
+            job = _checked(client.post(f"/v1/services/{service}", json=call)).json()
             while job["state"] in ("queued", "running"):
                 time.sleep(1)
-                job = _told(client.get(f"/v1/jobs/{job['id']}")).json()
+                job = _checked(client.get(f"/v1/jobs/{job['id']}")).json()
             if job["state"] != "succeeded":
                 raise RuntimeError(job.get("error", job)["detail"])
             path = f"/v1/jobs/{job['id']}/rows"
@@ -48,7 +48,7 @@ def swap(database: duckdb.DuckDBPyConnection, service: str, parameters: dict[str
 
 
 def _stream(batches: pa.RecordBatchReader) -> Iterator[bytes]:
-    """The batches as the bytes of an Arrow stream, each as soon as it is there."""
+    """Encode the batches as an Arrow stream, each as soon as it is available."""
     content = io.BytesIO()
     with pa.ipc.new_stream(content, batches.schema) as writer:
         for batch in batches:
@@ -60,7 +60,7 @@ def _stream(batches: pa.RecordBatchReader) -> Iterator[bytes]:
 
 
 class _Received(io.RawIOBase):
-    """The body of an answer as a file that can be read once."""
+    """Body of a response as a file that can be read once."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -76,8 +76,8 @@ class _Received(io.RawIOBase):
         return taken
 
 
-def _told(answer: httpx.Response) -> httpx.Response:
-    """The answer; where it is a problem, what it says is the error's message."""
+def _checked(answer: httpx.Response) -> httpx.Response:
+    """Return the response; raise an error with the problem's message."""
     if answer.is_error:
         raise RuntimeError(answer.json()["detail"])
     return answer

@@ -1,6 +1,6 @@
 """Swap a column of a polars DataFrame: ``with_polars.py people.parquet released.parquet [address]``.
 
-The caller's key is in the variable ROWVEIL_API_KEY.
+The API key is in the environment variable ROWVEIL_API_KEY.
 """
 
 import io
@@ -18,32 +18,32 @@ ARROW = "application/vnd.apache.arrow.stream"
 def swapped(
     frame: pl.DataFrame, service: str, parameters: dict[str, Any], address: str
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The frame that comes out of a service, and the report on it."""
+    """Return the frame released by a service, and its report."""
     key = os.environ.get("ROWVEIL_API_KEY")
-    said = {"authorization": f"Bearer {key}"} if key else {}
-    with httpx.Client(base_url=address, headers=said, timeout=600) as client:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with httpx.Client(base_url=address, headers=headers, timeout=600) as client:
         content = io.BytesIO()
         frame.write_ipc_stream(content, compat_level=pl.CompatLevel.oldest())
         content.seek(0)
         upload = client.post("/v1/buffers", content=content, headers={"content-type": ARROW})
-        buffer = _told(upload).json()["id"]
+        buffer = _checked(upload).json()["id"]
         try:
             call = {"source": {"buffer": buffer}, "parameters": parameters}
-            job = _told(client.post(f"/v1/services/{service}", json=call)).json()
+            job = _checked(client.post(f"/v1/services/{service}", json=call)).json()
             while job["state"] in ("queued", "running"):
                 time.sleep(1)
-                job = _told(client.get(f"/v1/jobs/{job['id']}")).json()
+                job = _checked(client.get(f"/v1/jobs/{job['id']}")).json()
             if job["state"] != "succeeded":
                 raise RuntimeError(job.get("error", job)["detail"])
-            rows = _told(client.get(f"/v1/jobs/{job['id']}/rows", headers={"accept": ARROW}))
-            report = _told(client.get(f"/v1/jobs/{job['id']}/report")).json()
+            rows = _checked(client.get(f"/v1/jobs/{job['id']}/rows", headers={"accept": ARROW}))
+            report = _checked(client.get(f"/v1/jobs/{job['id']}/report")).json()
         finally:
             client.delete(f"/v1/buffers/{buffer}")
     return pl.read_ipc_stream(rows.content), report
 
 
-def _told(answer: httpx.Response) -> httpx.Response:
-    """The answer; where it is a problem, what it says is the error's message."""
+def _checked(answer: httpx.Response) -> httpx.Response:
+    """Return the response; raise an error with the problem's message."""
     if answer.is_error:
         raise RuntimeError(answer.json()["detail"])
     return answer

@@ -1,8 +1,8 @@
-"""Swap a DataFrame: ``Rowveil(url, key).cdswap(frame, swap_fields=["income"], control_field="city")``.
+"""Python client for DataFrames: ``Rowveil(url, key).cdswap(frame, swap_fields=["income"], ...)``.
 
-A pandas or polars DataFrame, or an Arrow table, goes to the service as a buffer and comes back as what it
-was, with a progress bar where a person looks on. A thin convenience over HTTP:
-for everything else there is the client that `make clients` generates.
+A pandas or polars DataFrame, or an Arrow table, is uploaded as a buffer and returned in the same type, with a
+progress bar on a terminal. This is a thin convenience layer over HTTP; for everything else use the client
+that `make clients` generates.
 """
 
 import io
@@ -21,79 +21,79 @@ from tqdm.auto import tqdm
 __all__ = ["Problem", "Rowveil"]
 
 T = TypeVar("T")
-"""The type of table that is given, and comes back."""
+"""Type of the table, in and out."""
 
 _ARROW = "application/vnd.apache.arrow.stream"
 _BAR = "{desc:<28.28} {percentage:3.0f}%|{bar}| {elapsed}"
 _LINES = 24
-"""Room for one bar, however many lines the terminal says that it has: of 0 tqdm would use none."""
+"""Lines assumed for one progress bar: tqdm would show none on a terminal that reports 0 lines."""
 _LOOK_AGAIN_SECONDS = (0.1, 0.5, 2.0)
-_AWAY = (502, 503, 504)  # of the service, or of a proxy that does not reach it
+_AWAY = (502, 503, 504)  # of the service, or of a proxy that cannot reach it
 
 
 class Problem(Exception):
-    """What the service said instead of doing it: a problem document (RFC 9457)."""
+    """Error response of the service: a problem document (RFC 9457)."""
 
     def __init__(self, document: dict[str, Any]) -> None:
-        """``document``: as the service answered it; of a proxy's answer, its status alone."""
+        """``document``: the problem document; for the error page of a proxy, only its status."""
         super().__init__(document)
         self.status: int = document.get("status", 0)
         self.code: str = document.get("code", "")
         self.detail: str = document.get("detail", "")
         self.errors: list[dict[str, str]] = document.get("errors", [])
-        """What is wrong where: ``pointer`` and ``message``."""
+        """Errors with location: ``pointer`` and ``message``."""
 
     def __str__(self) -> str:
         return self.detail
 
 
 class Rowveil:
-    """A service, and who calls it. A context manager; without a block, `close` it."""
+    """Connection to a service with an API key. Use it as a context manager, or call `close`."""
 
     def __init__(
         self, url: str, key: str | None = None, *, progress: bool | None = None, timeout: float = 60.0
     ) -> None:
         """``key``: an API key. ``progress``: show a bar; by default in terminals and notebooks.
 
-        ``timeout``: seconds that the service may be silent. A job may run for as long as it takes.
+        ``timeout``: seconds of silence before a request fails. A job may run for as long as it takes.
         """
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout)
         self._silence = timeout
-        self._shown = _somebody_looks_on() if progress is None else progress
+        self._shown = _is_interactive() if progress is None else progress
         self.job: dict[str, Any] = {}
-        """The job of the last call, from its acceptance on: its id, outcome, events and digests."""
+        """Job of the last call, from its acceptance on: id, outcome, events and digests."""
 
     def dswap(self, table: T, **asked: Any) -> T:
-        """Values exchanged between any rows. ``asked``: as of `run`."""
+        """Exchange values between any rows. ``asked``: arguments of `run`."""
         return self.run("DSWAP", table, **asked)
 
     def cdswap(self, table: T, **asked: Any) -> T:
-        """Values exchanged within classes of the control fields."""
+        """Exchange values within classes of the control fields."""
         return self.run("CDSWAP", table, **asked)
 
     def ddswap(self, table: T, **asked: Any) -> T:
-        """Values exchanged between rows that are near on the control field."""
+        """Exchange values between rows with near values of the control field."""
         return self.run("DDSWAP", table, **asked)
 
     def mews(self, table: T, **asked: Any) -> T:
-        """Values exchanged within bins of equal width."""
+        """Exchange values within bins of equal width."""
         return self.run("MEWS", table, **asked)
 
     def meds(self, table: T, **asked: Any) -> T:
-        """Values exchanged within bins of equally many rows."""
+        """Exchange values within bins of equal size."""
         return self.run("MEDS", table, **asked)
 
     def rwn(self, table: T, **asked: Any) -> T:
-        """Values replaced by those of near neighbours."""
+        """Replace values by those of near neighbours."""
         return self.run("RWN", table, **asked)
 
     def pabidot(self, table: T, **asked: Any) -> T:
-        """Numbers rotated, reflected and expanded."""
+        """Rotate, reflect and expand numbers."""
         return self.run("PABIDOT", table, **asked)
 
     def locality(self, table: T, **asked: Any) -> T:
-        """Values redrawn so that relations among near ones hold."""
+        """Redraw values such that relations among near values hold."""
         return self.run("LOCALITY", table, **asked)
 
     def run(
@@ -107,25 +107,25 @@ class Rowveil:
         candidates: int | dict[str, Any] | None = None,
         **parameters: Any,
     ) -> T:
-        """The table that comes out of a service, of the type that went in.
+        """Run a service and return the released table, in the type of the input.
 
         Parameters
         ----------
         service : str
-            ``"CDSWAP"``; each has a method of its own, such as `cdswap`.
+            ``"CDSWAP"``; each service also has a method, such as `cdswap`.
         table : pandas.DataFrame, polars.DataFrame or pyarrow.Table
-            The index of a pandas DataFrame is not sent; the rows that come back are numbered anew.
+            The index of a pandas DataFrame is not sent; the returned rows get a new index.
         seed : str or int, optional
-            The run's secret. Default: drawn by the service.
+            Secret seed of the run. Default: drawn by the service.
         report, measures, candidates
-            As in the service's request.
+            As in the request of the service.
         **parameters
-            The service's own.
+            Parameters of the service.
 
         Raises
         ------
         Problem
-            The service refused the call, or the job failed.
+            The service rejected the request, or the job failed.
         """
         asked = {"seed": seed, "report": report, "measures": measures, "candidates": candidates}
         arrow, back = _as_arrow(table)
@@ -135,27 +135,27 @@ class Rowveil:
             call |= {name: value for name, value in asked.items() if value is not None}
             headers = {"prefer": "respond-async"}
             answer = self._client.post(f"/v1/services/{service}", json=call, headers=headers)
-            self.job = _told(answer).json()
+            self.job = _checked(answer).json()
             self.job = self._ended(self.job["id"])
         finally:
-            with suppress(httpx.TransportError):  # it goes at its expiry, too
+            with suppress(httpx.TransportError):  # the service also deletes it at its expiry
                 self._client.delete(f"/v1/buffers/{buffer}")
         if self.job["state"] != "succeeded":
             raise Problem(self.job.get("error") or {"detail": f"the job was {self.job['state']}"})
         return back(self._rows(self.job["id"]))
 
     def report(self) -> dict[str, Any]:
-        """The report of the last call. Raises Problem."""
-        report: dict[str, Any] = _told(self._client.get(f"/v1/jobs/{self.job['id']}/report")).json()
+        """Return the report of the last call. Raises Problem."""
+        report: dict[str, Any] = _checked(self._client.get(f"/v1/jobs/{self.job['id']}/report")).json()
         return report
 
     def manifest(self) -> dict[str, Any]:
-        """The signed manifest of the last call. Raises Problem."""
-        manifest: dict[str, Any] = _told(self._client.get(f"/v1/jobs/{self.job['id']}/manifest")).json()
+        """Return the signed manifest of the last call. Raises Problem."""
+        manifest: dict[str, Any] = _checked(self._client.get(f"/v1/jobs/{self.job['id']}/manifest")).json()
         return manifest
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     def __enter__(self) -> Self:
@@ -167,13 +167,14 @@ class Rowveil:
     def _upload(self, table: pa.Table) -> str:
         headers = {"content-type": _ARROW}
         answer = self._client.post("/v1/buffers", content=_arrow_stream(table), headers=headers)
-        buffer: str = _told(answer).json()["id"]
+        buffer: str = _checked(answer).json()["id"]
         return buffer
 
     def _ended(self, job_id: str) -> dict[str, Any]:
-        """The job when it has ended. A stream of events that breaks off, behind a proxy say, is taken up.
+        """Wait for the end of the job and return it.
 
-        So is a service that starts anew meanwhile, which does not answer, or says that it cannot yet.
+        A broken event stream, for example behind a proxy, is resumed. The wait also continues during a
+        restart of the service, in which it does not respond or responds that it is unavailable.
         """
         heard = time.monotonic()
         columns = _columns() if self._shown else None
@@ -186,7 +187,7 @@ class Rowveil:
                     bar.set_description_str(update["progress"]["stage"])
                     heard = time.monotonic()
                 try:
-                    job: dict[str, Any] = _told(self._client.get(f"/v1/jobs/{job_id}")).json()
+                    job: dict[str, Any] = _checked(self._client.get(f"/v1/jobs/{job_id}")).json()
                 except (httpx.TransportError, Problem) as error:
                     refused = isinstance(error, Problem) and error.status not in _AWAY
                     if refused or time.monotonic() - heard > self._silence:
@@ -196,7 +197,7 @@ class Rowveil:
                     if job["state"] not in ("queued", "running"):
                         return job
                 time.sleep(seconds)
-        raise AssertionError  # there is always another wait
+        raise AssertionError  # polling follows in any case
 
     @staticmethod
     def _waits() -> Iterator[float]:
@@ -219,13 +220,13 @@ class Rowveil:
         with self._client.stream("GET", f"/v1/jobs/{job_id}/rows", headers={"accept": _ARROW}) as answer:
             if answer.is_error:
                 answer.read()
-            # Arrow takes a read that gives less than it asked for as the end: the buffer gives all of it.
-            with io.BufferedReader(_Reading(_told(answer).iter_bytes())) as content:
+            # Arrow takes a short read for the end of the file: the buffer completes each read.
+            with io.BufferedReader(_Reading(_checked(answer).iter_bytes())) as content:
                 return pa.ipc.open_stream(content).read_all()
 
 
-def _told(answer: httpx.Response) -> httpx.Response:
-    """The answer. Raises Problem."""
+def _checked(answer: httpx.Response) -> httpx.Response:
+    """Return the response. Raises Problem."""
     if not answer.is_error:
         return answer
     try:
@@ -238,7 +239,7 @@ def _told(answer: httpx.Response) -> httpx.Response:
 
 
 def _as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
-    """The table as Arrow's, and what makes it what it was. Raises TypeError."""
+    """Return the Arrow table, and a function that converts back to the input's type. Raises TypeError."""
     given: Any = table
     if isinstance(given, pa.Table):
         return given, lambda released: released
@@ -255,7 +256,7 @@ def _as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
 
 
 def _as_pandas(released: pa.Table) -> Any:
-    """A DataFrame. Integers beside nulls become pandas' own that have them: a float would round them."""
+    """Convert to a DataFrame. Integers with nulls become pandas' nullable integers, not rounded floats."""
     import pandas
 
     frame = released.to_pandas()
@@ -268,7 +269,7 @@ def _as_pandas(released: pa.Table) -> Any:
 
 
 def _arrow_stream(table: pa.Table) -> Iterator[bytes]:
-    """The table as an Arrow stream, a batch at a time."""
+    """Encode the table as an Arrow stream, one batch at a time."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         for batch in table.to_batches(max_chunksize=65_536):
@@ -280,7 +281,7 @@ def _arrow_stream(table: pa.Table) -> Iterator[bytes]:
 
 
 class _Reading(io.RawIOBase):
-    """An answer's bytes as a file that is read as they come."""
+    """File that reads the bytes of a response as they arrive."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         super().__init__()
@@ -288,11 +289,11 @@ class _Reading(io.RawIOBase):
         self._left = b""
 
     def readable(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        """Up to the rest of a piece."""
+        """Fill the buffer, at most to the rest of a chunk."""
         while not self._left:
             piece = next(self._pieces, None)
             if piece is None:
@@ -304,15 +305,15 @@ class _Reading(io.RawIOBase):
         return count
 
 
-def _somebody_looks_on() -> bool:
-    """Whether this is a notebook's kernel, or there is a terminal; a process may have no standard error."""
+def _is_interactive() -> bool:
+    """Return whether this is a notebook or has a terminal; a process may have no standard error."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return hasattr(shell, "kernel") or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def _columns() -> int | None:
-    """What tqdm may fill: None, so that it asks the terminal, or 79 where that says 0, as it has no size."""
+    """Return the width for tqdm: None asks the terminal, 79 replaces a reported width of 0."""
     try:
         return None if os.get_terminal_size(sys.stderr.fileno()).columns else 79
     except (AttributeError, OSError):  # of a notebook, or of a file

@@ -1,4 +1,4 @@
-"""Against a live service, whose address is in ROWVEIL_URL and whose key, if any, in ROWVEIL_API_KEY."""
+"""Tests of the generated client against a live service: ROWVEIL_URL, and optionally ROWVEIL_API_KEY."""
 
 import io
 import os

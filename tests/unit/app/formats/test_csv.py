@@ -1,0 +1,133 @@
+"""CSV edge cases: nulls, quotes, types and rejected data."""
+
+import io
+import re
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from app.formats.errors import FormatError
+from app.formats.media_types import CSV, JSON
+from providers.tables.type_names import type_name
+from tests.whole_tables import read_table, write_table
+
+
+def body(media_type: str, table: pa.Table) -> bytes:
+    return b"".join(write_table(media_type, table))
+
+
+def csv_types(text: str) -> list[str]:
+    return [type_name(field.type) for field in read_table(CSV, text.encode()).schema]
+
+
+@pytest.mark.parametrize(
+    ("cells", "name"),
+    [
+        (["1", "-2", ""], "int64"),
+        (["1", '""', "3"], "int64"),
+        (["18446744073709551615"], "uint64"),
+        (["18446744073709551616"], "string"),
+        (["-1", "9223372036854775808"], "string"),
+        (["007", "12"], "string"),
+        (["0", "10"], "int64"),
+        (["1.50", "2"], "float64"),
+        ([".5", "5.", "-1e-3"], "float64"),
+        (["1.5", "NaN", "-Infinity"], "float64"),
+        (["NaN"], "string"),
+        (["1.5", "9007199254740993"], "string"),
+        (["1e999"], "string"),
+        (["00.5"], "string"),
+        (["+5"], "string"),
+        ([" 5"], "string"),
+        (["1,000"], "string"),
+        (["true", "", "false"], "bool"),
+        (["True"], "string"),
+        (["2024-02-29"], "string"),
+        (["NA"], "string"),
+        (["", ""], "null"),
+        (['""', ""], "string"),
+    ],
+)
+def test_types_are_inferred_from_csv_cells(cells: list[str], name: str) -> None:
+    quoted = [f'"{cell}"' if "," in cell else cell for cell in cells]
+    assert csv_types("other,field\r\n" + "".join(f"x,{cell}\r\n" for cell in quoted))[1] == name
+
+
+def test_csv_tells_null_from_empty_text_and_keeps_awkward_cells() -> None:
+    cells = ["", None, 'a"b', "c,d", "e\r\nf", " g ", "\ufeffh", "00", "\r", "NULL"]
+    table = pa.table({"wörd 😀": cells, "\ufeffx,y": pa.array([1, None] * 5)})
+    text = body(CSV, table)
+    assert text.startswith('wörd 😀,"\ufeffx,y"\r\n"",1\r\n,\r\n"a""b",1\r\n'.encode())
+    assert read_table(CSV, text).equals(table)
+    assert read_table(CSV, text.replace(b"\r\n1", b"\n1"), {"wörd 😀": "string"}).num_rows == 10
+
+
+def test_a_null_in_a_single_field_is_an_empty_line() -> None:
+    table = pa.table({"a": pa.array([None, 1, None], pa.int64())})
+    assert body(CSV, table) == b"a\r\n\r\n1\r\n\r\n"
+    assert read_table(CSV, b"a\r\n\r\n1\r\n\r\n").equals(table)
+    assert read_table(CSV, b"a,b\n1,2\n\n3,4\n\n").num_rows == 2
+
+
+def test_csv_without_rows_or_a_last_line_end_is_read() -> None:
+    assert read_table(CSV, b"a,b").schema == pa.schema([("a", pa.null()), ("b", pa.null())])
+    assert read_table(CSV, b"\xef\xbb\xbfa,b\n1,2").to_pylist() == [{"a": 1, "b": 2}]
+    assert read_table(CSV, b'"a\nb"\n1\n', {"a\nb": "int8"}).to_pylist() == [{"a\nb": 1}]
+    assert read_table(CSV, b"a\r1\r2\r").to_pydict() == {"a": [1, 2]}
+
+
+def test_a_row_may_be_longer_than_a_block() -> None:
+    long = "x" * 9_000_000
+    assert read_table(CSV, f"a,b\n1,{long}\n2,y\n".encode()).column("b").to_pylist() == [long, "y"]
+
+
+def test_floats_and_decimals_keep_every_digit_in_csv() -> None:
+    numbers = [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 5.0, 1e22, 123456789.0]
+    table = pa.table({"x": numbers, "d": pa.array([Decimal("1E-20")] * 8, pa.decimal128(38, 20))})
+    assert read_table(CSV, body(CSV, table), {"d": "decimal(38,20)"}).equals(table)
+    assert type_name(read_table(CSV, body(CSV, pa.table({"x": [5.0]}))).schema.field("x").type) == "float64"
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "words"),
+    [
+        (b"", None, "lacks its header"),
+        (b"\n1\n", None, "lacks its header"),
+        (b"a,,b\n1,2,3\n", None, "field 2 has an empty name"),
+        (b"a,a\n1,2\n", None, "field 'a' is there 2 times"),
+        (b"a\x00b,c\n1,2\n", None, "holds a NUL"),
+        (b"a,b\n1,2\n1\n", None, "row 1 (counting from 0) has 1 cells where the header has 2"),
+        (b"a,b\n1,2\n1,2,3\n", None, "row 1 (counting from 0) has 3 cells where the header has 2"),
+        (b'a,b\n1,"2\n3,4\n', None, "a quoted cell is not closed"),
+        (b"\xff\xfe\n", None, "not UTF-8"),
+        (b"a,b\n" + b"1,2\n" * 9000 + b"1,\xff\n", None, "'b', row 9000 (counting from 0): the text"),
+        (b"a,b\n1,2\n", {"c": "int8"}, "unknown field 'c'"),
+        (b"a,b\n1,2\n3,x\n", {"b": "int8"}, "field 'b', row 1 (counting from 0): int8 is written as"),
+        (b"a\n1\n300\n", {"a": "int8"}, "row 1 (counting from 0): int8 is written as a whole number, in"),
+        (b"a\n1\n", {"a": "list<int8>"}, "CSV cannot carry this type"),
+        (b"a,b\n1,2\n", {"a": "null"}, "null is written as null alone"),
+    ],
+)  # fmt: skip
+def test_wrong_csv_is_told_what_would_be_right(
+    text: bytes, fields: dict[str, str] | None, words: str
+) -> None:
+    for data in (text, io.BytesIO(text)):
+        with pytest.raises(FormatError) as caught:
+            read_table(CSV, data, fields)
+        assert words in caught.value.message
+
+
+def test_csv_refuses_to_write_what_it_cannot_carry() -> None:
+    interval = pa.array([(1, 2, 3)], pa.month_day_nano_interval())
+    cases = [
+        (pa.table({"a": [[1]]}), "field 'a' holds nested values"),
+        (pa.table({"a": interval}), "field 'a' holds intervals"),
+        (pa.table({}), "has no fields"),
+        (pa.table({"a\0": [1]}), "holds a NUL"),
+    ]
+    for table, words in cases:
+        with pytest.raises(FormatError, match=re.escape(words)):
+            write_table(CSV, table)
+    with pytest.raises(FormatError, match="holds intervals"):
+        write_table(JSON, pa.table({"a": pa.array([[(1, 2, 3)]], pa.list_(interval.type))}))

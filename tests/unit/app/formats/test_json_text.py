@@ -1,0 +1,122 @@
+"""Duplicate names in an object are found at any depth, and nothing else is rejected."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.formats.errors import FormatError
+from app.formats.json_text import check_names, may_repeat, unique_names
+from tests.whole_tables import parse_json, read_json
+
+NAMES = st.sampled_from(["a", "b", ":", '":', "{", "x y", "\\", "\N{EURO SIGN}", ""])
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), NAMES)
+
+
+class Pairs(list[tuple[str, Any]]):
+    """Object as written: its names may repeat."""
+
+
+DOCUMENTS = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.lists(st.tuples(NAMES, inner), max_size=4).map(Pairs),
+    max_leaves=20,
+)
+
+
+def written(value: Any, comma: str, colon: str) -> str:
+    if isinstance(value, Pairs):
+        members = (f"{json.dumps(name)}{colon}{written(inner, comma, colon)}" for name, inner in value)
+        return "{" + comma.join(members) + "}"
+    if isinstance(value, list):
+        return "[" + comma.join(written(inner, comma, colon) for inner in value) + "]"
+    return json.dumps(value)
+
+
+def repeated(value: Any, place: str = "") -> set[str]:
+    """Return the pointers of all duplicate names, found by walking the written text."""
+    found: set[str] = set()
+    if isinstance(value, Pairs):
+        names = [name for name, _ in value]
+        tokens = [name.replace("~", "~0").replace("/", "~1") for name in names]
+        found |= {
+            f"{place}/{token}" for name, token in zip(names, tokens, strict=True) if names.count(name) > 1
+        }
+        for token, (_, inner) in zip(tokens, value, strict=True):
+            found |= repeated(inner, f"{place}/{token}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            found |= repeated(inner, f"{place}/{index}")
+    return found
+
+
+@settings(max_examples=400, deadline=None)
+@given(DOCUMENTS, st.sampled_from([",", ", ", "\n,\t"]), st.sampled_from([":", ": ", " : ", "\n:"]))
+def test_exactly_what_repeats_is_refused(document: Any, comma: str, colon: str) -> None:
+    text = written(document, comma, colon).encode()
+    expected = repeated(document)
+    if not expected:
+        assert parse_json(text) == json.loads(text)
+        return
+    with pytest.raises(FormatError) as refused:
+        parse_json(text)
+    assert refused.value.pointer in expected
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer"),
+    [
+        (b'{"a":1,"a":1}', "/a"),
+        (b'{"a":1,"\\u0061":2}', "/a"),
+        (b'[{"b":[{},{"a":1, "a" :2}]}]', "/0/b/1/a"),
+        # As many colons after quotes as names in the parsed document: two after a space, one in a value.
+        (b'{"a" :1,"a" :2,"b":":x"}', "/a"),
+        (b'{"rows":[{"when":"12:30"},{"when":"1","when":"2"}]}', "/rows/1/when"),
+        (b'{"n":' + b"9" * 4300 + b',"n":1}', "/n"),
+    ],
+)
+def test_where_the_repeated_name_is(text: bytes, pointer: str) -> None:
+    with pytest.raises(FormatError, match="is given twice in one object; give it once") as refused:
+        parse_json(text)
+    assert refused.value.pointer == pointer
+
+
+def test_a_very_long_name_is_not_repeated_in_the_message() -> None:
+    name = b'"' + b"n" * 100_000 + b'"'
+    with pytest.raises(FormatError) as refused:
+        parse_json(b'{"rows":[{' + name + b":1," + name + b":2}]}")
+    assert refused.value.pointer == "/rows/0"
+    assert len(refused.value.message) < 200
+
+
+def test_a_common_table_is_not_read_twice() -> None:
+    """The table is read once as rows and as columns, with times and addresses among its values."""
+    rows = [{"id": index, "when": "12:30:00", "url": "https://x.example/{a}"} for index in range(50)]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    for document in ({"rows": rows}, {"columns": columns, "fields": {"id": "int64"}}):
+        for separators in ((",", ":"), (", ", ": ")):
+            assert not may_repeat(json.dumps(document, separators=separators).encode(), document)
+
+
+def test_across_the_pieces_that_are_looked_at() -> None:
+    """A colon may be the first byte of a chunk, and its quote the last of the previous chunk."""
+    for padding in range(2**18 - 20, 2**18 + 5):
+        text = b'{"x":"' + b"." * padding + b'","a":1,"a":2}'
+        with pytest.raises(FormatError):
+            parse_json(text)
+        check_names(text.replace(b'"a":2', b'"b":2'))
+        assert not may_repeat(text.replace(b'"a":2', b'"b":2'), {"x": 0, "a": 1, "b": 2})
+
+
+def test_a_table_names_the_row_and_the_field() -> None:
+    with pytest.raises(FormatError, match="the name 'age' is given twice") as refused:
+        read_json(b'{"rows":[{"age":31},{"age":32,"age":33}]}')
+    assert refused.value.pointer == "/rows/1/age"
+
+
+def test_small_texts() -> None:
+    assert json.loads('{"a": {"b": 1}}', object_pairs_hook=unique_names) == {"a": {"b": 1}}
+    with pytest.raises(ValueError, match="'b' is given twice"):
+        json.loads('{"a": {"b": 1, "b": 2}}', object_pairs_hook=unique_names)

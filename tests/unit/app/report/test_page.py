@@ -1,0 +1,289 @@
+"""Page of a report: contents, masked counts, and structure of the HTML."""
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from app.report import html_report
+from app.report.formatting import visible
+from providers import PROVIDERS
+from tests.reports.documents import HOSTILE, candidates, frontier, full_report, job, measure, report
+from tests.reports.reading import Element, read
+
+FRONTIER = {"summary": {}, "measures": {}, "provider": {}, "limits": ["A point is no release."]}
+PAGES = {
+    "summary": (job(), report()),
+    "full": (job(), full_report()),
+    "one field": (job(field_names=["age"]), full_report(["age"])),
+    "hostile": (
+        job(field_names=HOSTILE, parameters={name: [name] for name in HOSTILE}),
+        full_report(HOSTILE),
+    ),
+    "candidates": (job(), report(candidates=candidates())),
+    "frontier": (job("frontier"), FRONTIER | {"frontier": frontier()}),
+    "measures": (job("measures"), full_report()),
+    "least": (job(event_counts={}, rows=0), {"summary": {}, "measures": {}, "provider": {}, "limits": []}),
+}
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def page(request: pytest.FixtureRequest) -> Element:
+    return read(html_report(*PAGES[request.param]))
+
+
+def test_page_loads_nothing_and_runs_nothing(page: Element) -> None:
+    """No script, no style attribute, no address but of a place on the page itself."""
+    for tag in ("script", "img", "link", "iframe", "object", "form", "base", "image", "use"):
+        assert not page.all(tag), tag
+    [style] = page.all("style")
+    assert "url(" not in style.text.replace("url(#", "")
+    assert "@import" not in style.text
+
+    def check(element: Element) -> None:
+        for name, value in element.attributes.items():
+            assert not name.startswith("on"), name
+            assert name not in ("style", "src", "srcset"), name
+            if name in ("href", "xlink:href"):
+                assert value.startswith("#"), value
+        for child in element.children:
+            check(child)
+
+    check(page)
+
+
+def test_ids_are_unique_and_everything_referred_to_is_there(page: Element) -> None:
+    """Links, labels and descriptions refer to existing elements."""
+    ids: list[str] = []
+    wanted: set[str] = set()
+
+    def collect(element: Element) -> None:
+        ids.extend([element.attributes["id"]] if "id" in element.attributes else [])
+        wanted.update(element.attributes.get("aria-labelledby", "").split())
+        wanted.update([element.attributes["href"][1:]] if "href" in element.attributes else [])
+        for child in element.children:
+            collect(child)
+
+    collect(page)
+    assert len(ids) == len(set(ids))
+    assert wanted <= set(ids)
+
+
+def test_headings_are_in_order(page: Element) -> None:
+    """There is one h1, and no heading level is skipped."""
+    levels: list[int] = []
+
+    def collect(element: Element) -> None:
+        if re.fullmatch(r"h[1-6]", element.tag):
+            levels.append(int(element.tag[1]))
+        for child in element.children:
+            collect(child)
+
+    collect(page)
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(next_one <= one + 1 for one, next_one in pairwise(levels))
+
+
+def test_every_picture_has_words_and_a_table(page: Element) -> None:
+    """Each drawing has a title, a description and a table of its data."""
+    drawn = 0
+    for figure in page.all("figure"):
+        drawings = figure.all("svg")
+        assert drawings
+        drawn += len(drawings)
+        for drawing in drawings:
+            assert drawing.attributes["role"] == "img"
+            assert drawing.one("title").text
+            assert drawing.one("desc").text
+            assert re.fullmatch(r"0 0 360 [0-9.]+", drawing.attributes["viewbox"])
+        table = figure.one("details").one("table")
+        assert table.one("caption").text
+        assert len(table.one("tbody").all("tr")) >= 1
+    hidden = [drawing for drawing in page.all("svg") if drawing.attributes.get("aria-hidden") == "true"]
+    assert len(page.all("svg")) == drawn + len(hidden)
+
+
+def test_no_row_no_message_of_an_event_and_no_number_of_a_row(page: Element) -> None:
+    """The listed events are left out: they name rows."""
+    assert "2281" not in page.text
+    assert "its value was suppressed" not in page.text
+
+
+def test_names_stand_as_they_are() -> None:
+    """Markup in a name is text, in both the words and the drawings."""
+    page = read(html_report(*PAGES["hostile"]))
+    names = [element.text for element in page.all("bdi", "name")]
+    for name in HOSTILE:
+        assert visible(name) in names
+    assert "49" not in [text for text in names if "7" in text]
+    assert any(text.text == "<script>alert(1)</script>" for text in page.all("text", "name"))
+
+
+def told(summary: dict[str, Any], own: dict[str, Any], counts: dict[str, int], changed: float) -> str:
+    """Return the text of a page of 4000 rows with a threshold of 50, without style and evidence."""
+    full = full_report(provider=own)
+    full["pictures"]["threshold"] = 50
+    full["pictures"]["changed"] = {"fields": ["age", "income"], "share": [changed, 0.5]}
+    full["summary"] |= summary
+    full["measures"]["changed_share"] = measure(
+        "Changed share", "risk", "high", {"age": changed, "income": 0.5}
+    )
+    page = read(html_report(job(event_counts=counts), full))
+    return " ".join(section.text for section in page.all("section"))
+
+
+@pytest.mark.parametrize("few", [37, 1])
+def test_few_rows_are_told_as_few(few: int) -> None:
+    """The page shows no number below the threshold, and none from which one would follow."""
+    rest = 4000 - few
+    text = told(
+        {
+            "took_part": rest,
+            "changed": {"age": few, "income": rest},
+            "suppressed": few,
+            "unswapped": few,
+            "unswapped_reasons": {"alone": few},
+            "group_size": {"smallest": few, "median": float(few), "largest": 1676},
+            "achieved_rate": rest / 4000,
+        },
+        {"singletons": few, "unchanged_share": few / 4000, "outside_range": {"age": few / 4000}},
+        {"suppressed": few, "dropped": few},
+        few / 4000,
+    )
+    assert text.count("fewer than 50") >= 7
+    forbidden = {str(rest), f"{few / 4000:.6g}", f"{few / 40:.6g}", f"{100 - few / 40:.6g}"}
+    forbidden |= {str(few)} if few > 1 else set()
+    for number in forbidden:
+        assert not re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", text), number
+
+
+def test_many_rows_are_told() -> None:
+    """Larger counts are shown."""
+    text = told(
+        {"took_part": 3211, "changed": {"age": 3007, "income": 2000}, "suppressed": 789, "unswapped": 789},
+        {"singletons": 148},
+        {"suppressed": 789},
+        3007 / 4000,
+    )
+    for words in ("3211 rows took part", "in 789 rows", "75.2", "148"):
+        assert words in text, words
+
+
+def test_measures_stand_in_their_group_with_all_that_explains_them() -> None:
+    """Each measure has value, better direction, range, formula, source, fields and sample."""
+    page = read(html_report(*PAGES["full"]))
+    headings = [heading.text for heading in page.all("h2")]
+    assert headings.index("Risk") < headings.index("Utility")
+    [pscr] = [
+        part for part in page.all("article", "measure") if part.one("h3").text == "Own row is the closest"
+    ]
+    assert pscr.one("p", "value").text == "0.0312"
+    assert pscr.one("p", "goal").text == "↓ lower is better; 0 to 1 · on a random sample of 1000 rows"
+    about = [entry.text for entry in pscr.one("dl", "about").all("dd")]
+    assert about == [
+        "#{i : x_i < y_i} / n",
+        "A plain reading & its source",
+        "age, income",
+        "measures.pscr.value",
+    ]
+    [rho] = [
+        part for part in page.all("article", "measure") if part.one("h3").text == "Change of correlations"
+    ]
+    assert [row.text for row in rho.one("dl", "values").all("div")] == [
+        "mean0.021",
+        "standard deviation0.0125",
+    ]
+
+
+def test_what_was_left_out_is_told_with_its_reason() -> None:
+    """Measures are named by their titles, fields by their names."""
+    page = read(html_report(*PAGES["full"]))
+    [section] = [part for part in page.all("section") if part.attributes["aria-labelledby"] == "left-out"]
+    assert [term.text for term in section.all("dt")] == ["Change of regression coefficients", "town"]
+    assert [term.text for term in section.all("dd")] == ["it needs a target", "text has no correlation"]
+
+
+@pytest.mark.parametrize("service", PROVIDERS)
+def test_every_service_says_what_it_does_and_what_it_does_not(service: str) -> None:
+    """The page has the provider's summary, guarantees, changes and references, and the report's limits."""
+    page = read(html_report(job(service), report()))
+    provider = PROVIDERS[service]
+    assert page.one("h1").text == f"{provider.title} {service}"
+    for sentence in (provider.summary, *provider.guarantees, *provider.changes, *provider.references):
+        assert sentence in page.text, sentence
+    assert [item.text for item in page.one("section", "limits").all("li")] == report()["limits"]
+
+
+def test_a_summary_says_how_to_get_pictures() -> None:
+    """A sentence replaces the empty section of charts."""
+    page = read(html_report(*PAGES["summary"]))
+    assert 'report: "full"' in page.text
+    assert not page.all("figure")
+
+
+def test_values_of_many_fields_are_a_table() -> None:
+    """A measure with several figures for each field has a row for each, the lesser number across."""
+    values = {f"f{at}": {"before": at, "after": at + 0.5, "ks": 0.25} for at in range(12)}
+    names = [*values]
+    shown = report(measures={"marginals": measure("Marginals", "utility", "low", values)})
+    table = read(html_report(job(field_names=names), shown)).one("article", "measure").one("table")
+    assert table.rows()[0] == ["field", "before", "after", "ks"]
+    assert table.rows()[3] == ["f2", "2", "2.5", "0.25"]
+    two = {name: values[name] for name in names[:2]}
+    shown = report(measures={"marginals": measure("Marginals", "utility", "low", two)})
+    table = read(html_report(job(field_names=names), shown)).one("article", "measure").one("table")
+    assert table.rows() == [
+        ["figure", "f0", "f1"],
+        ["before", "0", "1"],
+        ["after", "0.5", "1.5"],
+        ["ks", "0.25", "0.25"],
+    ]
+
+
+def test_the_chosen_candidate_is_marked() -> None:
+    """The mark is a word, for screen readers."""
+    page = read(html_report(*PAGES["candidates"]))
+    [section] = [part for part in page.all("section") if part.attributes["aria-labelledby"] == "candidates"]
+    rows = section.one("table").rows()
+    assert [row[0] for row in rows[1:]] == ["1", "2 (chosen)", "3", "4", "5"]
+    assert rows[2][1:] == ["0000000000000001", "0.031", "0.0195", "1"]
+    assert rows[5][3] == "-"
+    assert len(section.all("tr", "marked")) == 1
+    assert "5 candidates were run" in section.text
+    assert "Change of regression coefficients ranked nobody: it needs a target." in section.text
+
+
+def test_what_was_asked_for_besides_the_parameters_is_told() -> None:
+    """Options of measuring and choosing are shown as the JSON of the request."""
+    page = read(html_report(job(options={"candidates": {"count": 5}}), report()))
+    [section] = [part for part in page.all("section") if part.attributes["aria-labelledby"] == "parameters"]
+    assert 'candidates{"count": 5}' in section.text.replace("\n", "")
+
+
+def test_the_frontier_is_marked_joined_and_told() -> None:
+    """Points that are not dominated are diamonds, others circles; failed ones are not drawn."""
+    page = read(html_report(*PAGES["frontier"]))
+    [drawing] = page.one("figure").all("svg")
+    points = frontier()["points"]
+    front = [point for point in points if not point["dominated"]]
+    assert len(drawing.all("polygon", "point")) == len(front) > 1
+    assert len(drawing.all("circle", "dominated")) == len(points) - len(front) - 1
+    assert len(drawing.one("polyline", "front").attributes["points"].split()) == len(front)
+    table = page.one("figure").one("table")
+    assert [row[-1] for row in table.rows()[1:]].count("not dominated") == len(front)
+    assert table.rows()[-1][-1] == "'town' is text & no number"
+    assert "<b>income</b>" in table.text
+    assert "Each point is the mean of 3 runs." in page.text
+    assert "best corner is bottom left" in page.text
+
+
+def test_only_a_service_tells_what_happened_to_rows() -> None:
+    """Kinds of jobs that change no rows have no section of events, since their absence would mislead."""
+    told = "nothing was suppressed, kept or left out"
+    assert told in read(html_report(job(event_counts={}), report())).text
+    for kind in ("frontier", "measures"):
+        page = read(html_report(job(kind, event_counts={}, parameters={"risk": None, "seed": 7}), {}))
+        assert told not in page.text
+        assert "null" not in page.text

@@ -1,0 +1,81 @@
+"""The migrations make exactly the tables of the models, and unmake them."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from app.settings import Settings
+from app.store.sql.db import Database, migrate, migration_config
+from app.store.sql.models import Base
+from tests.conftest import DATABASES, settings_on
+from tests.postgres import Postgres
+
+
+def tables(settings: Settings) -> set[str]:
+    database = Database(settings)
+    try:
+        return set(sa.inspect(database.engine).get_table_names()) - {"alembic_version", "sqlite_sequence"}
+    finally:
+        database.close()
+
+
+def downgrade_to_base(settings: Settings) -> None:
+    """Undo all migrations."""
+    database = Database(settings)
+    try:
+        with database.engine.connect() as connection:
+            command.downgrade(migration_config(connection), "base")
+            connection.commit()
+    finally:
+        database.close()
+
+
+@pytest.fixture(params=DATABASES)
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    return settings_on(request.param, request, tmp_path)
+
+
+def test_up_down_and_up_again(settings: Settings) -> None:
+    migrate(settings)
+    assert tables(settings) == set(Base.metadata.tables)
+    downgrade_to_base(settings)
+    assert tables(settings) == set()
+    migrate(settings)
+    migrate(settings)
+    assert tables(settings) == set(Base.metadata.tables)
+
+
+def test_the_models_are_what_the_migrations_make(settings: Settings) -> None:
+    migrate(settings)
+    database = Database(settings)
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True}
+        )
+        assert compare_metadata(context, Base.metadata) == []
+        command.check(migration_config(connection))
+    database.close()
+
+
+def test_migrations_form_one_line_and_are_named_by_date(settings: Settings) -> None:
+    database = Database(settings)
+    with database.engine.connect() as connection:
+        scripts = ScriptDirectory.from_config(migration_config(connection))
+        assert len(scripts.get_heads()) == 1
+        names = [Path(script.path).name for script in scripts.walk_revisions()]
+    database.close()
+    assert names == sorted(names, reverse=True)
+    assert all(name[:4].isdigit() and name[4] == "_" for name in names)
+
+
+def test_replicas_that_start_at_once_migrate_once(postgres: Postgres, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, database_url=postgres.new_database())
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(migrate, [settings] * 3))
+    assert tables(settings) == set(Base.metadata.tables)

@@ -1,0 +1,378 @@
+"""The SQL of jobs and buffers, on a database that the migrations made."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
+
+from app.callers import THE_SERVICE
+from app.ids import new_id
+from app.jobs.requests import head_start
+from app.store.sql import buffers, idempotency, jobs
+from app.store.sql import usage as callers
+from app.store.sql import webhook_outbox as deliveries
+from app.store.sql.audit import AuditTrail
+from app.store.sql.db import Database, migrate
+from app.store.sql.models import AuditLine, Buffer, Delivery, IdempotencyKey, Job
+from tests.conftest import DATABASES, settings_on
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    settings = settings_on(request.param, request, tmp_path)
+    migrate(settings)
+    database = Database(settings)
+    yield database
+    database.close()
+
+
+def job(**values: Any) -> Job:
+    known = {
+        "id": new_id(),
+        "service": "DSWAP",
+        "revision": 1,
+        "state": "queued",
+        "parameters": {"swap_fields": ["income"]},
+        "sealed_seed": b"sealed",
+        "seed_fingerprint": "0" * 16,
+        "seed_bits": 128,
+        "created_at": NOW,
+        "ranked_at": NOW,
+        "row_count": 3,
+        "source_digest": "sha256:1",
+        "source_fields": [{"name": "income", "type": "int64"}],
+        "inline": True,
+        "retain_source": False,
+        "report_level": "summary",
+    }
+    return Job(**known | values)
+
+
+def buffer(**values: Any) -> Buffer:
+    known = {
+        "id": new_id(),
+        "digest": "sha256:1",
+        "fields": [],
+        "row_count": 0,
+        "byte_size": 0,
+        "blob": "b" * 32,
+        "created_at": NOW,
+        "expires_at": NOW + timedelta(hours=1),
+    }
+    return Buffer(**known | values)
+
+
+def kept_key(resource: str) -> IdempotencyKey:
+    return IdempotencyKey(
+        owner="anonymous", key="k", fingerprint="f", resource=resource, expires_at=NOW + timedelta(hours=24)
+    )
+
+
+def delivery() -> Delivery:
+    return Delivery(id=new_id(), job_id=new_id(), body="{}", state="pending", due_at=NOW)
+
+
+def add(database: Database, *rows: Job | Buffer) -> list[str]:
+    with database.write() as session:
+        session.add_all(rows)
+    return [row.id for row in rows]
+
+
+def found(database: Database, job_id: str, *deferred: str) -> Job:
+    with database.read() as session:
+        row = jobs.find(session, job_id, *deferred)
+    assert row is not None
+    return row
+
+
+def test_a_job_comes_back_as_it_was(database: Database) -> None:
+    (job_id,) = add(database, job(events=[{"code": "x", "row": 1}], event_counts={"x": 2**40}))
+    row = found(database, job_id, "sealed_seed", "sealed_report", "manifest")
+    assert row.parameters == {"swap_fields": ["income"]}
+    assert row.event_counts == {"x": 2**40}
+    assert (row.sealed_seed, row.sealed_report, row.manifest) == (b"sealed", None, None)
+    assert row.created_at == NOW
+    assert not row.ended
+
+
+def test_moments_lie_in_utc_and_need_a_zone(database: Database) -> None:
+    dublin_summer = timezone(timedelta(hours=1))
+    (job_id,) = add(database, job(created_at=NOW.astimezone(dublin_summer)))
+    read = found(database, job_id).created_at
+    assert (read, read.tzinfo) == (NOW, UTC)
+    with pytest.raises(StatementError, match="needs its time zone"):
+        add(database, job(created_at=NOW.replace(tzinfo=None)))
+
+
+def test_a_state_that_is_none_is_refused(database: Database) -> None:
+    with pytest.raises(IntegrityError, match="ck_jobs_state"):
+        add(database, job(state="lost"))
+
+
+def test_claims_take_the_oldest_first_and_each_job_once(database: Database) -> None:
+    ids = add(database, *(job() for _ in range(20)))
+
+    def claim(instance: str) -> list[str]:
+        claimed: list[str] = []
+        while True:
+            with database.write() as session:
+                row = jobs.claim_oldest(session, instance, NOW)
+            if row is None:
+                return claimed
+            assert (row.state, row.attempt, row.claimed_by, row.sealed_seed) == (
+                "running",
+                1,
+                instance,
+                b"sealed",
+            )
+            claimed.append(row.id)
+
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(claim, "abcd"))
+    assert sorted(job_id for result in results for job_id in result) == sorted(ids)
+    assert all(result == sorted(result) for result in results)
+
+
+def test_an_end_is_recorded_once_and_only_by_its_own_claim(database: Database) -> None:
+    (job_id,) = add(database, job())
+    with database.write() as session:
+        jobs.claim_oldest(session, "one", NOW)
+        assert jobs.move(session, job_id, ["running"], "queued", attempt=1)
+        again = jobs.claim_oldest(session, "two", NOW)
+        assert again is not None
+        assert again.attempt == 2
+    with database.write() as session:
+        assert not jobs.move(session, job_id, ["running"], "succeeded", attempt=1)
+        assert jobs.move(session, job_id, ["running"], "failed", attempt=2, finished_at=NOW)
+        assert not jobs.move(session, job_id, ["running"], "succeeded", attempt=2)
+    assert (found(database, job_id).state, found(database, job_id).ended) == ("failed", True)
+
+
+def test_pages_are_stable_while_jobs_come_in(database: Database) -> None:
+    ids = add(database, *(job() for _ in range(5)))
+    with database.read() as session:
+        first = jobs.newest(session, None, None, 2, None)
+    add(database, job(), job(service="CDSWAP"))
+    with database.read() as session:
+        second = jobs.newest(session, None, None, 9, first[-1].id)
+        assert len(jobs.newest(session, None, "CDSWAP", 9, None)) == 1
+        assert jobs.newest(session, "running", None, 9, None) == []
+    assert [row.id for row in [*first, *second]] == ids[::-1]
+
+
+def test_an_idempotency_key_is_taken_once(database: Database) -> None:
+    with database.write() as session:
+        idempotency.keep(session, kept_key("one"))
+    with database.read() as session:
+        known = idempotency.find(session, "anonymous", "k", NOW)
+        assert known is not None
+        assert (known.resource, known.fingerprint) == ("one", "f")
+        assert idempotency.find(session, "somebody else", "k", NOW) is None
+        assert idempotency.find(session, "anonymous", "k", NOW + timedelta(hours=24)) is None
+
+
+def test_an_idempotency_key_is_used_anew_when_its_time_is_over_or_its_job_gone(database: Database) -> None:
+    with database.write() as session:
+        idempotency.keep(session, kept_key("one"))
+    with database.write() as session:
+        idempotency.keep(session, kept_key("two"))
+        found = idempotency.find(session, "anonymous", "k", NOW)
+        assert found is not None
+        assert found.resource == "two"
+        idempotency.forget(session, ["two"])
+        assert idempotency.find(session, "anonymous", "k", NOW) is None
+        idempotency.keep(session, kept_key("three"))
+    with database.write() as session:
+        assert idempotency.delete_expired(session, NOW) == 0
+        assert idempotency.delete_expired(session, NOW + timedelta(hours=24)) == 1
+
+
+def test_a_claim_takes_age_and_priority_together(database: Database) -> None:
+    """A step of priority is worth a time of waiting: what has waited longer than that goes first."""
+    waits = {"old": 0, "late but high": 400, "later and high": 700, "normal": 350}
+    ranks = {name: NOW + timedelta(seconds=wait) for name, wait in waits.items()}
+    for name in ("late but high", "later and high"):
+        ranks[name] -= head_start("high", 300)
+    rows = {name: job(service=name, created_at=NOW, ranked_at=rank) for name, rank in ranks.items()}
+    add(database, *rows.values())
+    order = []
+    while True:
+        with database.write() as session:
+            claimed = jobs.claim_oldest(session, "one", NOW)
+        if claimed is None:
+            break
+        order.append(claimed.service)
+    assert order == ["old", "late but high", "normal", "later and high"]
+
+
+def test_a_message_is_claimed_once_and_again_when_its_claim_is_over(database: Database) -> None:
+    with database.write() as session:
+        deliveries.insert(session, delivery())
+    lease = NOW + timedelta(seconds=50)
+
+    def claim(moment: datetime) -> list[int]:
+        with database.write() as session:
+            return [row.attempts for row in deliveries.claim_due(session, moment, lease, 8)]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(claim, [NOW] * 4)) == [[], [], [], [1]]
+    lease += timedelta(seconds=50)
+    assert claim(lease - timedelta(seconds=50)) == [2]
+    with database.write() as session:
+        (late,) = session.scalars(sa.select(Delivery.id))
+        assert not deliveries.record(session, late, 1, state="delivered", ended_at=NOW)
+        assert deliveries.record(session, late, 2, state="delivered", ended_at=NOW)
+        assert not deliveries.record(session, late, 2, state="given_up", ended_at=NOW)
+    assert claim(lease + timedelta(days=1)) == []
+    with database.write() as session:
+        assert deliveries.delete_old(session, NOW) == 0
+        assert deliveries.delete_old(session, NOW + timedelta(seconds=1)) == 1
+
+
+def test_what_an_owner_has_going_and_keeps_is_counted(database: Database) -> None:
+    add(
+        database,
+        job(byte_size=10),
+        job(byte_size=20, state="running"),
+        job(byte_size=40, state="failed"),
+        job(byte_size=80, owner="somebody else"),
+        buffer(byte_size=5),
+        buffer(byte_size=7, expires_at=NOW),
+        buffer(byte_size=9, owner="somebody else"),
+    )
+    with database.write() as session:
+        callers.lock(session, "anonymous", NOW)
+        callers.lock(session, "anonymous", NOW)
+        assert callers.active(session, "anonymous") == callers.ActiveUsage(2, 6, 30)
+        assert callers.active(session, "nobody") == callers.ActiveUsage(0, 0, 0)
+        assert callers.stored(session, "anonymous", NOW) == callers.StoredUsage(5, NOW + timedelta(hours=1))
+        assert callers.stored(session, "nobody", NOW) == callers.StoredUsage(0, None)
+
+
+def test_a_shared_blob_is_free_when_its_last_name_is_gone(database: Database) -> None:
+    shared, own = "s" * 32, "o" * 32
+    first, second, uploaded = add(
+        database,
+        job(source_blob=shared, state="succeeded", destination_blob=own),
+        job(source_blob=shared, state="succeeded"),
+        buffer(blob=shared),
+    )
+    with database.write() as session:
+        assert jobs.delete_ended(session, first)
+        assert jobs.unnamed(session, [shared, own, None]) == [own]
+        assert buffers.delete(session, uploaded) == []
+        assert buffers.delete(session, uploaded) is None
+    with database.write() as session:
+        assert jobs.all_named(session) == {shared}
+        assert jobs.delete_ended(session, second)
+        assert jobs.unnamed(session, [shared]) == [shared]
+
+
+def test_a_job_that_has_not_ended_is_not_deleted(database: Database) -> None:
+    (job_id,) = add(database, job())
+    with database.write() as session:
+        assert not jobs.delete_ended(session, job_id)
+
+
+def test_a_source_is_retained_by_its_job_or_by_its_buffer(database: Database) -> None:
+    uploaded = buffer()
+    own, lent, none = add(
+        database,
+        job(source_blob="o" * 32),
+        job(source_buffer=uploaded.id),
+        job(),
+    )
+    add(database, uploaded)
+    with database.write() as session:
+        assert jobs.retained(session, "source", own, NOW) == "o" * 32
+        assert jobs.retained(session, "source", lent, NOW) == uploaded.blob
+        assert jobs.retained(session, "source", lent, NOW + timedelta(hours=1)) is None
+        assert jobs.retained(session, "source", none, NOW) is None
+
+
+def test_a_judged_table_is_retained_like_a_source(database: Database) -> None:
+    uploaded = buffer()
+    own, lent = add(
+        database,
+        job(source_blob="o" * 32, destination_blob="d" * 32),
+        job(source_blob="o" * 32, destination_buffer=uploaded.id),
+    )
+    add(database, uploaded)
+    with database.write() as session:
+        assert jobs.retained(session, "destination", own, NOW) == "d" * 32
+        assert jobs.retained(session, "destination", lent, NOW) == uploaded.blob
+
+
+def test_a_buffer_is_gone_at_its_expiry(database: Database) -> None:
+    (buffer_id,) = add(database, buffer())
+    with database.write() as session:
+        assert buffers.find(session, buffer_id, NOW) is not None
+        assert buffers.find(session, buffer_id, NOW + timedelta(hours=1)) is None
+        assert buffers.delete_expired(session, NOW) == ([], [])
+        assert buffers.delete_expired(session, NOW + timedelta(hours=1)) == ([buffer_id], ["b" * 32])
+
+
+def test_old_results_are_released_and_their_jobs_stay(database: Database) -> None:
+    old, young = add(
+        database,
+        job(state="succeeded", finished_at=NOW, destination_blob="d" * 32, source_blob="s" * 32),
+        job(state="succeeded", finished_at=NOW + timedelta(days=8), destination_blob="e" * 32),
+    )
+    with database.write() as session:
+        assert jobs.release_old(session, NOW + timedelta(days=7)) == ([old], ["d" * 32, "s" * 32])
+    assert found(database, old).destination_blob is None
+    assert found(database, young).destination_blob == "e" * 32
+    with database.write() as session:
+        assert jobs.delete_old(session, NOW + timedelta(days=9)) == ([old, young], ["e" * 32])
+    with database.read() as session:
+        assert jobs.find(session, old) is None
+
+
+def test_the_audit_is_only_added_to(database: Database) -> None:
+    with database.write() as session:
+        AuditTrail(bytes(32)).append(session, THE_SERVICE, "job.delete", "1", NOW)
+    for change in (sa.delete(AuditLine), sa.update(AuditLine).values(action="nothing")):
+        with pytest.raises(DatabaseError, match="only ever added to"), database.write() as session:
+            session.execute(change)
+    with database.read() as session:
+        assert [line.action for line in session.scalars(sa.select(AuditLine))] == ["job.delete"]
+
+
+def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
+    row = job()
+    (taken,) = add(database, job())
+    with pytest.raises(IntegrityError), database.write() as session:
+        session.add_all([row, job(id=taken)])
+    with database.read() as session:
+        assert jobs.find(session, row.id) is None
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_the_database_keeps_what_it_promises(database: Database) -> None:
+    """A commit is on the disk, readers do not wait for writers, and what is deleted is overwritten."""
+    with database.engine.connect() as connection:
+        said = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete", "busy_timeout")
+        }
+    assert said == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "secure_delete": 1,
+        "busy_timeout": 30_000,
+    }
+
+
+def test_identifiers_come_in_the_order_of_their_making() -> None:
+    ids = [new_id() for _ in range(1000)]
+    assert len(set(ids)) == len(ids)
+    assert [one[:18] for one in ids] == sorted(one[:18] for one in ids)
+    assert all(one[14] == "7" and one[19] in "89ab" for one in ids)

@@ -1,0 +1,129 @@
+"""Settings come from the environment, and their defaults fit the machine."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from app.__main__ import main
+from app.engine.dask_address import Cluster, cluster_of
+from app.settings import Settings, available_memory
+from providers.cores import available_cores
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"ROWVEIL_{name.upper()}", raising=False)
+
+
+def test_defaults_share_the_machine_out_among_the_workers() -> None:
+    cores = available_cores()
+    assert (Settings().workers, Settings().worker_threads) == (cores, 1)
+    one = Settings(workers=1)
+    assert one.worker_threads == cores
+    assert one.worker_memory_bytes == int(available_memory() * 0.8)
+    assert Settings(workers=4 * cores).worker_threads == 1
+
+
+def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ROWVEIL_HOME", str(tmp_path))
+    monkeypatch.setenv("ROWVEIL_WORKERS", "3")
+    monkeypatch.setenv("ROWVEIL_KEY", "secret")
+    settings = Settings()
+    assert settings.workers == 3
+    assert settings.database_url == f"sqlite:///{tmp_path}/rowveil.db"
+    assert settings.key_file == tmp_path / "keys" / "master.key"
+    assert "secret" not in repr(settings)
+
+
+def test_making_settings_touches_nothing(tmp_path: Path) -> None:
+    Settings(home=tmp_path / "home")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("engine", "dask", "needs ROWVEIL_SCHEDULER_ADDRESS"),
+        ("engine", "cluster", "unknown engine 'cluster'"),
+        ("auth", "maybe", "unknown auth 'maybe'"),
+        ("workers", "0", "greater than or equal to 1"),
+        ("default_wait_seconds", "61", "must not be over max_wait_seconds"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(f"ROWVEIL_{name.upper()}", value)
+    with pytest.raises(ValidationError, match=message):
+        Settings()
+
+
+def test_a_cluster_is_reached_over_tls_unless_it_is_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain tcp needs a setting that says so; tls needs certificates."""
+    monkeypatch.setenv("ROWVEIL_ENGINE", "dask")
+    monkeypatch.setenv("ROWVEIL_SCHEDULER_ADDRESS", "tcp://127.0.0.1:8786")
+    with pytest.raises(ValidationError, match="in the clear"):
+        Settings()
+    monkeypatch.setenv("ROWVEIL_SCHEDULER_INSECURE", "true")
+    assert cluster_of(Settings()) == Cluster("tcp://127.0.0.1:8786")
+    monkeypatch.setenv("ROWVEIL_SCHEDULER_ADDRESS", "tls://127.0.0.1:8786")
+    with pytest.raises(ValidationError, match="ROWVEIL_TLS_CA_FILE"):
+        Settings()
+    for part in ("ca", "cert", "key"):
+        monkeypatch.setenv(f"ROWVEIL_TLS_{part.upper()}_FILE", f"{part}.pem")
+    found = cluster_of(Settings())
+    assert (str(found.ca_file), str(found.cert_file), str(found.key_file)) == (
+        "ca.pem",
+        "cert.pem",
+        "key.pem",
+    )
+
+
+def test_every_setting_has_its_help_text() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_a_misspelt_setting_is_refused_with_the_right_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROWVEIL_WORKRES", "3")
+    monkeypatch.setenv("ROWVEIL_DATA", "the tests' own")
+    assert main(["migrate"]) == 2
+    told = capsys.readouterr().err
+    assert "ROWVEIL_WORKRES: there is no such setting; did you mean 'ROWVEIL_WORKERS'?" in told
+    assert "ROWVEIL_DATA:" not in told
+
+
+@pytest.mark.parametrize("url", ["nonsense", "nosuch://db", "sqlite:////proc/none/at/all.db"])
+def test_a_database_that_cannot_be_used_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    monkeypatch.setenv("ROWVEIL_DATABASE_URL", url)
+    assert main(["migrate"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "database" in told
+
+
+def test_a_log_for_programs_tells_each_request_and_one_for_people_does_not() -> None:
+    assert (Settings().log_level, Settings(log_format="json").log_level) == ("warning", "info")
+    assert Settings(log_format="json", log_level="error").log_level == "error"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("JOB_RETENTION", "60", "job_retention must not be under result_retention"),
+        ("WEBHOOK_NETWORKS", "10.0.0.0/8,10.1.2.3/8", "a network is like 10.20.0.0/16"),
+        ("LOG_FORMAT", "xml", "'text' or 'json'"),
+        ("CALLER_JOBS", "0", "greater than or equal to 1"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_with_what_would(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str
+) -> None:
+    monkeypatch.setenv(f"ROWVEIL_{name}", value)
+    with pytest.raises(ValidationError, match=reason):
+        Settings()

@@ -1,0 +1,208 @@
+"""Fields that a worker reads or copies, and its choice between memory and out-of-core runs."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.engine.engine import Failure, Outcome
+from app.store.blobs.arrow_stream import read_table, write_table
+from app.store.blobs.column_reader import BlobTable
+from app.store.blobs.scratch import SealedScratch, SpoolReader, SpoolWriter
+from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.sealing import SealBroken, Sealer
+from app.worker.run_swap import run_swap
+from providers import PROVIDERS
+from providers.tables.digest import table_digest
+from tests.naive.agreement import swap
+from tests.swap_tasks import swap_task
+
+PLENTY, LITTLE = 10**9, 10**6
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    number = np.arange(ROWS)
+    return pa.table(
+        {
+            "name": pa.array([f"row {row}" for row in number]),
+            "x": pa.array(number % 1009 / 8),
+            "class": pa.array(np.where(number % 5000 == 0, number, number % 70)),
+            "y": pa.array(number * 7919 % ROWS / 4),
+            "still": pa.array(number % 3 == 0),
+        }
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BlobStore:
+    return BlobStore(tmp_path / "blobs", Sealer([bytes(32)]))
+
+
+@pytest.fixture
+def run(store: BlobStore, tmp_path: Path) -> Callable[..., tuple[Outcome, pa.Table | None]]:
+    """Runs a task on a table in a blob; what it answers, and the destination."""
+
+    def run_task(
+        service: str, table: pa.Table, parameters: dict[str, Any], memory: int
+    ) -> tuple[Outcome, pa.Table | None]:
+        task = swap_task(store, tmp_path, service, table, parameters, memory)
+        outcome = run_swap(task)
+        assert not list((tmp_path / "scratch").iterdir())
+        return outcome, None if isinstance(outcome, Failure) else read_table(task.destination)
+
+    return run_task
+
+
+DROPS = {"policy": "drop"}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("DSWAP", {"swap_fields": ["y"]}),
+    ("DSWAP", {"swap_fields": ["name", "x", "class", "y", "still"]}),
+    ("CDSWAP", {"swap_fields": ["y"], "control_field": "class", "suppression": DROPS}),
+    ("CDSWAP", {"swap_fields": ["y"], "control_field": "class", "suppression": {"fields": ["still"]}}),
+    ("DDSWAP", {"swap_fields": ["name"], "control_field": "x", "block_size": 7}),
+    ("MEWS", {"swap_fields": ["x", "y"], "bins": 20, "suppression": DROPS}),
+    ("RWN", {"distance_fields": ["x", "y"], "perturb_fields": ["name", "y"]}),
+    ("PABIDOT", {"fields": ["x", "y"], "shuffle": False}),
+    ("PABIDOT", {"fields": ["x", "y"]}),
+    ("LOCALITY", {"fields": ["x", "y"], "iterations": 1}),
+]
+
+
+@pytest.mark.parametrize("memory", [PLENTY, LITTLE])
+@pytest.mark.parametrize(("service", "parameters"), CALLS)
+def test_fields_that_are_not_read_pass_by(
+    service: str,
+    parameters: dict[str, Any],
+    memory: int,
+    table: pa.Table,
+    run: Callable[..., tuple[Outcome, pa.Table]],
+) -> None:
+    """The destination is that of the whole table in memory, and the answer says so; dropped rows go whole."""
+    expected = swap(service, table, parameters)
+    outcome, destination = run(service, table, parameters, memory)
+    assert not isinstance(outcome, Failure)
+    assert destination.schema == expected.table.schema
+    assert table_digest(destination) == table_digest(expected.table) == outcome["destination"]["digest"]
+    assert outcome["destination"]["rows"] == expected.table.num_rows
+    assert outcome["event_counts"] == expected.events.counts
+    assert outcome["report"]["summary"]["changed"] == expected.summary.changed
+
+
+@pytest.mark.parametrize(
+    ("service", "parameters"),
+    [
+        ("MEWS", {"swap_fields": ["x", "y"], "degree": 30}),
+        ("MEWS", {"swap_fields": ["x", "y"], "bins": 5, "others": "univariate"}),
+        ("MEDS", {"swap_fields": ["x", "y"], "k": 50}),
+        ("RWN", {"distance_fields": ["x", "y"], "neighbours": "own_sample", "sample_size": 20}),
+        ("RWN", {"distance_fields": ["x", "y"], "neighbours": "pairs", "sample_size": 20}),
+    ],
+)
+def test_what_must_fit_and_does_not_is_refused_with_advice(
+    service: str,
+    parameters: dict[str, Any],
+    table: pa.Table,
+    run: Callable[..., tuple[Outcome, pa.Table | None]],
+) -> None:
+    """The message names the setting and includes the service's advice for larger tables."""
+    outcome, _ = run(service, table, parameters, LITTLE // 4)
+    assert isinstance(outcome, Failure)
+    assert outcome.code == "memory_limit"
+    assert "ROWVEIL_WORKER_MEMORY_BYTES" in outcome.message
+    assert outcome.message.endswith(PROVIDERS[service].scaling.cut)
+    found = re.search(r"about (\d+) of its 20000 rows", outcome.message)
+    assert found is not None
+    outcome, _ = run(service, table.slice(0, int(found[1])), parameters, LITTLE // 4)
+    assert not isinstance(outcome, Failure)
+
+
+def test_pairs_that_do_not_fit_are_refused_though_the_table_does(
+    table: pa.Table, run: Callable[..., tuple[Outcome, pa.Table | None]]
+) -> None:
+    """The graph of the pairs certainly takes its memory, whatever the width of the values."""
+    parameters = {"distance_fields": ["x", "y"], "perturb_fields": ["y"], "neighbours": "pairs"}
+    outcome, _ = run("RWN", table, parameters | {"sample_size": 2000}, PLENTY // 5)
+    assert isinstance(outcome, Failure)
+    assert outcome.code == "memory_limit"
+    needed = re.search(r"RWN needs about (\d+) bytes", outcome.message)
+    assert needed is not None
+    assert int(needed[1]) > 6 * 2000 * 20_000
+    outcome, _ = run("RWN", table, parameters | {"sample_size": 20}, PLENTY // 5)
+    assert not isinstance(outcome, Failure)
+
+
+@pytest.mark.parametrize(("service", "parameters"), CALLS)
+def test_an_empty_table_comes_out_empty(
+    service: str, parameters: dict[str, Any], table: pa.Table, run: Callable[..., tuple[Outcome, pa.Table]]
+) -> None:
+    """Whatever is read of it; PABIDOT has nothing to fit."""
+    outcome, destination = run(service, table.slice(0, 0), parameters, PLENTY)
+    if service == "PABIDOT":
+        assert isinstance(outcome, Failure)
+    else:
+        assert destination.num_rows == 0
+        assert destination.schema == table.schema
+
+
+def test_fields_are_read_in_the_schemas_order(store: BlobStore, table: pa.Table) -> None:
+    """However they are named; none of them, and all of them, as well."""
+    access = store.allocate()
+    write_table(access, table)
+    blob = BlobTable(access, table.num_rows)
+    assert blob.schema == table.schema
+    assert blob.read(["y", "name"]).equals(table.select(["name", "y"]))
+    assert blob.read(table.column_names).equals(table)
+    assert blob.read([]).num_columns == 0
+
+
+def test_what_is_put_aside_is_sealed_and_has_no_name(tmp_path: Path) -> None:
+    """Nothing is to be seen in the folder, and of the values nothing in the file."""
+    table = pa.table({"name": [f"Person-{row:06d}-Quux" for row in range(5000)]})
+    with SealedScratch(tmp_path) as scratch:
+        spool = scratch.spool(3, 3)
+        for start in range(0, 5000, 100):
+            spool.add(start // 100 % 3, table.slice(start, 100))
+        assert not list(tmp_path.iterdir())
+        parts = [pa.concat_tables(spool.read(part)) for part in range(3)]
+        assert [spool.rows(part) for part in range(3)] == [part.num_rows for part in parts]
+        found = parts[1].column(0).to_pylist()
+        assert found == sorted(found)
+        assert set(found) == {row for start in range(100, 5000, 300) for row in
+                              table.column(0)[start : start + 100].to_pylist()}  # fmt: skip
+
+
+def test_a_shared_spool_is_read_with_its_key(tmp_path: Path) -> None:
+    """Each writer has a separate file; without the job's folder none can be created."""
+    table = pa.table({"name": [f"Person-{row:06d}-Quux" for row in range(500)]})
+    with SpoolWriter(tmp_path) as writer, SpoolWriter(tmp_path):
+        spool = writer.spool(2, 10**6)
+        spool.add(1, table)
+        shared = writer.shared(spool)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert b"Person" not in Path(shared.path).read_bytes()
+    assert shared.key.hex() not in repr(shared)
+    assert repr(shared.key) not in repr(shared)
+    with SpoolReader(shared) as reader:
+        parts = reader.parts()
+        assert [parts.rows(part) for part in range(2)] == [0, 500]
+        assert pa.concat_tables(parts.read(1)).equals(table)
+    with SpoolReader(replace(shared, key=bytes(32))) as reader, pytest.raises(SealBroken):
+        list(reader.parts().read(1))
+    with pytest.raises(FileNotFoundError):
+        SpoolWriter(tmp_path / "gone")
+
+
+def test_a_record_that_was_changed_does_not_open(tmp_path: Path) -> None:
+    """Nor one in the place of another."""
+    with SealedScratch(tmp_path) as scratch:
+        one, two = scratch.write(pa.py_buffer(b"one")), scratch.write(pa.py_buffer(b"two"))
+        assert scratch.read(one) == b"one"
+        with pytest.raises(SealBroken):
+            scratch.read((one[0], two[1], two[2]))

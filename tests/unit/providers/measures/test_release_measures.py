@@ -1,0 +1,230 @@
+"""The measures of a release against scipy, scikit-learn, statsmodels, pandas, or the plain formula."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pytest
+import statsmodels.api
+from scipy.spatial.distance import cdist
+from scipy.stats import contingency, entropy, ks_2samp
+from sklearn.cluster import KMeans
+
+from providers.measures.risk.entropy_increase import entropy_increase
+from providers.measures.risk.record_linkage import record_linkage
+from providers.measures.shared.block_sums import correlations, spread
+from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.linear_model import regress
+from providers.measures.utility.association import correlation_ratio, cramers_v, mean_change
+from providers.measures.utility.clustering_error import clustering_error
+from providers.measures.utility.delta_rho import change_of_correlations
+from providers.measures.utility.marginals import marginal_of_categories, marginal_of_numbers, total_variation
+from providers.measures.utility.query_error import RangeAverages, drawn_queries, query_error, relative_errors
+from providers.measures.utility.relations_kept import nearness_kept
+from tests.naive.measures import interval_sd, paired_points
+
+Matrix = npt.NDArray[np.float64]
+RANDOM = np.random.default_rng(21)
+NUMBERS = RANDOM.normal(size=(300, 3)) @ RANDOM.normal(size=(3, 3)) + [0, 5, -3]
+MOVED = NUMBERS + 0.4 * RANDOM.normal(size=NUMBERS.shape)
+
+
+def with_gaps(table: Matrix, share: float) -> Matrix:
+    return np.where(RANDOM.random(table.shape) < share, np.nan, table)
+
+
+def in_pieces(table: Matrix) -> Any:
+    return lambda: np.array_split(table, [1, 7, 100])
+
+
+def test_record_linkage_is_the_share_of_nearest_that_are_ones_own() -> None:
+    """The rate agrees with all distances between min-max scaled rows."""
+    names = ["a", "b", "c"]
+    source, destination = (
+        pa.table({name: table[:, at] for at, name in enumerate(names)}) for table in (NUMBERS, MOVED)
+    )
+    low, high = NUMBERS.min(axis=0), NUMBERS.max(axis=0)
+    nearest = cdist((NUMBERS - low) / (high - low), (MOVED - low) / (high - low)).argmin(axis=1)
+    found = record_linkage(*paired_points(source, destination, names))
+    assert found == {"rate": np.mean(nearest == np.arange(300)), "chance": 1 / 300}
+
+
+def test_interval_disclosure_of_what_is_missing() -> None:
+    """A missing value in the source cannot be disclosed; one in the release discloses nothing."""
+    nan = math.nan
+    source = np.array([[0.0, nan], [0.0, 1.0], [0.0, 1.0], [nan, nan]])
+    released = np.array([[0.0, 9.0], [0.0, nan], [0.0, 1.0], [0.0, 1.0]])
+    found = interval_sd(source, released)
+    assert found["by_field"] == [1.0, 0.5]
+    assert found["share"] == pytest.approx(2 / 3)
+
+
+def test_correlations_over_the_rows_that_have_both() -> None:
+    """Correlations agree with pandas, with gaps and in blocks; constant and empty fields have none."""
+    table = np.column_stack([with_gaps(NUMBERS, 0.2), np.full(300, 2.5), np.full(300, np.nan)])
+    found = correlations(in_pieces(table), 5)
+    assert found[:3, :3] == pytest.approx(pd.DataFrame(table[:, :3]).corr().to_numpy())
+    assert np.isnan(found[3:]).all()
+    of = spread(in_pieces(table), 5)
+    assert of.mean[:3] == pytest.approx(np.nanmean(table[:, :3], axis=0))
+    assert of.deviation[:3] == pytest.approx(np.nanstd(table[:, :3], axis=0, ddof=1))
+    assert of.count.tolist() == np.count_nonzero(~np.isnan(table), axis=0).tolist()
+
+
+def test_a_correlation_that_is_lost_counts_as_none() -> None:
+    """A field that became constant counts as uncorrelated; one that was constant is left out."""
+    before = np.array([[1.0, 0.6, np.nan], [0.6, 1.0, np.nan], [np.nan] * 3])
+    assert change_of_correlations(before, np.full((3, 3), np.nan)) == {"mean": 0.6, "sd": 0.0}
+    with pytest.raises(NotApplicable, match="vary together"):
+        change_of_correlations(np.full((2, 2), np.nan), before[:2, :2])
+
+
+def test_regression_in_blocks() -> None:
+    """The fit agrees with a pseudo-inverse and statsmodels; a duplicated field shares its coefficient."""
+    table = np.column_stack([NUMBERS, 2 * NUMBERS[:, 1], NUMBERS[:, 2] > -3])
+    found = regress(in_pieces(table), 4)
+    z = (table - table.mean(axis=0)) / table.std(axis=0, ddof=1)
+    assert found.coefficients == pytest.approx(np.linalg.pinv(z[:, 1:]) @ z[:, 0])
+    assert found.coefficients[0] == pytest.approx(found.coefficients[2])
+    whole = statsmodels.api.OLS(z[:, 0], z[:, [1, 2, 4]]).fit()
+    assert found.r_squared == pytest.approx(whole.rsquared)
+    assert found.cooks_distances == pytest.approx(whole.get_influence().cooks_distance[0])
+
+
+def test_what_cannot_be_explained() -> None:
+    """A constant or missing target is refused; a target that equals a field is explained fully."""
+    with pytest.raises(NotApplicable, match="constant"):
+        regress(lambda: [np.ones((5, 2))], 1)
+    with pytest.raises(NotApplicable, match="missing"):
+        regress(lambda: [np.zeros((0, 2))], 1)
+    exact = np.column_stack([NUMBERS[:, 0] * 2, NUMBERS[:, 0]])
+    assert regress(lambda: [exact], 1).r_squared == pytest.approx(1.0)
+
+
+def test_cramers_v() -> None:
+    """Cramer's V agrees with scipy's for few and many levels; it is None for a single level."""
+    one, two = RANDOM.integers(0, 4, 500), RANDOM.integers(0, 3, 500)
+    two = np.where(RANDOM.random(500) < 0.4, one % 3, two)
+    codes = one.astype(np.int32), two.astype(np.int32)
+    expected = contingency.association(contingency.crosstab(one, two).count, method="cramer")
+    assert cramers_v(*codes) == pytest.approx(expected)
+    many = (codes[0] * 1000, codes[1] * 2000)
+    assert cramers_v(*many) == pytest.approx(expected)
+    assert cramers_v(codes[0], np.zeros(500, np.int32)) is None
+    assert cramers_v(codes[0], codes[0]) == pytest.approx(1.0)
+
+
+def test_correlation_ratio() -> None:
+    """The ratio is the variance between groups by the total variance, over rows with a number."""
+    codes = RANDOM.integers(0, 4, 400).astype(np.int32)
+    numbers = with_gaps(codes + RANDOM.normal(size=400), 0.1)
+    there = ~np.isnan(numbers)
+    mean = numbers[there].mean()
+    between = sum(
+        (there & (codes == level)).sum() * (numbers[there & (codes == level)].mean() - mean) ** 2
+        for level in range(4)
+    )
+    total = ((numbers[there] - mean) ** 2).sum()
+    assert correlation_ratio(codes, numbers) == pytest.approx(math.sqrt(between / total))
+    assert correlation_ratio(codes, np.full(400, 3.0)) is None
+    assert correlation_ratio(np.zeros(400, np.int32), numbers) is None
+    assert mean_change([0.5, None, 0.2], [0.1, 0.9, None]) == pytest.approx(0.3)
+    assert mean_change([None], [0.5]) is None
+
+
+def test_marginals() -> None:
+    """Kolmogorov-Smirnov agrees with scipy's, total variation with counting; order has no effect."""
+    before, after = NUMBERS[:, 0], MOVED[:, 1]
+    found = marginal_of_numbers(before, after, 100.0, 5)
+    assert found["distance"] == pytest.approx(ks_2samp(before, after).statistic)
+    assert not found["identical"]
+    assert found["mean"]["after"] == pytest.approx(after.mean() + 100)
+    assert found["sd"]["before"] == pytest.approx(before.std(ddof=1))
+    assert found["quartiles"]["after"] == pytest.approx(np.quantile(after + 100, [0.25, 0.5, 0.75]).tolist())
+    same = marginal_of_numbers(before, before[::-1], 0.0, 5)
+    assert same["identical"]
+    assert same["distance"] == 0
+    half = np.where(np.arange(300) % 2, before, np.nan)
+    assert marginal_of_numbers(before, half, 0.0, 5)["distance"] >= 0.5
+    few = marginal_of_numbers(before[:19], after[:19], 0.0, 5)
+    assert "quartiles" not in few
+    assert "mean" not in marginal_of_numbers(before[:4], after[:4], 0.0, 5)
+    codes = np.array([0, 0, 1, 2], np.int32), np.array([0, 1, 1, 1], np.int32)
+    assert total_variation(*codes) == pytest.approx(0.5)
+    assert not marginal_of_categories(*codes)["identical"]
+    assert marginal_of_categories(codes[0], codes[0][::-1])["identical"]
+
+
+def test_clustering_error() -> None:
+    """The error agrees with trying all matchings of clusters; it is 0 if nothing changed."""
+    random = np.random.default_rng(2)
+    centres = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]])
+    source = np.repeat(centres, 30, axis=0) + random.normal(size=(120, 2)) * 0.4
+    destination = source.copy()
+    destination[:12] = source[60:72]
+    first = KMeans(4, n_init=10, random_state=1).fit(source)
+    second = KMeans(4, init=first.cluster_centers_, n_init=1).fit(destination)
+    agree = max(
+        np.mean(np.array(matching)[first.labels_] == second.labels_)
+        for matching in itertools.permutations(range(4))
+    )
+    assert clustering_error(source, destination, 1, 4) == pytest.approx(1 - agree)
+    assert 1 - agree == pytest.approx(0.1)
+    assert clustering_error(source, source, 1, 4) == 0
+
+
+def test_range_averages() -> None:
+    """Averages agree with filtering the rows, with gaps; a range holds the requested share of rows."""
+    by, of = with_gaps(NUMBERS[:, 0], 0.1), with_gaps(NUMBERS[:, 1], 0.1)
+    averages = RangeAverages(by)
+    ranges = [averages.range_at(start, width) for start, width in ((0.0, 0.2), (0.7, 0.5), (0.99, 0.05))]
+    known = [one for one in ranges if one is not None]
+    for (low, high), found, width in zip(known, averages.averages(of, known), (0.2, 0.5, 0.05), strict=True):
+        inside = (by >= low) & (by <= high)
+        assert found == pytest.approx(np.nanmean(of[inside]))
+        assert inside.sum() / np.count_nonzero(~np.isnan(by)) == pytest.approx(width, abs=0.01)
+    assert RangeAverages(np.full(3, np.nan)).range_at(0.5, 0.5) is None
+
+
+def test_query_error() -> None:
+    """An unanswered query has error 1; queries with the answer 0 or none in the source are left out."""
+    source, released = np.array([2.0, 4.0, 0.0, np.nan, 1.0]), np.array([3.0, 4.0, 1.0, 1.0, np.nan])
+    errors = relative_errors(source, released)
+    assert errors.tolist() == [0.5, 0.0, 1.0]
+    assert query_error(errors) == {"mean": 0.5, "q25": 0.25, "median": 0.5, "q75": 0.75}
+    queries = drawn_queries(np.random.default_rng(1).random((500, 4)), 3)
+    assert {(one, two) for one, two, _, _ in queries} == set(itertools.permutations(range(3), 2))
+    assert all(0.05 <= width <= 0.5 for _, _, _, width in queries)
+
+
+def test_entropy_increase() -> None:
+    """The increase agrees with scipy's entropies of histograms; it is 0 for equal values."""
+    before, after = NUMBERS[:, 0], with_gaps(3 * NUMBERS[:, 0], 0.1)
+    edges = np.linspace(min(before.min(), np.nanmin(after)), max(before.max(), np.nanmax(after)), 7)
+    expected = [entropy(np.histogram(side[~np.isnan(side)], edges)[0], base=2) for side in (before, after)]
+    assert entropy_increase(before, after) == pytest.approx(expected[1] - expected[0])
+    assert entropy_increase(before, before[::-1]) == 0
+    assert entropy_increase(before, np.full(300, np.nan)) is None
+
+
+def test_nearness_kept() -> None:
+    """Counts agree with comparing the distances of each triple one by one."""
+    source, released = (
+        RANDOM.integers(0, 8, (200, 3)).astype(float),
+        RANDOM.integers(0, 8, (200, 3)).astype(float),
+    )
+    released[::17, 1] = np.nan
+    found = held = 0
+    for triple, after in zip(source, released, strict=True):
+        i, j, k = sorted(range(3), key=lambda at: triple[at])
+        left, right = triple[j] - triple[i], triple[k] - triple[j]
+        if left > 0 and right > 0 and left != right:
+            found += 1
+            now = abs(after[j] - after[i]), abs(after[k] - after[j])
+            held += (left < right and now[0] < now[1]) or (left > right and now[0] > now[1])
+    assert nearness_kept(source, released) == (found, held)
+    assert nearness_kept(source, source) == (found, found)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from providers import PROVIDERS
-from providers.choosing.candidates import CandidateOptions, choose
-from providers.choosing.combinations import combinations_of
-from providers.choosing.frontier import FrontierOptions, frontier, frontier_figures
 from providers.measures.assessment import MeasureOptions
-from providers.provider import no_progress
+from providers.progress import no_progress
+from providers.selection.candidates import CandidateOptions, choose
+from providers.selection.combinations import combinations_of
+from providers.selection.frontier import FrontierOptions, frontier, frontier_figures
 from tests.data.test_real_tables import read
 
 pytestmark = pytest.mark.realdata
@@ -38,7 +38,7 @@ def lines(head: list[str], rows: list[list[str]]) -> str:
 
 
 def frontier_table(folder: Path) -> str:
-    """What the first call gives, as the page tells it."""
+    """The page states the result of its first call."""
     call = calls()[0]
     table, measures = read(folder / TABLE), MeasureOptions()
     options = FrontierOptions(services=call["services"])

@@ -10,10 +10,11 @@ import pytest
 
 from providers import PROVIDERS
 from providers.measures import MEASURES
-from providers.measures.assessment import Assessment, MeasureOptions, Released, assess
-from providers.measures.risk import changed_share
-from providers.provider import SwapResult, no_progress
-from providers.rng import Stream
+from providers.measures.assessment import Assessment, MeasureOptions, Release, assess
+from providers.measures.risk.changed_share import changed_share
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
+from providers.results import SwapResult
 from tests.data.test_real_tables import read
 
 pytestmark = pytest.mark.realdata
@@ -50,7 +51,7 @@ def run(service: str, table: pa.Table) -> tuple[SwapResult, Assessment]:
     values = {"changed_share": changed_share(result.summary.changed, table.num_rows), **result.measures}
     if "matching_bits" in result.provider:
         values["inversion_bits"] = result.provider["matching_bits"]
-    released = Released(table, result.table, result.origin, True, service, params, values, perturb)
+    released = Release(table, result.table, result.origin, True, service, params, values, perturb)
     return result, assess(released, OPTIONS, Stream(bytes(32), "measures", 1))
 
 

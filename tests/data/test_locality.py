@@ -38,7 +38,7 @@ ROW_COUNTS = {
 
 @pytest.mark.parametrize("field", ROW_COUNTS)
 def test_rows_after_extraction_and_pruning(complete: list[dict[str, str]], field: str) -> None:
-    """Of the first 20, 100, 300 and 900 rows as one segment, all relations kept."""
+    """The first 20, 100, 300 and 900 rows are one segment each, and all relations are kept."""
     for rows, (found, pruned) in ROW_COUNTS[field].items():
         parameters = {"fields": [field], "segment_size": rows, "sigma": 1, "iterations": {"total": 1}}
         figures = swap("LOCALITY", table_of(complete[:rows], [field]), parameters).provider
@@ -101,7 +101,8 @@ def queries(table: Floats, kind: int) -> list[tuple[int, Conditions]]:
     """300 random range-average queries: ranges with ends uniform in the columns' own ranges.
 
     1: the average of a field over a range of itself; 2: over a range of another field; 3: over ranges of
-    both others. The paper (section 5.3) could not be had; these follow what is told of it.
+    both others. The paper's own three queries (section 5.3) differ: each averages a field of the rows above
+    random thresholds of the two other fields, among a random set of occupations.
     """
     random = np.random.default_rng(kind)
     low, high = table.min(axis=0), table.max(axis=0)

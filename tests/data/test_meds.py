@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from providers.diametral import partition
-from providers.exact_sums import standardised
-from providers.numeric import is_numeric
+from providers.binning.microaggregation import partition
+from providers.kernels.exact_sum import standardised
+from providers.tables.numbers import is_numeric
 from tests.data.test_real_tables import read
 from tests.naive.agreement import assert_agree, swap
 from tests.naive.bins import BinsOutcome
@@ -67,7 +67,7 @@ def plain_bins(points: Matrix, k: int) -> npt.NDArray[np.int64]:
 
 
 def bins(points: Matrix, k: int, method: str = "exact") -> npt.NDArray[np.int32]:
-    """What MEDS makes."""
+    """Bins that MEDS makes."""
     return partition(points, k, method, lambda share: None)
 
 
@@ -81,7 +81,7 @@ def bins(points: Matrix, k: int, method: str = "exact") -> npt.NDArray[np.int32]
     ],
 )
 def test_first_pair(data_dir: Path, file: str, fields: int, k: int, pair: tuple[int, int]) -> None:
-    """In raw units, the two rows that everything begins with: nearest to nobody but themselves."""
+    """The two rows with which the partition begins are, in raw units, nearest to no other row."""
     points = numbers(data_dir / file, fields)
     assert most_distant(points, np.arange(points.shape[1])) == pair
     found = bins(points, k)

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from providers.cdswap import CdswapParams
-from providers.ddswap import DdswapParams
-from providers.measures.bin_privacy import p_of_depths
-from providers.mews import MewsParams
-from providers.numeric import is_numeric
+from providers.binning.privacy import p_of_depths
+from providers.services.cdswap import CdswapParams
+from providers.services.ddswap import DdswapParams
+from providers.services.mews import MewsParams
+from providers.tables.numbers import is_numeric
 from tests.data.test_real_tables import read
 from tests.naive import cdswap, ddswap, mews
 from tests.naive.agreement import assert_agree, swap
@@ -81,10 +81,26 @@ def test_chance_of_a_real_table(data_dir: Path) -> None:
     result = swap("MEWS", table, {"swap_fields": fields, "bins": 4})
     columns = [[number(value) for value in table[name].to_pylist()] for name in fields]
     found = result.measures["p_privacy"]
-    assert found == mews.p_of(columns, 64)
+    assert found["p"] == mews.p_of(columns, 64, 0.5)
     one = p_of_depths([table.num_rows])
     assert one is not None
-    assert one < found < 1
+    assert one < found["p"] < 1
+    depth = result.provider["minimal_depth"]
+    assert (found["minimal_depth"], found["chance"]) == (depth, 1 / (depth - 1))
+
+
+@pytest.mark.parametrize("widest", [1.0, 0.5, 0.1])
+def test_chance_depends_on_the_widest_cell_that_is_admissible(data_dir: Path, widest: float) -> None:
+    """At 1 the single cell counts as well; nothing but the figure depends on it."""
+    table = read(data_dir / "abalone.csv")
+    fields = ["Length", "Diameter"]
+    parameters = {"swap_fields": fields, "bins": 10}
+    columns = [[number(value) for value in table[name].to_pylist()] for name in fields]
+    result = swap("MEWS", table, parameters | {"widest": widest})
+    assert result.measures["p_privacy"]["p"] == mews.p_of(columns, 64, widest)
+    other = swap("MEWS", table, parameters)
+    assert result.table.equals(other.table)
+    assert (result.provider, result.summary) == (other.provider, other.summary)
 
 
 # ----------------------------------------------------------------------------------------- the oracle

@@ -14,16 +14,17 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC
 
 from providers import PROVIDERS
-from providers.measures.assessment import MeasureOptions, Released, assess
-from providers.measures.enumeration import GRID, enumerate_transforms
-from providers.measures.risk import phi
-from providers.pabidot import PabidotParams, _fit, check
-from providers.provider import no_progress
-from providers.rng import Stream
-from providers.rotation import ANGLES, Choice, choose, rotations
+from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.measures.risk.enumeration_attack import GRID, enumerate_transforms
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
+from providers.rotation.fit import fit_numbers
+from providers.rotation.transform import ANGLES, Choice, choose, rotations
+from providers.services.pabidot import PabidotParams, check
 from tests.data.test_real_tables import read
 from tests.naive import pabidot
 from tests.naive.agreement import assert_agree, swap
+from tests.naive.measures import phi
 
 pytestmark = pytest.mark.realdata
 
@@ -44,9 +45,9 @@ def z_scores(table: pa.Table) -> Matrix:
 
 
 def chosen(table: pa.Table, label: str, selection: Selection) -> Choice:
-    """What the provider keeps to itself."""
+    """Secret transform that the provider chooses."""
     params = check(PabidotParams(label_fields=(label,)), table.schema)
-    return choose(_fit(table, params, no_progress).correlation, selection, no_progress)
+    return choose(fit_numbers(table, params.fields, True, no_progress).correlation, selection, no_progress)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_angle_and_axis_can_be_found(data_dir: Path, data: str, selection: Selec
 def test_more_noise_hides_less_than_one_would_think(
     data_dir: Path, sigma: float, low: float, high: float
 ) -> None:
-    """What the report says of larger sigmas, on the table where the attack does best."""
+    """The report states larger sigmas, on the table where the attack succeeds most."""
     table = read(data_dir / "wine_quality_white.csv")
     exact, r_squared = recovered(table, "quality", sigma, "paper", 1)
     assert exact
@@ -217,7 +218,7 @@ def test_a_report_carries_the_attack_on_this_very_table(
     given = {"label_fields": ["quality"], "sigma": sigma}
     params = provider.check(provider.params.model_validate(given), table.schema)
     result = provider.swap(table, params, Stream(bytes(32), "PABIDOT", 1), no_progress)
-    released = Released(table, result.table, result.origin, service="PABIDOT", parameters=params)
+    released = Release(table, result.table, result.origin, service="PABIDOT", parameters=params)
     found = assess(released, MeasureOptions(only=("enumeration_attack",)), Stream(bytes(32), "measures", 1))
     measure = found.measures["enumeration_attack"]
     assert measure["fields"] == list(params.fields)

@@ -9,8 +9,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from providers.cdswap import CdswapParams
-from providers.ddswap import DdswapParams
+from providers.services.cdswap import CdswapParams
+from providers.services.ddswap import DdswapParams
 from tests.naive import cdswap, ddswap
 from tests.naive.agreement import assert_agree
 
@@ -108,7 +108,7 @@ def test_real_table(data_dir: Path, file: str, service: str, parameters: dict[st
 
 
 def keys_of(service: str, table: pa.Table, parameters: dict[str, Any]) -> list[Any]:
-    """What names each row's group, by the twin."""
+    """Label of each row's group, computed by the twin."""
     if service == "CDSWAP":
         return cdswap.classes(table.to_pydict(), CdswapParams.model_validate(parameters))
     if service == "DDSWAP":

@@ -8,14 +8,15 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from providers.measures.anonymity import mean_k
-from providers.measures.closeness import interval_sd, paired_points, pscr, raw_dcr
-from providers.measures.regression import il3, outlier_exposure
-from providers.measures.relations import delta_rho, il2, loadings, total_correlation
-from providers.rwn import RwnParams
+from providers.measures.risk.dcr import raw_dcr
+from providers.measures.risk.mean_k import mean_k
+from providers.measures.risk.outlier_exposure import outlier_exposure
+from providers.measures.utility.il3 import il3
+from providers.services.rwn import RwnParams
 from tests.data import bodyfat
 from tests.naive import rwn
 from tests.naive.agreement import assert_agree, swap
+from tests.naive.measures import delta_rho, il2, interval_sd, loadings, paired_points, pscr, total_correlation
 
 pytestmark = pytest.mark.realdata
 
@@ -189,6 +190,12 @@ def test_rows_of_svcensus_leave_unchanged_at_half(census: pa.Table) -> None:
         ("pima_diabetes_na.csv", 400, {"q": 0.6, "epsilon": 0.2}),
         ("wine_quality_white.csv", 400, {"neighbours": "partition", "parts": 4}),
         ("abalone.csv", 400, {"neighbours": "own_sample", "sample_size": 50, "ties": "index"}),
+        ("abalone.csv", 400, {"neighbours": "pairs", "sample_size": 50, "epsilon": 0.1}),
+        (
+            "adult.csv",
+            300,
+            {"neighbours": "partition", "parts": 4, "within": "pairs", "sample_size": 20},
+        ),
         ("EIA.csv", 300, {"neighbours": "sample", "sample_size": 90, "categorical_fields": ["UTILITYID"]}),
     ],
 )

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.jobs.run import report_of
-from app.pages import EXAMPLES
+from app.worker.run_swap import report_of
 from providers import PROVIDERS
 from tests.data.test_real_tables import read
 from tests.naive.agreement import swap
+from website.service_pages import EXAMPLES
 
 pytestmark = pytest.mark.realdata
 

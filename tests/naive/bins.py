@@ -1,4 +1,4 @@
-"""What MEWS and MEDS share, in plain Python: who takes part, and a locked exchange within bins."""
+"""Common part of MEWS and MEDS in plain Python: participation of rows, and a locked exchange within bins."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from providers.bins import BinParams
+from providers.binning.swap import BinParams
 from providers.params import Suppression, SwapParams
 from tests.naive.pairing import Group
 from tests.naive.swapping import Exchange, Outcome, Table, row_count, swap_each
@@ -14,7 +14,7 @@ from tests.naive.swapping import Exchange, Outcome, Table, row_count, swap_each
 
 @dataclass
 class Bins:
-    """Bins of the rows of a matrix, numbered from 0, and what the report says of them."""
+    """Bins of the rows of a matrix, numbered from 0, with figures and events of the report."""
 
     rows: list[list[int]]
     figures: dict[str, Any] = field(default_factory=dict)
@@ -22,19 +22,19 @@ class Bins:
 
 
 MakeBins = Callable[[list[str], list[list[float]]], Bins]
-"""(names, columns) -> bins; never without a row."""
+"""Callback(names, columns) -> bins; never called without rows."""
 
 
 @dataclass
 class BinsOutcome(Outcome):
-    """With the provider's figures: of the swap fields, and of each field that was swapped on its own."""
+    """Outcome with the provider's figures: of the swap fields, and of each field swapped on its own."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     of_others: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def number(value: Any) -> float:
-    """The nearest float; NaN for null."""
+    """Convert a value to the nearest float; NaN for null."""
     return math.nan if value is None else float(value)
 
 
@@ -49,7 +49,7 @@ def swap_in_bins(
 ) -> BinsOutcome:
     """Exchange the swap fields together within bins, and each remaining number within its own."""
     others: list[str] = []
-    if params.others == "univariate":  # a field without any value counts as a number here
+    if params.others == "univariate":  # a field without any value counts as numeric here
         kinds = int | float | Decimal | None
         others = [
             name
@@ -70,7 +70,10 @@ def swap_in_bins(
         exchanges.append(Exchange(tuple(names), groups, not exchanges, absent))
         made.append(bins)
     common = SwapParams(
-        swap_fields=(*params.swap_fields, *others), locked=True, suppression=suppression or params.suppression
+        swap_fields=(*params.swap_fields, *others),
+        locked=True,
+        suppression=suppression or params.suppression,
+        on_reversible=params.on_reversible,
     )
     done = swap_each(table, common, exchanges, seed, service, revision)
     outcome = BinsOutcome(**vars(done), figures=made[0].figures)

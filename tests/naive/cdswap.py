@@ -4,13 +4,13 @@ import datetime
 from decimal import Decimal
 from typing import Any
 
-from providers.cdswap import CdswapParams
-from providers.classes import Breaks, Classifier, Grouping, Prefix
+from providers.grouping.equivalence_classes import Breaks, Classifier, Grouping, Prefix
+from providers.services.cdswap import CdswapParams
 from tests.naive.swapping import Outcome, Table, groups_of, is_nan, swap_within
 
 
 def literal(value: Any, like: Any) -> Any:
-    """A JSON value as a value of the column that holds `like`."""
+    """Convert a JSON value to the type of `like`, a value of the column."""
     if isinstance(like, datetime.datetime):
         found = datetime.datetime.fromisoformat(value)
         return found.replace(tzinfo=like.tzinfo) if found.tzinfo is None else found
@@ -20,7 +20,7 @@ def literal(value: Any, like: Any) -> Any:
 
 
 def class_of(value: Any, classifier: Classifier) -> Any:
-    """What names the class of one value; equal names, one class."""
+    """Return the name of a value's class."""
     if value is None:
         return "null"
     if is_nan(value):
@@ -42,14 +42,14 @@ def class_of(value: Any, classifier: Classifier) -> Any:
 
 
 def classifiers_of(params: CdswapParams) -> list[Classifier]:
-    """One classifier for each control field."""
+    """Return one classifier for each control field."""
     if len(params.classifier) == 1:
         return [params.classifier[0]] * len(params.control_field)
     return list(params.classifier)
 
 
 def classes(table: Table, params: CdswapParams) -> list[Any]:
-    """What names each row's class."""
+    """Return the name of each row's class."""
     columns = [table[name] for name in params.control_field]
     return [
         tuple(
@@ -60,5 +60,5 @@ def classes(table: Table, params: CdswapParams) -> list[Any]:
 
 
 def swap(table: Table, params: CdswapParams, seed: bytes, revision: int) -> Outcome:
-    """Exchange values between rows of one class."""
+    """Exchange values between random rows of one class."""
     return swap_within(table, params, groups_of(classes(table, params)), seed, "CDSWAP", revision)

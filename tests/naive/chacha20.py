@@ -1,4 +1,4 @@
-"""ChaCha20's block function (RFC 8439, section 2.3), once in plain Python and once by numpy."""
+"""Block function of ChaCha20 (RFC 8439, section 2.3), in plain Python and in numpy."""
 
 import hashlib
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ QUARTER_ROUNDS = [  # 2.3.1
 
 
 def rotate_left(value: int, bits: int) -> int:
-    """The 32-bit value rotated by `bits`."""
+    """Rotate a 32-bit value left by `bits`."""
     return (value << bits & MASK) | value >> (32 - bits)
 
 
 def block(key: Sequence[int], counter: int, nonce: Sequence[int]) -> list[int]:
-    """The sixteen words of one block."""
+    """Return the sixteen words of one block."""
     start = CONSTANTS + [int(word) for word in key] + [counter] + list(nonce)
     x = list(start)
 
@@ -49,7 +49,7 @@ def block(key: Sequence[int], counter: int, nonce: Sequence[int]) -> list[int]:
 def blocks(
     key: Sequence[int], counters: npt.NDArray[np.uint32], nonces: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.uint32]:
-    """Many blocks at once: counters of shape (n,), nonces of shape (n, 3), words of shape (n, 16)."""
+    """Return the words of many blocks, (n, 16), for counters (n,) and nonces (n, 3)."""
     start = np.empty((16, len(counters)), np.uint32)
     for index, word in enumerate([*CONSTANTS, *key]):
         start[index] = word

@@ -1,4 +1,4 @@
-"""The type of a CSV field, read straight from what `app.api.formats.csv_inference` promises."""
+"""The type of a CSV field, read straight from what `app.formats.csv_inference` promises."""
 
 import re
 from collections.abc import Sequence

@@ -1,39 +1,39 @@
-"""DDSWAP in plain Python: the group is a block of rows next to each other on the control fields."""
+"""DDSWAP in plain Python: the group is a block of consecutive rows in the order of the control fields."""
 
 import datetime
 import math
 from decimal import Decimal
 from typing import Any
 
-from providers.ddswap import DdswapParams
+from providers.services.ddswap import DdswapParams
 from tests.naive.pairing import Group
-from tests.naive.swapping import Outcome, Table, is_nan, row_count, swap_within
+from tests.naive.swapping import Exchange, Outcome, Table, is_nan, row_count, swap_each
 
 
 def sort_key(value: Any) -> Any:
-    """Numbers before NaN, NaN before null; text by code point."""
+    """Sort key of a value: numbers before NaN, NaN before null; text by code point."""
     if value is None:
         return 2, 0
     return (1, 0) if is_nan(value) else (0, value)
 
 
 def ranked(table: Table, params: DdswapParams) -> list[int]:
-    """The rows by their control fields, ties by row number."""
+    """Sort the rows by their control fields, ties by row number."""
     columns = [table[name] for name in params.control_field]
     keys = [tuple(map(sort_key, row)) for row in zip(*columns, strict=True)]
     return sorted(range(row_count(table)), key=lambda row: (keys[row], row))
 
 
 def blocks(order: list[int], size: int) -> list[Group]:
-    """Blocks of `size` rows; one row over joins the block before it, more are a block of their own."""
-    cut = [order[at : at + size] for at in range(0, len(order), size)]
+    """Cut blocks of `size` rows; a single remaining row joins the block before it."""
+    cut = [order[start : start + size] for start in range(0, len(order), size)]
     if len(cut) > 1 and len(cut[-1]) == 1:
         cut[-2:] = [cut[-2] + cut[-1]]
     return [Group(number, rows) for number, rows in enumerate(cut)]
 
 
 def number(value: Any) -> float | int | None:
-    """The value as a number: dates in days, moments and spans in seconds."""
+    """Convert a value to a number: dates in days, times and durations in seconds."""
     if isinstance(value, datetime.datetime):
         return (value.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)) / datetime.timedelta(seconds=1)
     if isinstance(value, datetime.date):
@@ -48,23 +48,45 @@ def number(value: Any) -> float | int | None:
 
 
 def distances(table: Table, params: DdswapParams, outcome: Outcome) -> tuple[list[float], list[float]]:
-    """How far each value moved, in ranks and (with one control field) in its units."""
-    rank_of = {row: rank for rank, row in enumerate(ranked(table, params))}
+    """Distance that each value moved, in ranks and in the units of the first control field."""
     numbers = [number(value) for value in table[params.control_field[0]]]
     ranks: list[float] = []
     units: list[float] = []
-    sources = list(outcome.sources.values())
-    for source in sources[:1] if params.locked else sources:
+    absent = absent_rows(table, params)
+    sources = list(outcome.sources.items())
+    for name, source in sources[:1] if params.locked else sources:
+        taking_part = [row for row in ranked(table, params) if row not in absent[name]]
+        rank_of = {row: rank for rank, row in enumerate(taking_part)}
         for row, origin in enumerate(source):
             if row != origin:
                 ranks.append(float(abs(rank_of[row] - rank_of[origin])))
-                here, there = numbers[row], numbers[origin]
-                if here is not None and there is not None and math.isfinite(here - there):
-                    units.append(float(abs(here - there)))
+                target, start = numbers[row], numbers[origin]
+                if target is not None and start is not None and math.isfinite(target - start):
+                    units.append(float(abs(target - start)))
     return ranks, units
 
 
 def swap(table: Table, params: DdswapParams, seed: bytes, revision: int) -> Outcome:
-    """Exchange values between rows of one block."""
-    groups = blocks(ranked(table, params), params.block_size)
-    return swap_within(table, params, groups, seed, "DDSWAP", revision)
+    """Exchange values between rows of one block; only rows that take part are cut into blocks."""
+    order, absent = ranked(table, params), absent_rows(table, params)
+    nulls = {name: null_rows(table, params, name) for name in params.swap_fields}
+    exchanges = []
+    for names in [params.swap_fields] if params.locked else [(name,) for name in params.swap_fields]:
+        taking_part = [row for row in order if row not in absent[names[0]]]
+        groups = blocks(taking_part, params.block_size)
+        absent_by_field = {name: nulls[name] for name in names}
+        exchanges.append(Exchange(names, groups, params.locked, absent_by_field))
+    outcome = swap_each(table, params, exchanges, seed, "DDSWAP", revision)
+    outcome.blocks = {exchange.fields[0]: len(exchange.groups) for exchange in exchanges}
+    return outcome
+
+
+def null_rows(table: Table, params: DdswapParams, name: str) -> set[int]:
+    """Rows whose value of the field is null and does not move."""
+    return {row for row, value in enumerate(table[name]) if value is None and params.nulls == "keep"}
+
+
+def absent_rows(table: Table, params: DdswapParams) -> dict[str, set[int]]:
+    """Rows that take no part in the exchange, for each field."""
+    nulls = {name: null_rows(table, params, name) for name in params.swap_fields}
+    return dict.fromkeys(nulls, set().union(*nulls.values())) if params.locked else nulls

@@ -1,4 +1,4 @@
-"""The digest of a table, read off its definition a value at a time (`providers.digest`)."""
+"""Digest of a table, computed value by value from its definition (`providers.tables.digest`)."""
 
 import hashlib
 import math
@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from providers.types import canonical_type, is_list, type_name
+from providers.tables.type_names import canonical_type, is_list, type_name
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -33,17 +33,17 @@ def states(data_type: pa.DataType, values: list[Any]) -> list[bytes]:
     """The digests of the states of a column, in order."""
     kind = pa.types
     digests = [sha256(bytes(0 if value is None else 1 for value in values))]
-    there = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     if kind.is_null(data_type):
         return digests
     if kind.is_string(data_type) or kind.is_binary(data_type):
-        data = [value.encode() if isinstance(value, str) else value for value in there]
+        data = [value.encode() if isinstance(value, str) else value for value in present]
         lengths = iter(map(len, data))
         digests.append(sha256(b"".join(u64(0 if value is None else next(lengths)) for value in values)))
         return [*digests, sha256(b"".join(data))]
     if kind.is_map(data_type) or is_list(data_type):
         digests.append(sha256(b"".join(u64(0 if value is None else len(value)) for value in values)))
-        elements = [element for value in there for element in value]
+        elements = [element for value in present for element in value]
         if kind.is_map(data_type):
             digests += states(data_type.key_type, [key for key, _ in elements])
             return digests + states(data_type.item_type, [item for _, item in elements])
@@ -93,7 +93,7 @@ def fixed_width(data_type: pa.DataType, value: Any) -> bytes:
 
 
 def value_of(scalar: Any) -> Any:
-    """One value as Python has it, temporal ones as the integer that is stored."""
+    """Return a value as a Python object, a temporal one as the stored integer."""
     kind, data_type = pa.types, scalar.type
     if isinstance(data_type, pa.BaseExtensionType) or kind.is_dictionary(data_type):
         return None if scalar.value is None else value_of(scalar.value)

@@ -1,4 +1,4 @@
-"""Uniform and normal numbers of two words, in plain Python."""
+"""Uniform and normal numbers made of two words, in plain Python."""
 
 import math
 
@@ -18,21 +18,21 @@ E = [6.65790464350110377720, 5.46378491116411436990, 1.78482653991729133580, 0.2
 F = [1.0, 0.599832206555887937690, 0.136929880922735805310, 0.0148753612908506148525,
      0.000786869131145613259100, 0.0000184631831751005468180, 0.000000142151175831644588870,
      0.00000000000000204426310338993978564]  # fmt: skip
-"""The coefficients of Wichura 1988, algorithm AS 241, PPND16."""
+"""Coefficients of Wichura 1988, algorithm AS 241, PPND16."""
 
 
 def bits_of(high: int, low: int) -> int:
-    """The upper 53 of 64 bits."""
+    """Return the upper 53 of 64 bits."""
     return (high << 32 | low) >> 11
 
 
 def uniform(high: int, low: int) -> float:
-    """In [0, 1)."""
+    """Return a multiple of 2**-53 in [0, 1)."""
     return bits_of(high, low) * 2.0**-53
 
 
 def polynomial(coefficients: list[float], x: float) -> float:
-    """c0 + c1 x + c2 x^2 + ..., from the inside out."""
+    """Return c0 + c1 x + c2 x^2 + ... by Horner's scheme."""
     value = 0.0
     for coefficient in reversed(coefficients):
         value = value * x + coefficient
@@ -40,7 +40,7 @@ def polynomial(coefficients: list[float], x: float) -> float:
 
 
 def logarithm(x: float) -> float:
-    """By x = m 2^e with sqrt(1/2) <= m < sqrt(2), and 2 artanh((m - 1) / (m + 1)) up to the power 19."""
+    """Return log x from x = m 2^e, sqrt(1/2) <= m < sqrt(2): 2 artanh((m - 1) / (m + 1)) up to power 19."""
     m, e = math.frexp(x)
     if m < math.sqrt(0.5):
         m, e = 2 * m, e - 1
@@ -49,7 +49,7 @@ def logarithm(x: float) -> float:
 
 
 def normal(high: int, low: int) -> float:
-    """The quantile of p = (k + 1/2) / 2^53."""
+    """Return the normal quantile of p = (k + 1/2) / 2^53."""
     doubled = 2 * bits_of(high, low) + 1 - 2**53  # 2^54 (p - 1/2)
     q = doubled * 2.0**-54
     if abs(q) <= 0.425:

@@ -1,12 +1,13 @@
 """LOCALITY in plain Python: brute-force localities by their definition, then the walk in plain loops.
 
-Both it and the provider sum in the same stated order, so that they agree bit for bit. It is slow: for small
-segments.
+Twin and provider take sums in the same stated order, so that they agree bit for bit. The twin is slow, and
+meant for small segments.
 """
 
 import datetime
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -14,9 +15,10 @@ from fractions import Fraction
 from statistics import median
 from typing import Any
 
-from providers.locality import LocalityParams
+from providers.services.locality import LocalityParams
 from tests.naive.chacha20 import derive_key
 from tests.naive.localities import Vector, holds, of_copies
+from tests.naive.property_segment import PropertySegment, properties_of
 from tests.naive.redrawn_segment import Place, Segment, ldexp
 from tests.naive.swapping import Outcome, Table, row_count
 
@@ -25,7 +27,7 @@ LARGEST = 1.7976931348623157e308
 
 
 def units_of(value: Any) -> tuple[Any, int]:
-    """The value in whole units, or as a fraction, and the scale of a unit."""
+    """Return the value in whole units, or as a fraction, and the scale of a unit."""
     if isinstance(value, datetime.date):
         return value.toordinal() - EPOCH, 0
     if isinstance(value, Decimal):
@@ -55,7 +57,7 @@ def segment_starts(rows: int, size: int) -> list[int]:
 
 @dataclass
 class LocalityOutcome(Outcome):
-    """With the figures of the provider."""
+    """Outcome with the provider's own figures."""
 
     provider: dict[str, Any] = field(default_factory=dict)
 
@@ -72,26 +74,32 @@ def swap(table: Table, params: LocalityParams, seed: bytes, revision: int) -> Lo
     present: dict[str, set[int]] = {}
     totals = dict.fromkeys(("found", "chosen", "rows", "holding", "violations"), 0)
     relative: list[float] = []
+    kept: Counter[int] = Counter()
     for name in params.fields:
         key = derive_key(seed, "LOCALITY", revision, f"localities/{name}")
         column = table[name]
-        there = [row for row in range(rows) if column[row] is not None]
-        present[name] = set(there)
+        with_value = [row for row in range(rows) if column[row] is not None]
+        present[name] = set(with_value)
         marks: list[set[str]] = []
         without = 0
-        if there:
-            for segment, members in segments_of_field(params, name, column, there, starts, key):
+        if with_value:
+            for segment, members in segments_of_field(params, name, column, with_value, starts, key):
                 x = segment.redrawn()
                 values = [units_of(column[row])[0] for row in members]
                 order = sorted(range(len(members)), key=lambda at: values[at])
                 totals["found"] += len(segment.relations)
                 totals["chosen"] += len(segment.chosen)
-                totals["rows"] += len(segment.rows)
+                totals["rows"] += len(segment.constraints)
                 totals["holding"] += sum(holds(x, of_copies(row, segment.runs)) for row in segment.relations)
                 totals["violations"] += sum(
                     not holds(x, of_copies(row, segment.runs)) for row in segment.chosen
                 )
                 totals["violations"] += sum(b < a for a, b in itertools.pairwise(x))
+                if isinstance(segment, PropertySegment):
+                    for one in segment.properties:
+                        broken = not one.holds(segment.published_values)
+                        totals["violations"] += broken and segment.published_values != segment.source()
+                        kept[one.number] += 1
                 marks.append(segment.marks)
                 without += not segment.relations
                 if params.duplicates == "spread":
@@ -101,26 +109,35 @@ def swap(table: Table, params: LocalityParams, seed: bytes, revision: int) -> Lo
                     by_record = [x[segment.exact.index(values[at])] for at in order]
                 for at, value in zip(order, by_record, strict=True):
                     put(out.table, name, members[at], column, segment, value)
-        out.took_part_by_field[name] = len(there)
+        out.took_part_by_field[name] = len(with_value)
         out.changed[name] = sum(differs(a, b) for a, b in zip(column, out.table[name], strict=True))
         relative += relative_changes(column, out.table[name])
-        add_events(out, params, name, marks, without, len(there))
+        add_events(out, params, name, marks, without, len(with_value))
     absent = {row for row in range(rows) for name in params.fields if row not in present[name]}
     out.took_part = len(set[int]().union(*present.values()))
     out.unswapped = len(absent)
     out.unswapped_reasons = {"null": len(absent)} if absent else {}
-    out.provider = {**totals, "distortion": sum(relative) / len(relative) if relative else None}
+    out.provider = {
+        **totals,
+        "relations": dict(kept),
+        "distortion": sum(relative) / len(relative) if relative else None,
+    }
     return out
 
 
 def segments_of_field(
-    params: LocalityParams, name: str, column: list[Any], there: list[int], starts: list[int], key: list[int]
+    params: LocalityParams,
+    name: str,
+    column: list[Any],
+    with_value: list[int],
+    starts: list[int],
+    key: list[int],
 ) -> Iterator[tuple[Segment, list[int]]]:
-    """Each segment that holds a value, with the rows of its values."""
-    scale = units_of(column[there[0]])[1]
-    floats = isinstance(column[there[0]], float)
+    """Yield each segment that holds a value, with the rows of its values."""
+    scale = units_of(column[with_value[0]])[1]
+    floats = isinstance(column[with_value[0]], float)
     unit = 10.0**scale
-    units = {row: units_of(column[row])[0] for row in there}
+    units = {row: units_of(column[row])[0] for row in with_value}
     own = min(units.values()), max(units.values())
     domain = domain_of(params, name, scale, floats)
     least, greatest = domain or (own if params.bounds != "segment" else (-math.inf, math.inf))
@@ -139,7 +156,7 @@ def segments_of_field(
 
     for number, start in enumerate(starts):
         stop = starts[number + 1] if number + 1 < len(starts) else len(column)
-        members = [row for row in there if start <= row < stop]
+        members = [row for row in with_value if start <= row < stop]
         if not members:
             continue
         ordered = sorted(members, key=lambda row: units[row])
@@ -165,6 +182,10 @@ def segments_of_field(
             low, high = -below, span + above
         place = Place(scaled[0], low, high, span, (ends[0], ends[1]), exponent)
         segment = Segment(params, key, number, exact, values, not floats, runs, place)
+        related = PropertySegment(params, key, number, exact, values, not floats, runs, place)
+        related.base = int(own[0]) if not floats else 0
+        related.properties = properties_of(params, name, related, members, [units[row] for row in members])
+        segment = related if related.properties else segment
         if params.decimals != "off":
             segment.decimals = params.decimals
             segment.keeps_type = not floats and params.decimals == scale
@@ -175,7 +196,7 @@ def segments_of_field(
 
 
 def shuffle_copies(x: Vector, segment: Segment) -> None:
-    """Each run of duplicates in a uniformly random order: Fisher-Yates."""
+    """Put each run of duplicates in a uniformly random order (Fisher-Yates)."""
     draws = segment.draws(4)
     for run in segment.runs:
         for at in range(len(run) - 1, 0, -1):
@@ -224,6 +245,7 @@ def add_events(
         ("no_localities", bool(without)),
         ("collapsed", any("collapsed" in mark for mark in marks)),
         ("not_rounded", any("not_rounded" in mark for mark in marks)),
+        ("relations_leave_nothing", any("unchanged" in mark for mark in marks)),
         ("nothing_changed", bool(present and not out.changed[name])),
     ):
         out.events[code] += int(count)

@@ -1,10 +1,10 @@
-"""MEDS in plain Python: algorithm 2 of Li and Shen 2010, every distance looked at in every round."""
+"""MEDS in plain Python: algorithm 1 of Li and Shen 2010, with every distance computed in every round."""
 
 import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from providers.meds import MedsParams
+from providers.services.meds import MedsParams
 from tests.naive.bins import Bins, BinsOutcome, swap_in_bins
 from tests.naive.swapping import Table
 
@@ -12,7 +12,7 @@ Point = Sequence[float]
 
 
 def distance(one: Point, two: Point) -> float:
-    """The squared Euclidean distance, the fields in order."""
+    """Squared Euclidean distance, summed in the order of the fields."""
     total = 0.0
     for a, b in zip(one, two, strict=True):
         total += (a - b) * (a - b)
@@ -20,12 +20,12 @@ def distance(one: Point, two: Point) -> float:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The true mean, rounded once."""
+    """Exact mean, rounded once."""
     return float(sum(map(Fraction, values)) / len(values))
 
 
 def standardised(values: Sequence[float]) -> list[float]:
-    """In population standard deviations from the mean, all scaled to below 1 first."""
+    """Distances from the mean in population standard deviations, after scaling all values to below 1."""
     if min(values) == max(values):
         return [0.0] * len(values)
     _, exponent = math.frexp(max(map(abs, values)))
@@ -37,28 +37,28 @@ def standardised(values: Sequence[float]) -> list[float]:
 
 
 def centroid(points: Sequence[Point]) -> Point:
-    """The mean of each field."""
+    """Mean of each field."""
     return [mean(values) for values in zip(*points, strict=True)]
 
 
 def most_distant(points: Sequence[Point], left: Sequence[int]) -> tuple[int, int]:
-    """The two rows that are farthest from each other, the smallest pair of several."""
-    pairs = ((r, s) for at, r in enumerate(left) for s in left[at + 1 :])
+    """Find the two most distant rows; ties go to the smallest pair."""
+    pairs = ((r, s) for index, r in enumerate(left) for s in left[index + 1 :])
     return min(pairs, key=lambda pair: (-distance(points[pair[0]], points[pair[1]]), pair))
 
 
 def farthest(points: Sequence[Point], left: Sequence[int], point: Point) -> int:
-    """The row farthest from a point, the smallest of several."""
+    """Find the row farthest from a point; ties go to the smallest row."""
     return min(left, key=lambda row: (-distance(points[row], point), row))
 
 
 def nearest(points: Sequence[Point], left: Sequence[int], point: Point, count: int) -> list[int]:
-    """The rows nearest to a point, by (distance, row)."""
+    """Find the rows nearest to a point, by (distance, row)."""
     return sorted(left, key=lambda row: (distance(points[row], point), row))[:count]
 
 
 def bins(points: Sequence[Point], k: int, method: str) -> list[list[int]]:
-    """The bins, in the order in which they are made."""
+    """Form the bins, in the order of algorithm 1."""
     left = list(range(len(points)))
     made: list[list[int]] = []
     while len(left) >= 2 * k:
@@ -80,7 +80,7 @@ def bins(points: Sequence[Point], k: int, method: str) -> list[list[int]]:
 
 
 def make_bins(params: MedsParams, columns: list[list[float]]) -> Bins:
-    """The bins of these columns, and what the report says of them."""
+    """Form the bins of these columns, with their figures for the report."""
     n, p = len(columns[0]), len(columns)
     k = params.k or max(2, n // (params.degree or 1))
     method = params.method

@@ -1,11 +1,11 @@
-"""MEWS in plain Python, algorithm 1 of Li and Shen: cut every attribute into intervals of width t."""
+"""MEWS in plain Python: algorithm 2 of Li and Shen 2010, which cuts attributes into intervals of width t."""
 
 import math
 from collections import defaultdict
 from typing import Any
 
-from providers.mews import MewsParams
 from providers.params import Suppression
+from providers.services.mews import MewsParams
 from tests.naive.bins import Bins, BinsOutcome, swap_in_bins
 from tests.naive.swapping import Table
 
@@ -15,20 +15,20 @@ Cut = tuple[float, float, int]
 
 
 def cut_in(xs: list[float], m: int, origin: float) -> Cut:
-    """m intervals from the origin to the maximum."""
+    """Cut m intervals from the origin to the maximum."""
     if min(xs) == max(xs):
         return origin, 0.0, 0
     return origin, (max(xs) - origin) / m or 5e-324, m - 1
 
 
 def interval(x: float, cut: Cut) -> int:
-    """floor((x - lo) / t), clipped to m - 1."""
+    """Interval of x: floor((x - lo) / t), clipped to m - 1."""
     lo, t, last = cut
     return 0 if t == 0 else min(math.floor((x - lo) / t), last)
 
 
 def cells(columns: list[list[float]], cuts: list[Cut]) -> dict[Cell, list[int]]:
-    """The rows of every cell that holds one."""
+    """Rows of every cell that is not empty."""
     rows: dict[Cell, list[int]] = defaultdict(list)
     for row, xs in enumerate(zip(*columns, strict=True)):
         rows[tuple(interval(x, cut) for x, cut in zip(xs, cuts, strict=True))].append(row)
@@ -36,7 +36,7 @@ def cells(columns: list[list[float]], cuts: list[Cut]) -> dict[Cell, list[int]]:
 
 
 def m_of_degree(columns: list[list[float]], origins: list[float], d: int) -> int:
-    """m = 1, 2, ... until more than d cells hold rows, or no two different rows share one."""
+    """Try m = 1, 2, ... until d cells or more hold rows, or different rows are in different cells."""
     distinct = len(set(zip(*columns, strict=True)))
     best: tuple[int, int] | None = None
     m = 0
@@ -49,18 +49,18 @@ def m_of_degree(columns: list[list[float]], origins: list[float], d: int) -> int
 
 
 def standard_deviation(xs: list[float]) -> float:
-    """Of the population, scaled to [0, 1], in pieces of 1024."""
+    """Population standard deviation of values scaled to [0, 1], summed in blocks of 1024."""
     lo, hi = min(xs), max(xs)
-    pieces = [xs[at : at + 1024] for at in range(0, len(xs), 1024)]
+    blocks = [xs[start : start + 1024] for start in range(0, len(xs), 1024)]
 
     def total(centre: float, power: int) -> float:
         sums = []
-        for piece in pieces:
-            here = 0.0
-            for x in piece:
+        for block in blocks:
+            block_sum = 0.0
+            for x in block:
                 term = (x - lo) / (hi - lo) - centre
-                here += term * term if power == 2 else term
-            sums.append(here)
+                block_sum += term * term if power == 2 else term
+            sums.append(block_sum)
         return math.fsum(sums)
 
     mean = total(0.0, 1) / len(xs)
@@ -68,34 +68,36 @@ def standard_deviation(xs: list[float]) -> float:
 
 
 def cuts_of(params: MewsParams, columns: list[list[float]]) -> list[Cut]:
-    """Where every attribute is cut."""
+    """Cut every attribute (line 1 of algorithm 2)."""
 
-    def nth(given: Any, at: int) -> Any:
-        return given[at] if isinstance(given, tuple) else given
+    def entry(given: Any, index: int) -> Any:
+        return given[index] if isinstance(given, tuple) else given
 
     mins = [min(xs) for xs in columns]
-    origins = mins if params.origin is None else [nth(params.origin, at) for at in range(len(columns))]
+    origins = (
+        mins if params.origin is None else [entry(params.origin, index) for index in range(len(columns))]
+    )
     if params.degree is not None:
         m = m_of_degree(columns, origins, params.degree)
         return [cut_in(xs, m, lo) for xs, lo in zip(columns, origins, strict=True)]
     if params.bins is not None:
-        return [cut_in(xs, nth(params.bins, at), origins[at]) for at, xs in enumerate(columns)]
+        return [cut_in(xs, entry(params.bins, index), origins[index]) for index, xs in enumerate(columns)]
     cuts = []
-    for at, xs in enumerate(columns):
+    for index, xs in enumerate(columns):
         if min(xs) == max(xs):
-            cuts.append((origins[at], 0.0, 0))
+            cuts.append((origins[index], 0.0, 0))
             continue
-        t = nth(params.width, at)
+        t = entry(params.width, index)
         if params.scale == "range":
             t *= max(xs) - min(xs)
         elif params.scale == "sd":
             t *= standard_deviation(xs)
-        cuts.append((origins[at], t, math.ceil((max(xs) - origins[at]) / t) - 1))
+        cuts.append((origins[index], t, math.ceil((max(xs) - origins[index]) / t) - 1))
     return cuts
 
 
 def merged(rows_of: dict[Cell, list[int]], columns: list[list[float]], cuts: list[Cut]) -> list[list[int]]:
-    """Every row alone in its cell goes to the cell of two or more rows whose mean is nearest."""
+    """Merge every singleton into the cell of two or more rows with the nearest mean."""
     in_widths = [[(x - lo) / t for x in xs] for xs, (lo, t, _) in zip(columns, cuts, strict=True) if t]
     large = {cell: rows for cell, rows in rows_of.items() if len(rows) > 1}
     means: dict[Cell, list[float]] = {}
@@ -120,7 +122,7 @@ def merged(rows_of: dict[Cell, list[int]], columns: list[list[float]], cuts: lis
 
 
 def make_bins(params: MewsParams, names: list[str], columns: list[list[float]]) -> Bins:
-    """The cells, and rows alone in theirs merged where they are to be."""
+    """Allocate rows to cells (line 2 of algorithm 2), and merge singletons if the parameters say so."""
     cuts = cuts_of(params, columns)
     rows_of = cells(columns, cuts)
     singletons = sum(len(rows) == 1 for rows in rows_of.values())
@@ -161,10 +163,14 @@ def swap(table: Table, params: MewsParams, seed: bytes, revision: int) -> BinsOu
     )
 
 
-def p_of(columns: list[list[float]], partitionings: int) -> float | None:
-    """P: the mean of 1/(N* - 1) over the minimal depths N* of partitionings that leave no row alone."""
+def p_of(columns: list[list[float]], partitionings: int, widest: float) -> float | None:
+    """P (lemma 2): the mean of 1/(N* - 1) over the minimal depths N* of the admissible partitionings.
+
+    Partitionings with singletons, or cells wider than the share `widest` of the range, are not admissible.
+    """
     depths = set()
-    for m in range(1, partitionings + 1):
+    admissible = [m for m in range(1, 2 * partitionings + 1) if 1 / m <= widest][:partitionings]
+    for m in admissible:
         rows_of = cells(columns, [cut_in(xs, m, min(xs)) for xs in columns])
         depths.add(min(map(len, rows_of.values())))
     depths -= {1}

@@ -1,7 +1,7 @@
 """PABIDOT in plain Python, in the paper's notation: R_ij, M, F, C, phi, Z, t, Y (sections 3 and 4).
 
-Sums run as they are documented: within blocks of 1024 rows of the source, row after row of those that
-take part, shifted by the block's mean; blocks are then joined in their order.
+Sums have the documented order: within blocks of 1024 rows of the source, over the rows that take part,
+centred on the block's mean; the blocks are then joined in their order.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from providers.pabidot import PabidotParams
+from providers.services.pabidot import PabidotParams
 from tests.naive.chacha20 import derive_key
 from tests.naive.draws import normal, uniform
 from tests.naive.pairing import Words, random_order
@@ -23,18 +23,18 @@ BLOCK = 1024
 
 
 class CannotRotateError(Exception):
-    """The source has nulls, or too few rows or fields, or numbers that float64 cannot take."""
+    """The source has nulls, too few rows or fields, or numbers that float64 cannot hold."""
 
 
 @dataclass
 class Rotated(Outcome):
-    """With the provider's own figures."""
+    """Outcome with the provider's figures."""
 
     provider: dict[str, Any] = field(default_factory=dict)
 
 
 def number(value: Any) -> float:
-    """The value as the nearest float, NaN for null."""
+    """Convert a value to the nearest float, NaN for null."""
     return math.nan if value is None else float(value)
 
 
@@ -43,7 +43,7 @@ def identity(n: int) -> Matrix:
 
 
 def times(A: Matrix, B: Matrix) -> Matrix:
-    """The product, each sum from the first term to the last."""
+    """Matrix product, each sum from the first term to the last."""
     product = []
     for row in A:
         line = []
@@ -62,7 +62,7 @@ def transposed(A: Matrix) -> Matrix:
 
 @cache
 def rotation(theta: int, n: int) -> Matrix:
-    """M(theta), Algorithm 1."""
+    """Rotation matrix M(theta), algorithm 1."""
     M = identity(n)
     for i in range(n):
         for j in range(i + 1, n):
@@ -75,14 +75,14 @@ def rotation(theta: int, n: int) -> Matrix:
 
 
 def reflection(a: int, n: int) -> Matrix:
-    """F_a, eq. 7."""
+    """Reflection matrix F_a, eq. 7."""
     F = identity(n)
     F[a][a] = -1.0
     return F
 
 
 def least_variance(C: Matrix, M: Matrix, a: int) -> float:
-    """phi(theta, a): the least over i of C_ii + (M F C F M^T)_ii - 2 sum_j (C F)_ij M_ij."""
+    """Compute phi(theta, a): the least over i of C_ii + (M F C F M^T)_ii - 2 sum_j (C F)_ij M_ij."""
     n = len(C)
     F = reflection(a, n)
     MF, CF = times(M, F), times(C, F)
@@ -91,7 +91,7 @@ def least_variance(C: Matrix, M: Matrix, a: int) -> float:
 
 
 def choose(C: Matrix, selection: str) -> tuple[int, int, float]:
-    """The angle, the axis from 0, and phi; within 1e-12 the lowest angle, then the lowest axis."""
+    """Return angle, axis (from 0) and phi; ties within 1e-12 go to the lowest angle, then the lowest axis."""
     phi = {theta: [least_variance(C, rotation(theta, len(C)), a) for a in range(len(C))] for theta in ANGLES}
     if selection == "paper":
         best = max(min(values) for values in phi.values())
@@ -105,7 +105,7 @@ def choose(C: Matrix, selection: str) -> tuple[int, int, float]:
 
 
 def moments(D: Matrix, present: list[bool]) -> tuple[list[float], Matrix]:
-    """Means, and sums of products of deviations, of the rows that are present; D is row by row."""
+    """Means and sums of products of deviations over the rows that are present; D is a list of rows."""
     n = len(D[0])
     count, mean, P = 0, [0.0] * n, [[0.0] * n for _ in range(n)]
     for start in range(0, len(D), BLOCK):
@@ -122,7 +122,7 @@ def moments(D: Matrix, present: list[bool]) -> tuple[list[float], Matrix]:
             for i in range(n):
                 for j in range(n):
                     P_b[i][j] += d[i] * d[j]
-        # joined as two parts are (Chan, Golub, LeVeque 1983)
+        # Join the block to the rows before (Chan, Golub, LeVeque 1983).
         before, count = count, count + len(block)
         share = len(block) / count
         shift = [m - all_ for m, all_ in zip(mean_b, mean, strict=True)]

@@ -1,4 +1,4 @@
-"""Pairing up a group, as the randomness protocol of decision 0001 says it, one step after the other."""
+"""Random pairs within a group: the randomness protocol of decision 0001, step by step."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,25 +9,25 @@ import numpy as np
 from tests.naive import chacha20
 
 Address = tuple[int, int]
-"""What names a stream: (identity, level)."""
+"""Address of a stream: (identity, level)."""
 
 ONE_BUCKET = 8192
 RATE_LEVEL = 0xFFFFFFFF
 
 
 class Words:
-    """The words of every stream under one key; fetched many blocks at a time, since Python is slow."""
+    """Words of every stream under one key, computed many blocks at a time, since Python is slow."""
 
     def __init__(self, key: Sequence[int]) -> None:
         self.key = key
-        self.have: dict[Address, list[int]] = {}
+        self.computed: dict[Address, list[int]] = {}
 
     def fetch(self, wanted: Iterable[tuple[Address, int]]) -> None:
-        """Have at least so many words of each of these streams."""
+        """Compute at least the wanted number of words of each stream."""
         missing = [
             (address, number)
             for address, words in wanted
-            for number in range(len(self.have.get(address, [])) // 16, -(-words // 16))
+            for number in range(len(self.computed.get(address, [])) // 16, -(-words // 16))
         ]
         if not missing:
             return
@@ -37,25 +37,25 @@ class Words:
         )
         fetched = chacha20.blocks(self.key, counters, nonces).tolist()
         for (address, number), words in zip(missing, fetched, strict=True):
-            stream = self.have.setdefault(address, [])
+            stream = self.computed.setdefault(address, [])
             assert len(stream) == 16 * number
             stream.extend(words)
 
     def word(self, address: Address, number: int) -> int:
-        """Word `number` of a stream."""
-        stream = self.have.get(address, [])
+        """Return word `number` of a stream."""
+        stream = self.computed.get(address, [])
         if number >= len(stream):
             self.fetch([(address, number + 16)])
-        return self.have[address][number]
+        return self.computed[address][number]
 
 
 def fisher_yates(rows: list[int], words: Words, address: Address) -> list[int]:
-    """A uniformly random order of the rows, by the words of one stream."""
+    """Shuffle the rows by the words of one stream (Fisher-Yates)."""
     rows = list(rows)
     drawn = 0
     for last in range(len(rows) - 1, 0, -1):
         bound = last + 1
-        # A uniform integer below `bound` (Lemire 2019, algorithm 5).
+        # Draw a uniform integer below `bound` (Lemire 2019, algorithm 5).
         product = words.word(address, drawn) * bound
         drawn += 1
         if product & 0xFFFFFFFF < bound:
@@ -69,7 +69,7 @@ def fisher_yates(rows: list[int], words: Words, address: Address) -> list[int]:
 
 
 def random_order(rows: list[int], identity: int, words: Words) -> list[int]:
-    """A uniformly random order of a group."""
+    """Uniformly random order of a group; a large one by buckets."""
     size = len(rows)
     if size <= ONE_BUCKET:
         return fisher_yates(rows, words, (identity, 0))
@@ -86,23 +86,35 @@ def random_order(rows: list[int], identity: int, words: Words) -> list[int]:
     ]
 
 
-def number_of_pairs(size: int, rate: float, identity: int, words: Words) -> int:
-    """How many pairs of a group are exchanged: floor(rate m / 2 + u), at most m / 2."""
+def moving_rows(size: int, rate: float, uniform: float) -> int:
+    """Return how many of m rows move, given u in [0, 1): floor(x / 2 + u) pairs with x = rate m.
+
+    For odd m and x in (m - 1, m): with probability x - (m - 1) all rows, by the odd rule; else (m - 1)/2
+    pairs.
+    """
     if rate == 1:
-        return size // 2
+        return size
+    wanted = rate * size
+    if size % 2 == 1 and wanted > size - 1:
+        return size if uniform < wanted - (size - 1) else size - 1
+    return 2 * min(math.floor(wanted / 2 + uniform), size // 2)
+
+
+def drawn_uniform(identity: int, words: Words) -> float:
+    """Return the group's u: 53 bits of the first two words at the level of the rate."""
     high, low = (words.word((identity, RATE_LEVEL), number) for number in (0, 1))
-    uniform = (high * 2**21 + (low >> 11)) * 2.0**-53
-    return min(math.floor(rate * size / 2.0 + uniform), size // 2)
+    return (high * 2**21 + (low >> 11)) * 2.0**-53
 
 
-def exchanges(order: Sequence[int], pairs: int, rate: float) -> list[tuple[int, int]]:
-    """The exchanges of a group in this order, one after the other; for odd m a cycle of three at the end."""
+def exchanges(order: Sequence[int], moving: int) -> list[tuple[int, int]]:
+    """Return the exchanges of a group in this order; for odd m they end with a cycle of three."""
     size = len(order)
-    if rate == 1 and size % 2 == 1 and size >= 3:
-        steps = [(order[at], order[at + 1]) for at in range(0, size - 3, 2)]
+    if moving % 2 == 1:
+        assert moving == size >= 3
+        steps = [(order[place], order[place + 1]) for place in range(0, size - 3, 2)]
         # "(m-2, m), then (m-1, m)", counted from 1
         return [*steps, (order[size - 3], order[size - 1]), (order[size - 2], order[size - 1])]
-    return [(order[at], order[at + 1]) for at in range(0, 2 * pairs, 2)]
+    return [(order[place], order[place + 1]) for place in range(0, moving, 2)]
 
 
 @dataclass
@@ -115,7 +127,7 @@ class Group:
 
 @dataclass
 class Exchanged:
-    """What became of all groups: where each row's value comes from, and who stood aside."""
+    """Result for all groups: source row of each value, rows that took part, and reasons of the others."""
 
     source: list[int]
     took_part: set[int]
@@ -141,9 +153,10 @@ def exchange_groups(
         elif size < min_group_size:
             done.too_small |= set(group.rows)
         else:
-            pairs = number_of_pairs(size, rate, group.identity, words)
+            uniform = drawn_uniform(group.identity, words) if rate < 1 else 0.0
+            moving = moving_rows(size, rate, uniform)
             order = random_order(group.rows, group.identity, words)
-            steps = exchanges(order, pairs, rate)
+            steps = exchanges(order, moving)
             for one, two in steps:
                 done.source[one], done.source[two] = done.source[two], done.source[one]
             moved = {row for step in steps for row in step}

@@ -1,48 +1,50 @@
-"""The polytope of relations in plain loops: its centre, round directions, and the lattice of equal ties.
+"""Polytope of relations in plain loops: its centre, round directions, and the lattice of equal ties.
 
-What is computed in floating point is written out in the order of sums that `providers.polytope` states.
+Floating-point sums are taken in the order that `providers.localities.polytope` states.
 """
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.naive.localities import Matrix, Row, Vector
+from tests.naive.localities import Constraint, Matrix, Vector
 
 # ------------------------------------------------------------------------------------ linear algebra
 
 
-def rates(x: Vector, rows: list[Row]) -> Vector:
-    """Slacks: (x_k - x_j) - (x_j - x_i), its sense before it; then the order's."""
-    out = [sense * ((x[k] - x[j]) - (x[j] - x[i])) for i, j, k, sense in rows]
+def rates(x: Vector, constraints: list[Constraint]) -> Vector:
+    """Slacks of the localities, sense times (x_k - x_j) - (x_j - x_i), and then of the order."""
+    out = [sense * ((x[k] - x[j]) - (x[j] - x[i])) for i, j, k, sense in constraints]
     return out + [b - a for a, b in itertools.pairwise(x)]
 
 
-def derivatives(slack: Vector, rows: list[Row], n: int) -> tuple[Vector, Matrix]:
+def derivatives(slack: Vector, constraints: list[Constraint], n: int) -> tuple[Vector, Matrix]:
+    """Gradient and upper half of the Hessian of -sum(log(slack)) over all variables."""
     gradient = [0.0] * n
     hessian = [[0.0] * n for _ in range(n)]
-    for at, (i, j, k, sense) in enumerate(rows):
-        inverse = 1.0 / slack[at]
+    for c, (i, j, k, sense) in enumerate(constraints):
+        inverse = 1.0 / slack[c]
         pull = sense * inverse
         weight = inverse * inverse
         for one, factor in ((i, 1.0), (j, -2.0), (k, 1.0)):
             gradient[one] -= factor * pull
         for one, two, factor in ((i, i, 1), (j, j, 4), (k, k, 1), (i, j, -2), (j, k, -2), (i, k, 1)):
             hessian[one][two] += factor * weight
-    for at in range(n - 1):
-        inverse = 1.0 / slack[len(rows) + at]
+    for v in range(n - 1):
+        inverse = 1.0 / slack[len(constraints) + v]
         weight = inverse * inverse
-        gradient[at] += inverse
-        gradient[at + 1] -= inverse
-        hessian[at][at] += weight
-        hessian[at + 1][at + 1] += weight
-        hessian[at][at + 1] -= weight
+        gradient[v] += inverse
+        gradient[v + 1] -= inverse
+        hessian[v][v] += weight
+        hessian[v + 1][v + 1] += weight
+        hessian[v][v + 1] -= weight
     return gradient, hessian
 
 
 def along(gradient: Vector, hessian: Matrix, basis: Matrix | None) -> tuple[Vector, Matrix]:
-    """Over the coefficients of the basis, or over the inner variables."""
+    """Derivatives over the coefficients of the basis, or over the inner variables."""
     n = len(gradient)
     if basis is None:
         return gradient[1:-1], [row[1:-1] for row in hessian[1:-1]]
@@ -66,7 +68,7 @@ def along(gradient: Vector, hessian: Matrix, basis: Matrix | None) -> tuple[Vect
 
 
 def cholesky(matrix: Matrix) -> Matrix | None:
-    """U with matrix = U' U, from the upper half; None where a pivot is not positive."""
+    """Return U with matrix = U' U, from the upper half; None if a pivot is not positive."""
     n = len(matrix)
     upper = [[0.0] * n for _ in range(n)]
     for row in range(n):
@@ -84,7 +86,7 @@ def cholesky(matrix: Matrix) -> Matrix | None:
 
 
 def solve(upper: Matrix, right: Vector) -> Vector:
-    """y with U' U y = right."""
+    """Return y with U' U y = right."""
     n = len(right)
     y = list(right)
     for row in range(n):
@@ -98,7 +100,8 @@ def solve(upper: Matrix, right: Vector) -> Vector:
     return y
 
 
-def spread_out(coefficients: Vector, basis: Matrix | None, n: int) -> Vector:
+def expand(coefficients: Vector, basis: Matrix | None, n: int) -> Vector:
+    """Direction with these coefficients of the basis, or of the inner variables."""
     if basis is None:
         return [0.0, *coefficients, 0.0]
     out = [0.0] * n
@@ -112,6 +115,7 @@ def spread_out(coefficients: Vector, basis: Matrix | None, n: int) -> Vector:
 
 
 def step_length(slack: Vector, rate: Vector, decrement: float) -> float:
+    """Length of a Newton step: 1, or near the minimum of the barrier, inside."""
     if decrement <= 0.25:
         return 1.0
     steepest = max(0.0, *(-r / s for r, s in zip(rate, slack, strict=True)))
@@ -125,10 +129,34 @@ def step_length(slack: Vector, rate: Vector, decrement: float) -> float:
     return max(low, 1.0 / (1.0 + decrement))
 
 
-def analytic_centre(shape: Vector, rows: list[Row], basis: Matrix | None) -> Vector | None:
-    """Damped Newton on the barrier of the rows, relaxed by a shift as long as the shape lies outside."""
-    z, n = list(shape), len(shape)
-    slack = rates(z, rows)
+@dataclass
+class Polytope:
+    """The inequalities of a segment, as Newton's method and the walk need them."""
+
+    slacks: Callable[[Vector], Vector]
+    """Slack of every inequality at a point."""
+    rates: Callable[[Vector], Vector]
+    """Rate of every slack along a direction."""
+    derivatives: Callable[[Vector], tuple[Vector, Matrix]]
+    """Gradient and Hessian of the barrier at these slacks, over the free directions."""
+    expand: Callable[[Vector], Vector]
+    """Direction over all variables with these coefficients of the free directions."""
+
+
+def polytope_of_shapes(constraints: list[Constraint], basis: Matrix | None, n: int) -> Polytope:
+    """The polytope of the shapes, whose free directions are the basis, or the inner variables."""
+    return Polytope(
+        slacks=lambda x: rates(x, constraints),
+        rates=lambda direction: rates(direction, constraints),
+        derivatives=lambda slack: along(*derivatives(slack, constraints, n), basis),
+        expand=lambda coefficients: expand(coefficients, basis, n),
+    )
+
+
+def analytic_centre(polytope: Polytope, start: Vector) -> Vector | None:
+    """Find the centre by damped Newton, relaxed by a shift as long as the point lies outside."""
+    z, n = list(start), len(start)
+    slack = polytope.slacks(z)
     smallest = min(slack)
     shift = -1.0 if smallest > 2.0**-40 else max(1.0 / (n * n), -2.0 * smallest)
     stages = 0
@@ -137,7 +165,7 @@ def analytic_centre(shape: Vector, rows: list[Row], basis: Matrix | None) -> Vec
             return None
         if shift > 0.0:
             slack = [s + shift for s in slack]
-        first, second = along(*derivatives(slack, rows, n), basis)
+        first, second = polytope.derivatives(slack)
         upper = cholesky(second)
         if upper is None:
             return None
@@ -147,10 +175,10 @@ def analytic_centre(shape: Vector, rows: list[Row], basis: Matrix | None) -> Vec
             squared -= s * g
         if not squared >= 0.0:
             return None
-        direction = spread_out(step, basis, n)
-        length = step_length(slack, rates(direction, rows), math.sqrt(squared))
-        z = [at + length * by for at, by in zip(z, direction, strict=True)]
-        slack = rates(z, rows)
+        direction = polytope.expand(step)
+        length = step_length(slack, polytope.rates(direction), math.sqrt(squared))
+        z = [value + length * by for value, by in zip(z, direction, strict=True)]
+        slack = polytope.slacks(z)
         smallest = min(slack)
         if shift < 0.0:
             if squared <= 1e-4:
@@ -162,22 +190,20 @@ def analytic_centre(shape: Vector, rows: list[Row], basis: Matrix | None) -> Vec
     return None
 
 
-def round_directions(centre: Vector, rows: list[Row], basis: Matrix | None) -> Matrix | None:
+def round_directions(polytope: Polytope, centre: Vector) -> Matrix | None:
     """The rows of the inverse Cholesky factor of the Hessian at the centre, as directions."""
-    n = len(centre)
-    _, second = along(*derivatives(rates(centre, rows), rows, n), basis)
-    upper = cholesky(second)
+    upper = cholesky(polytope.derivatives(polytope.slacks(centre))[1])
     if upper is None:
         return None
     inverse: Matrix = []
     for row in range(len(upper)):
-        found = [0.0] * len(upper)
+        entries = [0.0] * len(upper)
         for before in range(row):
             for column in range(before + 1):
-                found[column] -= upper[before][row] * inverse[before][column]
-        found[row] = 1.0
-        inverse.append([value / upper[row][row] if at <= row else 0.0 for at, value in enumerate(found)])
-    return [spread_out(row, basis, n) for row in inverse]
+                entries[column] -= upper[before][row] * inverse[before][column]
+        entries[row] = 1.0
+        inverse.append([x / upper[row][row] if column <= row else 0.0 for column, x in enumerate(entries)])
+    return [polytope.expand(row) for row in inverse]
 
 
 # ------------------------------------------------------------------------------------ equal ties
@@ -185,7 +211,9 @@ def round_directions(centre: Vector, rows: list[Row], basis: Matrix | None) -> M
 
 @dataclass
 class Lattice:
-    """Integer points with equal ties: what leaves both ends at 0, and one that moves the last end."""
+    """Basis of the integer points with equal ties: vectors that leave both ends at 0, and one that moves
+    the last end.
+    """
 
     inner: list[list[int]]
     ends: list[int]
@@ -195,8 +223,8 @@ class Lattice:
         return [[float(value) for value in row] for row in self.inner]
 
 
-def lattice_of(equalities: list[Row], n: int) -> Lattice | None:
-    """Euclid's algorithm among the unit vectors, one equation after the other; None where entries grow."""
+def lattice_of(equalities: list[Constraint], n: int) -> Lattice | None:
+    """Reduce the unit vectors by Euclid's algorithm, one equation after the other; None if entries grow."""
 
     def reduced(values: list[int]) -> int | None:
         while True:

@@ -5,33 +5,35 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from providers.locality import LocalityParams
+from providers.services.locality import LocalityParams
 from tests.naive.localities import (
+    Constraint,
     Draws,
     Matrix,
-    Row,
     Vector,
     all_hold,
-    choose,
     gaussian,
     localities,
     of_copies,
     pruned,
+    select,
 )
 from tests.naive.polytope import (
     Lattice,
+    Polytope,
     analytic_centre,
+    expand,
     lattice_of,
     on_lattice,
+    polytope_of_shapes,
     rates,
     round_directions,
-    spread_out,
 )
 
 
 @dataclass
 class Place:
-    """Where a segment's values may lie, by 2**exponent; low, high and span from the first value on."""
+    """Bounds of a segment's values in units of 2**exponent; low, high and span from the first value on."""
 
     first: float
     low: float
@@ -56,9 +58,9 @@ class Segment:
     runs: list[list[int]]
     """The variables of each distinct value."""
     place: Place
-    relations: list[Row] = field(default_factory=list)
-    chosen: list[Row] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    relations: list[Constraint] = field(default_factory=list)
+    chosen: list[Constraint] = field(default_factory=list)
+    constraints: list[Constraint] = field(default_factory=list)
     marks: set[str] = field(default_factory=set)
 
     def draws(self, level: int) -> Draws:
@@ -84,71 +86,84 @@ class Segment:
         return shape
 
     def redrawn(self) -> Vector:
-        """The destination's values by variable, ascending."""
+        """Return the values of the destination by variable, ascending."""
         params, n = self.params, self.n
         self.relations = localities(self.exact, params.ties)
-        self.chosen = choose(self.relations, params.sigma, self.draws(0))
-        self.rows = [of_copies(row, self.runs) for row in pruned(self.chosen)]
-        loose = [row for row in self.rows if row[3]]
+        self.chosen = select(self.relations, self.exact, params.sigma, params.selection, self.draws(0))
+        self.constraints = [of_copies(one, self.runs) for one in pruned(self.chosen)]
+        inequalities = [one for one in self.constraints if one[3]]
         point = centre = self.data_shape()
         lattice = None
         walkable = True
         if params.ties == "equal" and n > 1:
-            lattice = lattice_of([row for row in self.rows if not row[3]], n)
+            lattice = lattice_of([one for one in self.constraints if not one[3]], n)
             walkable = lattice is not None
         basis = None if lattice is None else lattice.directions
         free = max(0, n - 2) if basis is None else len(basis)
+        polytope = polytope_of_shapes(inequalities, basis, n)
         if walkable and n > 1 and free:
-            found = analytic_centre(centre, loose, basis)
+            found = analytic_centre(polytope, centre)
             walkable = found is not None
             centre = centre if found is None else found
         if walkable and n > 1:
-            directions = round_directions(centre, loose, basis) if params.walk == "rounded" and free else []
+            directions = round_directions(polytope, centre) if params.walk == "rounded" and free else []
             walkable = directions is not None
             if directions is not None:
-                point = self.walked(point, centre, loose, lattice, directions)
+                point = self.walked(point, centre, inequalities, lattice, directions)
         return self.published(point, centre, lattice, walkable)
 
-    def whole(self) -> bool:
+    def walks_ends(self) -> bool:
+        """Whether the ends are variables of the walk."""
         return self.params.walk == "paper" and self.params.bounds != "keep"
 
     def walked(
-        self, point: Vector, centre: Vector, rows: list[Row], lattice: Lattice | None, directions: Matrix
+        self,
+        point: Vector,
+        centre: Vector,
+        constraints: list[Constraint],
+        lattice: Lattice | None,
+        directions: Matrix,
     ) -> Vector:
-        """Hit-and-run from the centre or the data."""
-        params, n, whole = self.params, self.n, self.whole()
-
-        def slacks(at: Vector) -> Vector:
-            return rates(at, rows) + ([at[0], 1.0 - at[-1]] if whole else [])
-
-        if whole:
+        """Walk through the shapes, or through the values if the ends are variables."""
+        n, walks_ends = self.n, self.walks_ends()
+        basis: Matrix | None = None if lattice is None else lattice.directions
+        polytope, count = polytope_of_shapes(constraints, basis, n), n - 2 if basis is None else len(basis)
+        if walks_ends:
             width = self.place.high - self.place.low
             centre = [1.0 / (n + 1) + (n - 1.0) / (n + 1) * c for c in centre]
             across = [(self.place.span * p - self.place.low) for p in point]
-            point = [part / width for part in across] if width > 0.0 else centre
+            point = [distance / width for distance in across] if width > 0.0 else centre
+            ends = basis
+            if lattice is not None:
+                ends = [*lattice.directions, [float(value) for value in lattice.ends], [1.0] * n]
+            count = n if ends is None else len(ends)
+            polytope.slacks = lambda x: [*rates(x, constraints), x[0], 1.0 - x[-1]]
+            polytope.rates = lambda v: [*rates(v, constraints), v[0], -v[-1]]
+            polytope.expand = lambda part: part if ends is None else expand(part, ends, n)
+        return self.hit_and_run(polytope, point, centre, directions, count)
+
+    def hit_and_run(
+        self, polytope: Polytope, point: Vector, centre: Vector, directions: Matrix, count: int
+    ) -> Vector:
+        """Walk from the centre or the data, in `count` dimensions."""
+        params = self.params
         if params.start == "centre":
             point = list(centre)
-        elif min(slacks(point)) <= 0.0:
+        elif min(polytope.slacks(point)) <= 0.0:
             point = [p + 2.0**-10 * (c - p) for p, c in zip(point, centre, strict=True)]
-        basis: Matrix | None = None if lattice is None else lattice.directions
-        if whole and lattice is not None:
-            basis = [*lattice.directions, [float(value) for value in lattice.ends], [1.0] * n]
-        count = n - 2 if basis is None else len(basis)
-        count = n if whole and basis is None else count
         if count < 1:
             return point
-        total = params.iterations * n if isinstance(params.iterations, int) else params.iterations.total
+        total = params.iterations * self.n if isinstance(params.iterations, int) else params.iterations.total
         draws = self.draws(2)
         slack: Vector = []
         for step in range(total):
             if step % 1024 == 0:
-                slack = [max(s, 1e-290) for s in slacks(point)]
+                slack = [max(s, 1e-290) for s in polytope.slacks(point)]
             if params.walk == "rounded":
                 direction = directions[draws.below(count)]
             else:
-                coefficients = gaussian(self.key, self.number, step, count)
-                direction = coefficients if whole and basis is None else spread_out(coefficients, basis, n)
-            rate = rates(direction, rows) + ([direction[0], -direction[-1]] if whole else [])
+                direction = polytope.expand(gaussian(self.key, self.number, step, count))
+            rate = polytope.rates(direction)
             quotients = [r / s for r, s in zip(rate, slack, strict=True)]
             ahead, behind = -1.0 / min(0.0, *quotients), -1.0 / max(0.0, *quotients)
             u = draws.uniform()
@@ -166,7 +181,7 @@ class Segment:
             return shape, 0.0 if self.params.bounds == "keep" else place.low + draws.uniform() * width, 0.0
         if self.params.bounds == "keep":
             return shape, 0.0, place.span
-        if self.whole():
+        if self.walks_ends():
             start, span = shape[0], shape[-1] - shape[0]
             even = [(value - start) / span if span > 0.0 else 0.0 for value in shape]
             return even, place.low + width * start, width * span
@@ -197,7 +212,7 @@ class Segment:
                 x = self.put_on_lattice(pulled, first + 0.5 * inside, span - inside, lattice)
             else:
                 x = self.put(pulled, first, span, keep)
-            if x is not None and all_hold(x, self.rows):
+            if x is not None and all_hold(x, self.constraints):
                 self.marks |= {"repaired"} if pull else set()
                 return self.rounded(x, pulled, centre, first, span)
         self.marks.add("collapsed")
@@ -221,33 +236,43 @@ class Segment:
     keeps_type: bool = False
     origin: int = 0
 
+    def bounds_in_steps(self) -> tuple[int, int]:
+        """Return the bounds in steps, from the first value on if that is a whole step, else from 0."""
+        start, place = 0.0 if self.factor else self.place.first, self.place
+        low, high = (ldexp(start + end, place.exponent) for end in (place.low, place.high))
+        return round(low * 10.0**self.decimals), round(high * 10.0**self.decimals)
+
+    def source_steps(self) -> list[int]:
+        """Return the source's values in steps, by variable."""
+        if self.factor:
+            distinct = [(value - self.exact[0]) * self.factor for value in self.exact]
+        else:
+            distinct = [round(value * 10.0**self.decimals) for value in self.values]
+        return [step for step, run in zip(distinct, self.runs, strict=True) for _ in run]
+
+    def nearest_steps(self, shape: Vector, first: float, span: float) -> list[int]:
+        """Return the nearest step within the bounds of each value of a shape."""
+        start, (low, high) = 0.0 if self.factor else self.place.first, self.bounds_in_steps()
+        values = [ldexp(start + (first + span * part), self.place.exponent) for part in shape]
+        return [min(max(round(value * 10.0**self.decimals), low), high) for value in values]
+
     def rounded(self, x: Vector, shape: Vector, centre: Vector, first: float, span: float) -> Vector:
         if self.params.decimals == "off":
             return x
-        place, steps = self.place, 10.0**self.decimals
-        base = 0.0 if self.factor else place.first
-        low = round(ldexp(base + place.low, place.exponent) * steps)
-        high = round(ldexp(base + place.high, place.exponent) * steps)
-        if self.factor:
-            source = [(value - self.exact[0]) * self.factor for value in self.exact]
-        else:
-            source = [round(value * steps) for value in self.values]
-        source = [step for step, run in zip(source, self.runs, strict=True) for _ in run]
+        steps, source, (low, high) = 10.0**self.decimals, self.source_steps(), self.bounds_in_steps()
         margin = 0 if self.keeps_type or steps == 1.0 else 1
         for attempt in range(1 if "collapsed" in self.marks else 0, 3):
-            parts = centre if attempt else shape
-            points = [round(ldexp(base + (first + span * part), place.exponent) * steps) for part in parts]
-            points = [min(max(point, low), high) for point in points]
+            points = self.nearest_steps(centre if attempt else shape, first, span)
             if attempt == 2:
                 points = list(source)
             elif self.params.bounds == "keep":
                 points[0], points[-1] = source[0], source[-1]
             inside = points[0] >= low and points[-1] <= high
-            if inside and all_hold(points, self.rows):
+            if inside and all_hold(points, self.constraints):
                 if attempt:
                     self.walk_on_grid(points, low, high, margin)
                 out = [float(p) if self.keeps_type else (self.origin + p) / steps for p in points]
-                if all_hold(out, self.rows):
+                if all_hold(out, self.constraints):
                     self.marks.discard("collapsed")
                     return out
         self.marks.add("not_rounded")
@@ -260,19 +285,7 @@ class Segment:
         moving = range(1, n - 1) if self.params.bounds == "keep" else range(n)
         for _ in range(sweeps):
             for one in moving:
-                least = x[one - 1] if one else low
-                most = x[one + 1] if one < n - 1 else high
-                for i, j, k, sense in self.rows:
-                    if one == j and sense < 0:
-                        least = max(least, math.ceil(Fraction(x[i] + x[k] + margin, 2)))
-                    elif one == j:
-                        most = min(most, math.floor(Fraction(x[i] + x[k] - margin, 2)))
-                    elif one in (i, k):
-                        bound = 2 * x[j] - (x[k] if one == i else x[i])
-                        if sense > 0:
-                            least = max(least, bound + margin)
-                        else:
-                            most = min(most, bound - margin)
+                least, most = range_of(x, one, self.constraints, low, high, margin)
                 if most > least:
                     x[one] = least + self.step_below(draws, most - least + 1)
 
@@ -288,8 +301,28 @@ class Segment:
                 return drawn
 
 
+def range_of(
+    x: list[int], one: int, constraints: list[Constraint], low: int, high: int, margin: int
+) -> tuple[int, int]:
+    """Range on the grid that order, bounds and localities allow a variable."""
+    least = x[one - 1] if one else low
+    most = x[one + 1] if one < len(x) - 1 else high
+    for i, j, k, sense in constraints:
+        if one == j and sense < 0:
+            least = max(least, math.ceil(Fraction(x[i] + x[k] + margin, 2)))
+        elif one == j:
+            most = min(most, math.floor(Fraction(x[i] + x[k] - margin, 2)))
+        elif one in (i, k):
+            bound = 2 * x[j] - (x[k] if one == i else x[i])
+            if sense > 0:
+                least = max(least, bound + margin)
+            else:
+                most = min(most, bound - margin)
+    return least, most
+
+
 def ldexp(value: float, exponent: int) -> float:
-    """C's: infinite where Python's raises."""
+    """Return C's ldexp, which is infinite if Python's raises."""
     try:
         return math.ldexp(value, exponent)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""RWN in plain Python: every pair of rows is measured, as Perry, Matloff and Tendick 2024 describe it.
+"""RWN in plain Python: all distances are computed, as Perry, Matloff and Tendick 2024 describe it.
 
 What the paper leaves open is as the service's page says; how draws are addressed, decision 0001.
 """
@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from providers.rwn import RwnParams
+from providers.services.rwn import RwnParams
 from tests.naive.chacha20 import derive_key
 from tests.naive.ddswap import sort_key
 from tests.naive.pairing import Words, random_order
 from tests.naive.swapping import Outcome, Table, is_nan, row_count, same
 
-LISTED, COVER, LEAF, COUNTED = 1024, 64, 16, 10_000
+MOST_LISTED, MOST_COVER_NODES, LEAF, COUNTED_ROWS = 1024, 64, 16, 10_000
 TIE = 1 + 2e-9
 MOMENT = datetime.timedelta(microseconds=1)
 
 
 @dataclass
 class Space:
-    """The rows as points: each field a list of one value a row."""
+    """Rows as points: each field is a list of one value for each row."""
 
     rows: int
     numbers: list[list[float]] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Space:
     w: float = 1.0
 
     def d2(self, i: int, j: int) -> float:
-        """The squared distance of two rows."""
+        """Return the squared distance of two rows."""
         total = 0.0
         for x in self.numbers:
             total += (x[i] - x[j]) * (x[i] - x[j])
@@ -45,7 +45,7 @@ class Space:
 
 
 def counted(values: list[Any]) -> list[float | None]:
-    """The values as numbers, integers, dates and times from the smallest; None for what is missing."""
+    """Return values as numbers; integers, dates and times relative to the smallest; None if missing."""
     present = [value for value in values if value is not None and not is_nan(value)]
     if not present:
         return [None] * len(values)
@@ -67,7 +67,7 @@ def counted(values: list[Any]) -> list[float | None]:
 
 
 def scaled(numbers: list[float | None]) -> tuple[list[float], list[int]]:
-    """(x - min) / (max - min), the median for what is missing; and the flags that say what is missing."""
+    """Return (x - min) / (max - min), with the median for missing values, and the missing flags."""
     missing = [int(x is None) for x in numbers]
     present = [x for x in numbers if x is not None]
     if not present:
@@ -84,7 +84,7 @@ def scaled(numbers: list[float | None]) -> tuple[list[float], list[int]]:
 
 
 def space(table: Table, params: RwnParams) -> Space:
-    """The rows of the table as points."""
+    """Return the rows of a table as points."""
     out = Space(row_count(table), w=params.categorical_weight)
     for name in params.distance_fields:
         values = table[name]
@@ -108,12 +108,12 @@ def space(table: Table, params: RwnParams) -> Space:
 
 
 def distances(space: Space, i: int, candidates: Iterable[int]) -> dict[int, float]:
-    """The squared distances of row i from all others."""
+    """Return the squared distances of row i from all others."""
     return {j: space.d2(i, j) for j in candidates if j != i}
 
 
 def neighbourhood(d2: dict[int, float], params: RwnParams) -> list[int]:
-    """N_i in the order of rows."""
+    """Return the neighbourhood S_i in the order of rows."""
     if len(d2) <= params.k:
         return sorted(d2)
     nearest = sorted(d2, key=lambda j: (d2[j], j))
@@ -127,8 +127,8 @@ def neighbourhood(d2: dict[int, float], params: RwnParams) -> list[int]:
     return sorted(chosen)
 
 
-def reach(d2: dict[int, float], params: RwnParams) -> float:
-    """The squared distance that the cover of a row's neighbourhood has to reach."""
+def squared_radius(d2: dict[int, float], params: RwnParams) -> float:
+    """Return the squared radius that the cover of a row's neighbourhood must contain."""
     if len(d2) <= params.k:
         return math.inf
     kth = sorted(d2.values())[params.k - 1]
@@ -139,7 +139,7 @@ def reach(d2: dict[int, float], params: RwnParams) -> float:
 
 
 class Node:
-    """A node of the tree: its rows in the tree's order, its halves, and the box that holds its points."""
+    """Node of the tree: its rows in tree order, its halves, and the box of its points."""
 
     def __init__(self, space: Space, rows: list[int], halves: tuple["Node", ...]) -> None:
         self.rows = rows
@@ -151,7 +151,7 @@ class Node:
 
 
 def tree(space: Space, rows: list[int]) -> Node:
-    """The tree over these rows."""
+    """Build the tree of some rows."""
     n = len(rows)
     full = -(-n // LEAF)
     weights = [math.sqrt(2.0 * space.w * space.w)] * len(space.nominals) + [math.sqrt(2.0)] * len(space.flags)
@@ -178,7 +178,7 @@ def tree(space: Space, rows: list[int]) -> Node:
 
 
 def bounds(space: Space, node: Node, i: int) -> tuple[float, float]:
-    """Least and largest squared distance from row i that the node's box allows."""
+    """Return the least and largest squared distance between row i and the node's box."""
     least = largest = 0.0
     numbers, nominals, flags = node.boxes
     for x, (low, high) in zip(space.numbers, numbers, strict=True):
@@ -196,17 +196,17 @@ def bounds(space: Space, node: Node, i: int) -> tuple[float, float]:
     return least, largest
 
 
-def cover(space: Space, root: Node, i: int, reach: float) -> list[int]:
-    """The rows of the nodes within reach of row i, in the tree's order."""
+def cover(space: Space, root: Node, i: int, squared_radius: float) -> list[int]:
+    """Return the rows of the cover of row i's neighbourhood, in tree order."""
     nodes = [root]
     while True:
         finer: list[Node] = []
         for node in nodes:
-            if not node.halves or bounds(space, node, i)[1] <= reach:
+            if not node.halves or bounds(space, node, i)[1] <= squared_radius:
                 finer.append(node)
             else:
-                finer += [half for half in node.halves if bounds(space, half, i)[0] <= reach]
-        if len(finer) > COVER or finer == nodes:
+                finer += [half for half in node.halves if bounds(space, half, i)[0] <= squared_radius]
+        if len(finer) > MOST_COVER_NODES or finer == nodes:
             return [j for node in nodes for j in node.rows]
         nodes = finer
 
@@ -215,7 +215,7 @@ def cover(space: Space, root: Node, i: int, reach: float) -> list[int]:
 
 
 def bounded(bound: int, first: int | None, words: Words, i: int, used: list[int]) -> int:
-    """A uniform integer below `bound` (Lemire 2019, algorithm 5), from `first` and the stream (i, 2)."""
+    """Return a uniform integer below `bound` (Lemire 2019, algorithm 5), from `first` and stream (i, 2)."""
 
     def next_word() -> int:
         used[0] += 1
@@ -227,33 +227,90 @@ def bounded(bound: int, first: int | None, words: Words, i: int, used: list[int]
     return product >> 32
 
 
-def own_sample(n: int, i: int, m: int, words: Words) -> list[int]:
-    """m of the rows but i, drawn one by one; or those that are left out, where they are fewer."""
+def own_sample(n: int, i: int, m: int, words: Words, identity: int) -> list[int]:
+    """Draw m of n rows other than i, one by one; or the rows to leave out, if they are fewer."""
     others = [j for j in range(n) if j != i]
     is_taken = 2 * m <= len(others)
     used = [0]
     drawn: set[int] = set()
     while len(drawn) < (m if is_taken else len(others) - m):
-        drawn.add(others[bounded(len(others), None, words, i, used)])
+        drawn.add(others[bounded(len(others), None, words, identity, used)])
     return sorted(drawn if is_taken else set(others) - drawn)
 
 
-def parts(n: int, params: RwnParams, seed: bytes, revision: int) -> list[tuple[list[int], list[int]]]:
-    """Rows, and among which rows their neighbours are."""
+def pairs(members: list[int], m: int, part: int, words: Words) -> dict[int, list[int]]:
+    """Draw floor(n m / 2) distinct pairs one by one, or those to leave out; return each row's candidates."""
+    n = len(members)
+    all_pairs = n * (n - 1) // 2
+    wanted = min(n * m // 2, all_pairs)
+    is_taken = 2 * wanted <= all_pairs
+    drawn: set[tuple[int, int]] = set()
+    draw = 0
+    while len(drawn) < (wanted if is_taken else all_pairs - wanted):
+        one, other = (
+            words.word((part, 3), 2 * draw + place) * bound for place, bound in enumerate((n, n - 1))
+        )
+        draw += 1
+        if one % 2**32 >= 2**32 % n and other % 2**32 >= 2**32 % (n - 1):  # neither is rejected
+            one, other = one >> 32, other >> 32
+            other += other >= one
+            drawn.add((min(one, other), max(one, other)))
+    return {
+        members[i]: [members[j] for j in range(n) if j != i and ((min(i, j), max(i, j)) in drawn) == is_taken]
+        for i in range(n)
+    }
+
+
+Searched = tuple[list[int], list[int], bool]
+"""Rows, their candidates, and whether neighbourhoods are listed whatever their size."""
+
+
+def sampled(
+    members: list[int], params: RwnParams, method: str, part: int, words: Words, short: list[int]
+) -> list[Searched]:
+    """Return the rows of a part, or of the table; rows with few or no candidates are added to `short`."""
+    n, m, k = len(members), params.sample_size, params.k
+    if method == "sample" and m < n:
+        order = random_order(list(range(n)), part, words)
+        return [(members, [members[place] for place in sorted(order[:m])], False)]
+    if method == "own_sample" and m < n - 1:
+        return [
+            ([i], [members[j] for j in own_sample(n, place, m, words, i)], True)
+            for place, i in enumerate(members)
+        ]
+    if method == "pairs" and m < n - 1:
+        candidates = pairs(members, m, part, words)
+        for place, i in enumerate(members):
+            if not candidates[i]:
+                short[1] += 1
+                own = own_sample(n, place, min(k, n - 1), words, i)
+                candidates[i] = [members[j] for j in own]
+            elif len(candidates[i]) < k:
+                short[0] += 1
+        return [([i], candidates[i], True) for i in members]
+    if method == "pairs" and n - 1 < k:
+        short[0] += n
+    return [(members, members, False)]
+
+
+def parts(
+    n: int, params: RwnParams, seed: bytes, revision: int, short: list[int] | None = None
+) -> list[Searched]:
+    """Return all rows of the table, part by part."""
+    short = [0, 0] if short is None else short
     everyone = list(range(n))
-    if params.neighbours == "exact" or (params.neighbours == "sample" and params.sample_size >= n):
-        return [(everyone, everyone)]
-    if params.neighbours == "own_sample" and params.sample_size >= n - 1:
-        return [(everyone, everyone)]
     words = Words(derive_key(seed, "RWN", revision, "neighbours"))
-    if params.neighbours == "own_sample":
-        return [([i], own_sample(n, i, params.sample_size, words)) for i in everyone]
+    if params.neighbours != "partition":
+        return sampled(everyone, params, params.neighbours, 0, words, short)
     order = random_order(everyone, 0, words)
-    if params.neighbours == "sample":
-        return [(everyone, sorted(order[: params.sample_size]))]
     u = params.parts
     cut = [sorted(order[n * part // u : n * (part + 1) // u]) for part in range(u)]
-    return [(part, part) for part in cut]
+    within = Words(derive_key(seed, "RWN", revision, "within"))
+    return [
+        searched
+        for part, members in enumerate(cut)
+        for searched in sampled(members, params, params.within, part, within, short)
+    ]
 
 
 def swap(table: Table, params: RwnParams, seed: bytes, revision: int) -> Outcome:
@@ -265,17 +322,17 @@ def swap(table: Table, params: RwnParams, seed: bytes, revision: int) -> Outcome
     words = {name: Words(key) for name, key in keys.items()}
     donors = {name: list(range(n)) for name in params.perturb_fields}
     sizes = [0] * n
-    own = params.neighbours == "own_sample" and params.sample_size < n - 1
-    listed = n if own else LISTED
-    for queried, candidates in parts(n, params, seed, revision) if n else []:
-        root = tree(points, candidates)
+    short = [0, 0]
+    for queried, candidates, is_listed in parts(n, params, seed, revision, short) if n else []:
+        listed = n if is_listed else MOST_LISTED
+        root = None if is_listed else tree(points, candidates)
         for i in queried:
             d2 = distances(points, i, candidates)
             N = neighbourhood(d2, params)
             sizes[i] = len(N)
-            covering: list[int] = []
-            if len(N) > listed:
-                covering = cover(points, root, i, reach(d2, params))
+            cover_rows: list[int] = []
+            if root is not None and len(N) > listed:
+                cover_rows = cover(points, root, i, squared_radius(d2, params))
             for name in params.perturb_fields:
                 used = [0]
                 if len(N) <= listed:
@@ -284,7 +341,7 @@ def swap(table: Table, params: RwnParams, seed: bytes, revision: int) -> Outcome
                     continue
                 members = set(N)
                 while True:
-                    j = covering[bounded(len(covering), None, words[name], i, used)]
+                    j = cover_rows[bounded(len(cover_rows), None, words[name], i, used)]
                     if j in members:
                         break
                 donors[name][i] = j
@@ -318,8 +375,8 @@ def swap(table: Table, params: RwnParams, seed: bytes, revision: int) -> Outcome
     if n > len(changed_rows):
         out.events["rows_unchanged"] += 1
     out.sources = donors
-    every = max(1, -(-n // COUNTED)) if params.epsilon > 0 else 1
-    shown = sizes[::every]
+    count_every = max(1, -(-n // COUNTED_ROWS)) if params.epsilon > 0 else 1
+    shown = sizes[::count_every]
     out.groups = n
     out.group_size = (min(shown), float(median(shown)), max(shown)) if n else (0, 0.0, 0)
     out.took_part = len(drew)
@@ -331,10 +388,12 @@ def swap(table: Table, params: RwnParams, seed: bytes, revision: int) -> Outcome
         "neighbourhood_size": sum(shown) / max(1, len(shown)),
         "matching_bits": bits * n * len(params.perturb_fields),
     }
+    if "pairs" in (params.neighbours, params.within):
+        out.provider |= {"rows_below_k": short[0], "rows_without_pair": short[1]}
     return out
 
 
 def is_nominal(values: list[Any]) -> bool:
-    """Whether values like these have no order: text, bytes, truth values, or none at all."""
+    """Whether values are nominal: text, bytes, booleans, or all missing."""
     present = [value for value in values if value is not None]
     return not present or isinstance(present[0], str | bytes | bool)

@@ -1,4 +1,4 @@
-"""What the swaps share, in plain Python on a table of lists."""
+"""Common part of the swaps in plain Python, on a table of lists."""
 
 import copy
 import math
@@ -6,19 +6,20 @@ import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from statistics import median
 from typing import Any
 
 from providers.params import SwapParams
 from tests.naive.chacha20 import derive_key
-from tests.naive.pairing import Exchanged, Group, exchange_groups
+from tests.naive.pairing import Exchanged, Group, exchange_groups, moving_rows
 
 Table = dict[str, list[Any]]
 
 
 @dataclass
 class Outcome:
-    """The destination table and the figures of the report."""
+    """Destination table and figures of the report."""
 
     table: Table
     failed: bool = False
@@ -33,7 +34,8 @@ class Outcome:
     unswappable: int = 0
     events: Counter[str] = field(default_factory=Counter)
     sources: dict[str, list[int]] = field(default_factory=dict)
-    provider: dict[str, float] = field(default_factory=dict)
+    provider: dict[str, Any] = field(default_factory=dict)
+    blocks: dict[str, int] = field(default_factory=dict)
 
 
 def same(one: Any, two: Any) -> bool:
@@ -53,19 +55,19 @@ def is_nan(value: Any) -> bool:
 
 
 def row_count(table: Table) -> int:
-    """Rows of the table."""
+    """Number of rows of the table."""
     return len(next(iter(table.values()), []))
 
 
 @dataclass
 class Exchange:
-    """Fields that are exchanged within the same groups."""
+    """Fields whose values are exchanged within the same groups."""
 
     fields: tuple[str, ...]
     groups: list[Group]
     locked: bool
     absent: dict[str, set[int]]
-    """Field -> the rows whose value takes no part."""
+    """Field -> rows whose value takes no part."""
 
 
 def swap_within(
@@ -97,6 +99,10 @@ def swap_each(
         key = derive_key(seed, service, revision, purpose)
         return exchange_groups(taking_part, rows, key, params.rate, params.min_group_size)
 
+    out.provider |= group_figures(exchanges, params)
+    if out.provider["reversible"]:
+        out.events["reversible_groups"] += 1
+        out.failed = params.on_reversible == "fail"
     reasons: dict[str, set[int]] = {"alone": set(), "group_too_small": set(), "null": set(), "rate": set()}
     unswappable: dict[str, set[int]] = {}
     took_part: set[int] = set()
@@ -131,13 +137,56 @@ def swap_each(
     return out
 
 
+def group_figures(exchanges: list[Exchange], params: SwapParams) -> dict[str, Any]:
+    """Count the possible exchanges by listing the sizes of all groups of each field."""
+    sizes_by_field = []
+    for exchange in exchanges:
+        together = set[int]().union(*exchange.absent.values())
+        for name in exchange.fields[:1] if exchange.locked else exchange.fields:
+            absent = together if exchange.locked else exchange.absent[name]
+            sizes = [sum(row not in absent for row in group.rows) for group in exchange.groups]
+            sizes_by_field.append([size for size in sizes if size >= params.min_group_size])
+    bits = [
+        sorted(exchange_bits(size, params.rate) for size in sizes for _ in range(size))
+        for sizes in sizes_by_field
+    ]
+    twos, threes = (max((size * sizes.count(size) for sizes in sizes_by_field), default=0) for size in (2, 3))
+    return {
+        "group_bits": {
+            "smallest": min((rows[0] for rows in bits if rows), default=None),
+            "p05": min((rows[math.ceil(len(rows) / 20) - 1] for rows in bits if rows), default=None),
+            "rows_in_groups_of_two": twos,
+            "rows_in_groups_of_three": threes,
+        },
+        "reversible": params.rate > 0.5 and twos + threes > 0,
+    }
+
+
+@cache
+def exchange_bits(size: int, rate: float) -> float:
+    """log2 of the number of exchanges of a group: the fewest over all possible numbers of moving rows."""
+    counts = []
+    for moving in {moving_rows(size, rate, step / 1024) for step in range(1024)}:
+        if moving % 2:  # a cycle of three in two directions, and a perfect matching of the others
+            ways = math.comb(size, 3) * 2 * perfect_matchings(size - 3)
+        else:
+            ways = math.comb(size, moving) * perfect_matchings(moving)
+        counts.append(ways)
+    return math.log2(min(counts))
+
+
+def perfect_matchings(size: int) -> int:
+    """Number of ways to pair an even number of rows, (size - 1)!!."""
+    return math.prod(range(1, size, 2))
+
+
 def suppress(out: Outcome, params: SwapParams, unswappable: dict[str, set[int]]) -> None:
-    """Do with the rows that cannot be swapped as the policy says."""
+    """Apply the policy to the rows that cannot be swapped."""
     policy = params.suppression.policy
     rows = set[int]().union(*unswappable.values())
     out.unswappable = len(rows)
     if policy == "fail":
-        out.failed = bool(rows)
+        out.failed |= bool(rows)
     elif policy == "drop":
         out.table = {
             name: [value for row, value in enumerate(values) if row not in rows]
@@ -160,11 +209,11 @@ def suppress(out: Outcome, params: SwapParams, unswappable: dict[str, set[int]])
         for name, cells in unswappable.items():
             if name not in targets:
                 out.events["kept"] += len(cells)
-    out.events = +out.events  # without the codes that did not happen
+    out.events = +out.events  # drop codes with count zero
 
 
 def groups_of(classes: Iterable[Any]) -> list[Group]:
-    """The rows of each class; a group is named by its smallest row."""
+    """Group the rows by class; the identity of a group is its smallest row."""
     members: dict[Any, list[int]] = {}
     for row, key in enumerate(classes):
         members.setdefault(key, []).append(row)

@@ -60,7 +60,7 @@ def number_tables(draw: st.DrawFn) -> tuple[pa.Table, list[str], bool]:
 def bin_parameters(
     draw: st.DrawFn, table: pa.Table, swap_fields: list[str], unusable: bool
 ) -> dict[str, Any]:
-    """What MEWS and MEDS share."""
+    """Parameters that MEWS and MEDS share."""
     policy = draw(st.sampled_from(["suppress", "keep", "drop", "fail"]))
     suppression: dict[str, Any] = {"policy": policy}
     if policy == "suppress" and draw(st.booleans()):

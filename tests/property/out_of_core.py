@@ -1,4 +1,4 @@
-"""A swap out of core beside the same in memory."""
+"""Compare a swap out of core with the same swap in memory."""
 
 import pickle
 import tempfile
@@ -9,20 +9,22 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pytest
 
-from app.store.scratch import SealedScratch
+from app.store.blobs.scratch import SealedScratch
 from providers import PROVIDERS
-from providers.digest import table_digest
 from providers.errors import ProviderError
-from providers.provider import Run, Streamed, SwapResult, UnitDone, no_progress
-from providers.rng import Stream
-from providers.storage import Room
+from providers.progress import no_progress
+from providers.provider import Run, StreamedResult, UnitResult
+from providers.randomness.chacha20 import Stream
+from providers.results import SwapResult
+from providers.storage import Resources
+from providers.tables.digest import table_digest
 from tests.naive.agreement import SEED
 
 T = TypeVar("T")
 
 
 class TableSource:
-    """A table in memory, read in batches of so many rows."""
+    """A table in memory, read in batches of a given number of rows."""
 
     def __init__(self, table: pa.Table, batch_rows: int) -> None:
         self.schema = table.schema
@@ -39,23 +41,23 @@ class TableSource:
 def swap_out_of_core(
     service: str, table: pa.Table, parameters: dict[str, Any], memory: int, batch_rows: int
 ) -> SwapResult:
-    """What the provider makes of the table within so much memory."""
+    """Run the provider out of core with this memory budget."""
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
     stream = Stream(SEED, service, provider.revision)
     assert provider.scaling.swap is not None
     with SealedScratch(Path(tempfile.gettempdir())) as scratch:
         source = TableSource(table, batch_rows)
-        return _whole(provider.scaling.swap(source, params, stream, no_progress, Room(scratch, memory)))
+        return _whole(provider.scaling.swap(source, params, stream, no_progress, Resources(scratch, memory)))
 
 
 def _sent(what: T) -> T:
-    """As another process gets it."""
+    """Return a pickled copy, as another process receives it."""
     sent: T = pickle.loads(pickle.dumps(what))  # noqa: S301 - our own
     return sent
 
 
-def _whole(streamed: Streamed) -> SwapResult:
+def _whole(streamed: StreamedResult) -> SwapResult:
     pieces = list(streamed.pieces)
     for piece in pieces:
         assert piece.schema == streamed.schema
@@ -67,20 +69,20 @@ def _whole(streamed: Streamed) -> SwapResult:
 def swap_in_units(
     service: str, table: pa.Table, parameters: dict[str, Any], memory: int, batch_rows: int, wanted: int
 ) -> SwapResult:
-    """What the provider makes of the table in units, done last to first, each as if by another process."""
+    """Run the provider in units, last to first, each with pickled copies as in another process."""
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
     sharing, folder = provider.scaling.sharing, Path(tempfile.gettempdir())
     assert sharing is not None
     with SealedScratch(folder) as scratch:
         stream = Stream(SEED, service, provider.revision)
-        run = Run(TableSource(table, batch_rows), params, stream, Room(scratch, memory))
+        run = Run(TableSource(table, batch_rows), params, stream, Resources(scratch, memory))
         division = _sent(sharing.divide(run, no_progress, wanted))
         done = []
         for number in reversed(range(len(division.units))):
             spool = scratch.spool(division.parts, memory)
             figures = sharing.work(run, division, number, spool)
-            done.append(UnitDone(spool, _sent(figures)))
+            done.append(UnitResult(spool, _sent(figures)))
         streamed = sharing.gather(run, no_progress, division, done[::-1])
         return _whole(streamed)
 
@@ -88,9 +90,9 @@ def swap_in_units(
 def assert_same(
     service: str, table: pa.Table, parameters: dict[str, Any], memory: int, batch_rows: int, units: int = 1
 ) -> SwapResult | None:
-    """The destination in memory, which is that out of core to the last bit, as is the report.
+    """The destination in memory, equal to that of the out-of-core run in every byte, as is the report.
 
-    ``units``: in so many instead, where there are several. None where both end in the same error.
+    ``units``: number of units of the out-of-core run. Returns None if both runs end in the same error.
     """
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
@@ -105,7 +107,7 @@ def assert_same(
         assert (type(found), str(found)) == (type(expected), str(expected))
         return None
     assert table_digest(found.table) == table_digest(expected.table)
-    assert found.table.schema == expected.table.schema
+    assert found.table.schema.equals(expected.table.schema, check_metadata=True)
     assert found.summary == expected.summary
     assert found.events.counts == expected.events.counts
     assert found.events.listed == expected.events.listed

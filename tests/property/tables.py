@@ -91,13 +91,14 @@ def columns(draw: st.DrawFn, kind: str, rows: int) -> pa.ChunkedArray:
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[pa.Table, tuple[str, ...]]:
-    """A table of swap fields s0, s1, ... and control fields c0, c1; and the kinds of the latter."""
+    """A table of swap fields s0, s1, ..., control fields c0, c1 and one that stays; the kinds of c0, c1."""
     rows = draw(st.one_of(st.integers(0, 6), st.integers(0, 60)))
     swap_kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3))
     orderable = sorted(set(KINDS) - set(NESTED))
     control_kinds = draw(st.lists(st.sampled_from(orderable), min_size=1, max_size=2))
     table = {f"s{at}": draw(columns(kind, rows)) for at, kind in enumerate(swap_kinds)}
     table |= {f"c{at}": draw(columns(kind, rows)) for at, kind in enumerate(control_kinds)}
+    table["rest"] = pa.chunked_array([pa.array(range(rows), pa.int16())])
     return pa.table(table), tuple(control_kinds)
 
 
@@ -117,7 +118,7 @@ def classifiers(draw: st.DrawFn, kind: str) -> Any:
 
 @st.composite
 def swap_parameters(draw: st.DrawFn, table: pa.Table) -> dict[str, Any]:
-    """What the swaps share."""
+    """Parameters that all swaps share."""
     swap_fields = [name for name in table.column_names if name.startswith("s")]
     policy = draw(st.sampled_from(["suppress", "keep", "drop", "fail"]))
     suppression: dict[str, Any] = {"policy": policy}
@@ -131,4 +132,5 @@ def swap_parameters(draw: st.DrawFn, table: pa.Table) -> dict[str, Any]:
         "nulls": draw(st.sampled_from(["swap", "keep"])),
         "min_group_size": draw(st.sampled_from([2, 2, 3, 5])),
         "suppression": suppression,
+        "on_reversible": draw(st.sampled_from(["warn", "warn", "warn", "fail"])),
     }

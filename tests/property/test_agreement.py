@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.ddswap import DdswapParams
-from providers.provider import SwapResult
+from providers.results import SwapResult
+from providers.services.ddswap import DdswapParams
 from tests.naive import ddswap
 from tests.naive.agreement import assert_agree, swap
 from tests.naive.swapping import Outcome
@@ -71,7 +71,7 @@ def summarised(distances: list[float]) -> dict[str, Any]:
 
 
 def unit_of(kind: pa.DataType) -> str | None:
-    """What distances on a field of the type are measured in."""
+    """Unit in which distances on a field of this type are measured."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_date(kind):
         return "days"
@@ -120,13 +120,14 @@ def test_near_values_are_told_apart_beside_extremes(kind: pa.DataType, in_a_unit
 @pytest.mark.parametrize("rows", [8191, 8192, 8193, 20011])
 @pytest.mark.parametrize("rate", [1.0, 0.37])
 def test_across_the_sizes_of_buckets(rows: int, rate: float) -> None:
-    """Groups around the size from which they are put in order by buckets, beside small ones."""
+    """Groups around the size from which buckets order them, together with small groups."""
     random = np.random.default_rng(rows)
     table = pa.table(
         {
             "n": pa.array(np.arange(rows + 50)),
             "t": pa.array(random.integers(0, 9, rows + 50).astype(str)),
             "class": pa.array(random.permutation(np.repeat([0, 1, 2], [rows, 49, 1]))),
+            "rest": pa.array(np.arange(rows + 50)),
         }
     )
     shared = {"swap_fields": ["n", "t"], "rate": rate}
@@ -140,7 +141,7 @@ def test_a_large_class_among_many_small_ones(locked: bool) -> None:
     """It is put in order by its buckets, however few rows a class has on average."""
     number = np.arange(9_200)
     control = np.where(number % 46 == 0, number // 92, -1)
-    table = pa.table({"v": number, "w": number * 3, "c": control})
+    table = pa.table({"v": number, "w": number * 3, "c": control, "rest": number})
     parameters = {"swap_fields": ["v", "w"], "control_field": "c", "locked": locked}
     result, _ = assert_agree("CDSWAP", table, parameters)
     assert result is not None

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from app.report import html_report
 from providers.measures import MEASURES
-from providers.measures.assessment import Assessment, MeasureOptions, Released, assess, check_options
-from providers.measures.pictures import round_edges, shown
-from providers.provider import no_progress
-from providers.rng import Stream
+from providers.measures.assessment import Assessment, MeasureOptions, Release, assess, check_options
+from providers.measures.chart_data import round_edges, shown
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
 from tests.property.arrow_tables import tables
 from tests.reports.documents import job
 from tests.reports.reading import read
@@ -29,7 +29,7 @@ LARGE = 2**63 - 1
 def full(source: pa.Table, destination: pa.Table, aligned: bool = True, **options: Any) -> Assessment:
     chosen = MeasureOptions.model_validate(options)
     check_options(chosen, source.schema, destination.schema)
-    released = Released(source, destination, aligned=aligned, perturb=lambda table, stream: table)
+    released = Release(source, destination, aligned=aligned, perturb=lambda table, stream: table)
     found = assess(released, chosen, STREAM)
     assert set(found.measures) | set(found.left_out) >= set(MEASURES)
     json.dumps([found.measures, found.left_out, found.pictures], allow_nan=False)
@@ -42,7 +42,7 @@ def full(source: pa.Table, destination: pa.Table, aligned: bool = True, **option
 @given(st.data())
 @settings(max_examples=40)
 def test_any_table_is_measured(data: st.DataObject) -> None:
-    """Of no, one or a few rows, every Arrow type, all null, NaN, infinite: against itself turned round."""
+    """A table of any type, with nulls, NaN and infinities, is compared with its own rows in reverse order."""
     source = data.draw(tables(min_fields=1))
     turned = source.take(pa.array(np.arange(source.num_rows)[::-1])) if _can_take(source) else source
     target = data.draw(st.sampled_from(source.column_names))
@@ -93,11 +93,11 @@ def test_odd_fields_are_measured(rows: int, target: str) -> None:
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.integers(1, 9))
 @settings(max_examples=300)
 def test_no_small_count_is_shown_nor_follows_from_the_sum(counts: list[int], threshold: int) -> None:
-    """What is not shown is none, or several cells that are no fewer than the threshold; or every cell."""
-    told = shown(counts, threshold)
-    assert all(count is None or count == 0 or count >= threshold for count in told)
-    assert all(one is None or one == other for one, other in zip(told, counts, strict=True))
-    hidden = [count for one, count in zip(told, counts, strict=True) if one is None]
+    """Either no cell is hidden, or all, or several with at least the threshold's rows together."""
+    cells = shown(counts, threshold)
+    assert all(count is None or count == 0 or count >= threshold for count in cells)
+    assert all(one is None or one == other for one, other in zip(cells, counts, strict=True))
+    hidden = [count for one, count in zip(cells, counts, strict=True) if one is None]
     if not any(0 < count < threshold for count in counts):
         assert not hidden
     elif len(hidden) < len(counts):
@@ -114,8 +114,7 @@ def test_no_small_count_is_shown_nor_follows_from_the_sum(counts: list[int], thr
 def test_small_counts_are_in_no_picture(
     numbers: list[int | None], letters: list[str | None], threshold: int, random: Any
 ) -> None:
-    """Of numbers, categories and what is missing, in neither table; no number that few have is an edge's
-    neighbour alone."""
+    """Charts show no number, category or null that few rows of either table have, also not as an edge."""
     source = pa.table(
         {"n": pa.array(numbers, pa.int64()), "c": pa.array(letters[: len(numbers)], pa.string())}
     )
@@ -135,13 +134,13 @@ def test_small_counts_are_in_no_picture(
 
 
 def test_numbers_that_nothing_cuts_have_no_edges() -> None:
-    """A twentieth of their range is no number any more."""
+    """Numbers so small that a twentieth of their range underflows have no edges."""
     assert round_edges([np.arange(24.0) * 5e-324], 0, 5, False) == ([], [False, False])
 
 
 @given(st.lists(st.floats(-1e12, 1e12), min_size=2, max_size=200), st.integers(2, 9), st.booleans())
 def test_edges_are_round_and_hide_the_extremes(values: list[float], threshold: int, whole: bool) -> None:
-    """Evenly apart, at most 22 of them, as many numbers at or beyond either end cell as the threshold."""
+    """Edges are equidistant, at most 22, with at least the threshold's numbers in either end cell."""
     numbers = np.array([round(value) if whole else value for value in values], np.float64)
     edges, beyond = round_edges([numbers], 0, threshold, whole)
     assume(edges)
@@ -155,7 +154,7 @@ def test_edges_are_round_and_hide_the_extremes(values: list[float], threshold: i
 
 
 def test_a_figure_does_not_depend_on_which_others_are_taken() -> None:
-    """`only` leaves out, and changes nothing."""
+    """The option `only` leaves measures out and changes no value."""
     random = np.random.default_rng(3)
     source = pa.table(
         {"a": random.normal(size=400), "b": random.normal(size=400), "c": random.integers(0, 4, 400)}
@@ -164,7 +163,7 @@ def test_a_figure_does_not_depend_on_which_others_are_taken() -> None:
     options: dict[str, Any] = {"target": "b", "key_fields": ["c"], "sample": 100}
     everything = full(source, destination, **options)
     for key in everything.measures:
-        released = Released(source, destination, perturb=lambda table, stream: table)
+        released = Release(source, destination, perturb=lambda table, stream: table)
         chosen = MeasureOptions.model_validate({**options, "only": [key]})
         alone = assess(released, chosen, STREAM, no_progress)
         assert alone.measures == {key: everything.measures[key]}
@@ -172,14 +171,14 @@ def test_a_figure_does_not_depend_on_which_others_are_taken() -> None:
 
 
 def test_progress_never_goes_back() -> None:
-    """From 0 to 1, told before each measure."""
+    """Progress goes from 0 to 1 and is reported before each measure."""
     random = np.random.default_rng(4)
     source = pa.table({name: random.normal(size=300) for name in "abc"} | {"d": random.integers(0, 3, 300)})
-    told: list[tuple[float, str]] = []
+    reported: list[tuple[float, str]] = []
     options = MeasureOptions(target="a", key_fields=("d",), categorical_fields=("d",))
-    released = Released(source, source, perturb=lambda table, stream: table)
-    found = assess(released, options, STREAM, lambda fraction, stage: told.append((fraction, stage)))
-    fractions = [fraction for fraction, _ in told]
+    released = Release(source, source, perturb=lambda table, stream: table)
+    found = assess(released, options, STREAM, lambda fraction, stage: reported.append((fraction, stage)))
+    fractions = [fraction for fraction, _ in reported]
     assert fractions == sorted(fractions)
     assert (fractions[0], fractions[-1]) == (0.0, 1.0)
-    assert {f"measuring {key}" for key in found.measures} <= {stage for _, stage in told}
+    assert {f"measuring {key}" for key in found.measures} <= {stage for _, stage in reported}

@@ -4,8 +4,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.formats.csv_inference import FieldType
-from providers.types import type_name
+from app.formats.csv_inference import FieldType
+from providers.tables.type_names import type_name
 from tests.naive.csv_types import inferred
 
 WORDS = [

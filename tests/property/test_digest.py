@@ -1,11 +1,11 @@
-"""The digest against its plain twin, over every type and every way of carrying a table."""
+"""The digest agrees with its plain twin for every type and every layout of a table."""
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.digest import TableDigest, table_digest
-from providers.encodings import canonical_array
+from providers.tables.digest import TableDigest, table_digest
+from providers.tables.encodings import canonical_array
 from tests.naive.digest import naive_digest
 from tests.property.arrow_tables import FLAT_TYPES, another_carriage, tables, types
 

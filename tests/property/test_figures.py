@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from providers import PROVIDERS
-from providers.choosing.figures import FIGURES, named_figure, refuse_unused, take_figures
 from providers.errors import ParameterError
 from providers.measures import MEASURES
-from providers.measures.assessment import MeasureOptions
-from providers.measures.runs import measures_stream, released_by
+from providers.measures.assessment import MeasureOptions, Release
+from providers.measures.run_figures import measures_stream, release_of_run
+from providers.selection.figures import FIGURES, named_figure, refuse_unused, take_figures
 from tests.naive.agreement import swap
 
 SEED = bytes(range(32))
@@ -39,25 +39,25 @@ def people(rows: int = 300) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def taken() -> dict[str, float]:
-    """Figure -> number, from a run that gives it."""
+    """Return figure -> number, from a run that provides it."""
     table = people()
     found: dict[str, float] = {}
     for service, parameters in RUNS.items():
         provider = PROVIDERS[service]
         params = provider.check(provider.params.model_validate(parameters), table.schema)
-        released = released_by(provider, params, table, swap(service, table, parameters, SEED), 128)
+        released = release_of_run(provider, params, table, swap(service, table, parameters, SEED), 128)
         found |= take_figures(list(FIGURES.values()), released, OPTIONS, measures_stream(SEED)).values
     return found
 
 
 def test_every_figure_is_a_number_of_some_report(taken: dict[str, float]) -> None:
-    """A name that can be asked for stands for something."""
+    """Every name of a figure has a number in some report."""
     assert set(taken) == set(FIGURES)
     assert {figure.measure.key for figure in FIGURES.values()} == set(MEASURES)
 
 
 def test_a_key_alone_is_its_first_figure() -> None:
-    """And every measure has one."""
+    """The key of a measure means its first figure."""
     for key in MEASURES:
         figure = named_figure(key, OPTIONS, "/risk")
         assert figure.measure.key == key
@@ -65,14 +65,45 @@ def test_a_key_alone_is_its_first_figure() -> None:
 
 
 def test_figures_that_run_against_their_measure() -> None:
-    """A share at distance zero is the better the lower, where a distance is the better the higher."""
+    """For a share at distance zero low is better, for a distance high."""
     assert FIGURES["dcr.mean"].goal == "high"
     assert FIGURES["dcr.at_zero"].goal == "low"
     assert (FIGURES["marginals.mean_distance"].goal, FIGURES["marginals.identical"].goal) == ("low", "high")
 
 
+def test_a_figure_that_is_good_near_the_source_is_ranked_by_its_distance() -> None:
+    """More total correlation or R^2 than in the source is as wrong as less."""
+    for key in ("total_correlation", "r_squared"):
+        assert MEASURES[key].goal == "near"
+        figure = named_figure(key, OPTIONS, "/utility")
+        assert (figure.name, figure.goal) == (f"{key}.change", "low")
+        assert figure.of({"before": 1.0, "after": 1.25, "change": 0.25}) == 0.25
+        with pytest.raises(ParameterError, match=f"unknown figure '{key}.after'.*'{key}.change'"):
+            named_figure(f"{key}.after", OPTIONS, "/utility")
+
+
+def test_more_dependence_than_the_source_does_not_win() -> None:
+    """Two fields that become one are ranked below a release that is the source."""
+    random = np.random.default_rng(4)
+    table = pa.table({"a": random.normal(size=500), "b": random.normal(size=500)})
+    one_field = pa.table({"a": table["a"], "b": table["a"]})
+    figures = [named_figure("total_correlation", MeasureOptions(), "/utility")]
+    found = [
+        take_figures(figures, Release(table, released), MeasureOptions(), measures_stream(SEED)).values
+        for released in (table, one_field)
+    ]
+    assert found[0]["total_correlation.change"] == 0
+    assert found[1]["total_correlation.change"] > 1
+
+
+def test_entropy_increase_is_a_figure_of_risk() -> None:
+    """High is better, since an intruder is less certain of a value."""
+    figure = FIGURES["entropy_increase.mean"]
+    assert (figure.measure.concerns, figure.goal) == ("risk", "high")
+
+
 def test_numbers_by_field_are_their_mean(taken: dict[str, float]) -> None:
-    """Of the changed share, over the fields."""
+    """Mean of the changed share over the fields."""
     assert FIGURES["changed_share"].of({"age": 0.5, "town": 0.0}) == 0.25
     assert FIGURES["changed_share"].of({}) is None
     assert FIGURES["dcr.raw_mean"].of({"mean": 1.0, "raw_mean": None}) is None
@@ -80,12 +111,12 @@ def test_numbers_by_field_are_their_mean(taken: dict[str, float]) -> None:
 
 
 def test_a_measure_that_does_not_apply_says_why() -> None:
-    """With the reason that the report would give."""
+    """The reason is that of the report."""
     table = people().select(["sex"])
     provider = PROVIDERS["DSWAP"]
     params = provider.check(provider.params.model_validate({"swap_fields": ["sex"]}), table.schema)
     result = swap("DSWAP", table, {"swap_fields": ["sex"]}, SEED)
-    released = released_by(provider, params, table, result, 128)
+    released = release_of_run(provider, params, table, result, 128)
     figures = [FIGURES["pscr"], FIGURES["delta_rho.mean"], FIGURES["phi"]]
     found = take_figures(figures, released, MeasureOptions(), measures_stream(SEED))
     assert set(found.values) == {"pscr"}
@@ -94,7 +125,7 @@ def test_a_measure_that_does_not_apply_says_why() -> None:
 
 
 def test_options_that_no_figure_uses_are_refused() -> None:
-    """Nothing is accepted and ignored."""
+    """An option that no figure uses is refused."""
     with pytest.raises(ParameterError, match="used by none of the figures") as caught:
         refuse_unused(OPTIONS, [FIGURES["pscr"], FIGURES["il3"]])
     assert caught.value.pointer == "/measures/key_fields"

@@ -1,4 +1,4 @@
-"""What is written reads back: every type, every media type."""
+"""Written tables read back equal: every type, every media type."""
 
 import io
 import json
@@ -8,22 +8,14 @@ import pyarrow as pa
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.api.formats import (
-    ARROW_STREAM,
-    CSV,
-    JSON,
-    PARQUET,
-    fields_of,
-    json_with_rows,
-    read_table,
-    table_from_columns,
-    table_from_rows,
-    write_chunks,
-)
-from providers.digest import table_digest
-from providers.encodings import can_take
-from providers.types import canonical_type
+from app.formats.json_input import table_from_columns, table_from_rows
+from app.formats.json_output import fields_of, json_with_rows
+from app.formats.media_types import ARROW_STREAM, CSV, JSON, PARQUET
+from providers.tables.digest import table_digest
+from providers.tables.encodings import can_take
+from providers.tables.type_names import canonical_type
 from tests.property.arrow_tables import FLAT_TYPES, another_carriage, tables, types
+from tests.whole_tables import read_table, write_table
 
 
 def parquet_has(flat: pa.DataType) -> bool:
@@ -49,7 +41,7 @@ def same(left: pa.Table, right: pa.Table) -> bool:
 @given(st.data())
 def test_json_reads_back_to_the_identical_table(data: st.DataObject) -> None:
     table = data.draw(tables())
-    body = b"".join(write_chunks(JSON, data.draw(another_carriage(table))))
+    body = b"".join(write_table(JSON, data.draw(another_carriage(table))))
     assert same(read_table(JSON, body), table)
     json.loads(body, parse_constant=lambda word: 1 / 0)  # no NaN outside strings
 
@@ -68,7 +60,7 @@ def test_csv_reads_back_with_its_types(data: st.DataObject) -> None:
     table = data.draw(tables(of=FLAT_TYPES, min_fields=1))
     assume(not any("\0" in name for name in table.column_names))
     fields = {field["name"]: field["type"] for field in fields_of(table.schema)}
-    body = b"".join(write_chunks(CSV, data.draw(another_carriage(table))))
+    body = b"".join(write_table(CSV, data.draw(another_carriage(table))))
     assert same(read_table(CSV, body, fields), table)
     assert same(read_table(CSV, io.BytesIO(body), fields), table)
 
@@ -76,7 +68,7 @@ def test_csv_reads_back_with_its_types(data: st.DataObject) -> None:
 @given(st.data())
 def test_arrow_carries_every_type_and_all_but_views_and_runs_unchanged(data: st.DataObject) -> None:
     table = data.draw(another_carriage(data.draw(tables())))
-    back = read_table(ARROW_STREAM, b"".join(write_chunks(ARROW_STREAM, table)))
+    back = read_table(ARROW_STREAM, b"".join(write_table(ARROW_STREAM, table)))
     for before, after in zip(table.schema, back.schema, strict=True):
         assert after.type == (before.type if can_take(before.type) else canonical_type(before.type))
     assert table_digest(back) == table_digest(table)
@@ -87,7 +79,7 @@ def test_arrow_carries_every_type_and_all_but_views_and_runs_unchanged(data: st.
 def test_parquet_keeps_the_digest(data: st.DataObject) -> None:
     table = data.draw(tables(of=PARQUET_TYPES, min_fields=1))
     other = data.draw(another_carriage(table))
-    back = read_table(PARQUET, b"".join(write_chunks(PARQUET, other)))
+    back = read_table(PARQUET, b"".join(write_table(PARQUET, other)))
     assert table_digest(back) == table_digest(table)
 
 
@@ -96,11 +88,11 @@ def test_parquet_bytes_do_not_depend_on_chunks(data: st.DataObject) -> None:
     table = data.draw(tables(of=PARQUET_TYPES, min_fields=1))
     cut = data.draw(st.integers(0, table.num_rows))
     chunked = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
-    assert b"".join(write_chunks(PARQUET, chunked)) == b"".join(write_chunks(PARQUET, table))
+    assert b"".join(write_table(PARQUET, chunked)) == b"".join(write_table(PARQUET, table))
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), min_size=1, max_size=6))
 def test_text_in_a_single_csv_field_survives_whatever_it_holds(values: list[str]) -> None:
     table = pa.table({"word": [None, *values, None, ""]})
-    body = b"".join(write_chunks(CSV, table))
+    body = b"".join(write_table(CSV, table))
     assert read_table(CSV, body, {"word": "string"}).equals(table)

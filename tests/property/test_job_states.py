@@ -25,11 +25,12 @@ from hypothesis.stateful import (
 
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.settings import Settings
-from app.store import callers, idempotency, jobs, replicas
-from app.store.db import Database, Transaction, migrate
-from app.store.models import Base, IdempotencyKey, Job, Replica
+from app.store.sql import idempotency, jobs, replicas
+from app.store.sql import usage as callers
+from app.store.sql.db import Database, Transaction, migrate
+from app.store.sql.models import Base, IdempotencyKey, Job, Replica
 from tests.conftest import DATABASES, settings_on
-from tests.unit.test_store import NOW, job
+from tests.unit.app.store.test_store import NOW, job
 
 KEYS = {"key"}
 OWNER = "ada"
@@ -37,7 +38,7 @@ OWNER = "ada"
 
 @dataclass
 class Known:
-    """What a job must be."""
+    """Conditions that hold for every job."""
 
     state: State = State.QUEUED
     attempt: int = 0
@@ -49,7 +50,7 @@ class Known:
 
 
 class JobLife(RuleBasedStateMachine):
-    """Replicas come, claim, end, are late, and are taken for dead; callers submit, cancel and delete."""
+    """Replicas come, claim, end, are late, and lose their leases; callers submit, cancel and delete."""
 
     database: Database
     replicas_: Bundle[str] = Bundle("replicas_")
@@ -148,7 +149,7 @@ class JobLife(RuleBasedStateMachine):
 
     @rule(replica=replicas_)
     def renew_or_be_told(self, replica: str) -> None:
-        """Who was taken for dead can neither renew its lease nor claim."""
+        """A replica whose lease expired can neither renew it nor claim a job."""
         alive = replica in self.alive
         with self.database.write() as session:
             assert replicas.renew(session, replica, 60) == alive
@@ -211,7 +212,7 @@ class JobLife(RuleBasedStateMachine):
             wanted = {name: set(jobs.to_cancel(session, name)) for name in alive}
             named = jobs.all_named(session)
             queued = jobs.any_queued(session)
-            standing = jobs.standing(session, list(rows))
+            standing = jobs.claims_and_ends(session, list(rows))
         assert alive == self.alive
         assert {
             job_id: (row.state, row.attempt, row.crashes, row.cancel_requested, row.source_blob)

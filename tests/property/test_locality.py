@@ -1,4 +1,4 @@
-"""LOCALITY: fast and naive agree bit for bit, and every kept relation holds, in exact arithmetic."""
+"""LOCALITY: provider and twin agree bit for bit, and every kept relation holds in exact arithmetic."""
 
 import datetime
 from decimal import Decimal
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers.provider import SwapResult
+from providers.results import SwapResult
 from tests.naive.agreement import assert_agree
 from tests.naive.locality import LocalityOutcome
 
@@ -72,7 +72,7 @@ def cases(draw: st.DrawFn) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def is_wide(column: pa.ChunkedArray) -> bool:
-    """Whether float64 cannot tell the column's hundredths apart, or a type's end is near."""
+    """Whether float64 cannot distinguish the column's hundredths, or a limit of the type is near."""
     return any(abs(float(value)) > 2**40 for value in column.drop_null().to_pylist() if is_number(value))
 
 
@@ -98,6 +98,6 @@ def assert_same_figures(fast: SwapResult | None, naive: Any) -> None:
 @settings(max_examples=150)
 @given(cases(), SEEDS)
 def test_locality(case: tuple[pa.Table, dict[str, Any]], seed: bytes) -> None:
-    """LOCALITY is its twin."""
+    """Provider and twin agree."""
     table, parameters = case
     assert_same_figures(*assert_agree("LOCALITY", table, parameters, seed))

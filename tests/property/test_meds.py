@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from providers.binning.privacy import p_of_depths
 from providers.errors import ParameterError, SourceError
-from providers.measures.bin_privacy import p_of_depths
-from providers.meds import MedsParams, depth, method_used
-from providers.provider import SwapResult
+from providers.results import SwapResult
+from providers.services.meds import MedsParams, depth, method_used
 from tests.naive.agreement import assert_agree, swap
 from tests.naive.bins import BinsOutcome
 from tests.property.bin_tables import bin_parameters, number_tables
@@ -127,10 +127,10 @@ def test_scale_matters_unless_standardised() -> None:
 
 
 def test_one_bin_is_said() -> None:
-    """Where all rows are one bin, an event says so."""
-    result = swap("MEDS", table_of([1.0, 2.0, 3.0]), {"swap_fields": ["x"], "k": 2})
+    """An event reports that all rows form one bin."""
+    result = swap("MEDS", table_of(np.arange(7.0)), {"swap_fields": ["x"], "k": 4})
     assert result.events.counts == {"one_bin": 1}
-    assert "fewer than two bins of 2" in result.events.listed[0].message
+    assert "fewer than two bins of 4" in result.events.listed[0].message
 
 
 def test_a_single_row_and_none() -> None:
@@ -143,10 +143,25 @@ def test_a_single_row_and_none() -> None:
     assert (empty.table.num_rows, empty.provider["partition_degree"]) == (0, 0)
 
 
-def test_privacy() -> None:
-    """P is the sum over all depths that the table could have been cut in."""
-    result = swap("MEDS", table_of(np.arange(101.0)), {"swap_fields": ["x"], "k": 7})
-    assert result.measures["p_privacy"] == p_of_depths(range(2, 51))
+@pytest.mark.parametrize(("k", "chance"), [(7, 1 / 6), (2, 1.0)])
+def test_privacy(k: int, chance: float) -> None:
+    """P by eq. 2 as printed and by eq. 1; an intruder who knows k = 2 is certain, whatever they are."""
+    result = swap("MEDS", table_of(np.arange(101.0)), {"swap_fields": ["x"], "k": k})
+    found = result.measures["p_privacy"]
+    q = 49  # depths 2 to 50
+    assert found["p"] == pytest.approx((sum(1 / i for i in range(1, 25)) + q / (2 * (q + 2))) / q)
+    assert found["p_eq1"] == p_of_depths(range(2, 51))
+    smallest = result.provider["minimal_depth"]
+    assert (found["minimal_depth"], found["chance"]) == (smallest, 1 / (smallest - 1))
+    assert found["chance"] >= chance
+
+
+def test_privacy_of_bins_of_two() -> None:
+    """1 / (k - 1) at k = 2 is 1, next to a P that is small."""
+    result = swap("MEDS", table_of(np.arange(100.0)), {"swap_fields": ["x"], "k": 2})
+    found = result.measures["p_privacy"]
+    assert found["p"] < found["p_eq1"] < 0.1
+    assert found["chance"] == 1.0
 
 
 @pytest.mark.parametrize("values", [[0.0, 1e200, 3e200, 4e200], [0.0, 1e-200, 2e-200, 4e-200]])
@@ -161,7 +176,7 @@ def test_distances_beyond_float64(values: list[float]) -> None:
 def test_progress_is_told() -> None:
     """Fractions of the whole grow to the end, and stages have names."""
     from providers import PROVIDERS
-    from providers.rng import Stream
+    from providers.randomness.chacha20 import Stream
 
     table = table_of(np.random.default_rng(1).normal(size=50_000))
     provider = PROVIDERS["MEDS"]
@@ -183,7 +198,7 @@ def test_progress_is_told() -> None:
     ],
 )
 def test_parameters_are_explained(parameters: dict[str, Any], message: str) -> None:
-    """What is wrong is said, and what would be right."""
+    """The error names the fault and the remedy."""
     with pytest.raises(ValueError, match=message):
         MedsParams.model_validate(parameters)
 

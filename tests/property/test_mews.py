@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from providers.errors import ParameterError
-from providers.provider import SwapResult
+from providers.results import SwapResult
 from tests.naive import mews
 from tests.naive.agreement import assert_agree, swap
 from tests.naive.bins import BinsOutcome, number
@@ -23,7 +23,7 @@ SEEDS = st.binary(min_size=32, max_size=32)
 
 @st.composite
 def grids(draw: st.DrawFn, fields: int, others: str) -> dict[str, Any]:
-    """How fine the grid is."""
+    """Parameters that set the width of the grid's cells."""
 
     def one_or_each(values: st.SearchStrategy[Any]) -> Any:
         if others == "univariate" or draw(st.booleans()):
@@ -213,7 +213,7 @@ def test_chunks_and_encodings_change_nothing(grid: dict[str, Any], people: pa.Ta
 
 
 def test_other_fields_change_nothing(people: pa.Table) -> None:
-    """What else the table holds, or is swapped on its own, leaves the swap fields' swap as it was."""
+    """Other fields, also those that are swapped independently, do not change the swap of the swap fields."""
     parameters = {"swap_fields": ["age", "income"], "bins": 25}
     alone = swap("MEWS", people.select(["income", "age", "label"]), parameters).table
     for others in ("keep", "univariate"):
@@ -223,7 +223,7 @@ def test_other_fields_change_nothing(people: pa.Table) -> None:
 
 @pytest.mark.parametrize("fields", [1, 2, 3])
 def test_a_few_among_many_bins(fields: int) -> None:
-    """Where hardly a row is alone, only the bins that can be nearest are looked at: the same ones win."""
+    """With few singletons only the bins that can be nearest are searched, and the same bins are found."""
     random = np.random.default_rng(fields)
     crowd = np.round(random.random((1200, fields)) * 12) / 12
     far = random.normal(size=(6, fields)) * 3

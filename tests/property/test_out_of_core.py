@@ -1,5 +1,6 @@
 """Out of core is in memory to the last bit, however the table and the work are cut."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from providers import donors
 from providers.errors import SourceError
-from providers.external.trees import StoredTree
-from providers.kernels import ONE_BUCKET
+from providers.grouping.shuffle import ONE_BUCKET
+from providers.neighbours import donors
+from providers.neighbours.out_of_core.kdtree import StoredTree
+from tests.every_type import COLUMNS, in_two_chunks
 from tests.property.bin_tables import bin_parameters, number_tables
 from tests.property.out_of_core import assert_same, swap_out_of_core
 from tests.property.tables import classifiers, swap_parameters, tables
@@ -79,11 +81,12 @@ def test_neighbours_come_out_the_same(
 ) -> None:
     """Every type, rule, tie and null, in cells of 64 rows or fewer, whatever is too large to be listed."""
     table, parameters = case
-    assume(parameters.get("neighbours") != "own_sample")  # which has to fit
+    assume(parameters.get("neighbours") not in ("own_sample", "pairs"))  # which have to fit
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(donors, "LISTED", large[0])
-        patch.setattr(donors, "COVER", large[1])
-        assert_same("RWN", pa.concat_tables([table] * times), parameters, TINY, batch_rows)
+        patch.setattr(donors, "MOST_LISTED", large[0])
+        patch.setattr(donors, "MOST_COVER_NODES", large[1])
+        memory = 4_000_000 if "within" in parameters else TINY  # a part has to fit
+        assert_same("RWN", pa.concat_tables([table] * times), parameters, memory, batch_rows)
 
 
 BROKEN_FIELDS: list[tuple[dict[str, Any], str]] = [
@@ -102,7 +105,7 @@ BROKEN_FIELDS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("parameters", "message"), BROKEN_FIELDS)
 def test_what_cannot_be_redrawn_is_told_the_same(parameters: dict[str, Any], message: str) -> None:
-    """Of all rows, and of the first field that is at fault, before there is a destination."""
+    """The error counts all rows of the first field at fault, before a destination exists."""
     number = np.arange(100)
     table = pa.table(
         {
@@ -187,7 +190,7 @@ def test_bins_come_out_the_same(parameters: dict[str, Any], memory: int, table: 
 
 
 def test_cells_that_are_too_many_to_merge_are_told() -> None:
-    """Where nothing is merged there may be as many as rows."""
+    """Without merging there may be as many cells as rows."""
     rows = 10_000
     apart = pa.table({"x": np.random.default_rng(5).permutation(rows), "label": np.arange(rows)})
     parameters: dict[str, Any] = {"swap_fields": ["x"], "width": 0.5}
@@ -199,6 +202,7 @@ def test_cells_that_are_too_many_to_merge_are_told() -> None:
     assert found.provider["singletons"] == rows
 
 
+WITHIN: dict[str, Any] = {"neighbours": "partition"}
 NEIGHBOURS: list[tuple[list[str], dict[str, Any], int, int]] = [
     (["x", "still"], {}, ROWS, 6_000_000),
     (["x"], {"k": 70, "ties": "index", "q": 0.4}, ROWS, 6_000_000),
@@ -208,6 +212,10 @@ NEIGHBOURS: list[tuple[list[str], dict[str, Any], int, int]] = [
     (["x", "huge"], {"k": 200, "neighbours": "sample", "sample_size": 9000}, 15_000, 2_000_000),
     (["v", "text"], {"neighbours": "partition", "parts": 3}, 25_000, 1_500_000),
     (["v", "x"], {"neighbours": "partition", "parts": 200, "epsilon": 0.05}, 20_000, 1_000_000),
+    (["v", "x"], WITHIN | {"parts": 3, "within": "sample", "sample_size": 5000}, 25_000, 1_500_000),
+    (["v", "text"], WITHIN | {"parts": 20, "within": "own_sample", "sample_size": 50}, 25_000, 1_500_000),
+    (["v", "x"], WITHIN | {"parts": 200, "within": "pairs", "sample_size": 30, "q": 0.6}, 20_000, 1_000_000),
+    (["v", "text"], WITHIN | {"parts": 20, "within": "pairs", "sample_size": 3, "k": 9}, 25_000, 1_500_000),
 ]
 """Distance fields, what else is said, rows, and memory."""
 
@@ -221,14 +229,16 @@ def test_neighbours_in_other_cells_are_found(
     table: pa.Table,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of many cells, most of them not in memory: nearest rows, all within reach, and covers across cells."""
+    """Most of many cells are not in memory: nearest rows, rows within reach, and covers across cells."""
     cells: list[int] = []
     monkeypatch.setattr(StoredTree, "__init__", _noting(cells))
     given = {"distance_fields": fields, "perturb_fields": ["v", "text"]} | parameters
     found = assert_same("RWN", table.slice(0, rows), given, memory, 5000)
     assert found is not None
     assert found.summary.rows == rows
-    if parameters.get("parts") == 200:
+    if parameters.get("within", "sample") != "sample":  # a part is in memory, and has no tree
+        assert not cells
+    elif parameters.get("parts") == 200:
         assert len(cells) == 200
     else:
         assert max(cells) > 3
@@ -245,7 +255,7 @@ def _noting(cells: list[int]) -> Any:
 
 
 def test_more_nearest_rows_than_memory_are_refused() -> None:
-    """Those of one leaf's queries have to be there at a time."""
+    """Only the queries of one leaf have to be in memory at a time."""
     table = pa.table({"x": np.arange(20_000.0)})
     with pytest.raises(SourceError, match=r"the 10000 nearest rows of 16 rows take .* use a k of"):
         swap_out_of_core("RWN", table, {"k": 10_000}, 1_500_000, 5000)
@@ -253,8 +263,34 @@ def test_more_nearest_rows_than_memory_are_refused() -> None:
     assert found.provider["neighbourhood_size"]["smallest"] == 19_999
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"within": "pairs", "sample_size": 50},
+        {"within": "pairs", "sample_size": 50, "k": 20_000},
+        {"within": "own_sample", "sample_size": 50},
+        {"within": "sample", "sample_size": 9000},
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_with_a_number_that_does(
+    parameters: dict[str, Any],
+) -> None:
+    """The error points to `parts`; the number that it advises runs, and one less does not."""
+    table = pa.table({"x": np.arange(20_000.0), "y": np.arange(20_000) % 13})
+    given = {"neighbours": "partition", "parts": 1} | parameters
+    words = r"a part of 20000 rows takes about \d+ bytes with within '\w+', and the memory leaves 300000"
+    with pytest.raises(SourceError, match=words) as raised:
+        swap_out_of_core("RWN", table, given, 600_000, 5000)
+    assert raised.value.pointer == "/parameters/parts"
+    enough = int(re.findall(r"at least (\d+) parts", str(raised.value))[0])
+    assert enough > 1
+    with pytest.raises(SourceError, match=f"use at least {enough} parts"):
+        swap_out_of_core("RWN", table, given | {"parts": enough - 1}, 600_000, 5000)
+    assert_same("RWN", table, given | {"parts": enough}, 600_000, 5000)
+
+
 def test_few_rows_are_shuffled_the_same(table: pa.Table) -> None:
-    """As many as two, and as many as fit one bucket."""
+    """Groups of two rows, and of as many as fit one bucket."""
     for rows in (2, ONE_BUCKET):
         for units in (1, 3):
             assert assert_same("PABIDOT", table.slice(7, rows), {"fields": ["x", "still"]}, TINY, 100, units)
@@ -275,3 +311,49 @@ def test_groups_larger_than_memory_come_out_the_same(
     given = {"swap_fields": ["v", "x", "text"]} | parameters
     found = assert_same(service, table, given, memory, 5000, units)
     assert found is not None
+
+
+LAID_OUT = ("list of views", "struct", "json of views", "runs of views", "runs of a dictionary")
+"""Columns that the service lays out plainly before any provider sees them; Arrow lacks kernels for them."""
+MOVABLE = [name for name in COLUMNS if name not in LAID_OUT]
+METADATA = {"geo": '{"version": "1.1.0"}', "pandas": '{"columns": []}'}
+
+
+@pytest.mark.parametrize(("service", "units"), [("DSWAP", 1), ("DSWAP", 3), ("RWN", 1)])
+def test_every_type_and_all_metadata_come_out_the_same(service: str, units: int) -> None:
+    """Encodings, dictionaries that hold a null and decimals of negative scale: as in memory."""
+    names = MOVABLE if service == "DSWAP" else [name for name in MOVABLE if "scale" in name or "null" in name]
+    fields = [pa.field(name, COLUMNS[name].type, metadata={"of": name}) for name in names]
+    schema = pa.schema([*fields, pa.field("near", pa.float64())], metadata=METADATA)
+    chunks = [in_two_chunks(COLUMNS[name]).chunks * 8 for name in names]
+    columns = [pa.chunked_array(of, COLUMNS[name].type) for name, of in zip(names, chunks, strict=True)]
+    table = pa.Table.from_arrays([*columns, pa.array(np.arange(96) * 1.5)], schema=schema)
+    if service == "RWN":
+        parameters = {"k": 3, "perturb_fields": names, "distance_fields": ["near"]}
+    else:
+        parameters = {"swap_fields": names, "rate": 0.8}
+    found = assert_same(service, table, parameters, TINY, 20, units)
+    assert found is not None
+    assert found.table.schema.equals(schema, check_metadata=True)
+    assert all(found.summary.changed[name] for name in names if "scale" in name or "a null" in name)
+
+
+@pytest.mark.parametrize(
+    ("service", "parameters"),
+    [("PABIDOT", {"fields": ["a", "b"]}), ("LOCALITY", {"fields": ["a"], "segment_size": 10})],
+)
+def test_metadata_of_a_type_that_has_changed_go(service: str, parameters: dict[str, Any]) -> None:
+    """Metadata about integers (pandas, extensions) goes, since it is wrong for floats; all else stays."""
+    own = {"ARROW:extension:name": "money", "unit": "EUR"}
+    schema = pa.schema(
+        [pa.field("a", pa.int64(), metadata=own), pa.field("b", pa.float64(), metadata=own)],
+        metadata=METADATA,
+    )
+    table = pa.Table.from_arrays([np.arange(200) ** 2 % 97, np.arange(200.0) % 13], schema=schema)
+    found = assert_same(service, table, parameters, TINY, 30)
+    assert found is not None
+    after = found.table.schema
+    assert after.field("a").type == pa.float64()
+    assert after.field("a").metadata == {b"unit": b"EUR"}
+    assert after.field("b").metadata == schema.field("b").metadata
+    assert after.metadata == {b"geo": METADATA["geo"].encode()}

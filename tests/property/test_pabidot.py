@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from providers import PROVIDERS
 from providers.errors import SourceError
-from providers.moments import BLOCK
-from providers.provider import SwapResult, no_progress
-from providers.rng import Stream
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
+from providers.results import SwapResult
+from providers.rotation.moments import BLOCK
 from tests.naive import pabidot
 from tests.naive.agreement import SEED, assert_agree, swap
 from tests.property.tables import columns

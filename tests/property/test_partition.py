@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers import boxes, diametral
-from providers.diametral import partition
-from providers.exact_sums import exact_mean, standardised
+from providers.binning import microaggregation as diametral
+from providers.binning import shrinking_tree as boxes
+from providers.binning.microaggregation import partition
+from providers.kernels.exact_sum import exact_mean, standardised
 from tests.naive import meds
 
 Matrix = npt.NDArray[np.floating[Any]]
@@ -50,7 +51,7 @@ MAKES: dict[str, Make] = {
 
 
 def bin_numbers(points: Matrix, k: int, method: str) -> npt.NDArray[np.int64]:
-    """What the twin makes, as the fast one tells it."""
+    """Result of the twin, in the form of the fast implementation."""
     numbers = np.full(len(points), -1)
     for number, rows in enumerate(meds.bins(points.tolist(), k, method)):
         numbers[rows] = number
@@ -83,7 +84,7 @@ def test_larger_trees(kind: str) -> None:
 
 @pytest.mark.parametrize("method", ["exact", "mdav"])
 def test_slices_change_nothing(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted after little work, or never, wherever that falls; what is told only grows."""
+    """Interrupted after little work, or never, at any point; the reported progress only grows."""
     points = np.random.default_rng(3).normal(size=(3, 3000))
     whole = partition(points, 10, method, lambda share: None)
     told: list[float] = []

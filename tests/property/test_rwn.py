@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers import PROVIDERS, donors, kdtree, nearest
-from providers.closest import closest
-from providers.rwn import RwnParams
-from providers.space import Points
+from providers import PROVIDERS
+from providers.neighbours import donors, kdtree
+from providers.neighbours import k_nearest as nearest
+from providers.neighbours.closest_record import closest
+from providers.neighbours.points import Points
+from providers.services.rwn import RwnParams
 from tests.naive import rwn
 from tests.naive.agreement import assert_agree, swap
 from tests.property.tables import KINDS, NESTED, array
@@ -60,11 +62,16 @@ def cases(draw: st.DrawFn) -> tuple[pa.Table, dict[str, Any]]:
         "categorical_weight": draw(st.sampled_from([1.0, 1.0, 0.05, 3.0, 0.0])),
         "categorical_fields": draw(st.lists(st.sampled_from(names), unique=True)),
     }
-    mode = draw(st.sampled_from(["exact", "exact", "sample", "own_sample", "partition"]))
-    if mode in ("sample", "own_sample"):
-        parameters |= {"neighbours": mode, "sample_size": draw(st.integers(2, rows + 3))}
+    modes = ["exact", "exact", "sample", "own_sample", "pairs", "partition", "partition"]
+    mode = draw(st.sampled_from(modes))
+    sizes = st.one_of(st.integers(2, 4), st.integers(2, rows + 3))
+    if mode in ("sample", "own_sample", "pairs"):
+        parameters |= {"neighbours": mode, "sample_size": draw(sizes)}
     if mode == "partition":
         parameters |= {"neighbours": mode, "parts": draw(st.integers(1, max(1, rows // 2)))}
+        within = draw(st.sampled_from(["exact", "sample", "own_sample", "pairs"]))
+        if within != "exact":
+            parameters |= {"within": within, "sample_size": draw(sizes)}
     if draw(st.booleans()):
         nested = draw(st.sampled_from(NESTED))
         pool = st.sampled_from([*KINDS[nested][1], None])
@@ -83,6 +90,8 @@ def agree(table: pa.Table, parameters: dict[str, Any], seed: bytes) -> None:
         naive.provider["neighbourhood_size"], rel=1e-12
     )
     assert fast.provider["matching_bits"] == pytest.approx(naive.provider["matching_bits"], rel=1e-9)
+    for name in ("rows_below_k", "rows_without_pair"):
+        assert fast.provider.get(name) == naive.provider.get(name)
 
 
 @given(cases(), SEEDS)
@@ -98,8 +107,8 @@ def test_agreement_where_neighbourhoods_are_not_listed(
     """Drawing from a cover is the twin's, too: the sizes from which it is done are made small."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (donors, rwn):
-            patch.setattr(module, "LISTED", listed)
-            patch.setattr(module, "COVER", cover)
+            patch.setattr(module, "MOST_LISTED", listed)
+            patch.setattr(module, "MOST_COVER_NODES", cover)
         agree(*case, seed)
 
 
@@ -107,7 +116,7 @@ def test_agreement_where_an_own_sample_is_all_others() -> None:
     """It is then as `exact` is, whose neighbourhoods are drawn from a cover where they are not listed."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (donors, rwn):
-            patch.setattr(module, "LISTED", 0)
+            patch.setattr(module, "MOST_LISTED", 0)
         parameters = {"k": 1, "epsilon": 1.0, "neighbours": "own_sample", "sample_size": 5}
         agree(pa.table({"age": [0, 0, 0, 0, 1, 0]}), parameters, bytes(32))
 
@@ -174,7 +183,7 @@ def test_a_tree_cut_level_by_level_is_the_same(monkeypatch: pytest.MonkeyPatch) 
     points = Points(numbers, codes, 1, 2.0)
     rows = np.flatnonzero(random.random(3000) < 0.9).astype(np.int32)
     small = kdtree.grow(points, rows)
-    monkeypatch.setattr(kdtree, "_SMALL", 100)
+    monkeypatch.setattr(kdtree, "_SMALL_TABLE", 100)
     for one, other in zip(small, kdtree.grow(points, rows), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -212,14 +221,14 @@ def test_every_donor_is_a_neighbour(case: tuple[pa.Table, dict[str, Any]], seed:
     params = RwnParams.model_validate(parameters)
     points = rwn.space(table.to_pydict(), params)
     given_by = result.table["row"].to_pylist()
-    for rows, candidates in rwn.parts(table.num_rows, params, seed, PROVIDERS["RWN"].revision):
+    for rows, candidates, _ in rwn.parts(table.num_rows, params, seed, PROVIDERS["RWN"].revision):
         for i in rows:
             assert given_by[i] in rwn.neighbourhood(rwn.distances(points, i, candidates), params)
             assert given_by[i] != i
 
 
 def donors_of(table: pa.Table, times: int, **parameters: Any) -> np.ndarray[Any, Any]:
-    """How often each row gave to each, shape (rows, rows): fields that say the row draw on their own."""
+    """Number of times that each row was the donor of each, shape (rows, rows); fields draw independently."""
     rows = table.num_rows
     counts = np.zeros((rows, rows))
     tags = [f"row {time}" for time in range(times)]
@@ -236,8 +245,8 @@ def donors_of(table: pa.Table, times: int, **parameters: Any) -> np.ndarray[Any,
 @pytest.mark.parametrize("listed", [1024, 4])
 def test_donors_are_uniform(listed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chi-square over who gives to a row, listed or drawn from a cover."""
-    monkeypatch.setattr(donors, "LISTED", listed)
-    monkeypatch.setattr(donors, "COVER", 2)
+    monkeypatch.setattr(donors, "MOST_LISTED", listed)
+    monkeypatch.setattr(donors, "MOST_COVER_NODES", 2)
     table = pa.table({"x": np.arange(40.0), "y": np.arange(40.0) % 7})
     counts = donors_of(table, 600, k=9)
     for row in (0, 13, 39):

@@ -1,4 +1,4 @@
-"""What must not matter to RWN does not: threads, slices of work, chunks, encodings, other fields."""
+"""Results of RWN do not depend on threads, slices of work, chunks, encodings or other fields."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from providers import donors
+from providers import progress as progress_module
 from tests.naive.agreement import swap
 from tests.property.test_invariance import backwards, data_of, forwards, rechunked
 
@@ -19,7 +19,13 @@ RUNS: list[dict[str, Any]] = [
     {"epsilon": 0.4, "ties": "index", "categorical_weight": 0.2},
     {"k": 70, "q": 0.4, "neighbours": "sample", "sample_size": 500},
     {"k": 70, "q": 0.4, "neighbours": "own_sample", "sample_size": 500},
+    {"k": 70, "q": 0.4, "neighbours": "pairs", "sample_size": 3},
+    {"k": 70, "epsilon": 0.3, "neighbours": "pairs", "sample_size": 500},
+    {"ties": "index", "neighbours": "pairs", "sample_size": 2800},
     {"neighbours": "partition", "parts": 7},
+    {"neighbours": "partition", "parts": 7, "within": "sample", "sample_size": 60},
+    {"neighbours": "partition", "parts": 7, "within": "own_sample", "sample_size": 60},
+    {"neighbours": "partition", "parts": 7, "within": "pairs", "sample_size": 60},
 ]
 
 
@@ -67,7 +73,7 @@ def test_slices_of_work_change_no_byte(
 ) -> None:
     """However often Python looks at the clock, the result is the same."""
     whole = swap("RWN", table, parameters)
-    monkeypatch.setattr(donors, "_SECONDS", 1e-9)
+    monkeypatch.setattr(progress_module, "_SECONDS", 1e-9)
     cut = swap("RWN", table, parameters)
     assert data_of(whole.table) == data_of(cut.table)
 
@@ -91,7 +97,7 @@ def test_chunks_and_encodings_change_nothing(parameters: dict[str, Any], table: 
 
 @pytest.mark.parametrize("fields", [["v", "x"], ["t", "v", "b"]])
 def test_a_field_moves_alike_in_any_company(fields: list[str], table: pa.Table) -> None:
-    """Which other fields are perturbed changes nothing for a field; two fields draw on their own."""
+    """The other perturbed fields change nothing for a field; two fields draw independently."""
     shared = {"distance_fields": ["x", "t"]}
     alone = swap("RWN", table, {**shared, "perturb_fields": ["v"]}).table
     together = swap("RWN", table, {**shared, "perturb_fields": fields}).table
@@ -109,11 +115,11 @@ def test_the_source_stays_as_it_is(table: pa.Table) -> None:
 
 
 def test_progress_is_told_within_the_work(table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the start to the end, never backwards, with the stages named."""
-    from providers.rng import Stream
-    from providers.rwn import PROVIDER, RwnParams
+    """Progress never decreases, reaches the end, and names its stages."""
+    from providers.randomness.chacha20 import Stream
+    from providers.services.rwn import PROVIDER, RwnParams
 
-    monkeypatch.setattr(donors, "_SECONDS", 1e-9)
+    monkeypatch.setattr(progress_module, "_SECONDS", 1e-9)
     told: list[tuple[float, str]] = []
     params = PROVIDER.check(RwnParams(), table.schema)
     stream = Stream(bytes(32), "RWN", 1)

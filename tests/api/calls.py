@@ -1,4 +1,4 @@
-"""What the tests of the contract call, with the checks that every answer must pass."""
+"""API client of the contract tests, with the checks that every response must pass."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ PARQUET = "application/vnd.apache.parquet"
 
 
 class Api:
-    """A client that holds every answer against the contract's own models."""
+    """Client that validates every response against the response models."""
 
     def __init__(self, client: httpx.Client) -> None:
         self.client = client
 
     def run(self, service: str, rows: Any, parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
-        """Run a service on inline rows; the job, which must have ended."""
+        """Run a service on inline rows; return the job, which must have ended."""
         body = {"source": {"rows": rows}, "parameters": parameters, **more}
         answer = self.client.post(f"/v1/services/{service}", json=body)
         assert answer.status_code == 200, answer.text
@@ -27,14 +27,14 @@ class Api:
 
     @staticmethod
     def job(answer: httpx.Response) -> dict[str, Any]:
-        """The answer's job, which must be one to the letter."""
+        """Return the response's job after strict validation."""
         document: dict[str, Any] = answer.json()
         Job.model_validate(document, strict=False, extra="forbid")
         return document
 
     @staticmethod
     def problem(answer: httpx.Response, status: int, code: str | None = None) -> dict[str, Any]:
-        """The answer's problem document, which must be one to the letter."""
+        """Return the response's problem document after strict validation."""
         assert answer.status_code == status, answer.text
         assert answer.headers["content-type"] == "application/problem+json"
         document: dict[str, Any] = answer.json()
@@ -46,7 +46,7 @@ class Api:
         return document
 
     def refused(self, service: str, body: Any, status: int = 422) -> dict[str, Any]:
-        """The first error of a call that must be refused."""
+        """Return the first error of a request that must be rejected."""
         answer = self.client.post(f"/v1/services/{service}", json=body)
         document = self.problem(answer, status)
         first: dict[str, Any] = document["errors"][0]
@@ -54,7 +54,7 @@ class Api:
 
 
 def slow_call(client: httpx.Client) -> dict[str, Any]:
-    """A call that takes seconds: millions of different texts have to be put in order."""
+    """Return a request that takes seconds: millions of different texts must be sorted."""
     rows = 2_000_000
     mixed = (np.arange(rows, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).astype(str)
     table = pa.table({"code": mixed, "x": np.arange(rows)})

@@ -1,4 +1,4 @@
-"""What the tests of the contract call the service with."""
+"""Fixtures of the contract tests: running services, clients and rows."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,11 +18,11 @@ from tests.postgres import Postgres
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service, and a client of it."""
+    """Running service, and a client of it."""
 
     home: Path
     database: dict[str, str]
-    """Its settings of the database; none for that below its home."""
+    """Database settings of the service; empty for the SQLite file below its home."""
     address: str
     key: str
     client: httpx.Client
@@ -35,7 +35,7 @@ def service_on(
     """One real service on each kind of database, its own process, a real port, real workers.
 
     Each is started once, when it is first asked for, and stays: a fixture with the kind as its parameter
-    would start it anew in every module.
+    would start it again in every module.
     """
     started: dict[str, Service] = {}
     with ExitStack() as until_the_end:
@@ -56,37 +56,37 @@ def service_on(
 
 @pytest.fixture(scope="session", params=DATABASES)
 def served(request: pytest.FixtureRequest, service_on: Callable[[str], Service]) -> Service:
-    """The service on each database: every test is run on each kind."""
+    """Service on each database; every test runs on each kind."""
     return service_on(request.param)
 
 
 @pytest.fixture(scope="session")
 def database(served: Service) -> dict[str, str]:
-    """Its settings of the database; none for that below its home."""
+    """Database settings of the service; empty for the SQLite file below its home."""
     return served.database
 
 
 @pytest.fixture(scope="session")
 def service_home(served: Service) -> Path:
-    """Where the service keeps its state."""
+    """Home folder of the service."""
     return served.home
 
 
 @pytest.fixture(scope="session")
 def address(served: Service) -> str:
-    """Where it is called."""
+    """Address of the service."""
     return served.address
 
 
 @pytest.fixture(scope="session")
 def key(served: Service) -> str:
-    """A key with every scope."""
+    """API key with every scope."""
     return served.key
 
 
 @pytest.fixture(scope="session")
 def client(served: Service) -> httpx.Client:
-    """A client that says who it is."""
+    """Client with an API key."""
     return served.client
 
 
@@ -97,7 +97,7 @@ def api(client: httpx.Client) -> Api:
 
 @pytest.fixture
 def people() -> list[dict[str, Any]]:
-    """Six people in three towns, one of them alone in hers."""
+    """Six people in three towns, one of them a singleton."""
     return [
         {"age": 31, "income": 42000.5, "city": "Dublin"},
         {"age": 47, "income": 51000.0, "city": "Zurich"},

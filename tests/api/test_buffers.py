@@ -1,4 +1,4 @@
-"""``/v1/buffers``: upload in each type, use in a call, get back, delete."""
+"""``/v1/buffers``: upload in each type, use in a request, download, delete."""
 
 import gzip
 import io
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from providers.digest import table_digest
+from providers.tables.digest import table_digest
 from tests.api.calls import ARROW, PARQUET, Api
 
 

@@ -1,4 +1,4 @@
-"""`candidates` on any service: several runs from one seed, the best of which is the result."""
+"""`candidates` on any service: several runs from one seed, of which the best is the result."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Rows = list[dict[str, Any]]
 
 
 def people(rows: int = 200) -> Rows:
-    """Rows of two correlated numbers and a town, with few enough of each that swaps differ."""
+    """Create rows of two correlated numbers and a town, with few enough of each that swaps differ."""
     random = np.random.default_rng(5)
     ages = random.integers(18, 80, rows)
     incomes = 800 * ages + random.normal(0, 9000, rows)
@@ -24,6 +24,7 @@ def people(rows: int = 200) -> Rows:
 ROWS = people()
 SWAP = {"swap_fields": ["income"]}
 SEED = "8f1c7a"
+NARROW = "interval_sd.narrow.by_field"
 
 
 def report_of(api: Api, job: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def job(api: Api) -> dict[str, Any]:
 
 
 def test_one_candidate_is_the_plain_run(api: Api) -> None:
-    """In its bytes, its seed and its report."""
+    """Bytes, seed and report are the same."""
     plain = api.run("DSWAP", ROWS, SWAP, seed=SEED)
     one = api.run("DSWAP", ROWS, SWAP, seed=SEED, candidates=1)
     assert one["destination"] == plain["destination"]
@@ -49,10 +50,13 @@ def test_one_candidate_is_the_plain_run(api: Api) -> None:
 def test_the_table_of_all_is_the_evidence(api: Api, job: dict[str, Any]) -> None:
     """The least mean of ranks is kept; the first has the job's own seed, and no two share one."""
     found = report_of(api, job)["candidates"]
-    assert found["rank_by"] == ["pscr", "delta_rho.mean"]
+    assert found["rank_by"] == [NARROW, "delta_rho.mean"]
     table = found["table"]
     assert [line["index"] for line in table] == list(range(6))
-    assert all(set(line["values"]) == {"pscr", "delta_rho.mean"} for line in table)
+    assert all(set(line["values"]) >= {NARROW, "delta_rho.mean"} for line in table)
+    assert found["protected"] == ["income"]
+    assert not any(line["protects_fewer"] or line["reversible"] for line in table)
+    assert found["verdict"] == ""
     best = min(table, key=lambda line: (line["rank"], line["index"]))
     assert found["chosen"] == best["index"]
     fingerprints = [line["seed_fingerprint"] for line in table]
@@ -62,12 +66,14 @@ def test_the_table_of_all_is_the_evidence(api: Api, job: dict[str, Any]) -> None
 
 
 def test_what_is_kept_is_what_the_table_says(api: Api, job: dict[str, Any]) -> None:
-    """The report `full` of the result has the very figures of the line that was chosen."""
+    """The report `full` of the result has the same figures as the chosen line."""
     full = api.run("DSWAP", ROWS, SWAP, seed=SEED, candidates=6, report="full")
     assert full["destination"] == job["destination"]
     report = report_of(api, full)
     values = report["candidates"]["table"][report["candidates"]["chosen"]]["values"]
-    assert report["measures"]["pscr"]["value"] == values["pscr"]
+    narrow = report["measures"]["interval_sd"]["value"]["narrow"]["by_field"]
+    assert narrow["income"] == values[NARROW]
+    assert narrow["age"] == 1  # it stays: the figure is over what is swapped
     assert report["measures"]["delta_rho"]["value"]["mean"] == values["delta_rho.mean"]
 
 
@@ -85,7 +91,7 @@ def test_a_candidate_does_not_depend_on_how_many_there_are(api: Api, job: dict[s
 
 
 def test_a_rerun_chooses_the_same(api: Api, job: dict[str, Any]) -> None:
-    """And gives the same bytes; the manifest says what was chosen from how many, and by what."""
+    """A rerun gives the same bytes; the manifest has the chosen index, the count and the figures."""
     again = api.job(api.client.post(f"/v1/jobs/{job['id']}/rerun", json={"source": {"rows": ROWS}}))
     assert again["reproduced"] is True
     assert report_of(api, again)["candidates"] == report_of(api, job)["candidates"]
@@ -96,7 +102,7 @@ def test_a_rerun_chooses_the_same(api: Api, job: dict[str, Any]) -> None:
 
 
 def test_the_page_shows_the_table_of_all(api: Api, job: dict[str, Any]) -> None:
-    """With the one that was kept."""
+    """The chosen candidate is marked."""
     answer = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"})
     assert "6 candidates were" in answer.text
     assert f"{report_of(api, job)['candidates']['chosen'] + 1} (chosen)" in answer.text
@@ -115,11 +121,11 @@ def test_the_page_shows_the_table_of_all(api: Api, job: dict[str, Any]) -> None:
     ],
 )
 def test_every_service_has_candidates(api: Api, service: str, parameters: dict[str, Any]) -> None:
-    """Whatever it does to the rows."""
-    job = api.run(service, ROWS, parameters, seed=SEED, candidates={"count": 2, "rank_by": ["dcr.p05"]})
+    """Candidates work for every service."""
+    job = api.run(service, ROWS, parameters, seed=SEED, candidates={"count": 2, "rank_by": ["dcr.mean"]})
     assert job["state"] == "succeeded", job
     found = report_of(api, job)["candidates"]
-    assert found["rank_by"] == ["dcr.p05"]
+    assert found["rank_by"] == ["dcr.mean"]
     assert len(found["table"]) == 2
 
 
@@ -136,12 +142,12 @@ def test_a_default_figure_that_does_not_apply_is_left_out(api: Api) -> None:
     towns = [{"city": f"c{number % 7}", "sex": "fm"[number % 2]} for number in range(60)]
     job = api.run("DSWAP", towns, {"swap_fields": ["city"]}, seed=SEED, candidates=3)
     found = report_of(api, job)["candidates"]
-    assert found["rank_by"] == ["pscr"]
-    assert "delta_rho.mean" in found["left_out"]
+    assert found["rank_by"] == ["changed_share", "association.cramers_v"]
+    assert {NARROW, "delta_rho.mean"} <= set(found["left_out"])
 
 
 def test_a_named_figure_that_does_not_apply_fails_the_job(api: Api) -> None:
-    """With the reason, and what it was."""
+    """The error has the reason and the figure."""
     towns = [{"city": f"c{number % 7}"} for number in range(60)]
     candidates = {"count": 3, "rank_by": ["pscr", "delta_rho"]}
     job = api.run("DSWAP", towns, {"swap_fields": ["city"]}, candidates=candidates)
@@ -150,10 +156,32 @@ def test_a_named_figure_that_does_not_apply_fails_the_job(api: Api) -> None:
 
 
 def test_what_an_intruder_knows_ranks_by_record_linkage(api: Api) -> None:
-    """In place of PSCR, where nothing is named."""
+    """Record linkage ranks by default if a known field is swapped."""
     measures = {"key_fields": ["age", "income"]}
     job = api.run("DSWAP", ROWS, SWAP, seed=SEED, candidates=3, measures=measures)
     assert report_of(api, job)["candidates"]["rank_by"] == ["record_linkage.rate", "delta_rho.mean"]
+
+
+def test_a_figure_of_known_fields_that_stay_ranks_nobody(api: Api) -> None:
+    """The figure is the same for all candidates: another one is used, and the reason is reported."""
+    measures = {"key_fields": ["age", "city"]}
+    job = api.run("DSWAP", ROWS, SWAP, seed=SEED, candidates=3, measures=measures)
+    found = report_of(api, job)["candidates"]
+    assert found["rank_by"] == [NARROW, "delta_rho.mean"]
+    assert "of which no run changes a value" in found["left_out"]["record_linkage.rate"]
+    named = api.run(
+        "DSWAP",
+        ROWS,
+        SWAP,
+        seed=SEED,
+        candidates={"count": 3, "rank_by": ["record_linkage"]},
+        measures=measures,
+    )
+    found = report_of(api, named)["candidates"]
+    assert (found["rank_by"], found["chosen"]) == ([], 0)
+    assert "No figure tells the candidates apart" in found["verdict"]
+    page = api.client.get(f"/v1/jobs/{named['id']}/report", headers={"accept": "text/html"}).text
+    assert "No figure tells the candidates apart" in page
 
 
 RANK_BY = "/candidates/rank_by"
@@ -184,7 +212,7 @@ def ranked_by(*names: str) -> dict[str, Any]:
 def test_what_cannot_rank_is_refused_with_its_place(
     api: Api, change: dict[str, Any], pointer: str, message: str
 ) -> None:
-    """Up front, before anything runs."""
+    """The request is rejected before anything runs."""
     first = api.refused("DSWAP", {"source": {"rows": ROWS}, "parameters": SWAP} | change)
     assert first["pointer"] == pointer
     assert message in first["message"]

@@ -1,4 +1,4 @@
-"""``POST /v1/frontier``: which service, with which parameters, as a job like any other."""
+"""``POST /v1/frontier``: compares services and parameters, in a job."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.api.calls import Api
 from tests.api.test_candidates import ROWS
-from tests.naive.choosing import dominated
+from tests.naive.choosing import dominated, eligibilities
 
 SERVICES: list[dict[str, Any]] = [
     {"service": "DSWAP", "parameters": {"swap_fields": ["income"]}, "vary": {"rate": [0.2, 1.0]}},
@@ -27,11 +27,15 @@ def job(api: Api) -> dict[str, Any]:
 
 
 def test_every_combination_is_a_point(job: dict[str, Any]) -> None:
-    """In the order in which they are listed, with the parameters as they were asked for."""
+    """Points have the order and the parameters of the request."""
     assert (job["kind"], job["service"], job["state"]) == ("frontier", "frontier", "succeeded")
     assert "destination" not in job
     found = job["report"]["frontier"]
-    assert (found["risk"], found["utility"], found["runs"]) == ("pscr", "delta_rho.mean", 1)
+    assert (found["risk"], found["utility"], found["runs"]) == (
+        "interval_sd.narrow.by_field",
+        "delta_rho.mean",
+        1,
+    )
     assert found["goals"] == {"risk": "low", "utility": "low"}
     assert [(point["service"], point["parameters"]) for point in found["points"]] == [
         ("DSWAP", {"swap_fields": ["income"], "rate": 0.2}),
@@ -46,15 +50,48 @@ def test_every_combination_is_a_point(job: dict[str, Any]) -> None:
 
 
 def test_the_points_that_nothing_beats_are_marked(job: dict[str, Any]) -> None:
-    """As the definition has it, pair by pair."""
-    points = [point for point in job["report"]["frontier"]["points"] if "error" not in point]
-    pairs = [(point["risk"], point["utility"]) for point in points]
-    assert [point["dominated"] for point in points] == dominated(pairs, ("low", "low"))
-    assert job["report"]["summary"]["not_dominated"] == dominated(pairs, ("low", "low")).count(False) > 0
+    """Marks agree with the definition, pair by pair."""
+    found = job["report"]["frontier"]
+    points = found["points"]
+    entries = [
+        (frozenset(point["protects"]), point["reversible"], (point["risk"], point["utility"]))
+        for point in points
+    ]
+    expected = eligibilities(entries, ("low", "low"))
+    assert [(point["unprotected"], point["dominated"]) for point in points] == expected
+    assert [point["protects_fewer"] for point in points] == [bool(missing) for missing, _ in expected]
+    assert found["best"] == [at for at, (_, dominated) in enumerate(expected) if not dominated] != []
+    assert job["report"]["summary"]["not_dominated"] == len(found["best"])
+
+
+def test_runs_that_protect_fewer_fields_are_flagged(job: dict[str, Any]) -> None:
+    """DSWAP of one field compared with MEDS of two: it changes less, and is not called better."""
+    found = job["report"]["frontier"]
+    assert found["protected"] == ["age", "income"]
+    assert [point["unprotected"] for point in found["points"]] == [["age"]] * 2 + [[]] * 6
+    assert "2 protect fewer fields than others and are not called better" in found["verdict"]
+
+
+def test_an_axis_that_no_run_changes_is_constant_and_ranks_nothing(api: Api) -> None:
+    """For explicitly named known fields without a swap nothing is best; otherwise another figure is used."""
+    body = call(services=SERVICES[:1], key_fields=["age", "city"])
+    found = api.job(api.client.post("/v1/frontier", json=body))["report"]["frontier"]
+    assert found["risk"] == "interval_sd.narrow.by_field"
+    assert "of which no run changes a value" in found["passed_over"]["record_linkage.rate"]
+    assert 0 < found["axes"]["risk"]["baseline"] < 1
+    job = api.job(api.client.post("/v1/frontier", json=body | {"risk": "unique_combinations"}))
+    found = job["report"]["frontier"]
+    assert found["axes"]["risk"]["constant"] is True
+    assert found["best"] == []
+    assert job["report"]["summary"]["not_dominated"] == 0
+    assert "No combination is called better" in found["verdict"]
+    page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).text
+    assert "No combination is called better" in page
+    assert "is constant and ranks nothing" in page
 
 
 def test_a_point_is_what_the_service_gives(api: Api, job: dict[str, Any]) -> None:
-    """A point's parameters can be given to the service; at rate 1, every seed swaps every row."""
+    """A service accepts a point's parameters; at rate 1, every seed swaps every row."""
     points = job["report"]["frontier"]["points"]
     run = api.run("DSWAP", ROWS, points[1]["parameters"], report="full", measures={"only": ["pscr"]})
     report = api.client.get(f"/v1/jobs/{run['id']}/report").json()
@@ -63,7 +100,7 @@ def test_a_point_is_what_the_service_gives(api: Api, job: dict[str, Any]) -> Non
 
 
 def test_more_runs_are_a_mean(api: Api) -> None:
-    """Of runs with seeds of their own, the first of which is the single run's."""
+    """The runs have different seeds; the first one is the single run's."""
     services = [SERVICES[0]]
     means = []
     for runs in (1, 2, 4):
@@ -75,7 +112,7 @@ def test_more_runs_are_a_mean(api: Api) -> None:
 
 
 def test_a_points_figures_do_not_depend_on_its_place(api: Api, job: dict[str, Any]) -> None:
-    """Fewer combinations, in another order, written in another way: the same figures."""
+    """Fewer combinations, another order, another notation: the same figures."""
     services = [
         {"service": "RWN", "parameters": {"k": 20}},
         {"service": "DSWAP", "parameters": {"SWAP_FIELD_NAMES": "income", "SWAP_RATE": 0.2, "locked": False}},
@@ -88,8 +125,8 @@ def test_a_points_figures_do_not_depend_on_its_place(api: Api, job: dict[str, An
 
 
 def test_a_combination_that_fails_does_not_fail_the_job(api: Api) -> None:
-    """It is a point with its error, counted, told as an event, and on no frontier."""
-    rows = [{"income": number, "age": number % 5, "city": f"c{number}"} for number in range(12)]
+    """The failed combination is a point with its error, counted, reported as an event, and not best."""
+    rows = [{"income": number, "age": number % 5, "city": f"c{number}"} for number in range(20)]
     services = [
         {
             "service": "CDSWAP",
@@ -105,7 +142,7 @@ def test_a_combination_that_fails_does_not_fail_the_job(api: Api) -> None:
     assert "cannot be swapped" in failed["error"]
     assert fine["dominated"] is False
     assert job["event_counts"] == {"combination_failed": 1}
-    assert job["report"]["summary"] == {"rows": 12, "points": 2, "not_dominated": 1, "failed": 1}
+    assert job["report"]["summary"] == {"rows": 20, "points": 2, "not_dominated": 1, "failed": 1}
 
 
 def test_parameters_come_back_as_they_were_given(api: Api) -> None:
@@ -121,7 +158,7 @@ def test_parameters_come_back_as_they_were_given(api: Api) -> None:
 
 
 def test_figures_of_either_goal(api: Api) -> None:
-    """A high goal turns the comparison round; what an intruder knows is what the risk is about."""
+    """A high goal reverses the comparison; the risk concerns the fields known to an intruder."""
     body = call(services=SERVICES[:1], risk="dcr.p05", utility="delta_rho.sd")
     found = api.job(api.client.post("/v1/frontier", json=body))["report"]["frontier"]
     assert found["goals"] == {"risk": "high", "utility": "low"}
@@ -135,14 +172,14 @@ def test_figures_of_either_goal(api: Api) -> None:
 
 
 def test_a_rerun_gives_the_same_points(api: Api, job: dict[str, Any]) -> None:
-    """With the source again, and the same seed."""
+    """A rerun with the same source and seed."""
     path = f"/v1/jobs/{job['id']}/rerun"
     again = api.job(api.client.post(path, json={"source": {"rows": ROWS}}, headers={"prefer": "wait=60"}))
     assert (again["reproduced"], again["report"]) == (True, job["report"])
 
 
 def test_it_gives_no_rows(api: Api, job: dict[str, Any]) -> None:
-    """And says where its result is."""
+    """The error refers to the report."""
     api.problem(api.client.get(f"/v1/jobs/{job['id']}/rows"), 404, "not_found")
     report = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
     assert report == job["report"]
@@ -153,7 +190,7 @@ def test_it_gives_no_rows(api: Api, job: dict[str, Any]) -> None:
 
 
 def test_its_page_shows_every_point(api: Api, job: dict[str, Any]) -> None:
-    """As a picture and as a table, with the ones marked that are not dominated."""
+    """Points appear in a picture and a table, with the non-dominated ones marked."""
     answer = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"})
     assert answer.headers["content-type"].startswith("text/html")
     assert "8 combinations were" in answer.text
@@ -161,7 +198,7 @@ def test_its_page_shows_every_point(api: Api, job: dict[str, Any]) -> None:
 
 
 def test_validate_only_checks_every_combination(api: Api) -> None:
-    """And runs none."""
+    """No combination runs."""
     job = api.job(api.client.post("/v1/frontier", json=call(validate_only=True)))
     assert (job["kind"], job["progress"]["stage"]) == ("frontier", "validated")
     api.problem(api.client.get(f"/v1/jobs/{job['id']}"), 404)
@@ -225,7 +262,7 @@ def test_what_does_not_fit_is_refused_with_its_place(
 
 
 def test_it_is_cancelled_like_any_job(api: Api) -> None:
-    """In the middle of its points."""
+    """The job is cancelled in the middle of its points."""
     swap = {"service": "DSWAP", "parameters": {"swap_fields": ["income"]}, "vary": {"rate": [0.5] * 400}}
     body = call(services=[swap], runs=100)
     job = api.job(api.client.post("/v1/frontier", json=body, headers={"prefer": "respond-async"}))

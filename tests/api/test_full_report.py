@@ -1,4 +1,4 @@
-"""``report: "full"``: measured by the worker, and options that do not fit refused with where and why."""
+"""``report: "full"``: measured by the worker; unsuitable options are rejected with location and reason."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ SWAP = {"swap_fields": ["income"]}
 
 
 def measured(api: Api, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The report of a call that makes a job: the first one in a worker waits for its libraries."""
+    """Return the report of a request that creates a job; the first one in a worker waits for libraries."""
     answer = api.client.post(path, json=body, headers={"Prefer": "wait=60"})
     assert answer.status_code == 200, answer.text
     job = api.job(answer)

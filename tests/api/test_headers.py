@@ -1,4 +1,4 @@
-"""What every answer says to browsers and caches, and what no answer says."""
+"""Security and cache headers of every response, and contents that no response has."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ DESK = "https://desk.example"
 
 
 def answers(client: httpx.Client, address: str) -> dict[str, httpx.Response]:
-    """One answer of every sort."""
+    """Responses of every kind."""
     job = client.post("/v1/services/DSWAP", json=CALL)
     path = f"/v1/jobs/{job.json()['id']}"
     return {
@@ -39,7 +39,7 @@ def answers(client: httpx.Client, address: str) -> dict[str, httpx.Response]:
 def test_every_answer_is_safe_for_browsers_and_caches(
     client: httpx.Client, address: str, service_home: Path
 ) -> None:
-    """And none names the server's software, a path of its, or a line of its code."""
+    """No response reveals the server's software, one of its paths, or a line of its code."""
     for name, answer in answers(client, address).items():
         said = answer.headers
         assert said["x-content-type-options"] == "nosniff", name
@@ -57,7 +57,7 @@ def test_every_answer_is_safe_for_browsers_and_caches(
 
 
 def test_there_is_no_route_to_look_inside(client: httpx.Client) -> None:
-    """Every path is one of the contract's, or one that Swagger UI is made of."""
+    """Every path is in the API, or part of Swagger UI."""
     for path in ("/debug", "/env", "/v1/debug", "/redoc", "/docs/oauth2-redirect", "/static", "/.git/config"):
         assert client.get(path).status_code == 404
     assert client.request("TRACE", "/v1/jobs").status_code == 405
@@ -78,7 +78,7 @@ def test_pages_of_named_origins_alone_may_call(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("depth", [1_000, 100_000])
 def test_json_that_is_deep_is_refused(api: Api, depth: int) -> None:
-    """Before it can take the stack."""
+    """The request is rejected before it can exhaust the stack."""
     nested = b'{"source": ' + b"[" * depth + b"]" * depth + b"}"
     api.problem(api.client.post("/v1/services/DSWAP", content=nested), 400)
 
@@ -92,14 +92,14 @@ def test_json_with_a_great_many_fields_is_refused(api: Api) -> None:
 
 
 def test_rows_with_a_field_each_are_refused(api: Api) -> None:
-    """A table as wide as it is long: of 2 MB it would make 30 GB."""
+    """A table as wide as it is long: 2 MB would become 30 GB."""
     rows = [{f"f{number}": 1} for number in range(60_000)]
     problem = api.refused("DSWAP", {"source": {"rows": rows}, "parameters": {"swap_fields": ["f1"]}})
     assert (problem["pointer"], "60000 different fields" in problem["message"]) == ("/source/rows", True)
 
 
 def test_a_head_that_is_too_large_is_refused(address: str) -> None:
-    """64 KiB of it, and the connection ends."""
+    """A head of 64 KiB is rejected and the connection closed."""
     try:
         answer = httpx.get(f"{address}/livez", headers={"x-padding": "x" * 200_000})
         assert answer.status_code == 400

@@ -1,4 +1,4 @@
-"""The contract around the services: problems, preferences, media types, health, the document."""
+"""HTTP features around the services: problems, preferences, media types, health, the OpenAPI document."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ def test_wrong_method_is_a_problem_with_allow(api: Api) -> None:
 
 @pytest.mark.parametrize("path", ["", "/rows", "/report", "/events"])
 def test_head_is_get_without_content(api: Api, path: str) -> None:
-    """Same status and headers, no content; of a stream, too."""
+    """Same status and headers, no content; also for a stream."""
     job = api.job(api.client.post("/v1/services/DSWAP", json=CALL))
     url = f"/v1/jobs/{job['id']}{path}"
     head, got = api.client.head(url), api.client.get(url)
@@ -37,7 +37,7 @@ def test_head_is_get_without_content(api: Api, path: str) -> None:
 
 
 def test_head_where_get_is_none(api: Api) -> None:
-    """404 where there is nothing, 405 where only POST is."""
+    """404 for unknown paths, 405 for paths with only POST."""
     assert api.client.head("/v1/jobs/nothing").status_code == 404
     assert api.client.head("/v1/jobs/nothing/cancel").status_code == 405
 
@@ -134,7 +134,7 @@ def test_swagger_ui_needs_no_other_host(client: httpx.Client) -> None:
     page = client.get("/docs")
     assert page.status_code == 200
     assert "cdn." not in page.text
-    assert "http://" not in page.text  # relative: whatever the Host header says
+    assert "http://" not in page.text  # relative, whatever the Host header is
     assert client.get("/swagger/swagger-ui-bundle.js").status_code == 200
     assert client.get("/", follow_redirects=True).status_code == 200
 
@@ -144,7 +144,7 @@ def test_openapi_holds_together(client: httpx.Client) -> None:
     document = orjson.loads(text)
     references = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
     assert references <= set(document["components"]["schemas"])
-    assert "itemSchema" not in text  # a word of OpenAPI 3.2
+    assert "itemSchema" not in text  # an OpenAPI 3.2 keyword
 
 
 def test_a_body_without_a_type_is_read_as_json(api: Api) -> None:

@@ -1,4 +1,4 @@
-"""Who may call what: every operation of the contract, with no key, with a wrong one, and with another's."""
+"""Authorisation of every operation: without a key, with a wrong key, and with another caller's key."""
 
 import re
 import sqlite3
@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from app.__main__ import main
-from app.api.scopes import NEEDED
+from app.api.auth.scopes import NEEDED
 from app.callers import ADMIN, READ, RUN, SCOPES, SEEDS, THE_SERVICE
 from app.jobs.api_keys import ApiKeys, NewKey, with_checksum
 from app.jobs.stores import open_keys
 from app.settings import Settings
-from app.store.db import Database
+from app.store.sql.db import Database
 from tests.api.calls import Api
 
 Rows = list[dict[str, Any]]
@@ -27,7 +27,7 @@ METHODS = {"get", "post", "delete", "put", "patch"}
 
 
 class Keys:
-    """Makes keys for the shared service beside it, as its command line does."""
+    """Creates keys for the shared service with its command line."""
 
     def __init__(self, home: Path, database: dict[str, str], address: str) -> None:
         settings = Settings.model_validate({"home": home} | database)
@@ -62,7 +62,7 @@ def keys(service_home: Path, database: dict[str, str], address: str) -> Iterator
 
 @pytest.fixture
 def here(service_home: Path, database: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of who looks after the shared service."""
+    """Environment of the shared service's administrator."""
     monkeypatch.setenv("ROWVEIL_HOME", str(service_home))
     for name, value in database.items():
         monkeypatch.setenv(f"ROWVEIL_{name.upper()}", value)
@@ -71,14 +71,14 @@ def here(service_home: Path, database: dict[str, str], monkeypatch: pytest.Monke
 
 @pytest.fixture(scope="module")
 def nobody(address: str) -> Iterator[httpx.Client]:
-    """A client that does not say who it is."""
+    """Client without credentials."""
     with httpx.Client(base_url=address, timeout=60) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def stranger(keys: Keys) -> Iterator[httpx.Client]:
-    """Somebody with every scope but admin."""
+    """Another caller with every scope but admin."""
     with keys.client(keys.make((RUN, READ, SEEDS), "stranger")) as opened:
         yield opened
 
@@ -98,7 +98,7 @@ def operations(client: httpx.Client) -> list[tuple[str, str, dict[str, Any]]]:
 def test_every_operation_says_its_scope_and_refuses_a_caller_without(
     operations: list[tuple[str, str, dict[str, Any]]], nobody: httpx.Client, keys: Keys
 ) -> None:
-    """401 without a key and 403 with a key of all the other scopes, before anything else is looked at."""
+    """401 without a key and 403 with a key of all other scopes, before any other check."""
     lacking = {scope: keys.make(set(SCOPES) - {scope}) for scope in SCOPES}
     guarded = 0
     for method, template, operation in operations:
@@ -124,7 +124,7 @@ def test_every_operation_says_its_scope_and_refuses_a_caller_without(
 def test_anothers_job_and_buffer_are_not_there(
     operations: list[tuple[str, str, dict[str, Any]]], api: Api, stranger: httpx.Client
 ) -> None:
-    """404 wherever an id is taken, as for an id that nobody has; also as a source."""
+    """404 for every operation with an id, as for an unknown id; also as a source."""
     job = api.job(api.client.post("/v1/services/DSWAP", json=CALL))["id"]
     upload = api.client.post("/v1/buffers", content=b"a\n1\n2\n", headers={"content-type": "text/csv"})
     buffer = upload.json()["id"]
@@ -148,7 +148,7 @@ def test_anothers_job_and_buffer_are_not_there(
 
 
 def test_two_callers_may_think_of_one_idempotency_key(api: Api, stranger: httpx.Client) -> None:
-    """Each has a job of its own by it."""
+    """Each caller has its own job."""
     headers = {"idempotency-key": "the-obvious-key"}
     mine = api.client.post("/v1/services/DSWAP", json=CALL, headers=headers)
     others = stranger.post("/v1/services/DSWAP", json=CALL, headers=headers)
@@ -156,10 +156,10 @@ def test_two_callers_may_think_of_one_idempotency_key(api: Api, stranger: httpx.
 
 
 def test_a_project_shares_reading_and_not_deleting(keys: Keys, stranger: httpx.Client) -> None:
-    """Members see each other's jobs and rerun them; what they cannot do is cancel or delete them."""
+    """Members see each other's jobs and rerun them, but cannot cancel or delete them."""
     one = keys.make((RUN, READ), "one", "census")
     other = keys.make((RUN, READ), "other", "census")
-    again = keys.make((RUN, READ), "one")  # a new key of the same identity, of no project
+    again = keys.make((RUN, READ), "one")  # a new key of the same identity, without a project
     with keys.client(one) as first, keys.client(other) as second, keys.client(again) as later:
         made = first.post("/v1/services/DSWAP", json=CALL | {"retain_source": True}).json()["id"]
         path = f"/v1/jobs/{made}"
@@ -190,11 +190,11 @@ def test_a_revoked_key_is_refused_at_its_next_call(keys: Keys) -> None:
         answer = client.get("/v1/services")
         Api.problem(answer, 401, "invalid_token")
         assert 'error="invalid_token"' in answer.headers["www-authenticate"]
-    assert not keys.revoke(key)  # there is none any more to revoke
+    assert not keys.revoke(key)  # no key is left to revoke
 
 
 def test_what_is_no_key_is_refused(keys: Keys, key: str, address: str) -> None:
-    """A wrong secret, a wrong checksum, another scheme, two headers, and a key in the address."""
+    """A wrong secret, a wrong checksum, another scheme, two headers, and a key in the URL."""
     other = with_checksum(f"{key[:14]}{'0' * 43}")
     wrong = key[:-1] + ("0" if key[-1] != "0" else "1")
     for text in (other, wrong, key[3:], f"{key}x", "rv_", "x.y.z"):
@@ -213,7 +213,7 @@ def test_what_is_no_key_is_refused(keys: Keys, key: str, address: str) -> None:
 
 @pytest.mark.parametrize("served", ["sqlite"], indirect=True)
 def test_a_key_cannot_be_given_more_in_the_database(keys: Keys, service_home: Path) -> None:
-    """Nor longer, nor another's name: whoever can write to the database lacks what its HMAC is made with."""
+    """Neither scopes nor expiry nor name can be changed: the database does not have the HMAC's key."""
     for column, value in (("scopes", "run read seeds:read admin"), ("name", "ada"), ("project", "census")):
         key = keys.make((READ,))
         with closing(sqlite3.connect(service_home / "rowveil.db", timeout=30)) as database, database:
@@ -224,7 +224,7 @@ def test_a_key_cannot_be_given_more_in_the_database(keys: Keys, service_home: Pa
 
 
 def test_no_key_is_in_the_storage(service_home: Path, keys: Keys) -> None:
-    """A copy of the home, the folder of keys aside, calls nobody."""
+    """A copy of the home without the folder of keys authenticates nobody."""
     secret = keys.make().split("_")[2].encode()
     for path in service_home.rglob("*"):
         if path.is_file() and path.parent.name != "keys":
@@ -239,7 +239,7 @@ def test_a_key_is_what_a_scanner_looks_for(key: str) -> None:
 def test_a_seed_is_revealed_with_a_scope_and_a_reason(
     api: Api, keys: Keys, capfd: pytest.CaptureFixture[str], here: None
 ) -> None:
-    """It is the job's own, no cache keeps it, and the audit says who asked and why."""
+    """The seed is correct and not cached, and the audit log has caller and reason."""
     job = api.job(api.client.post("/v1/services/DSWAP", json=CALL | {"seed": "0123456789abcdef01234567"}))
     path = f"/v1/jobs/{job['id']}/seed"
     Api.problem(api.client.get(path), 422)
@@ -260,7 +260,7 @@ def test_a_seed_is_revealed_with_a_scope_and_a_reason(
 def test_the_command_line_makes_lists_and_revokes(
     keys: Keys, capfd: pytest.CaptureFixture[str], here: None
 ) -> None:
-    """A key is shown once, by itself; whoever keeps it may call until it is revoked."""
+    """A key is printed once, alone, and is valid until it is revoked."""
     assert main(["keys", "create", "--name", "pipeline", "--scopes", "run,read", "--expires", "30m"]) == 0
     text, told = capfd.readouterr()
     key = text.strip()
@@ -288,7 +288,7 @@ def test_the_command_line_makes_lists_and_revokes(
 def test_the_command_line_says_what_is_wrong(
     options: list[str], said: str, capfd: pytest.CaptureFixture[str], here: None
 ) -> None:
-    """A name that no identity may have, an unknown scope, a time that is none."""
+    """Reserved names, unknown scopes and invalid durations."""
     assert main(["keys", "create", *options]) != 0
     text, told = capfd.readouterr()
     assert said in told

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from providers.digest import table_digest
+from providers.tables.digest import table_digest
 from tests.api.calls import ARROW, PARQUET, Api, slow_call
 
 Rows = list[dict[str, Any]]
@@ -100,7 +100,7 @@ def test_report_says_what_every_report_says(client: httpx.Client, job: dict[str,
 
 
 def _number(text: str) -> float:
-    """A float that has no fraction is written without one in RFC 8785: 1, not 1.0."""
+    """Return a float in the form of RFC 8785: 1, not 1.0."""
     number = float(text)
     return int(number) if number.is_integer() else number
 

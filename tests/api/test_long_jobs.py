@@ -1,4 +1,4 @@
-"""Long jobs of the numeric services: their kernels tell how far they are, and can be cancelled midway."""
+"""Long jobs of the numeric services: kernels report progress and can be cancelled."""
 
 import io
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ LONG: dict[str, dict[str, Any]] = {
     "RWN": {"k": 200},
     "LOCALITY": {"fields": ["a", "b", "c", "d"], "segment_size": 300, "sigma": 1.0},
 }
-"""Service -> parameters with which it takes many seconds."""
+"""Service -> parameters of a run that takes many seconds."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""``POST /v1/measures``: two tables judged, as a job like any other."""
+"""``POST /v1/measures``: measures of two tables, in a job."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def job(api: Api) -> dict[str, Any]:
 
 
 def test_a_call_that_waits_has_the_report(api: Api, job: dict[str, Any]) -> None:
-    """A caller needs no second request, and the report is the one that is kept."""
+    """The response includes the report that is also stored."""
     assert (job["kind"], job["service"], job["state"], job["outcome"]) == (
         "measures",
         "measures",
@@ -46,13 +46,13 @@ def test_a_call_that_waits_has_the_report(api: Api, job: dict[str, Any]) -> None
 
 
 def test_it_gives_no_rows(api: Api, job: dict[str, Any]) -> None:
-    """And says where its result is."""
+    """The error refers to the report."""
     problem = api.problem(api.client.get(f"/v1/jobs/{job['id']}/rows"), 404, "not_found")
     assert "its result is its report" in problem["detail"]
 
 
 def test_a_foreign_table_says_what_a_swaps_own_report_says(api: Api) -> None:
-    """The same two tables give the same figures, whoever made the second."""
+    """The same two tables give the same figures, whatever tool made the second."""
     swapped = api.run(
         "DSWAP", SOURCE, {"swap_fields": ["income"]}, seed="8f", report="full", measures={"sample": 40}
     )
@@ -70,7 +70,7 @@ def test_a_foreign_table_says_what_a_swaps_own_report_says(api: Api) -> None:
 
 
 def test_tables_of_other_lengths_and_fields(api: Api) -> None:
-    """What cannot be measured is left out by name; what compares row with row as well."""
+    """Unmeasurable fields are listed by name; row-by-row measures are left out too."""
     destination = {"columns": {"age": list(range(20, 50)), "city": list(range(30)), "extra": [1] * 30}}
     body = call() | {"destination": destination}
     job = api.job(api.client.post("/v1/measures", json=body))
@@ -104,14 +104,14 @@ def test_tables_of_other_lengths_and_fields(api: Api) -> None:
 def test_what_does_not_fit_is_refused_with_its_place(
     api: Api, change: dict[str, Any], pointer: str, message: str
 ) -> None:
-    """Up front, before a job is made."""
+    """The request is rejected before a job is created."""
     problem = api.problem(api.client.post("/v1/measures", json=call() | change), 422)
     assert problem["errors"][0]["pointer"] == pointer
     assert message in problem["errors"][0]["message"]
 
 
 def test_validate_only_checks_and_stores_nothing(api: Api) -> None:
-    """The answer is a job that is not there."""
+    """The job in the response does not exist."""
     job = api.job(api.client.post("/v1/measures", json=call(validate_only=True)))
     assert (job["kind"], job["progress"]["stage"]) == ("measures", "validated")
     api.problem(api.client.get(f"/v1/jobs/{job['id']}"), 404)
@@ -120,7 +120,7 @@ def test_validate_only_checks_and_stores_nothing(api: Api) -> None:
 
 
 def test_it_is_listed_and_purged_like_any_job(api: Api) -> None:
-    """By its service, and by its state."""
+    """Listing filters by service and state."""
     job = api.job(api.client.post("/v1/measures", json=call()))
     listed = api.client.get("/v1/jobs", params={"service": "measures"}).json()["jobs"]
     assert listed[0]["id"] == job["id"]
@@ -130,7 +130,7 @@ def test_it_is_listed_and_purged_like_any_job(api: Api) -> None:
 
 
 def test_respond_async_and_idempotency_key(api: Api) -> None:
-    """As every call that makes a job."""
+    """Both headers work as for every request that creates a job."""
     headers = {"prefer": "respond-async", "idempotency-key": "measures-1"}
     first = api.client.post("/v1/measures", json=call(), headers=headers)
     assert first.status_code == 202
@@ -141,7 +141,7 @@ def test_respond_async_and_idempotency_key(api: Api) -> None:
 
 
 def test_a_rerun_needs_both_tables_and_gives_the_same_report(api: Api, job: dict[str, Any]) -> None:
-    """Other rows than the job's are refused, and so is a part of them."""
+    """Rows that differ from the job's are rejected, and so is a subset of them."""
     path = f"/v1/jobs/{job['id']}/rerun"
     missing = api.problem(api.client.post(path, json={"source": {"rows": SOURCE}}), 409)
     assert "the job's destination was not retained" in missing["detail"]
@@ -160,14 +160,14 @@ def test_a_rerun_of_retained_tables_needs_none(api: Api) -> None:
 
 
 def test_a_destination_is_no_part_of_other_reruns(api: Api) -> None:
-    """A swap makes its own."""
+    """A swap creates its own destination."""
     swapped = api.run("DSWAP", SOURCE, {"swap_fields": ["income"]})
     answer = api.client.post(f"/v1/jobs/{swapped['id']}/rerun", json=call())
     assert api.problem(answer, 422)["errors"][0]["pointer"] == "/destination"
 
 
 def test_buffers_are_judged_like_rows(api: Api, job: dict[str, Any]) -> None:
-    """A table too large for JSON goes the other way, to the same report."""
+    """Tables too large for JSON give the same report as buffers."""
     ids = {}
     for name, rows in (("source", SOURCE), ("destination", RELEASED)):
         text = "age,income,city\n" + "".join(f"{r['age']},{r['income']},{r['city']}\n" for r in rows)
@@ -181,7 +181,7 @@ def test_buffers_are_judged_like_rows(api: Api, job: dict[str, Any]) -> None:
 
 
 def test_the_manifest_holds_both_digests_and_the_reports(api: Api, job: dict[str, Any]) -> None:
-    """All that a rerun needs but the seed, and what it must give."""
+    """The manifest has everything that a rerun needs except the seed, and the expected result."""
     manifest = api.client.get(f"/v1/jobs/{job['id']}/manifest").raise_for_status().json()["manifest"]
     assert manifest["source"]["digest"] == job["source"]["digest"]
     assert manifest["destination"]["digest"] == job["destination"]["digest"]

@@ -1,4 +1,4 @@
-"""How a service starts: for one's own machine with nobody asked, and in production with nothing made up."""
+"""Modes of the service: local without authentication, and production without generated keys."""
 
 import base64
 import secrets
@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.settings import Settings
-from app.store.keys import KeyUnreadable, load_master_keys, load_signing_key
+from app.store.crypto.key_files import KeyUnreadable, load_master_keys, load_signing_key
 from demo.service import running_service
 
 KEY = base64.b64encode(secrets.token_bytes(32)).decode()
@@ -85,7 +85,7 @@ def test_what_would_let_everybody_in_is_refused(settings: dict[str, str], said: 
 def test_without_authentication_it_warns_and_serves_this_machine_alone(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A name that was made to point here, and a page of another site, are refused."""
+    """Requests with a rebound host name, and from a page of another site, are rejected."""
     with (
         running_service(tmp_path, auth="off", workers="1") as address,
         httpx.Client(base_url=address) as client,

@@ -1,4 +1,4 @@
-"""Tokens of an OIDC issuer: who they let in, and the many ways in which one is not to be believed."""
+"""OIDC tokens: accepted identities, and invalid tokens."""
 
 import asyncio
 import base64
@@ -16,8 +16,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from app.api import oidc
-from app.api.oidc import Tokens
+from app.api.auth import oidc
+from app.api.auth.oidc import Tokens
 from app.callers import Caller
 from app.errors import InvalidToken, Unavailable
 from app.settings import Settings
@@ -29,7 +29,7 @@ CALL = {"source": {"rows": [{"a": 1}, {"a": 2}]}, "parameters": {"swap_fields": 
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Issuer]:
-    """An issuer whose keys these tests change."""
+    """Issuer whose keys these tests change."""
     with running_issuer() as running:
         yield running
 
@@ -51,7 +51,7 @@ def bearer(address: str, token: str) -> httpx.Client:
 
 
 def test_a_token_calls_as_its_subject(address: str, issuer: Issuer) -> None:
-    """With its scopes and no others; what it makes is its subject's, whatever key signed the token."""
+    """Only the token's scopes apply; the owner is the token's subject, whichever key signed."""
     with bearer(address, issuer.token()) as ada, bearer(address, issuer.token("ec", "ES256")) as later:
         job = Api.job(ada.post("/v1/services/DSWAP", json=CALL))["id"]
         assert later.get(f"/v1/jobs/{job}").status_code == 200
@@ -64,7 +64,7 @@ def test_a_token_calls_as_its_subject(address: str, issuer: Issuer) -> None:
 
 
 def test_what_a_token_says_of_its_bearer(own: Issuer, tmp_path: Path) -> None:
-    """Scopes with the prefix alone, as words or as a list; the project by its claim."""
+    """Scopes need the prefix, as words or as a list; the project is a claim."""
     tokens = tokens_of(own, tmp_path)
     words, several, none = read(
         tokens,
@@ -86,7 +86,7 @@ def _unsigned(issuer: Issuer) -> str:
 
 
 def _signed_with_the_public_key(issuer: Issuer) -> str:
-    """HS256 keyed with the RSA public key, as whoever mixes the two up would verify it."""
+    """Sign with HS256 and the RSA public key, the classic confusion attack."""
     public = issuer.private["rsa"].public_key()
     key = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     text = f"{_encoded({'alg': 'HS256', 'kid': 'rsa', 'typ': 'JWT'})}.{_encoded(issuer.claims())}"
@@ -161,7 +161,7 @@ def test_a_token_that_is_not_to_be_believed_is_refused(own: Issuer, tmp_path: Pa
 def test_the_issuers_new_keys_are_found_and_made_up_names_fetch_nothing(
     own: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hundred tokens with names of no key cost the issuer one fetch in half a minute."""
+    """A hundred tokens with unknown key ids cost the issuer one fetch in 30 seconds."""
     tokens = tokens_of(own, tmp_path)
     read(tokens, own.token())
     fetched = own.fetched

@@ -32,7 +32,7 @@ def path(api: Api) -> str:
 def test_report_is_in_the_type_that_is_wanted_most(
     api: Api, path: str, accept: str | None, media_type: str
 ) -> None:
-    """Weights decide, and JSON where they do not."""
+    """Weights decide; JSON without a preference."""
     answer = api.client.get(path, headers={"accept": accept} if accept else {})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == media_type
@@ -47,7 +47,7 @@ def test_report_is_in_the_type_that_is_wanted_most(
     [[{"age": 31}, {"age": 47}], [{"age": None}, {"age": 1.5}], [{"age": 5e-324 * at} for at in range(20)]],
 )
 def test_a_full_report_of_hardly_anything_is_a_page(api: Api, rows: list[dict[str, Any]]) -> None:
-    """Too few numbers for a histogram, or such that nothing cuts them."""
+    """Too few numbers for a histogram, or numbers without cut points."""
     parameters = {"swap_fields": ["age"], "suppression": {"policy": "keep"}}
     job = api.run("DSWAP", rows, parameters, report="full")
     answer = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": BROWSER})
@@ -56,7 +56,7 @@ def test_a_full_report_of_hardly_anything_is_a_page(api: Api, rows: list[dict[st
 
 
 def test_other_types_are_not_acceptable(api: Api, path: str) -> None:
-    """What is offered is said."""
+    """The error lists the offered types."""
     detail = api.problem(api.client.get(path, headers={"accept": "text/csv"}), 406, "not_acceptable")[
         "detail"
     ]
@@ -64,7 +64,7 @@ def test_other_types_are_not_acceptable(api: Api, path: str) -> None:
 
 
 def test_page_tells_no_seed_and_has_its_policy(api: Api, path: str) -> None:
-    """The one person of her town is told as fewer than five; the page may run nothing."""
+    """The singleton of a town is shown as fewer than five; the page may run nothing."""
     answer = api.client.get(path, headers={"accept": BROWSER})
     assert "8f1c7a0b52e94d63" not in answer.text
     assert "fewer than 5 alone in their group" in answer.text
@@ -76,7 +76,7 @@ def test_page_tells_no_seed_and_has_its_policy(api: Api, path: str) -> None:
 
 
 def test_no_report_is_not_found_as_a_page_either(api: Api) -> None:
-    """A problem document, whatever was wanted."""
+    """The error is a problem document, whatever type was requested."""
     job = api.run("DSWAP", [{"a": 1}, {"a": 2}], {"swap_fields": ["a"]}, report="none")
     answer = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"})
     api.problem(answer, 404, "not_found")

@@ -1,4 +1,4 @@
-"""``/v1/services``: what is listed, what runs, and what is refused with which words."""
+"""``/v1/services``: listing, runs, and rejected requests with their messages."""
 
 import math
 from collections import Counter
@@ -55,7 +55,9 @@ def test_run_answers_a_job_with_its_rows(
     if service != "CDSWAP":  # there, the one alone in her town is suppressed
         moved = Counter(row["income"] for row in rows)
         assert moved == Counter(row["income"] for row in people)
-        assert job["outcome"] == "SUCCESS"
+        small = service in ("DDSWAP", "MEDS")  # blocks of two and bins of two or three
+        assert job["outcome"] == ("SUCCESS_WITH_INFO" if small else "SUCCESS")
+        assert job["event_counts"].get("reversible_groups", 0) == small
 
 
 def test_pabidot_moves_rows_as_wholes_and_reports_phi(api: Api, people: Rows) -> None:
@@ -88,12 +90,46 @@ def test_locality_redraws_within_a_domain(api: Api, people: Rows) -> None:
 def test_who_cannot_be_swapped_is_suppressed_and_reported(api: Api, people: Rows) -> None:
     job = api.run("CDSWAP", people, {"swap_fields": ["income"], "control_field": "city"})
     assert job["outcome"] == "SUCCESS_WITH_INFO"
-    assert job["event_counts"] == {"suppressed": 1}
-    assert [(event["code"], event["row"], event["field"]) for event in job["events"]] == [
-        ("suppressed", 5, "income")
+    assert job["event_counts"] == {"suppressed": 1, "reversible_groups": 1}
+    assert [(event["code"], event.get("row"), event.get("field")) for event in job["events"]] == [
+        ("suppressed", 5, "income"),
+        ("reversible_groups", None, None),
     ]
     assert job["destination"]["rows"][5]["income"] is None
     assert job["destination"]["rows"][5]["age"] == 39
+
+
+def test_groups_that_anyone_undoes_are_refused_when_asked(api: Api, people: Rows) -> None:
+    """Rejected before any exchange, also for a plan; a plan without that option counts their rows."""
+    parameters = {"swap_fields": ["income"], "control_field": "age", "block_size": 2}
+    body = {"source": {"rows": people}, "parameters": parameters, "validate_only": True}
+    planned = api.client.post("/v1/services/DDSWAP", json=body).raise_for_status().json()
+    assert planned["plan"]["reversible_rows"] == 6
+    assert planned["outcome"] == "SUCCESS_WITH_INFO"
+    body["parameters"] = parameters | {"on_reversible": "fail"}
+    problem = api.problem(api.client.post("/v1/services/DDSWAP", json=body), 422, "reversible_groups")
+    assert problem["detail"].startswith("6 rows are in 3 groups of two, whose exchange")
+    job = api.run("DDSWAP", people, parameters | {"on_reversible": "fail"})
+    assert job["error"]["code"] == "reversible_groups"
+    assert job["error"]["detail"] == problem["detail"]
+
+
+def test_a_field_that_parts_from_no_other_is_told(api: Api, people: Rows) -> None:
+    """Swapping the only field changes only the order of rows; all fields locked together are rejected."""
+    rows = [{"income": row["income"]} for row in people]
+    job = api.run("DSWAP", rows, {"swap_fields": ["income"]})
+    assert job["outcome"] == "SUCCESS_WITH_INFO"
+    assert job["event_counts"] == {"rows_only_reordered": 1}
+    body: dict[str, Any] = {"source": {"rows": rows}, "parameters": {"swap_fields": ["income"]}}
+    planned = api.client.post("/v1/services/DSWAP", json=body | {"validate_only": True}).json()
+    assert planned["outcome"] == "SUCCESS_WITH_INFO"
+    assert [event["code"] for event in planned["events"]] == ["rows_only_reordered"]
+    body = {
+        "source": {"rows": [{"a": 1, "b": 2}] * 6},
+        "parameters": {"swap_fields": ["a", "b"], "locked": True},
+    }
+    problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_parameter")
+    assert "only change the order of the rows" in problem["detail"]
 
 
 def test_columns_are_the_same_table_as_rows(api: Api, people: Rows) -> None:
@@ -186,7 +222,7 @@ def test_huge_integers_and_odd_names_survive(api: Api) -> None:
 
 
 def test_what_a_document_says_of_its_rows_never_gets_among_them(api: Api) -> None:
-    """The rows are put into the document's text, which may hold any character and integers of any size."""
+    """Rows are inserted into the text of a document with arbitrary characters and integers of any size."""
     rows = [{"\0": number, "\x00[]": "\0"} for number in range(4)]
     suppression = {"policy": "replace", "replacement": {"price": 10**25}}
     source = {"rows": [row | {"price": "1"} for row in rows], "fields": {"price": "decimal(38,0)"}}

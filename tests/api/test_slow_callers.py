@@ -1,4 +1,4 @@
-"""Who sends slowly, against a real uvicorn on a real port."""
+"""Slow clients against a real uvicorn on a real port."""
 
 import asyncio
 import json
@@ -13,16 +13,18 @@ import uvicorn
 from fastapi import FastAPI, Request
 
 from app.api import problems
-from app.api.slow_callers import SlowBodies, protocol
+from app.api.middleware.connections import ConnectionLimits, protocol
+from app.api.middleware.slow_clients import SlowBodies
 
 PATIENCE = 0.4
 RATE = 1000
 LONG = 10 * PATIENCE
+LIMITS = ConnectionLimits(PATIENCE, PATIENCE, PATIENCE, RATE, 100)
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """A service that reads bodies, and answers slowly where it is asked to."""
+    """Service that reads bodies, and responds slowly on request."""
     app = FastAPI()
     problems.install(app)
     app.add_middleware(SlowBodies, patience=PATIENCE, least_rate=RATE)
@@ -33,7 +35,7 @@ def port() -> Iterator[int]:
 
     @app.get("/slow")
     async def slow(request: Request) -> dict[str, bool]:
-        """Waits for the caller to go, longer than the patience."""
+        """Wait for the client to disconnect, longer than the patience."""
         await request.receive()
         try:
             async with asyncio.timeout(3 * PATIENCE):
@@ -42,7 +44,7 @@ def port() -> Iterator[int]:
             return {"waited": True}
         return {"waited": False}
 
-    config = uvicorn.Config(app, port=0, log_level="critical", http=protocol(PATIENCE))
+    config = uvicorn.Config(app, port=0, log_level="critical", http=protocol(LIMITS))
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -58,7 +60,7 @@ def connected(port: int) -> socket.socket:
 
 
 def answer_of(connection: socket.socket) -> tuple[int, Any]:
-    """Status and document of what comes until the service hangs up."""
+    """Return status and document of everything received until the service closes."""
     received = b""
     while piece := connection.recv(65536):
         received += piece
@@ -67,7 +69,7 @@ def answer_of(connection: socket.socket) -> tuple[int, Any]:
 
 
 def test_a_head_that_does_not_come_is_hung_up_on(port: int) -> None:
-    """Whether nothing comes, or a little at a time for ever."""
+    """The client sends nothing, or a little at a time forever."""
     for drip in (b"", b"GET / HTTP/1.1\r\nx: "):
         with connected(port) as connection:
             started = time.monotonic()
@@ -96,7 +98,7 @@ def test_a_body_that_pauses_is_a_problem(port: int) -> None:
 
 
 def test_a_body_byte_by_byte_is_a_problem(port: int) -> None:
-    """No pause is longer than the patience, but on the whole it is too slow."""
+    """No pause exceeds the patience, but the average is too slow."""
     with connected(port) as connection:
         connection.sendall(b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
         started = time.monotonic()
@@ -113,7 +115,7 @@ def test_a_body_byte_by_byte_is_a_problem(port: int) -> None:
 
 
 def test_a_body_in_its_time_is_read(port: int) -> None:
-    """Also one that takes longer than the patience, at more than the least rate."""
+    """The body may also take longer than the patience, above the least rate."""
     with connected(port) as connection:
         head = b"POST /read HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 20000\r\n\r\n"
         connection.sendall(head)

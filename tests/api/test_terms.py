@@ -1,4 +1,4 @@
-"""The terms of a call over HTTP: keys and their expiry, priority, deadline, webhooks."""
+"""Submission options over HTTP: idempotency keys and their expiry, priority, deadline, webhooks."""
 
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -14,7 +14,7 @@ EXPIRES = "idempotency-key-expires"
 
 
 def test_a_key_says_until_when_it_stands(api: Api) -> None:
-    """From the job's creation on, also when it is sent again; without a key nothing is said."""
+    """The expiry counts from the job's creation, also for repeated requests; no header without a key."""
     key = {"idempotency-key": "terms-1"}
     answers = [api.client.post("/v1/services/DSWAP", json=CALL, headers=key) for _ in range(2)]
     made = datetime.fromisoformat(api.job(answers[0])["created_at"])
@@ -36,7 +36,7 @@ def test_a_key_is_honoured_on_a_rerun(api: Api) -> None:
 
 
 def test_a_key_is_honoured_on_an_upload(api: Api) -> None:
-    """The query and the bytes are the request; raw and as a form."""
+    """The request is the query and the bytes; raw and as a form."""
     headers = {"content-type": "text/csv", "idempotency-key": "terms-3"}
     body = b"a;b\n1;2\n3;4\n"
 
@@ -61,7 +61,7 @@ def test_a_key_is_honoured_on_an_upload(api: Api) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/services/DSWAP", "/v1/measures", "/v1/frontier"])
 def test_every_call_that_makes_a_job_takes_terms(api: Api, path: str) -> None:
-    """And shows them in the job."""
+    """The job shows its options."""
     frontier = {"services": [{"service": "DSWAP", "parameters": {"swap_fields": ["a"]}}]}
     body: dict[str, Any] = {"source": {"rows": [{"a": row} for row in range(30)]}}
     body |= {
@@ -93,7 +93,7 @@ def test_every_call_that_makes_a_job_takes_terms(api: Api, path: str) -> None:
 def test_terms_that_cannot_be_kept_are_refused_with_their_place(
     api: Api, terms: dict[str, Any], pointer: str
 ) -> None:
-    """And no secret comes back."""
+    """No response contains the secret."""
     answer = api.client.post("/v1/services/DSWAP", json=CALL | terms)
     problem = api.problem(answer, 422)
     assert problem["errors"][0]["pointer"] == pointer
@@ -101,7 +101,7 @@ def test_terms_that_cannot_be_kept_are_refused_with_their_place(
 
 
 def test_a_webhook_never_shows_again(api: Api) -> None:
-    """Neither in the job nor in its manifest; nor is it wanted for a rerun."""
+    """Neither the job nor its manifest contains it, and a rerun does not need it."""
     webhook = {"url": "https://hooks.example.com/needle", "secret": SECRET}
     call = CALL | {"webhook": webhook, "retain_source": True, "validate_only": True}
     answer = api.client.post("/v1/services/DSWAP", json=call)

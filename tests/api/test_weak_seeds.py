@@ -1,4 +1,4 @@
-"""A seed that could be searched for is taken, and told of."""
+"""Weak seeds are accepted and reported."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ Rows = list[dict[str, Any]]
 def test_a_weak_seed_is_an_event_and_in_the_report(
     api: Api, people: Rows, seed: str | int, bits: int, effort: str
 ) -> None:
-    """With the time that it takes to find; the outcome is what it would be otherwise."""
+    """The event has the time of a brute-force search; the outcome is otherwise unchanged."""
     job = api.run("DSWAP", people, {"swap_fields": ["age"]}, seed=seed)
     assert job["outcome"] == "SUCCESS"
     assert job["event_counts"] == {"weak_seed": 1}
@@ -36,14 +36,14 @@ def test_a_weak_seed_is_an_event_and_in_the_report(
 
 @pytest.mark.parametrize("seed", ["0123456789abcdef", None])
 def test_a_strong_seed_is_not_spoken_of(api: Api, people: Rows, seed: str | None) -> None:
-    """64 bits and more, or none given."""
+    """Seeds of 64 bits and more, or none."""
     job = api.run("DSWAP", people, {"swap_fields": ["age"]}, **({"seed": seed} if seed else {}))
     assert "weak_seed" not in job["event_counts"]
     assert "weak_seed" not in api.client.get(f"/v1/jobs/{job['id']}/report").json()
 
 
 def test_a_rerun_says_it_again(api: Api, people: Rows) -> None:
-    """The seed has not become better meanwhile, and the report is the same."""
+    """The seed is as weak as before, and the report is the same."""
     job = api.run("DSWAP", people, {"swap_fields": ["age"]}, seed="07", retain_source=True)
     again = api.client.post(f"/v1/jobs/{job['id']}/rerun", json={}).json()
     assert (again["reproduced"], again["event_counts"]) == (True, {"weak_seed": 1})

@@ -1,4 +1,4 @@
-"""A table, and the command line as a process or within this one."""
+"""Fixtures: a table, and the command line as a process or within this one."""
 
 import os
 import random
@@ -28,7 +28,7 @@ def people(rows: int = 400) -> pa.Table:
 
 
 class Desk:
-    """A folder with a table, a seed and a home, and a caller who sits there."""
+    """Folder with a table, a seed and a home, in which commands run."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
         self.folder = folder
@@ -40,16 +40,16 @@ class Desk:
         (folder / "seed").write_text(f"{SEED}\n")
 
     def call(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
+        """Return exit code, standard output and standard error of a command."""
         try:
             code = main(list(arguments))
-        except SystemExit as left:  # argparse's own way
+        except SystemExit as left:  # argparse exits this way
             code = int(str(left.code))
         said = self._capfd.readouterr()
         return code, said.out, said.err
 
     def done(self, *arguments: str) -> str:
-        """Standard output of a command that must succeed."""
+        """Return the standard output of a command that must succeed."""
         code, out, err = self.call(*arguments)
         assert code == 0, err
         return out
@@ -57,7 +57,7 @@ class Desk:
     def process(
         self, *arguments: str, stdin: int | None = None, stderr: int = subprocess.PIPE, **variables: str
     ) -> subprocess.Popen[bytes]:
-        """The command as a process of its own, with pipes."""
+        """Run the command as a process of its own, with pipes."""
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | variables
         return subprocess.Popen(
             [sys.executable, "-m", "app", *arguments],

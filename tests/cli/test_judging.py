@@ -1,4 +1,4 @@
-"""``rowveil measures``, ``frontier`` and ``verify``."""
+"""Commands ``rowveil measures``, ``frontier`` and ``verify``."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ SWAP = ["--swap-fields", "income", "--control-field", "city", "--seed-file", "se
 
 @pytest.fixture
 def released(desk: Desk) -> Desk:
-    """The desk, with a table that was released and its manifest."""
+    """Folder with a released table and its manifest."""
     desk.done("run", "CDSWAP", "in.parquet", "out.csv", *SWAP, "--manifest", "manifest.json")
     return desk
 
@@ -57,7 +57,7 @@ def test_services_are_compared(desk: Desk) -> None:
 
 
 def test_what_was_signed_holds(released: Desk) -> None:
-    """A CSV is read with the types that were signed, so that it has the digest of any other form."""
+    """A CSV is read with the signed types, so that it has the same digest as other formats."""
     assert "signature and digests hold" in released.done("verify", "manifest.json", "in.parquet", "out.csv")
     assert released.call("verify", "manifest.json", "in.parquet", "out.csv", "--quiet")[1:] == ("", "")
 
@@ -93,7 +93,7 @@ def test_a_changed_manifest_differs(released: Desk) -> None:
 
 
 def test_whose_signature_it_is(released: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another home's is told, and refused where a key is wanted."""
+    """A signature of another home is reported, and rejected if a key is required."""
     key = json.loads(Path("manifest.json").read_text())["signature"]["public_key"]
     monkeypatch.setenv("ROWVEIL_HOME", str(released.folder / "elsewhere"))
     given = ["verify", "manifest.json", "in.parquet", "out.csv"]
@@ -118,7 +118,7 @@ def test_a_manifest_of_the_service_is_verified(desk: Desk, client: httpx.Client)
     "gone", ["manifest source fields", "manifest destination digest", "signature key_id"]
 )
 def test_a_manifest_that_lacks_something_is_none(released: Desk, gone: str) -> None:
-    """Whoever made it may leave out what they like."""
+    """A forged manifest may lack any member."""
     document = json.loads(Path("manifest.json").read_text())
     *way, last = gone.split()
     inside = document
@@ -131,7 +131,7 @@ def test_a_manifest_that_lacks_something_is_none(released: Desk, gone: str) -> N
 
 
 def test_signed_types_that_are_none_differ(released: Desk) -> None:
-    """They are the manifest's fault, and not of an option that nobody gave."""
+    """The error blames the manifest, not an option."""
     document = json.loads(Path("manifest.json").read_text())
     document["manifest"]["destination"]["fields"][0]["type"] = "int65"
     Path("manifest.json").write_text(json.dumps(document))

@@ -1,4 +1,4 @@
-"""A bar shows how far a long command is, in a terminal alone, and never among what was asked for."""
+"""Progress bar of long commands: shown only in a terminal, never among the output."""
 
 import csv
 import io
@@ -23,9 +23,9 @@ LONG = [
     "--swap-fields",
     "income",
     "--candidates-count",
-    "24",
+    "40",
 ]
-"""Many runs, each measured: seconds, and a stage of its own for each of them."""
+"""Many measured runs: takes seconds, with one stage for each run."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def run(size: str, *more: str, stdout_too: bool = False) -> Ended:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_bar_moves_in_a_terminal(size: str) -> None:
-    """From the left to the right while the job runs; it fits its line and goes, and the table is whole."""
+    """The bar moves from left to right, fits its line and disappears; the table is complete."""
     ended = run(size)
     assert ended.code == 0, ended.drawn
     running = [bar for bar in ended.bars if not bar.stage.startswith(("reading", "writing -"))]
@@ -50,7 +50,7 @@ def test_the_bar_moves_in_a_terminal(size: str) -> None:
     assert len({bar.stage for bar in running}) >= 3
     assert "reading long.parquet" in {bar.stage for bar in ended.bars}
     assert ended.widest <= (SIZES[size][1] or 80)
-    if size != "narrow":  # where the stage leaves no room for more than a cell
+    if size != "narrow":  # a stage that leaves space for at most one cell
         filled = [bar.filled for bar in running]
         assert filled == sorted(filled)
         assert len(set(filled)) >= 8
@@ -67,7 +67,7 @@ def hold_table(content: bytes) -> None:
 
 
 def test_no_bar_stands_among_rows_that_are_shown() -> None:
-    """Where the rows come to the terminal, too, the bar has gone before the first."""
+    """If the rows go to the terminal too, the bar disappears before the first row."""
     ended = run("usual", stdout_too=True)
     assert ended.code == 0
     assert len({bar.percent for bar in ended.bars}) >= 8
@@ -90,7 +90,7 @@ def test_nothing_is_drawn_through_pipes(desk: Desk) -> None:
 
 
 def test_nothing_is_drawn_where_there_is_no_standard_error() -> None:
-    """And what would be told there does not come out among the rows."""
+    """Messages do not appear among the rows."""
     closed = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "app", *LONG]
     done = subprocess.run(
         closed, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, check=True

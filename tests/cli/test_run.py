@@ -1,4 +1,4 @@
-"""``rowveil run`` swaps files as the service would, and says what was wrong in its own words."""
+"""Command ``rowveil run``: swaps files as the service would; errors name the option."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from providers import PROVIDERS
-from providers.digest import table_digest
+from providers.tables.digest import table_digest
 from tests.cli.conftest import SEED, Desk, people
 
 PARAMETERS: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 
 
 def options(parameters: dict[str, Any]) -> list[str]:
-    """The parameters as a person would write them."""
+    """Return the parameters as command line options."""
     written = []
     for name, value in parameters.items():
         flag = f"--{name.replace('_', '-')}"
@@ -50,7 +50,7 @@ def test_there_is_a_case_of_every_service() -> None:
 
 @pytest.mark.parametrize("service", PARAMETERS)
 def test_the_bytes_are_those_of_the_service(desk: Desk, client: httpx.Client, service: str) -> None:
-    """Same seed, same digest: the command line runs what a worker runs."""
+    """Same seed, same digest: the command line runs the same code as a worker."""
     call = {"source": {"columns": people().to_pydict()}, "parameters": PARAMETERS[service], "seed": SEED}
     job = client.post(f"/v1/services/{service}", json=call).raise_for_status().json()
     given = [*options(PARAMETERS[service]), "--seed-file", "seed", "--manifest", "manifest.json"]
@@ -94,7 +94,7 @@ def test_a_file_is_read_by_its_suffix(desk: Desk, suffix: str) -> None:
 
 
 def test_it_stands_in_a_pipe(desk: Desk) -> None:
-    """Standard input to standard output, which hold the table alone; what is told goes elsewhere."""
+    """The command copies from standard input to standard output, which has only the table."""
     given = ["--swap-fields", "income", "--seed-file", "seed", "--format", "parquet"]
     with desk.process("run", "DSWAP", "-", "-", *given, stdin=subprocess.PIPE) as running:
         out, err = running.communicate(Path("in.parquet").read_bytes(), timeout=120)
@@ -117,7 +117,7 @@ def test_whoever_stops_reading_ends_it_quietly(desk: Desk) -> None:
 
 
 def test_the_seed_is_kept_for_another_run(desk: Desk) -> None:
-    """In a new file that its owner alone reads; the same seed gives the same bytes, by file or variable."""
+    """The seed is written to a new private file; it gives the same bytes, by file or variable."""
     given = ["--swap-fields", "income"]
     desk.done("run", "DSWAP", "in.parquet", "first.parquet", *given, "--keep-seed", "kept")
     assert Path("kept").stat().st_mode & 0o777 == 0o600
@@ -191,7 +191,7 @@ def test_a_table_that_cannot_be_used_fails(desk: Desk) -> None:
 
 
 def test_a_gz_is_packed_as_it_is_unpacked(desk: Desk) -> None:
-    """The same bytes at every run; a broken one is told as such."""
+    """The bytes are the same at every run; a broken file is reported."""
     given = ["--swap-fields", "income", "--seed-file", "seed"]
     desk.done("run", "DSWAP", "in.parquet", "out.csv", *given)
     desk.done("run", "DSWAP", "in.parquet", "out.csv.gz", *given, "--manifest", "manifest.json")
@@ -218,7 +218,7 @@ PLACES = {
 
 @pytest.mark.parametrize("case", PLACES)
 def test_no_two_files_are_one(desk: Desk, case: str) -> None:
-    """Nothing that is read is overwritten, and no output by another."""
+    """No input is overwritten, and no output by another."""
     given, flag = PLACES[case]
     pyarrow.csv.write_csv(people(), "in.csv")
     Path("link.csv").symlink_to("in.csv")
@@ -231,7 +231,7 @@ def test_no_two_files_are_one(desk: Desk, case: str) -> None:
 
 
 def test_a_run_that_fails_leaves_no_seed(desk: Desk) -> None:
-    """It would be of no table, and in the way of the next run."""
+    """Such a seed would belong to no table, and would block the next run."""
     given = ["run", "DSWAP", "in.parquet", "out.parquet", "--keep-seed", "kept"]
     assert desk.call(*given, "--swap-fields", "agee")[0] == 2
     assert not Path("kept").exists()

@@ -1,4 +1,4 @@
-"""A real Chromium, and a report of each of the eight services on real data."""
+"""Fixtures: a real Chromium, and a report of each of the eight services on real data."""
 
 import csv
 import io
@@ -24,12 +24,12 @@ FLAGS = [
     "--no-first-run",
 ]
 PATIENCE = 240
-"""Seconds; the first job on a busy machine loads every kernel there is."""
+"""Seconds; the first job on a busy machine loads every kernel."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A service, a real table, how many of its rows, and the call's parameters and measures."""
+    """Service, real table, number of its rows, and the request's parameters and measures."""
 
     table: str
     rows: int
@@ -62,7 +62,7 @@ RUNS = {
 
 
 def head(path: Path, rows: int) -> bytes:
-    """The table's first rows as CSV."""
+    """Return the table's first rows as CSV."""
     sink = io.StringIO()
     with path.open(encoding="utf-8", newline="") as file:
         writer = csv.writer(sink)
@@ -74,7 +74,7 @@ def head(path: Path, rows: int) -> bytes:
 
 
 def report_page(client: httpx.Client, service: str, data_dir: Path) -> httpx.Response:
-    """The HTML report of a run with the report `full`."""
+    """Return the HTML report of a run with the report `full`."""
     run = RUNS[service]
     content = head(data_dir / f"{run.table}.csv", run.rows)
     buffer = client.post("/v1/buffers", content=content, headers={"content-type": "text/csv"})
@@ -86,14 +86,17 @@ def report_page(client: httpx.Client, service: str, data_dir: Path) -> httpx.Res
     }
     job = client.post(f"/v1/services/{service}", json=call, headers={"prefer": "respond-async"})
     path = f"/v1/jobs/{job.raise_for_status().json()['id']}"
-    client.get(f"{path}/events", timeout=PATIENCE).raise_for_status()  # lasts until the job has ended
+    client.get(f"{path}/events", timeout=PATIENCE).raise_for_status()  # waits until the job has ended
     answer = client.get(f"{path}/report", headers={"accept": "text/html"})
     return answer.raise_for_status()
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium; without it a test is skipped, except in CI. Of a module, as its event loop runs on."""
+    """Chromium; tests without it are skipped, except in CI.
+
+    Module scope, because its event loop stays active.
+    """
     chromium = shutil.which("chromium")
     if chromium is None:
         missing = "there is no chromium: apt-get install chromium"
@@ -108,7 +111,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Reader:
-    """A page opened from a file with the network off, and what it did besides."""
+    """Page opened from a file without network, with its requests and messages."""
 
     def __init__(self, context: BrowserContext, path: Path) -> None:
         self.path = path
@@ -123,7 +126,7 @@ class Reader:
 
 @pytest.fixture
 def opened(browser: Browser, client: httpx.Client) -> Iterator[Console]:
-    """The console in a tab of its own, whose caller is known."""
+    """Console in a tab of its own, with an API key."""
     with console(browser, client) as tab:
         tab.open()
         yield tab

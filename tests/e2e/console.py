@@ -1,4 +1,4 @@
-"""The console in a real browser, and all that it asked for and said."""
+"""Console in a real browser, with a record of its requests and messages."""
 
 import json
 import re
@@ -10,13 +10,13 @@ import httpx
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
 PATIENCE = 120_000
-"""Milliseconds; the first job on a busy machine loads every kernel there is."""
+"""Milliseconds; the first job on a busy machine loads every kernel."""
 NOT_BESIDE_THE_PAGE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 NAME_OF_FOCUSED = "(document.activeElement.labels?.[0] ?? document.activeElement).innerText.trim()"
 
 
 class Console:
-    """A browser's tab with the console, on a service."""
+    """Browser tab with the console of a service."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
@@ -30,39 +30,39 @@ class Console:
         page.on("dialog", lambda dialog: self.said.append(f"dialog {dialog.message}"))
 
     def open(self, place: str = "") -> None:
-        """Go to a place, and wait until it is shown."""
+        """Navigate to a route, and wait until it is shown."""
         self.page.goto(f"{self.address}/#/{place}")
         self.shown()
 
     def shown(self) -> None:
-        """Wait until the view of the address is there."""
+        """Wait until the view of the route is shown."""
         expect(self.page.locator("main:not([aria-busy]) h1")).to_be_visible(timeout=PATIENCE)
 
     def upload(self, name: str, content: str) -> str:
-        """Choose a file; the id of the buffer that it became."""
+        """Upload a file; return the id of its buffer."""
         self.open()
         return self.upload_here(name, content)
 
     def upload_here(self, name: str, content: str) -> str:
-        """The same, from the page that is open."""
+        """Upload a file from the page that is open; return the id of its buffer."""
         file = FilePayload(name=name, mimeType="", buffer=content.encode())
         self.page.get_by_label(re.compile("^A file")).set_input_files(file)
         return self.table()
 
     def table(self) -> str:
-        """Wait for a table's page; its buffer's id."""
+        """Wait for a table's page; return its buffer's id."""
         expect(self.page.get_by_role("heading", name="Fields")).to_be_visible(timeout=PATIENCE)
         return self.page.url.rpartition("/")[2]
 
     def ended(self, state: str = "succeeded") -> None:
-        """Wait until the job that is shown has ended so."""
+        """Wait until the job on the page has ended in this state."""
         expect(self.page.locator(f".outcome.{state}")).to_be_visible(timeout=PATIENCE)
 
     def open_everything(self) -> None:
         self.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
 
     def tab_to(self, name: str, backwards: bool = False) -> None:
-        """Press Tab until what has the name has the focus, as somebody without a mouse would."""
+        """Press Tab until the element with this name has the focus, as a keyboard user would."""
         for _ in range(200):
             self.page.keyboard.press("Shift+Tab" if backwards else "Tab")
             if self.page.evaluate(NAME_OF_FOCUSED).startswith(name):
@@ -70,7 +70,7 @@ class Console:
         raise AssertionError(f"no Tab leads to '{name}'")
 
     def evaluate(self, script: str, given: Any = None) -> Any:
-        """What a script gives that may import the console's modules."""
+        """Return the result of a script that may import the console's modules."""
         return self.page.evaluate(script, given)
 
 
@@ -89,7 +89,7 @@ def console(
     opened = Console(context.new_page(), address)
     yield opened
     elsewhere = [url for url in opened.asked if not url.startswith((f"{address}/", f"blob:{address}/"))]
-    refused = "Failed to load resource"  # a problem document, which the console tells in its own words
+    refused = "Failed to load resource"  # a problem document, which the console shows itself
     said = [text for text in opened.said if not text.startswith(refused)]
     context.close()
     assert elsewhere == []

@@ -1,4 +1,4 @@
-"""The console from a table to its release, as a curator goes, in a real browser."""
+"""Console from a table to its release, as a curator uses it, in a real browser."""
 
 import re
 from pathlib import Path
@@ -26,21 +26,21 @@ VIEWS = ("", "tables/{table}", "tables/{table}/CDSWAP", "tables/{table}/compare"
 
 
 def made_up(tab: Console) -> str:
-    """The id of the table of people that the console makes up."""
+    """Create the console's sample table; return its buffer's id."""
     tab.open()
     tab.page.get_by_role("button", name="Try with made-up people").click()
     return tab.table()
 
 
 def hostile_csv() -> str:
-    """Forty rows under the names."""
+    """Return forty rows with the hostile names."""
     quoted = ",".join('"' + name.replace('"', '""') + '"' for name in HOSTILE)
     rows = [f"{row % 4},t{row % 3},x{row % 5},{1000 + 7 * row},<b>{row % 2}</b>,{row}" for row in range(40)]
     return "\n".join([quoted, *rows, ""])
 
 
 def test_a_table_is_protected_by_keyboard_alone(opened: Console, tmp_path: Path) -> None:
-    """Sample, fields, service, preview, run, report, file and rerun: no mouse, and the focus never lost."""
+    """Sample, fields, service, preview, run, report, file and rerun without a mouse or a lost focus."""
     page = opened.page
     opened.tab_to("Try with made-up people")
     page.keyboard.press("Enter")
@@ -51,7 +51,7 @@ def test_a_table_is_protected_by_keyboard_alone(opened: Console, tmp_path: Path)
     expect(page.get_by_role("heading", name="Parameters")).to_be_visible()
     opened.tab_to("Report, candidates")
     page.keyboard.press("Enter")
-    opened.tab_to("full")  # is chosen already, for its pictures
+    opened.tab_to("full")  # is selected by default, for its pictures
     page.keyboard.press("ArrowUp")
     opened.tab_to("Preview")
     page.keyboard.press("Enter")
@@ -74,7 +74,7 @@ def test_a_table_is_protected_by_keyboard_alone(opened: Console, tmp_path: Path)
 
 
 def test_names_are_text_wherever_they_stand(opened: Console, client: httpx.Client) -> None:
-    """Markup, quotes, spaces, an emoji and a turned direction: from the upload to the report and back."""
+    """Markup, quotes, spaces, an emoji and reversed direction: from the upload to the report and back."""
     page = opened.page
     table = opened.upload("<img src=x onerror=alert(2)>.csv", hostile_csv())
     assert page.locator("ul.fields label").all_inner_texts() == SHOWN
@@ -92,7 +92,7 @@ def test_names_are_text_wherever_they_stand(opened: Console, client: httpx.Clien
 
 @pytest.fixture(scope="module")
 def places(client: httpx.Client) -> list[str]:
-    """A place of every view: of a table, and of a job whose result was chosen from two and has a report."""
+    """Routes of all views, with a table, and a job with two candidates and a report."""
     rows = "".join(f"{20 + row % 50},t{row % 5},{1000 + 37 * row % 811}\n" for row in range(200))
     content = f"age,town,income\n{rows}9,alone,1\n"
     buffer = client.post("/v1/buffers", content=content, headers={"content-type": "text/csv"})
@@ -112,7 +112,7 @@ def places(client: httpx.Client) -> list[str]:
 def test_every_view_is_legible(
     browser: Browser, client: httpx.Client, places: list[str], scheme: Literal["light", "dark"], width: int
 ) -> None:
-    """Axe finds nothing, all that opens being open; at 400 pixels nothing lies beside the page.
+    """Axe finds nothing with everything opened; at 400 pixels nothing overflows the page.
 
     What is dark is built as what is light: there contrast is all that can differ.
     """
@@ -138,7 +138,7 @@ def test_every_view_is_legible(
 
 
 def test_what_is_refused_is_told_at_its_place(opened: Console) -> None:
-    """The control that the error points to has the focus and the message, in whatever it was folded away."""
+    """The control of the error has the focus and the message, also inside a collapsed section."""
     page = opened.page
     table = made_up(opened)
     opened.open(f"tables/{table}/CDSWAP")
@@ -147,8 +147,8 @@ def test_what_is_refused_is_told_at_its_place(opened: Console) -> None:
     page.get_by_role("button", name="Preview").click()
     expect(rate).to_be_focused()
     expect(rate).to_have_attribute("aria-invalid", "true")
-    expect(rate).to_have_accessible_description(r"Share of the rows that take part. [over 0, up to 1] "
-                                                "input should be less than or equal to 1")  # fmt: skip
+    description = "Share of the rows that take part in the exchange. [over 0, up to 1]"
+    expect(rate).to_have_accessible_description(f"{description} input should be less than or equal to 1")
     rate.fill("0.5")
     page.get_by_text("More, with defaults").click()
     indices = page.get_by_label("Swap field indices")
@@ -160,7 +160,7 @@ def test_what_is_refused_is_told_at_its_place(opened: Console) -> None:
 
 
 def test_fields_that_name_a_person_are_told_until_they_are_said_not_to(opened: Console) -> None:
-    """Nobody else takes them out of a release."""
+    """Only the user can remove them from a release."""
     page = opened.page
     rows = "\n".join(f"P{row},Ada,{row * 7919 % 10007}" for row in range(50))
     opened.upload("named.csv", f"patient id,family name,income\n{rows}\n")
@@ -173,13 +173,79 @@ def test_fields_that_name_a_person_are_told_until_they_are_said_not_to(opened: C
 
 
 def test_roles_are_guessed_from_no_more_rows_than_is_said(opened: Console) -> None:
-    """However much of the table comes at once: 100,000 characters, here of 24 a row."""
+    """The sample is 100,000 characters, here of 24 per row, even if more of the table arrives at once."""
     rows = "\n".join(f"person-{row:07d},town-{row % 90 + 10}" for row in range(20_000))
     opened.upload("many.csv", f"who,where\n{rows}\n")
     told = opened.page.locator("section p", has_text="The roles are a guess").inner_text()
     read = re.search(r"the first ([\d,]+) rows", told)
     assert read is not None
     assert 2_000 < int(read[1].replace(",", "")) <= 100_000 / 24
+
+
+def test_counts_of_the_first_rows_are_not_shown_as_the_tables(opened: Console) -> None:
+    """Nulls and distinct values of a partly read table are stated for the rows that were read."""
+    rows = [f"person-{row:07d},{'' if row % 3 else row % 272},{'x' * 20}" for row in range(9_000)]
+    opened.upload("many.csv", "\n".join(["who,score,note", *rows, ""]))
+    score = opened.page.locator("ul.fields li", has_text="score").locator(".quiet").first.inner_text()
+    read = re.search(r"in the first ([\d,]+) rows: ([\d,]+) different values, ([\d,]+) nulls", score)
+    assert read is not None, score
+    first, different, nulls = (int(number.replace(",", "")) for number in read.groups())
+    assert first < 9_000
+    assert nulls == sum(row % 3 != 0 for row in range(first))
+    assert different == len({row % 272 for row in range(first) if row % 3 == 0})
+    opened.upload("few.csv", "\n".join(["who,score,note", *rows[:300], ""]))
+    score = opened.page.locator("ul.fields li", has_text="score").locator(".quiet").first.inner_text()
+    assert "100 different values, 200 nulls" in score
+    assert "in the first" not in score
+
+
+def test_roles_are_given_to_the_measures(opened: Console, client: httpx.Client) -> None:
+    """Identifying fields and a weight are not measured, and the report says so."""
+    page = opened.page
+    rows = [
+        f"{row},{row % 7},{20 + row * 7 % 50},{1000 + row * 37 % 811},{1 + row % 9}" for row in range(200)
+    ]
+    head = "customerId,called,age,income,sampling_weight"
+    table = opened.upload("roles.csv", "\n".join([head, *rows, ""]))
+    page.get_by_label("called").select_option("identifier")
+    opened.open(f"tables/{table}/DSWAP")
+    page.get_by_role("button", name="Run").click()
+    opened.ended()
+    path = f"/v1/jobs/{page.url.rpartition('/')[2]}"
+    measures = client.get(path).json()["options"]["measures"]
+    assert measures["identifier_fields"] == ["customerId", "called"]
+    assert measures["weight_fields"] == ["sampling_weight"]
+    report = client.get(f"{path}/report").json()
+    assert set(report["measures"]["pscr"]["fields"]) == {"age", "income"}
+    assert report["left_out"]["fields.called"].startswith("it was given as an identifier")
+
+
+def test_a_comparison_says_what_ranks_nothing(opened: Console) -> None:
+    """Unswapped known fields cannot rank; with the figure named explicitly, nothing is called better."""
+    page = opened.page
+    table = made_up(opened)
+    opened.open(f"tables/{table}/compare")
+    page.get_by_role("checkbox", name="Data swapping DSWAP").first.check()
+    page.get_by_role("button", name="Add a parameter").click()
+    page.get_by_role("combobox", name="Parameter").select_option("locked")
+    page.get_by_label("Values, one a line").fill("false\ntrue")
+    page.get_by_role("button", name="Run").click()
+    opened.ended()
+    report = page.get_by_role("region", name="Report")
+    expect(report).to_contain_text("record_linkage.rate ranks nothing")
+    expect(report).to_contain_text("of which no run changes a value")
+    expect(report).to_contain_text("By chance alone the figure of risk is")
+    opened.open(f"tables/{table}/compare")
+    page.get_by_role("checkbox", name="Data swapping DSWAP").first.check()
+    page.get_by_role("button", name="Add a parameter").click()
+    page.get_by_role("combobox", name="Parameter").select_option("locked")
+    page.get_by_label("Values, one a line").fill("false\ntrue")
+    page.get_by_text("How risk and utility are measured").click()
+    page.get_by_label("Risk", exact=True).fill("record_linkage")
+    page.get_by_role("button", name="Run").click()
+    opened.ended()
+    expect(page.locator(".warning", has_text="No combination is called better")).to_be_visible()
+    assert page.get_by_role("table", name="All combinations").locator("tr.marked").count() == 0
 
 
 def test_nothing_to_compare_is_said_before_anything_is_asked(opened: Console) -> None:
@@ -194,7 +260,7 @@ def test_nothing_to_compare_is_said_before_anything_is_asked(opened: Console) ->
 
 
 def test_a_choice_is_taken_on(opened: Console, client: httpx.Client) -> None:
-    """Of a comparison a combination of the frontier, and of several candidates the kept one."""
+    """A combination of the frontier, or the kept candidate, becomes the draft of a run."""
     page = opened.page
     table = made_up(opened)
     opened.open(f"tables/{table}/compare")
@@ -225,7 +291,7 @@ def test_a_choice_is_taken_on(opened: Console, client: httpx.Client) -> None:
 
 
 def test_a_broken_stream_is_taken_up_again(opened: Console) -> None:
-    """Progress is told to the end though the first stream of it broke."""
+    """Progress continues to the end although its first stream broke."""
     page = opened.page
     table = made_up(opened)
     streams: list[str] = []
@@ -239,20 +305,20 @@ def test_a_broken_stream_is_taken_up_again(opened: Console) -> None:
 
     page.route("**/events", break_first)
     opened.open(f"tables/{table}/DSWAP")
-    page.route("**/v1/jobs/*", still_queued, times=1)  # the first look may come after a quick job's end
+    page.route("**/v1/jobs/*", still_queued, times=1)  # the first look may come after a fast job's end
     page.get_by_role("button", name="Run").click()
     opened.ended()
     assert len(streams) > 1
 
 
 def still_queued(route: Route) -> None:
-    """The job as it was a moment before."""
+    """Respond with the job as it was a moment before."""
     job = route.fetch().json()
     route.fulfill(json={**job, "state": "queued", "progress": {"fraction": 0, "stage": "queued"}})
 
 
 def test_files_are_taken_as_they_are_written(opened: Console, client: httpx.Client) -> None:
-    """Semicolons are seen, stated nulls are heeded, no table is told, and a table can be deleted at once."""
+    """Semicolons are detected, null tokens respected, non-tables reported, and a table can be deleted."""
     page = opened.page
     opened.open()
     page.get_by_text("How the CSV is written").click()
@@ -271,7 +337,7 @@ def test_files_are_taken_as_they_are_written(opened: Console, client: httpx.Clie
 
 
 def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, client: httpx.Client) -> None:
-    """A 401 opens the field, a wrong key again; the right one goes along from then on, kept nowhere else."""
+    """A 401 opens the dialog, also after a wrong key; the correct key is sent and stored only in the tab."""
     key = client.headers["authorization"].removeprefix("Bearer ")
     with httpx.Client(base_url=client.base_url) as nobody, console(browser, nobody) as tab:
         page = tab.page
@@ -294,7 +360,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, client: httpx.
 
 
 def test_a_running_job_is_cancelled(opened: Console, client: httpx.Client) -> None:
-    """Its progress has a button that stops it, and the page says that it did."""
+    """The page of a running job has a button to cancel it, and shows the cancellation."""
     page = opened.page
     rows = "\n".join(f"{row * 7919 % 10007},{row * 104729 % 9973}" for row in range(60_000))
     table = opened.upload("many.csv", f"income,savings\n{rows}\n")
@@ -306,7 +372,7 @@ def test_a_running_job_is_cancelled(opened: Console, client: httpx.Client) -> No
 
 
 def test_files_are_served_with_their_policy(client: httpx.Client) -> None:
-    """No script or style but the service's own; a module that the browser has is not sent again."""
+    """Only the service's own scripts and styles; a cached module is not sent again."""
     for path, media_type in {"/": "text/html", "/console/main.js": "text/javascript"}.items():
         answer = client.get(path)
         assert answer.headers["content-type"].startswith(media_type)

@@ -1,4 +1,4 @@
-"""The console's forms: whatever the schemas can ask for can be given, and comes out as it went in."""
+"""Console forms: every value that a schema allows can be entered and is read back unchanged."""
 
 import tomllib
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def schema_of(client: httpx.Client, service: str) -> dict[str, Any]:
 def test_what_is_given_comes_out(
     tab: Console, client: httpx.Client, service: str, values: dict[str, Any]
 ) -> None:
-    """Every kind of value; and an untouched form says nothing, so that every default holds."""
+    """Every kind of value; and an untouched form is empty, so that every default applies."""
     empty, out, again = tab.evaluate(ROUND_TRIP, [schema_of(client, service), FIELDS, values])
     assert empty == {}
     assert out == values
@@ -79,7 +79,7 @@ def test_what_is_given_comes_out(
 
 @pytest.mark.parametrize("service", EXAMPLES)
 def test_the_worked_examples_can_be_filled_in(tab: Console, client: httpx.Client, service: str) -> None:
-    """Each comes out as it stands on the service's page, but for what is the default anyway."""
+    """Each is read back as on the service's page, without values that equal the default."""
     schema = schema_of(client, service)
     values = EXAMPLES[service]["parameters"]
     fields = sorted({name for value in values.values() for name in names_in(value)})
@@ -92,7 +92,7 @@ def test_the_worked_examples_can_be_filled_in(tab: Console, client: httpx.Client
 
 
 def names_in(value: Any) -> list[str]:
-    """The texts in it that may be names of fields."""
+    """Return the strings in it that may be names of fields."""
     if isinstance(value, dict):
         return [*value, *(name for each in value.values() for name in names_in(each))]
     if isinstance(value, list):
@@ -101,7 +101,7 @@ def names_in(value: Any) -> list[str]:
 
 
 def test_every_parameter_has_its_explanation(tab: Console, client: httpx.Client) -> None:
-    """In the words of the schema, tied to its control for those who cannot see where it stands."""
+    """The explanation is the schema's text, linked to its control for screen readers."""
     show = """async (schema) => {
       const { form } = await import("/console/form.js");
       const { parts, node } = form(schema, { document: schema, fields: [{ name: "a", type: "int64" }] });
@@ -122,7 +122,7 @@ def test_every_parameter_has_its_explanation(tab: Console, client: httpx.Client)
 
 
 def test_csv_is_read_as_it_was_written(tab: Console) -> None:
-    """Quoted commas, quotes and line ends; an empty cell is null, a quoted one not; a cut row is left out."""
+    """Quoted commas, quotes and line ends; an empty cell is null, a quoted one not; a cut row is dropped."""
     text = 'a,"b ""c""",\r\n1,"x,\ny",\r\n,"",3\n4,5'
     read = "async ([text, whole]) => (await import('/console/csv.js')).records(text, whole)"
     rows = [["a", 'b "c"', None], ["1", "x,\ny", None], [None, "", "3"]]
@@ -146,10 +146,14 @@ def test_csv_is_read_as_it_was_written(tab: Console) -> None:
         ("amount_paid", "float64", range(80), "sensitive"),
         ("customerId", "int64", [1] * 40, "identifier"),
         ("userid", "int64", [1] * 40, "identifier"),
+        ("ori_hid", "int64", [1] * 40, "identifier"),
+        ("sampling_weight", "float64", range(80), "weight"),
+        ("fnlwgt", "int64", range(80), "weight"),
+        ("Whole_weight", "float64", range(80), "sensitive"),
     ],
 )
 def test_roles_are_guessed(tab: Console, name: str, kind: str, values: Any, role: str) -> None:
-    """From the name, the type and how many values differ."""
+    """Roles depend on the name, the type and the number of distinct values."""
     script = """async ([field, cells]) => {
       const { findings, guess } = await import("/console/roles.js");
       return guess(field, findings([field], cells.map((cell) => [cell]))[0]).role;

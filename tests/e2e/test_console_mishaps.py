@@ -1,4 +1,4 @@
-"""What a curator comes upon by mistake or by bad luck: odd names, typing errors, a service that says no."""
+"""Mishaps of a curator: odd names, typing errors, a service that rejects requests."""
 
 import httpx
 import pytest
@@ -12,7 +12,7 @@ OF_EVERY_OBJECT = ["constructor", "__proto__", "toString", "income"]
 
 
 def refused(route: Route) -> None:
-    """A service that is overburdened."""
+    """Respond as an overloaded service."""
     route.fulfill(
         status=503,
         content_type="application/problem+json",
@@ -26,7 +26,7 @@ def numbers(names: list[str]) -> str:
 
 
 def test_a_field_may_have_the_name_of_what_every_object_has(opened: Console) -> None:
-    """Its role is guessed, kept and heeded, and an error can point to it."""
+    """Its role is guessed, stored and used, and an error can refer to it."""
     page = opened.page
     table = opened.upload("odd.csv", numbers(OF_EVERY_OBJECT))
     for name in OF_EVERY_OBJECT:
@@ -56,7 +56,7 @@ def test_an_address_that_cannot_be_read_leads_nowhere(opened: Console) -> None:
 
 
 def test_what_is_no_number_is_not_taken_for_the_default(opened: Console) -> None:
-    """A browser hides it from the page; nothing is asked of the service until it is mended."""
+    """The browser hides such input from the page; no request is sent until it is corrected."""
     page = opened.page
     table = opened.upload("numbers.csv", numbers(["age", "income"]))
     opened.open(f"tables/{table}/DSWAP")
@@ -75,7 +75,7 @@ def test_what_is_no_number_is_not_taken_for_the_default(opened: Console) -> None
 
 
 def test_a_key_that_cannot_be_sent_is_asked_for_again(browser: Browser, client: httpx.Client) -> None:
-    """The browser itself refuses it, which looks as if the service were away."""
+    """The browser itself rejects it, which looks like an unavailable service."""
     key = client.headers["authorization"].removeprefix("Bearer ")
     with httpx.Client(base_url=client.base_url) as nobody, console(browser, nobody) as tab:
         tab.page.goto(f"{tab.address}/#/jobs")

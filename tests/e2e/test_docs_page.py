@@ -1,4 +1,4 @@
-"""Swagger UI in a real browser, under the policy that it is served with."""
+"""Swagger UI in a real browser, under its own content security policy."""
 
 import pytest
 from playwright.sync_api import Browser
@@ -7,7 +7,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_swagger_ui_calls_with_a_key(browser: Browser, address: str, key: str) -> None:
-    """It loads nothing from elsewhere, breaks no policy, takes the key, and its call succeeds."""
+    """It loads nothing from elsewhere, violates no policy, accepts the key, and its request succeeds."""
     page = browser.new_page()
     said: list[str] = []
     asked: list[str] = []

@@ -1,4 +1,4 @@
-"""The report's page in a real browser, opened from a file with the network off."""
+"""Report page in a real browser, opened from a file without network."""
 
 import io
 import re
@@ -42,7 +42,7 @@ SEEN = "[...document.querySelectorAll('figure table')].map(table => table.checkV
 def reader(
     request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Reader]:
-    """The page as a file, opened; colours are the same on every page, so that the made ones do for dark."""
+    """Reader of the page file; colours are equal on all pages, so one dark page suffices."""
     name, _, dark = request.param.partition(", ")
     if name in MADE:
         content = html_report(*MADE[name])
@@ -57,14 +57,14 @@ def reader(
 
 
 def test_page_is_read_without_network_or_error(reader: Reader) -> None:
-    """Nothing is asked for but the file itself, and nothing is said on the console."""
+    """Only the file itself is loaded, and nothing is logged to the console."""
     assert reader.asked == [reader.path.as_uri()]
     assert reader.said == []
     assert reader.page.title()
 
 
 def test_every_picture_is_drawn_and_has_its_table(reader: Reader) -> None:
-    """The table opens by keyboard, and closes again."""
+    """The table opens and closes with the keyboard."""
     page = reader.page
     figures = page.locator("figure")
     if "has no pictures" not in page.inner_text("main"):
@@ -88,7 +88,7 @@ def test_every_picture_is_drawn_and_has_its_table(reader: Reader) -> None:
 
 
 def test_a_checker_of_accessibility_finds_nothing(reader: Reader) -> None:
-    """Axe's rules, contrast in light and dark among them; on a made page with all tables open."""
+    """Axe's rules, including contrast in light and dark; on a sample page with all tables open."""
     if reader.path.stem in MADE:
         reader.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     found = Axe().run(reader.page, options={"resultTypes": ["violations"]})
@@ -97,7 +97,7 @@ def test_a_checker_of_accessibility_finds_nothing(reader: Reader) -> None:
 
 
 def test_page_is_legible_on_a_narrow_screen(reader: Reader) -> None:
-    """At 400 pixels nothing reaches beyond the screen, tables that scroll by themselves aside."""
+    """At 400 pixels nothing exceeds the screen except tables that scroll by themselves."""
     page = reader.page
     size = page.viewport_size
     assert size is not None
@@ -117,7 +117,7 @@ def test_page_is_legible_on_a_narrow_screen(reader: Reader) -> None:
 
 
 def test_print_opens_the_tables(reader: Reader) -> None:
-    """Closed on the screen, where they are not what matters most, and open on paper."""
+    """Less important tables are closed on the screen, and open on paper."""
     page = reader.page
     if reader.path.stem != "frontier":
         assert not any(page.evaluate(SEEN))
@@ -130,7 +130,7 @@ def test_print_opens_the_tables(reader: Reader) -> None:
 
 
 def test_paper_has_every_figure_of_the_tables(browser: Browser, tmp_path: Path) -> None:
-    """Each row of each table, cell by cell, is in the text of the sheets."""
+    """Each cell of each row of each table is in the text of the sheets."""
     path = tmp_path / "page.html"
     path.write_text(html_report(job(), full_report()), encoding="utf-8")
     context = browser.new_context(offline=True)
@@ -145,7 +145,7 @@ def test_paper_has_every_figure_of_the_tables(browser: Browser, tmp_path: Path) 
 
 
 def plain(text: str) -> str:
-    """The text without spaces, and letters that were joined apart again."""
+    """Return the text without spaces and without ligatures."""
     return re.sub(r"\s", "", unicodedata.normalize("NFKC", text))
 
 
@@ -153,7 +153,7 @@ def plain(text: str) -> str:
 def test_page_is_read_as_it_is_served(
     browser: Browser, client: httpx.Client, address: str, key: str, data_dir: Path
 ) -> None:
-    """The policy in the response's head allows the page's own style, and nothing else is asked for."""
+    """The policy header allows the page's own style, and nothing else is loaded."""
     served = report_page(client, "RWN", data_dir)
     context = browser.new_context(
         extra_http_headers={"accept": "text/html", "authorization": f"Bearer {key}"}

@@ -1,4 +1,4 @@
-"""The documentation's site: without a broken link, and read in a real browser with nothing from elsewhere."""
+"""Documentation site: no broken link, and readable in a real browser without other hosts."""
 
 import functools
 import os
@@ -20,12 +20,12 @@ LOADED = re.compile(
     rb"""|<link\b(?=[^>]*\brel=["']?(?:stylesheet|icon|preconnect|preload|prefetch|dns-prefetch|manifest))"""
     rb"""[^>]*\bhref=["']?([^"'\s>]+)"""
 )
-"""What a browser loads by itself: scripts, pictures, style sheets."""
+"""Elements that a browser loads automatically: scripts, pictures, style sheets."""
 STYLED = re.compile(rb"""@import\s*["']?(?:url\()?["']?([^"')]+)|url\(["']?([^"')]+)""")
 
 
 def build(root: Path, into: Path) -> subprocess.CompletedProcess[str]:
-    """The site of a checkout, as `make site` builds it: not quietly, which would count no warning."""
+    """Build the site of a checkout as `make site` does: not quietly, which would count no warning."""
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(into)],
         cwd=root,
@@ -38,7 +38,7 @@ def build(root: Path, into: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of this checkout; every link in it leads somewhere."""
+    """Site of this checkout, without broken links."""
     folder = tmp_path_factory.mktemp("site")
     built = build(ROOT, folder)
     assert built.returncode == 0, built.stdout + built.stderr
@@ -59,7 +59,7 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_every_page_is_in_the_site_and_lists_are_lists(site: Path) -> None:
-    """Forges begin a list or a table right below a paragraph, which the site would run together."""
+    """Forges begin a list or a table directly after a paragraph, which the site would merge."""
     for page in (ROOT / "docs").rglob("*.md"):
         built = site / page.relative_to(ROOT / "docs").with_suffix(".html")
         for paragraph in re.findall(r"<p>(.*?)</p>", built.read_text(encoding="utf-8"), flags=re.DOTALL):
@@ -74,7 +74,7 @@ def test_every_page_is_in_the_site_and_lists_are_lists(site: Path) -> None:
     ],
 )
 def test_a_broken_link_fails(tmp_path: Path, written: str, told: tuple[str, ...]) -> None:
-    """To a page, to a part of one, to a file of the repository."""
+    """Links to a page, to a section, to a file of the repository."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     for path in ROOT.iterdir():
         if path.name not in ("docs", "var"):
@@ -88,12 +88,12 @@ def test_a_broken_link_fails(tmp_path: Path, written: str, told: tuple[str, ...]
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Nothing is told."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def served(site: Path) -> Iterator[str]:
-    """The site's address on this machine."""
+    """Serve the site; yield its local address."""
     handler = functools.partial(_Quiet, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -103,7 +103,7 @@ def served(site: Path) -> Iterator[str]:
 
 @pytest.mark.browser
 def test_the_site_is_read_and_searched_without_a_network(browser: Browser, served: str) -> None:
-    """Nothing else is asked for, nothing is said on the console, and a word is found."""
+    """Nothing else is loaded, nothing is logged to the console, and a word is found."""
     page = browser.new_page()
     asked: list[str] = []
     said: list[str] = []
@@ -111,7 +111,7 @@ def test_the_site_is_read_and_searched_without_a_network(browser: Browser, serve
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.route(lambda url: not url.startswith(served), lambda route: route.abort())
-    for name in ("index", "http-reference", "services/CDSWAP", "repository/providers/choosing/seeds.py"):
+    for name in ("index", "http-reference", "services/CDSWAP", "repository/providers/selection/seeds.py"):
         page.goto(f"{served}/{name}.html")
         assert page.locator("article h1").count() == 1
     page.goto(f"{served}/index.html")

@@ -1,4 +1,4 @@
-"""Swagger UI in a real browser: every operation is tried with its example, and succeeds; no internet."""
+"""Swagger UI in a real browser: the example of every operation succeeds, without internet access."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from app.api.examples import PARAMETERS
+from app.api.pages.examples import PARAMETERS
 from providers import PROVIDERS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -21,13 +21,13 @@ FILES = {"createBuffer": "people.arrow", "createBufferFromForm": "people.csv"}
 
 @pytest.fixture(scope="module")
 def asked() -> list[str]:
-    """Addresses that were asked for."""
+    """Requested addresses."""
     return []
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, client: httpx.Client, asked: list[str]) -> Iterator[Page]:
-    """The page, which reaches the service and nothing else."""
+    """Page that can reach only the service."""
     own = urlsplit(str(client.base_url)).netloc
 
     def let_through(route: Route) -> None:
@@ -53,7 +53,7 @@ def page(browser: Browser, client: httpx.Client, asked: list[str]) -> Iterator[P
 
 
 def operations() -> list[str]:
-    """The ids of all operations of the committed contract."""
+    """Return the ids of all operations of the committed OpenAPI document."""
     contract: dict[str, Any] = json.loads((Path(__file__).parents[2] / "openapi/openapi.json").read_text())
     return [each["operationId"] for methods in contract["paths"].values() for each in methods.values()]
 

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from distributed import Scheduler
 
-from app.engine.cluster import Cluster
-from app.engine.distributed import security_of, serve_cluster
+from app.engine.dask_address import Cluster
+from app.engine.dask_engine import security_of, serve_cluster
 
 
 @dataclass

@@ -8,16 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api.formats import open_table, stream_chunks
 from app.engine.engine import Progress, TaskFunction
-from app.jobs.kinds import FRONTIER, MEASURES
-from app.jobs.parameters import MeasureParameters
+from app.job_kinds import FRONTIER, MEASURES, MeasureParameters
+from app.jobs.requests import SubmissionOptions
 from app.jobs.service import JobService, NewJob
-from app.jobs.terms import Terms
 from app.settings import Settings
-from app.store.models import Job
+from app.store.sql.models import Job
 from providers import PROVIDERS
-from providers.choosing.frontier import FrontierOptions
+from providers.selection.frontier import FrontierOptions
 from tests.conftest import DATABASES, new_address
 from tests.faults import doings
 from tests.faults.running import PATIENCE, Loop
@@ -29,7 +27,7 @@ class Running:
     def __init__(self, settings: Settings, work: TaskFunction = doings.swap_as_told) -> None:
         self.settings = settings
         self.loop = Loop()
-        self.jobs = JobService(settings, open_table, stream_chunks, work)
+        self.jobs = JobService(settings, work)
         try:
             self.loop.do(self.jobs.start())
         except BaseException:
@@ -85,7 +83,7 @@ class Running:
 
 
 def new_job(source: pa.Table | str, **values: Any) -> NewJob:
-    """What is asked for."""
+    """Make the request of a job."""
     service = values.pop("service", "DSWAP")
     provider = PROVIDERS[service]
     parameters = {"swap_fields": ["income"]} | values.pop("parameters", {})
@@ -93,12 +91,14 @@ def new_job(source: pa.Table | str, **values: Any) -> NewJob:
     if isinstance(source, pa.Table):
         params = provider.check(params, source.schema)
     seed = values.get("seed")
-    terms = Terms(**{name: values.pop(name) for name in Terms.__slots__ if name in values})
-    return NewJob(service, params, source, seed_bits=256 if seed else None, terms=terms, **values)
+    terms = SubmissionOptions(
+        **{name: values.pop(name) for name in SubmissionOptions.__slots__ if name in values}
+    )
+    return NewJob(service, params, source, seed_bits=256 if seed else None, submission=terms, **values)
 
 
 def new_measures(source: pa.Table | str, destination: pa.Table | str, **values: Any) -> NewJob:
-    """A table to be judged beside its source, row by row."""
+    """Make the request of a measures job that compares two tables row by row."""
     parameters = MeasureParameters(aligned=True)
     options = {"measures": {"only": ["changed_share", "marginals", "dcr"]}}
     given: dict[str, Any] = {"destination": destination, "report": "full", "options": options}
@@ -113,7 +113,7 @@ def new_frontier(source: pa.Table, rates: Sequence[float] = (0.3, 0.6, 1.0), **v
 
 
 def people(rows: int = 1000) -> pa.Table:
-    """A table whose values are told apart from anything else in a file."""
+    """Make a table whose values are recognisable in any file."""
     number = np.arange(rows)
     return pa.table(
         {
@@ -137,12 +137,12 @@ def settings_of(home: Path, workers: int = 2, **values: Any) -> Settings:
 
 
 embedded = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-"""What has nothing to do with the database, or is of the embedded one alone."""
+"""Marks tests that do not depend on the database, or need the embedded one."""
 
 
 @pytest.fixture(scope="module", params=DATABASES)
 def database_kind(request: pytest.FixtureRequest) -> str:
-    """Which database the services of a test have."""
+    """Kind of database of the services under test."""
     kind: str = request.param
     return kind
 

@@ -1,4 +1,4 @@
-"""What the workers of these tests do. A task carries no code: these are functions it can name.
+"""Worker functions of these tests. A task carries no code, so it names one of these functions.
 
 `swap_as_told` is given to `JobService` in place of `run_job` and does as the job's seed says, so
 that a test can hold a real job at a known place, in a real worker, and let it go on. It waits by
@@ -16,9 +16,9 @@ import pyarrow as pa
 from numba import njit, types
 
 from app.engine.engine import Outcome
-from app.engine.progress import ProgressFile
-from app.jobs.tasks import JobTask
-from app.jobs.work import run_job
+from app.engine.progress_file import ProgressFile
+from app.worker.run_job import run_job
+from app.worker.tasks import JobTask
 
 HELD = (1).to_bytes(32, "big")
 """The seed of a job that waits for the gate, then runs."""
@@ -64,13 +64,13 @@ def wait_at(gate: str) -> dict[str, Any]:
 
 
 def tell_and_wait(pipes: tuple[str, str]) -> dict[str, Any]:
-    """Tell the process id through the first pipe, then wait at the second."""
+    """Send the process id through the first pipe, then wait at the second."""
     _tell(pipes[0])
     return wait_at(pipes[1])
 
 
 def tell_and_compute(pipe: str) -> dict[str, Any]:
-    """Tell the process id, then compute without end, never coming back to Python."""
+    """Send the process id, then compute without end, never returning to Python."""
     _endless.compile((types.int64,))
     _tell(pipe)
     return {"never": _endless(1)}

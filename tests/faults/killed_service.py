@@ -7,7 +7,6 @@ import asyncio
 import sys
 from pathlib import Path
 
-from app.api.formats import open_table, stream_chunks
 from app.jobs.service import JobService, NewJob
 from tests.faults import doings
 from tests.faults.conftest import new_frontier, new_job, new_measures, people, settings_of
@@ -22,7 +21,7 @@ def _new_jobs(kind: str) -> tuple[NewJob, NewJob]:
 
 async def main(home: Path, kind: str) -> None:
     """Print ``<running job> <queued job> <worker>`` and wait to be killed."""
-    jobs = JobService(settings_of(home, workers=1), open_table, stream_chunks, doings.swap_as_told)
+    jobs = JobService(settings_of(home, workers=1), doings.swap_as_told)
     await jobs.start()
     accepted = [await jobs.submit(new) for new in _new_jobs(kind)]
     async for _, progress in jobs.updates(accepted[0].id):

@@ -1,4 +1,4 @@
-"""A server that webhooks are told to, which verifies what it is told."""
+"""HTTP server that receives webhooks and verifies their signatures."""
 
 import base64
 import hashlib
@@ -32,7 +32,7 @@ def status(code: int, **headers: str) -> Answer:
 
 
 class Receiver:
-    """Gives one answer after the other, the last one ever after; keeps what it was told."""
+    """Returns the given statuses one after the other and repeats the last one; records the messages."""
 
     def __init__(self, *answers: Answer, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -58,11 +58,11 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Address of the server."""
         return f"http://127.0.0.1:{self.port}/hook"
 
     def wait_for(self, count: int) -> list[dict[str, Any]]:
-        """The messages, when there are so many."""
+        """Wait for a number of messages and return them."""
         with self._told:
             assert self._told.wait_for(lambda: len(self.messages) >= count, PATIENCE), self.messages
         return self.messages

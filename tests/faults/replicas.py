@@ -115,7 +115,7 @@ class Replica:
         return found
 
     def ready(self) -> dict[str, str]:
-        """What `/readyz` says of each dependency."""
+        """Return the checks of `/readyz` by dependency."""
         answer = self.client.get("/readyz")
         document: dict[str, dict[str, str]] = answer.json()
         assert (answer.status_code == 200) == all(said == "ok" for said in document["checks"].values())
@@ -137,7 +137,7 @@ class Replica:
         return time.monotonic() - began
 
     def fail(self, error: int = 0, spared: int = 0, clock_seconds: int = 0) -> None:
-        """What is wrong for it from now on; nothing, by default."""
+        """Set the faults of the process from now on; none by default."""
         self._faults[:] = _FAULTS.pack(clock_seconds, error, spared)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from tests.postgres import Postgres
 SEED = 20_261_121
 MOST_JOBS = 3
 _DRAIN_SECONDS = 10.0
-"""What a service may need, beyond its grace, to let go of everything on a busy machine."""
+"""Seconds beyond its grace period that a service may need to stop on a busy machine."""
 
 _WRITE_DOWN_ENDS = """
 CREATE TABLE ends (job text NOT NULL, state text NOT NULL);
@@ -62,7 +62,7 @@ class Rounds:
     states: Counter[str] = field(default_factory=Counter)
     """Ends by state."""
     moments: Counter[str] = field(default_factory=Counter)
-    """In which states jobs were at the moment of the fault."""
+    """States of the jobs at the time of the fault."""
 
     def prepare(self) -> None:
         """Learn what undisturbed runs give, and have ends written down."""
@@ -255,7 +255,7 @@ class Rounds:
         assert not missing & self.named()  # asked again: it may have been let go between the two
 
     def column(self, job: str, name: str) -> Any:
-        """What stands in the job's row."""
+        """Return columns of the job's row."""
         with psycopg.connect(self.database) as connection:
             query = sql.SQL("SELECT {} FROM jobs WHERE id = %s").format(sql.Identifier(name))
             return (connection.execute(query, [job]).fetchone() or [None])[0]
@@ -275,7 +275,7 @@ class Rounds:
         return {path.name for path in (self.home / "blobs").glob("??/*")}
 
     def progress_files(self) -> list[Path]:
-        """Every file that a worker tells its progress by."""
+        """Return every progress file."""
         return list((self.home / "progress").glob("*"))
 
 
@@ -291,4 +291,4 @@ SHARES = {
     "make_clock_jump": 3,
     "cancel": 3,
 }
-"""How often each fault is drawn, in so many; those that cost the start of a process are rarer."""
+"""Relative frequency of each fault; faults that cost the start of a process are rarer."""

@@ -23,7 +23,7 @@ class Loop:
         self._thread.start()
 
     def do(self, work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T:
-        """What the coroutine returns."""
+        """Run the coroutine and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:

@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.engine.distributed import DaskEngine
+from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome
-from app.engine.worker import WorkerSetup
-from app.jobs.run import run_swap
-from app.jobs.tasks import SwapTask
-from app.store.blobs import BlobStore
-from app.store.seal import Sealer
-from providers.digest import table_digest
+from app.engine.worker_process import WorkerSetup
+from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.sealing import Sealer
+from app.worker.run_swap import run_swap
+from app.worker.tasks import SwapTask
+from providers.tables.digest import table_digest
 from tests.faults.clusters import LocalCluster
 from tests.faults.running import PATIENCE, Loop
 from tests.naive.agreement import swap
@@ -21,12 +21,12 @@ from tests.swap_tasks import swap_task
 
 pytestmark = pytest.mark.faults
 
-SETUP = WorkerSetup(threads=1, memory_bytes=512 * 2**20, preload=("app.jobs.run",))
+SETUP = WorkerSetup(threads=1, memory_bytes=512 * 2**20, preload=("app.worker.run_swap",))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_swap_on_a_cluster_has_the_same_digest(workers: int, tmp_path: Path) -> None:
-    """On as many workers as there are, two tasks at once: one of them in memory, one out of core."""
+    """Two tasks run at once on all workers, one in memory and one out of core."""
     number = np.arange(20_000)
     table = pa.table({"income": number * 7919 % 20_000, "city": number % 10, "name": number.astype(str)})
     parameters = {"swap_fields": ["income", "city"], "locked": True}

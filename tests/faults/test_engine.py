@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from distributed import Client
 
-from app.engine.distributed import DaskEngine
-from app.engine.embedded import EmbeddedEngine
+from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome, Progress
-from app.engine.progress import ProgressFile, make_progress_file, read_progress
-from app.engine.worker import WorkerSetup
+from app.engine.local_engine import EmbeddedEngine
+from app.engine.progress_file import ProgressFile, make_progress_file, read_progress
+from app.engine.worker_process import WorkerSetup
 from tests.faults import doings
 from tests.faults.clusters import LocalCluster, certified
 from tests.faults.running import PATIENCE, Loop, wait_until_gone

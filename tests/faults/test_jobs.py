@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from app.errors import StateConflict
-from app.jobs.dispatch import MOST_CRASHES
+from app.jobs.maintenance.takeover import MOST_CRASHES
 from app.jobs.stores import HomeInUse
-from app.store.db import Database
-from app.store.models import Job
-from providers.digest import table_digest
+from app.store.sql.db import Database
+from app.store.sql.models import Job
+from providers.tables.digest import table_digest
 from tests.faults import doings
 from tests.faults.conftest import Running, embedded, files_below, new_job, new_measures, people
 from tests.faults.running import PATIENCE, wait_until_gone
@@ -265,7 +265,7 @@ def test_a_purged_job_leaves_an_audit_line_and_no_file(start: Start) -> None:
     ended = one.run(people(), retain_source=True)
     one.loop.do(one.jobs.delete(ended.id))
     names = {path.name for path in files_below(one.settings.home)}
-    assert names <= {"rowveil.db", "rowveil.db-wal", "rowveil.db-shm", "lock", "identity"}
+    assert names <= {"rowveil.db", "rowveil.db-wal", "rowveil.db-shm", "lock", "identity", "deployment"}
     one.close()
     kept = (one.settings.home / "rowveil.db").read_bytes()
     assert ended.seed_fingerprint.encode() not in kept

@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import Conflict, InvalidRequest, NotFound
 from app.jobs.service import NewJob
-from app.store.models import Job
+from app.store.sql.models import Job
 from tests.faults import doings
 from tests.faults.conftest import (
     Running,
@@ -83,7 +83,7 @@ def test_a_cancelled_job_leaves_neither_table(service: Running) -> None:
 
 
 def test_a_refused_table_leaves_nothing_behind(service: Running) -> None:
-    """Where the other one has been written already."""
+    """The other table has been written already."""
     before = blobs(service)
     with pytest.raises(InvalidRequest, match="no buffer 'nobody'") as caught:
         service.accept(new_measures(people(), "nobody"))
@@ -92,7 +92,7 @@ def test_a_refused_table_leaves_nothing_behind(service: Running) -> None:
 
 
 def test_a_killed_worker_fails_its_frontier_alone(service: Running) -> None:
-    """As it fails a swap; nothing of it stays behind."""
+    """It fails like a swap, and no file remains."""
     before = blobs(service)
     job = service.accept(new_frontier(people(), seed=doings.HELD))
     os.kill(service.wait_until_held(job).pid, signal.SIGKILL)
@@ -119,7 +119,8 @@ def test_a_rerun_of_a_failed_frontier_reproduces_nothing(service: Running) -> No
 def test_a_choice_does_not_depend_on_workers_or_threads(start: Callable[..., Running]) -> None:
     """The same master seed: the same candidate, the same bytes, the same points."""
     table = people(3000)
-    options = {"candidates": {"count": 3, "rank_by": ["pscr", "distortion"]}, "measures": {"sample": 500}}
+    measures = {"sample": 500, "fields": ["income", "city"]}  # income numbers the rows: it is asked for
+    options = {"candidates": {"count": 3, "rank_by": ["pscr", "distortion"]}, "measures": measures}
     found = []
     for workers, threads in ((1, 2), (2, 1)):
         several = start(f"home{workers}", workers=workers, worker_threads=threads)

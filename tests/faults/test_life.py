@@ -1,4 +1,4 @@
-"""What can be done with jobs and buffers, with real workers and nothing going wrong."""
+"""Jobs and buffers with real workers and without faults."""
 
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -23,15 +23,16 @@ from app.errors import (
     StateConflict,
     TooLarge,
 )
-from app.jobs.service import _LOOK_SECONDS
-from app.store.db import Database
-from app.store.models import AuditLine, Buffer, Job
-from app.store.seal import signature_holds
+from app.jobs.watchers import LOOK_SECONDS
+from app.store.crypto.sealing import signature_holds
+from app.store.sql.db import Database
+from app.store.sql.models import AuditLine, Buffer, Job
 from providers import PROVIDERS
-from providers.digest import table_digest
 from providers.errors import ParameterError, SourceError
-from providers.provider import no_progress
-from providers.rng import Stream
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
+from providers.selection.candidates import CHOICE_REVISION
+from providers.tables.digest import table_digest
 from tests.faults import doings
 from tests.faults.conftest import Running, embedded, files_below, new_job, people
 from tests.faults.running import PATIENCE
@@ -48,7 +49,7 @@ async def pieces(data: bytes, size: int = 1000) -> AsyncIterator[bytes]:
 
 
 def upload(service: Running, data: bytes = CSV, media_type: str = "text/csv") -> Buffer:
-    return service.loop.do(service.jobs.create_buffer(pieces(data), media_type))
+    return service.loop.do(service.jobs.buffers.create(pieces(data), media_type))
 
 
 def test_a_job_gives_what_its_provider_gives(service: Running) -> None:
@@ -185,7 +186,7 @@ def test_updates_go_from_state_to_state_and_end(service: Running) -> None:
 
 
 def test_progress_does_not_fall_back_while_an_end_is_told(service: Running) -> None:
-    """What told it is gone as soon as the end is in the database, before those who watch have heard of it."""
+    """The progress file is deleted as soon as the end is in the database, before watchers are notified."""
     held = service.submit(people(), seed=doings.HELD)
     seen: list[Progress] = []
     at_gate = Event()
@@ -200,7 +201,7 @@ def test_progress_does_not_fall_back_while_an_end_is_told(service: Running) -> N
     assert at_gate.wait(PATIENCE)
     path = service.jobs._stores.progress_path(service.get(held))
     gone = path.rename(path.with_suffix(".gone"))
-    sleep(4 * _LOOK_SECONDS)
+    sleep(4 * LOOK_SECONDS)
     assert seen[-1].stage == doings.STAGE_HELD
     gone.rename(path)
     service.open_gate(held)
@@ -211,7 +212,7 @@ def test_progress_does_not_fall_back_while_an_end_is_told(service: Running) -> N
 def test_a_job_that_ends_while_it_is_looked_at_has_ended(
     service: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found running, and what told its progress is gone: it is found anew."""
+    """A job is found running, but its progress file is gone: its row is read again."""
     held = service.submit(people(), seed=doings.HELD)
     service.wait_until_held(held)
     running = service.get(held)
@@ -233,7 +234,7 @@ def test_what_is_not_there_is_not_found(service: Running) -> None:
         with pytest.raises(NotFound, match="no job 'nobody'"):
             service.loop.do(call("nobody"))
     with pytest.raises(NotFound, match="no buffer 'nobody'"):
-        service.loop.do(jobs.get_buffer("nobody"))
+        service.loop.do(jobs.buffers.get("nobody"))
     with pytest.raises(InvalidRequest, match="no buffer 'nobody'") as caught:
         service.submit("nobody")
     assert caught.value.pointer == "/source/buffer"
@@ -294,6 +295,20 @@ def test_a_rerun_waits_for_the_end_and_needs_the_same_revision(service: Running)
         service.loop.do(service.jobs.rerun(held.id, people()))
 
 
+@pytest.mark.parametrize("options", [{"candidates": {"count": 2}}, {"choice_revision": "1.1"}])
+def test_a_candidate_kept_by_another_rule_is_not_chosen_again(
+    service: Running, options: dict[str, object]
+) -> None:
+    """Another one might be kept, and the same bytes cannot be promised; before, nothing said the rule."""
+    given = {"candidates": {"count": 2}, "measures": {}} | options
+    first = service.end(service.submit(people(), options=given))
+    with pytest.raises(StateConflict, match=r"by revision 1(\.1)? of the choice"):
+        service.loop.do(service.jobs.rerun(first.id, people()))
+    given["choice_revision"] = CHOICE_REVISION
+    again = service.end(service.submit(people(), options=given))
+    assert service.end(service.loop.do(service.jobs.rerun(again.id, people()))).rerun_of == again.id
+
+
 def test_a_running_job_is_not_deleted(service: Running) -> None:
     held = service.submit(people(), seed=doings.HELD)
     service.wait_until_held(held)
@@ -332,7 +347,7 @@ def test_a_plan_of_what_cannot_be_read_tells_why(service: Running) -> None:
 def test_an_upload_becomes_a_buffer_and_a_job_reads_it(service: Running) -> None:
     buffer = upload(service)
     assert (buffer.row_count, [field["name"] for field in buffer.fields]) == (500, ["income", "city"])
-    reader = service.loop.do(service.jobs.open_buffer(buffer))
+    reader = service.loop.do(service.jobs.buffers.open(buffer))
     table = pa.Table.from_batches(reader, reader.schema)
     reader.close()
     assert buffer.digest == table_digest(table)
@@ -360,9 +375,9 @@ def test_a_deleted_buffer_stays_for_the_job_that_reads_it(start: Callable[..., R
     buffer = upload(one)
     held, queued = one.submit(people(), seed=doings.HELD), one.submit(buffer.id)
     one.wait_until_held(held)
-    one.loop.do(one.jobs.delete_buffer(buffer.id))
+    one.loop.do(one.jobs.buffers.delete(buffer.id))
     with pytest.raises(NotFound):
-        one.loop.do(one.jobs.get_buffer(buffer.id))
+        one.loop.do(one.jobs.buffers.get(buffer.id))
     one.open_gate(held)
     assert one.end(queued).state == "succeeded"
     assert str(buffer.blob) not in {path.name for path in files_below(one.settings.home)}
@@ -397,13 +412,13 @@ def test_an_upload_over_the_limit_is_refused_while_it_arrives(start: Callable[..
             yield b"x" * 1000
 
     with pytest.raises(TooLarge, match="2000 bytes"):
-        one.loop.do(one.jobs.create_buffer(endless(), "text/csv"))
+        one.loop.do(one.jobs.buffers.create(endless(), "text/csv"))
     assert sent == 3000
     assert not files_below(one.settings.home / "blobs")
 
 
 def _zeros(rows: int, times: int) -> bytes:
-    """An Arrow stream of compressed zeros, in so many batches of so many rows."""
+    """Arrow stream of compressed zeros, with a given number of batches and of rows in each."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch({"zeros": np.zeros(rows, np.int64)})
     options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -432,7 +447,7 @@ def test_what_has_had_its_time_goes(start: Callable[..., Running], tmp_path: Pat
     buffer = upload(one)
     job = one.run(people(), retain_source=True)
     with pytest.raises(NotFound):
-        one.loop.do(one.jobs.get_buffer(buffer.id))
+        one.loop.do(one.jobs.buffers.get(buffer.id))
     one.loop.do(one.jobs.purge())
     with pytest.raises(Gone, match="rerun the job"):
         one.rows(job)
@@ -446,8 +461,9 @@ def test_health_names_what_is_needed(service: Running) -> None:
 
 
 def test_a_leftover_of_a_dead_service_is_swept(start: Callable[..., Running], tmp_path: Path) -> None:
+    start().close()
     orphan = tmp_path / "home" / "blobs" / "aa" / ("aa" + "0" * 30)
-    orphan.parent.mkdir(parents=True)
+    orphan.parent.mkdir(parents=True, exist_ok=True)
     orphan.write_bytes(b"x")
     one = start()
     assert not orphan.exists()

@@ -11,9 +11,9 @@ import pytest
 from pydantic import SecretStr
 
 from app.__main__ import main
-from app.store.blobs import BlobStore
-from app.store.seal import SealBroken, Sealer, seed_context
-from app.store.tables import read_table, write_table
+from app.store.blobs.arrow_stream import read_table, write_table
+from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.sealing import SealBroken, Sealer, seed_context
 from tests.faults import doings
 from tests.faults.conftest import Running, embedded, people
 
@@ -74,7 +74,7 @@ def test_after_a_rotation_the_old_key_opens_nothing(
 
 
 def test_without_the_key_that_sealed_the_service_does_not_start(start: Callable[..., Running]) -> None:
-    """It says so, rather than to start anew on a database that it cannot read."""
+    """The service refuses to start, and leaves the database that it cannot read unchanged."""
     start(workers=1, key=as_setting(OLD)).close()
     with pytest.raises(SealBroken, match="not among the keys given"):
         start(workers=1, key=as_setting(NEW))

@@ -71,7 +71,7 @@ def test_a_call_waits_for_a_job_that_another_replica_runs(rounds: Rounds, slow: 
 
 
 def test_a_database_that_is_away_for_ten_seconds_costs_nothing_but_time(rounds: Rounds) -> None:
-    """What runs goes on; who asks meanwhile is told at once; what ended is recorded afterwards."""
+    """Running jobs go on, requests get an error at once, and ends are recorded afterwards."""
     body = {name: value for name, value in rounds.calls[0].body.items() if name != "service"}
     client = rounds.pair[0].client
     jobs = [client.post("/v1/services/DSWAP", json=body, headers=ASYNC).json()["id"] for _ in range(4)]

@@ -1,4 +1,4 @@
-"""On what terms jobs and buffers are accepted, with real workers: keys, deadlines, priorities, limits."""
+"""Submission options of jobs and buffers with real workers: keys, deadlines, priorities, limits."""
 
 import os
 from collections.abc import AsyncIterator, Callable
@@ -11,9 +11,9 @@ from starlette.requests import ClientDisconnect
 
 from app.callers import Caller
 from app.errors import IdempotencyKeyReused, LimitReached, NotFound, TooLarge
-from app.jobs.terms import Terms
-from app.store.db import Database
-from app.store.models import AuditLine, Buffer, Job
+from app.jobs.requests import SubmissionOptions
+from app.store.sql.db import Database
+from app.store.sql.models import AuditLine, Buffer, Job
 from tests.faults import doings
 from tests.faults.conftest import Running, files_below, new_job, people
 from tests.faults.running import PATIENCE
@@ -25,9 +25,9 @@ Start = Callable[..., Running]
 
 
 def upload(service: Running, data: bytes = CSV, owner: str = "service", **terms: Any) -> Buffer:
-    given = Terms(request_fingerprint="call", **terms)
+    given = SubmissionOptions(request_fingerprint="call", **terms)
     jobs = service.jobs.on_behalf_of(Caller(owner))
-    return service.loop.do(jobs.create_buffer(pieces(data), "text/csv", None, given))
+    return service.loop.do(jobs.buffers.create(pieces(data), "text/csv", None, given))
 
 
 def audited(service: Running) -> list[tuple[str, str]]:
@@ -43,8 +43,8 @@ def audited(service: Running) -> list[tuple[str, str]]:
 
 def test_a_rerun_under_a_key_is_made_once(service: Running) -> None:
     first = service.run(people(), retain_source=True)
-    terms = Terms(idempotency_key="again", request_fingerprint="rerun")
-    runs = [service.loop.do(service.jobs.rerun(first.id, terms=terms)) for _ in range(3)]
+    terms = SubmissionOptions(idempotency_key="again", request_fingerprint="rerun")
+    runs = [service.loop.do(service.jobs.rerun(first.id, submission=terms)) for _ in range(3)]
     assert len({run.id for run in runs}) == 1
     assert runs[0].id != first.id
     with pytest.raises(IdempotencyKeyReused):
@@ -81,15 +81,16 @@ def test_an_upload_under_a_key_is_kept_once(service: Running) -> None:
     assert upload(service, idempotency_key="another").id != first.id
     assert upload(service, idempotency_key="upload", owner="somebody else").id != first.id
     assert len(files_below(service.settings.home / "blobs")) == before + 3
-    service.loop.do(service.jobs.delete_buffer(first.id))
+    service.loop.do(service.jobs.buffers.delete(first.id))
     assert upload(service, idempotency_key="upload").id != first.id
 
 
 def test_uploads_at_once_under_one_key_make_one_buffer(service: Running) -> None:
-    terms = Terms(idempotency_key="at once", request_fingerprint="call")
+    terms = SubmissionOptions(idempotency_key="at once", request_fingerprint="call")
     before = len(files_below(service.settings.home / "blobs"))
     started = [
-        service.loop.start(service.jobs.create_buffer(pieces(CSV), "text/csv", None, terms)) for _ in range(4)
+        service.loop.start(service.jobs.buffers.create(pieces(CSV), "text/csv", None, terms))
+        for _ in range(4)
     ]
     assert len({future.result(PATIENCE).id for future in started}) == 1
     assert len(files_below(service.settings.home / "blobs")) == before + 1
@@ -100,9 +101,9 @@ def test_an_upload_that_broke_off_leaves_its_key_free(service: Running) -> None:
         yield CSV[:100]
         raise ClientDisconnect
 
-    terms = Terms(idempotency_key="broken", request_fingerprint="call")
+    terms = SubmissionOptions(idempotency_key="broken", request_fingerprint="call")
     with pytest.raises(ClientDisconnect):
-        service.loop.do(service.jobs.create_buffer(broken(), "text/csv", None, terms))
+        service.loop.do(service.jobs.buffers.create(broken(), "text/csv", None, terms))
     assert upload(service, idempotency_key="broken").row_count == 500
 
 
@@ -154,7 +155,7 @@ def test_a_job_of_higher_priority_goes_first(start: Start) -> None:
 
 
 def test_a_job_that_waited_long_enough_is_not_overtaken(start: Start) -> None:
-    """What a step of priority is worth is a time, here none."""
+    """A step of priority is worth a time of waiting, here none."""
     one = start(workers=1, priority_seconds=0)
     held = one.submit(people(), seed=doings.HELD)
     one.wait_until_held(held)
@@ -191,11 +192,11 @@ def test_no_more_jobs_at_a_time_than_allowed_whatever_comes_at_once(start: Start
     accepted: list[Job] = [future.result() for future in started if future.exception() is None]
     assert [one.end(job).state for job in accepted] == ["succeeded", "succeeded"]
     assert one.run(people()).state == "succeeded"
-    assert 'rowveil_limited_total{limit="jobs"} 6.0' in one.loop.do(one.jobs.sampled_metrics()).decode()
+    assert 'rowveil_limited_total{limit="jobs"} 6.0' in one.loop.do(one.jobs.metrics_text()).decode()
 
 
 def test_rows_and_bytes_of_jobs_are_limited_together(start: Start) -> None:
-    """What would not fit even alone is too large; a rerun counts like its first run."""
+    """A job that would not fit even as the only one is too large; a rerun counts like its first run."""
     table = people()
     one = start(workers=1, caller_rows=2500, caller_bytes=int(2.5 * table.nbytes))
     first = one.run(table, retain_source=True)
@@ -222,7 +223,7 @@ def test_the_bytes_of_buffers_are_limited_together(start: Start) -> None:
     assert 86_000 < caught.value.seconds <= 86_400  # until the first goes
     assert caught.value.left == 20_000 - sum(buffer.byte_size for buffer in kept)
     assert len(files_below(one.settings.home / "blobs")) == 2
-    one.loop.do(one.jobs.delete_buffer(kept[0].id))
+    one.loop.do(one.jobs.buffers.delete(kept[0].id))
     upload(one)
     with pytest.raises(TooLarge):
         upload(one, CSV[:11] + CSV[11:] * 9)
@@ -242,6 +243,6 @@ def test_everything_goes_at_the_end_of_its_time_and_the_audit_says_so(start: Sta
     with pytest.raises(NotFound):
         one.get(job)
     assert {("buffer.purge", buffer.id), ("result.purge", job.id), ("job.purge", job.id)} <= set(audited(one))
-    text = one.loop.do(one.jobs.sampled_metrics()).decode()
+    text = one.loop.do(one.jobs.metrics_text()).decode()
     assert 'rowveil_purged_total{what="buffer"} 1.0' in text
     assert "rowveil_buffers 0.0" in text

@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.engine.distributed import DaskEngine
+from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome, Progress
-from app.engine.progress import read_progress
-from app.engine.worker import WorkerSetup
-from app.jobs.sharing import JobRuns
-from app.jobs.tasks import SwapTask
-from app.jobs.work import run_job
+from app.engine.progress_file import read_progress
+from app.engine.worker_process import WorkerSetup
+from app.jobs.unit_runner import JobRuns
 from app.settings import Settings
-from app.store.blobs import BlobStore
-from app.store.seal import Sealer
-from providers.digest import table_digest
+from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.sealing import Sealer
+from app.worker.run_job import run_job
+from app.worker.tasks import SwapTask
+from providers.tables.digest import table_digest
 from tests.faults.clusters import LocalCluster, certified
 from tests.faults.conftest import Running
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
@@ -35,7 +35,7 @@ from tests.swap_tasks import swap_task
 
 pytestmark = pytest.mark.faults
 
-PRELOAD = ("app.jobs.work", "tests.faults.doings")
+PRELOAD = ("app.worker.run_job", "tests.faults.doings")
 SETUP = WorkerSetup(threads=1, memory_bytes=512 * 2**20, preload=PRELOAD)
 ROWS = 20_000
 LITTLE = 10**6
@@ -58,7 +58,7 @@ class Workers:
         self.runs = JobRuns(self.engine, run_job, LONG)
 
     def grow(self, workers: int) -> None:
-        """Have so many workers up, at the least."""
+        """Start at least a given number of workers."""
         reached = self._cluster.cluster
         settings = {
             "ROWVEIL_ENGINE": "dask",
@@ -147,7 +147,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 def test_a_job_in_units_has_the_same_digest(
     count: int, workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
 ) -> None:
-    """On any number of workers, whichever does which unit; and nothing is left of what was put aside."""
+    """The bytes do not depend on the number of workers or the order of units, and no scratch file remains."""
     workers.grow(count)
     running: list[tuple[str, dict[str, Any], SwapTask, Future[Outcome]]] = []
     for service, parameters in CALLS:
@@ -170,10 +170,10 @@ def long_job(store: BlobStore, folder: Path, table: pa.Table, iterations: int) -
 
 
 def wait_for_units(task: SwapTask, count: int) -> set[int]:
-    """The processes that so many units of the job run in, each of which has its shelf open."""
+    """Wait until a number of units run; return their processes, each of which has its spool open."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        found = {int(link.parts[2]) for link in _open_files() if _leads_into(link, task.shelves)}
+        found = {int(link.parts[2]) for link in _open_files() if _leads_into(link, task.spool_folder)}
         if len(found) == count:
             return found
         time.sleep(0.01)
@@ -196,7 +196,7 @@ def _leads_into(link: Path, folder: Path) -> bool:
 def test_a_cancelled_job_takes_its_units_along(
     workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
 ) -> None:
-    """The processes of both units are gone when the call returns, and what they had put aside."""
+    """The processes of both units are gone when the call returns, and so are their spools."""
     workers.grow(2)
     task = long_job(store, tmp_path, table, 100_000)
     outcome = workers.start(task)
@@ -263,7 +263,7 @@ def test_units_of_a_lost_worker_are_done_elsewhere(
 
 def test_a_job_of_the_service_is_shared_out_at_home_as_well(tmp_path: Path) -> None:
     """Between two workers of this machine, each held to a memory that the table's fields do not fit."""
-    memory = 64 * 2**20
+    memory = 112 * 2**20
     settings = Settings(
         home=tmp_path, workers=2, worker_threads=1, worker_memory_bytes=memory, units_per_job=2
     )
@@ -289,7 +289,7 @@ def test_what_a_dead_service_left_of_its_units_is_cleared_away(tmp_path: Path) -
     """At the next start, before any job."""
     left = tmp_path / "scratch" / "a job"
     left.mkdir(parents=True)
-    (left / "a shelf").write_bytes(b"sealed")
+    (left / "a spool").write_bytes(b"sealed")
     service = Running(Settings(home=tmp_path, workers=1), run_job)
     assert not list((tmp_path / "scratch").iterdir())
     service.close()

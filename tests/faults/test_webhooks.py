@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.jobs.terms import Webhook
-from app.store.db import Database
-from app.store.models import Delivery, Job
+from app.store.sql.db import Database
+from app.store.sql.models import Delivery, Job
+from app.webhooks.messages import Webhook
 from tests.faults import doings
 from tests.faults.clusters import certified
 from tests.faults.conftest import Running, files_below, new_job, people, settings_of
@@ -206,7 +206,7 @@ def test_an_address_that_is_not_public_is_not_reached(
         delivery = settled(one, submit(one, f"http://{host}:{receiver.port}/"))
         assert (delivery.state, delivery.attempts) == ("given_up", 1)
     assert receiver.messages == []
-    text = one.loop.do(one.jobs.sampled_metrics()).decode()
+    text = one.loop.do(one.jobs.metrics_text()).decode()
     assert 'rowveil_webhook_attempts_total{result="refused"} 2.0' in text
 
 

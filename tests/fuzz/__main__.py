@@ -1,4 +1,4 @@
-"""`make fuzz`: passes over the whole document, each of another seed, until enough calls were made."""
+"""Command of `make fuzz`: passes over the whole document with different seeds, up to a number of requests."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from tests.fuzz.running import target
 
 
 def main() -> int:
-    """0 where every answer was as the document says."""
+    """Fuzz the service; return 0 if every response matches the document."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=20_000, help="at least so many [20000]")
     parser.add_argument("--examples", type=int, default=100, help="of each operation, a pass [100]")

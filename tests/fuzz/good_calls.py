@@ -44,10 +44,10 @@ _OF_ROWS = {
 
 
 def grounded(operation: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The body about rows that there are, for the operation of this id; as it was for any other."""
+    """Adapt the body to existing rows, for the operation of this id; unchanged for any other operation."""
     kept = {name: value for name, value in body.items() if name not in _OF_ROWS}
     kept.pop("candidates", None)  # up to 100 runs of a service
-    kept.pop("deadline_seconds", None)  # mostly a moment
+    kept.pop("deadline_seconds", None)  # mostly short ones
     source = {"rows": ROWS}
     if operation == "measure":
         swapped = [row | {"age": ROWS[number - 1]["age"]} for number, row in enumerate(ROWS)]
@@ -69,7 +69,7 @@ def grounded(operation: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def arrow_stream() -> bytes:
-    """Those rows as an Arrow stream."""
+    """Encode the rows as an Arrow stream."""
     sink = io.BytesIO()
     table = pa.Table.from_pylist(ROWS)
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -78,13 +78,13 @@ def arrow_stream() -> bytes:
 
 
 def parquet_file() -> bytes:
-    """Those rows as a Parquet file."""
+    """Encode the rows as a Parquet file."""
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(ROWS), sink)
     return sink.getvalue()
 
 
 def csv_file() -> bytes:
-    """Those rows as a CSV."""
+    """Encode the rows as a CSV."""
     lines = [",".join(ROWS[0]), *(",".join(map(str, row.values())) for row in ROWS)]
     return "\n".join(lines).encode()

@@ -1,4 +1,4 @@
-"""What Schemathesis is told of the service beyond its document. Loaded by it: SCHEMATHESIS_HOOKS."""
+"""Schemathesis hooks with knowledge beyond the document, loaded by SCHEMATHESIS_HOOKS."""
 
 import zlib
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ _OF_A_JOB = (
 _OF_A_BUFFER = ("getBuffer", "getBufferRows", "deleteBuffer")
 _MEMBERS = {"type", "title", "status", "detail", "code", "instance"}
 _WITH_VALUES = {"getJobRows", "getBufferRows", "revealSeed"}
-"""What is asked for rows, or for a seed, answers them; a run answers the rows that came inline."""
+"""Operations whose responses contain rows or a seed on purpose; a run also returns inline rows."""
 
 
 # ------------------------------------------------------------------------------------- what is sent
@@ -27,7 +27,7 @@ _WITH_VALUES = {"getJobRows", "getBufferRows", "revealSeed"}
 
 @schemathesis.hook
 def before_load_schema(context: HookContext, raw_schema: dict[str, Any]) -> None:
-    """Say which calls follow which: the document has no links, as many client generators trip over them."""
+    """Declare sequences of operations: the document has no links, which many generators cannot handle."""
     for operations in raw_schema["paths"].values():
         for operation in operations.values():
             for status in ("200", "201", "202"):
@@ -46,7 +46,7 @@ def before_load_schema(context: HookContext, raw_schema: dict[str, Any]) -> None
 
 
 def _damaged(whole: bytes) -> st.SearchStrategy[bytes]:
-    """The file, or a beginning of it, or it with one byte changed."""
+    """Return the file, a prefix of it, or a copy with one byte changed."""
     places = st.integers(0, len(whole) - 1)
     changed = st.tuples(places, st.integers(0, 255)).map(
         lambda change: whole[: change[0]] + bytes([change[1]]) + whole[change[0] + 1 :]
@@ -62,7 +62,7 @@ schemathesis.openapi.format(
 
 @schemathesis.hook
 def before_call(context: HookContext, case: AnyCase, kwargs: dict[str, Any]) -> None:
-    """Give three calls of four that may be right the rows that they lack; put a mark in all secrets."""
+    """Give three of four potentially valid requests valid rows; put a mark into all secrets."""
     if not isinstance(case.body, dict):
         return
     positive = case.meta is None or case.meta.generation.mode.is_positive
@@ -79,7 +79,7 @@ def before_call(context: HookContext, case: AnyCase, kwargs: dict[str, Any]) -> 
 
 @schemathesis.check
 def problem_documents(context: CheckContext, response: Response, case: AnyCase) -> None:
-    """Every refusal is a problem document (RFC 9457) that says what, where and with which status."""
+    """Check that every rejection is a problem document (RFC 9457) with detail, location and status."""
     if response.status_code < 400 or response.request.method == "HEAD":
         return
     assert response.headers["content-type"] == ["application/problem+json"], "not a problem document"
@@ -94,7 +94,7 @@ def problem_documents(context: CheckContext, response: Response, case: AnyCase) 
 
 @schemathesis.check
 def no_secret_is_told(context: CheckContext, response: Response, case: AnyCase) -> None:
-    """No value of a row, seed or webhook's secret is in an answer that is not asked for it."""
+    """Check that no response contains a value of a row, a seed or a webhook secret unless it should."""
     operation = case.operation.definition.raw["operationId"]
     text = response.content.decode("utf-8", "replace")
     if response.status_code < 400 and (operation in _WITH_VALUES or '"destination"' in text):

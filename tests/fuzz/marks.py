@@ -1,4 +1,4 @@
-"""Values that no answer about a mistake, and no line of a log, may hold: where they are put, and found."""
+"""Marked values that no error response and no log line may contain: insertion and search."""
 
 import re
 from typing import Any
@@ -8,17 +8,17 @@ NUMBER = 918_273_645_546_372
 SEED = "5eedfeedc0de5eed"
 SECRET = (
     "whsec_" + "dmVsdmV0LW90dGVyLTdmM2E5YzUxLXdlYmhvb2s="
-)  # in two, or it would be taken for one that somebody left here
+)  # in two parts, so that it is not found in this file
 
 _MARKS = re.compile("|".join((TEXT, str(NUMBER), SEED, SECRET.removeprefix("whsec_")[:24])), re.IGNORECASE)
 _HEX = re.compile("[0-9a-fA-F]{1,64}")
 
 
 def marked(body: Any) -> Any:
-    """The request's body with a mark in every value of a row, seed and webhook's secret that is a text.
+    """Return the request body with a mark in every text that is a row value, seed or webhook secret.
 
-    What was refused is refused still, and what was taken is taken: a value of a row may be any text, a seed
-    of hex digits stays one.
+    Rejected requests remain rejected, and accepted ones accepted: a row value may be any text, and a seed of
+    hex digits remains one.
     """
     if not isinstance(body, dict):
         return body
@@ -53,6 +53,6 @@ def _seed(value: Any) -> Any:
 
 
 def found_in(text: str) -> str | None:
-    """The first mark in the text; None where there is none."""
+    """Return the first mark in the text; None if there is none."""
     found = _MARKS.search(text)
     return found[0] if found else None

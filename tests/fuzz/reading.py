@@ -15,15 +15,17 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from app.api.formats import ARROW_STREAM, PARQUET, FormatError, read_table, write_chunks
-from providers.digest import table_digest
+from app.formats.errors import FormatError
+from app.formats.media_types import ARROW_STREAM, PARQUET
+from providers.tables.digest import table_digest
+from tests.whole_tables import read_table, write_table
 
 MOST_MEMORY = 3 << 30
 TYPES = {"arrow": ARROW_STREAM, "parquet": PARQUET}
 
 
 def whole_file(media_type: str, rows: int = 40) -> bytes:
-    """A file with flat, nested and encoded fields, and nulls."""
+    """Return a file with flat, nested and encoded fields, and nulls."""
     numbers = [None if row % 7 == 0 else row for row in range(rows)]
     fields = {
         "n": pa.array(numbers),
@@ -35,11 +37,11 @@ def whole_file(media_type: str, rows: int = 40) -> bytes:
         "l": pa.array([[row, None] if row % 2 else None for row in range(rows)]),
         "r": pa.array([{"a": row, "b": [str(row)]} for row in range(rows)]),
     }
-    return b"".join(write_chunks(media_type, pa.table(fields)))
+    return b"".join(write_table(media_type, pa.table(fields)))
 
 
 def damaged(whole: bytes, chance: random.Random) -> bytes:
-    """The file with a few bytes changed, cut out, doubled or put in, half of them near its end."""
+    """Return the file with a few bytes changed, removed, repeated or inserted, half of them near its end."""
     data = bytearray(whole)
     for _ in range(chance.randint(1, 4)):
         near_end = chance.random() < 0.5
@@ -68,7 +70,7 @@ def _outcome(media_type: str, data: bytes) -> str:
     try:
         table = read_table(media_type, io.BytesIO(data))
         digest = table_digest(table)
-        written = b"".join(write_chunks(media_type, table))
+        written = b"".join(write_table(media_type, table))
     except FormatError as error:
         return "told in a library's words" if "arrow." in error.message.lower() else "refused"
     except (MemoryError, pa.ArrowMemoryError):
@@ -78,7 +80,7 @@ def _outcome(media_type: str, data: bytes) -> str:
 
 
 def main(name: str, seed: str, count: str) -> None:
-    """Read so many damaged files of a type."""
+    """Read `count` damaged files of a type."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     chance = random.Random(int(seed))
     whole = whole_file(TYPES[name])

@@ -1,4 +1,4 @@
-"""Schemathesis against a service of its own: how many calls it made, and what was wrong with the answers."""
+"""Schemathesis against a service of its own: number of requests, and violations."""
 
 import os
 import subprocess
@@ -26,29 +26,29 @@ _PHASES = ("examples", "coverage", "fuzzing", "stateful")
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """What became of one pass over the document."""
+    """Result of one pass over the document."""
 
     calls: int
-    """As the service's own log counts them."""
+    """Number of requests in the service's log."""
     failed: bool
     told: str
-    """What Schemathesis printed: each violation with the call that showed it."""
+    """Output of Schemathesis: each violation with its request."""
     tracebacks: int
-    """Unexpected errors in the service's log, whatever was answered."""
+    """Number of unexpected errors in the service's log, whatever was responded."""
     leaked: str | None
-    """A mark that stands in the service's log."""
+    """A mark that was found in the service's log."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A running service, and where its log is."""
+    """Running service, and the path of its log."""
 
     address: str
     key: str
     log: Path
 
     def fuzz(self, seed: int, examples: int, phases: tuple[str, ...] = _PHASES) -> Fuzzed:
-        """One pass: so many examples of each operation; `coverage` adds each bound of the document."""
+        """Run one pass with `examples` examples of each operation; `coverage` adds each bound."""
         before = self.log.read_text().count(_REQUEST)
         command = [
             str(Path(sys.executable).with_name("schemathesis")),
@@ -76,7 +76,7 @@ class Target:
 
 @contextmanager
 def target(folder: Path) -> Iterator[Target]:
-    """A service of its own with all its state, and its log, in the folder."""
+    """Start a service with all its state, and its log, in the folder."""
     log = folder / "service.log"
     with log.open("wb") as written, running_service(folder / "home", written, **_SETTINGS) as address:
         yield Target(address, own_key(folder / "home"), log)

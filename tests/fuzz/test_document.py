@@ -1,4 +1,4 @@
-"""A few hundred calls over the whole document, alone and one after another; `make fuzz` makes 20,000."""
+"""A few hundred requests over the whole document, single and in sequences; `make fuzz` makes 20,000."""
 
 import json
 import threading
@@ -32,7 +32,7 @@ LYING_DOCUMENT = {
 
 
 class Liar(BaseHTTPRequestHandler):
-    """Repeats what it was sent, as no problem document."""
+    """Server that returns its input instead of a problem document."""
 
     def do_GET(self) -> None:
         self._answer(200, "application/json", json.dumps(LYING_DOCUMENT).encode())
@@ -49,7 +49,7 @@ class Liar(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class names it
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def liar(tmp_path: Path) -> Iterator[Target]:
 
 
 def test_an_answer_that_tells_a_value_is_found(liar: Target) -> None:
-    """Of the checks that are the service's own: they are on, and see what they are for."""
+    """The service's own checks are active and find their violations."""
     done = liar.fuzz(SEED_OF_CI, examples=8, phases=("fuzzing",))
     assert done.failed
     assert "problem_documents" in done.told
@@ -91,7 +91,7 @@ def test_every_secret_of_a_call_has_its_mark() -> None:
 @pytest.mark.faults
 @pytest.mark.timeout(900)
 def test_every_answer_is_as_the_document_says(tmp_path: Path) -> None:
-    """No 500, no answer that the document has not, no value, seed or secret in a refusal or in the log."""
+    """No 500, no undocumented response, no value, seed or secret in a rejection or in the log."""
     with target(tmp_path) as service:
         done = service.fuzz(SEED_OF_CI, examples=70, phases=("fuzzing", "stateful"))
     assert not done.failed, done.told

@@ -1,4 +1,4 @@
-"""Headers of any bytes that a client can send: never a 500, and never a word of a credential."""
+"""Headers with arbitrary bytes: never a 500, and never a part of a credential in a response."""
 
 import httpx
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Every parser of what a caller writes, given anything: refused in its words, or taken for one thing."""
+"""Parsers of client input with arbitrary text: rejected with a message, or accepted unambiguously."""
 
 import json
 import uuid
@@ -12,46 +12,39 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from app.api.conditional import none_match
-from app.api.formats import (
-    CSV,
-    JSON,
-    MEDIA_TYPES,
-    CsvDialect,
-    FormatError,
-    fields_of,
-    negotiate,
-    read_table,
-    table_from_columns,
-    table_from_rows,
-    write_chunks,
-)
-from app.api.prefer import parse_prefer
-from app.api.schemas import SEED_INTEGER_BOUND, SeedValue, Source
-from app.api.uploads import CsvOptions, uploaded_type
+from app.api.request_headers import none_match, parse_prefer
 from app.errors import InvalidRequest, UnsupportedMediaType
-from app.jobs.identity import job_of_token, new_id, token_of_job
-from app.jobs.webhook_addresses import AddressRefused, Reach
-from app.jobs.webhooks import SecretUnusable, key_of_secret
+from app.formats.csv_dialect import CsvDialect
+from app.formats.errors import FormatError
+from app.formats.json_input import table_from_columns, table_from_rows
+from app.formats.json_output import fields_of
+from app.formats.media_types import CSV, JSON, MEDIA_TYPES, negotiate
+from app.ids import job_of_token, new_id, token_of_job
 from app.references import ReferenceRefused, parse_reference
+from app.requests.seed import SEED_INTEGER_BOUND, SeedValue
+from app.requests.source import Source
+from app.requests.uploads import CsvOptions, uploaded_type
+from app.webhooks.addresses import AddressRefused, Reach
+from app.webhooks.messages import SecretUnusable, key_of_secret
 from providers import PROVIDERS
-from providers.digest import table_digest
 from providers.errors import ParameterError, ProviderError
-from providers.literals import literal
 from providers.params import OPTIM_OPERANDS
-from providers.types import canonical_type, parse_type, type_name
+from providers.tables.digest import table_digest
+from providers.tables.literals import literal
+from providers.tables.type_names import canonical_type, parse_type, type_name
+from tests.whole_tables import read_table, write_table
 
 _SEED: TypeAdapter[Any] = TypeAdapter(SeedValue)
 
 
 def pieces(*words: str, most: int = 12) -> st.SearchStrategy[str]:
-    """Texts of a language's own words, mixed up, with strange ones between them."""
+    """Return a strategy of texts that mix a language's own words with strange ones."""
     strange = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
     return st.lists(st.sampled_from(words) | strange, max_size=most).map("".join)
 
 
 def not_quoted(text: str, message: str) -> None:
-    """A message never repeats what may be a secret; a few letters of it may stand there by chance."""
+    """Check that a message never repeats a potential secret; short coincidences are allowed."""
     assert len(text) < 16 or text not in message
 
 
@@ -115,7 +108,7 @@ def _reads_back(read: Any) -> None:
         table = read()
     except FormatError:
         return
-    body = b"".join(write_chunks(JSON, table))
+    body = b"".join(write_table(JSON, table))
     assert table_digest(read_table(JSON, body)) == table_digest(table)
 
 
@@ -138,8 +131,8 @@ def test_a_csv_is_a_table_that_reads_back_or_is_refused(
         return
     types = {field["name"]: field["type"] for field in fields_of(table.schema)}
     try:
-        body = b"".join(write_chunks(CSV, table))
-    except FormatError:  # a name with U+0000, which CSV cannot carry
+        body = b"".join(write_table(CSV, table))
+    except FormatError:  # a name with U+0000, which CSV cannot represent
         return
     assert table_digest(read_table(CSV, body, types)) == table_digest(table)
 

@@ -1,0 +1,331 @@
+"""Connections held open on purpose are closed; those of slow but honest clients are not."""
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+import uvicorn
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import StreamingResponse
+
+from app.api import problems
+from app.api.middleware.connections import ConnectionLimits, SurplusConnections, protocol
+from demo.service import service_process
+from tests.api.calls import ARROW
+
+LINGER = 0.6
+PATIENCE = 0.8
+RATE = 20_000
+MOST = 4
+LIMITS = ConnectionLimits(5.0, LINGER, PATIENCE, RATE, MOST)
+LARGE = 8 * 2**20
+MUCH_LONGER = 15.0
+
+
+class Endless:
+    """Open streams."""
+
+    open = 0
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """Service that responds early, at length, and slowly."""
+    app = FastAPI()
+    problems.install(app)
+    app.add_middleware(SurplusConnections)
+
+    @app.post("/refused")
+    async def refused() -> None:
+        raise HTTPException(401)
+
+    @app.post("/read")
+    async def read(request: Request) -> dict[str, int]:
+        return {"bytes": len(await request.body())}
+
+    @app.get("/large")
+    async def large() -> StreamingResponse:
+        async def pieces() -> Any:
+            Endless.open += 1
+            try:
+                for _ in range(LARGE // 2**16):
+                    yield bytes(2**16)
+            finally:
+                Endless.open -= 1
+
+        return StreamingResponse(pieces())
+
+    @app.get("/seldom")
+    async def seldom() -> StreamingResponse:
+        async def pieces() -> Any:
+            for _ in range(3):
+                await asyncio.sleep(1.2 * PATIENCE)
+                yield b"x"
+
+        return StreamingResponse(pieces())
+
+    @app.get("/livez")
+    async def live() -> str:
+        return "ok"
+
+    config = uvicorn.Config(
+        app, port=0, log_level="critical", http=protocol(LIMITS), timeout_keep_alive=1, ws="none"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join()
+
+
+@contextmanager
+def connected(port: int, buffer: int = 0) -> Iterator[socket.socket]:
+    with socket.socket() as connection:
+        if buffer:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        connection.settimeout(20)
+        connection.connect(("127.0.0.1", port))
+        yield connection
+
+
+def head(method: str, path: str, *more: str) -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", *more, "", ""]).encode()
+
+
+def received(connection: socket.socket) -> bytes:
+    """Read everything until the service closes."""
+    pieces = []
+    while piece := connection.recv(65536):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def seconds_until_closed(connection: socket.socket, interval: float = 0.1) -> float:
+    """Send one byte per interval until the connection accepts no more."""
+    started = time.monotonic()
+    while time.monotonic() - started < MUCH_LONGER:
+        try:
+            connection.sendall(b"x")
+        except (ConnectionResetError, BrokenPipeError):
+            break
+        time.sleep(interval)
+    return time.monotonic() - started
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 1000000", "Transfer-Encoding: chunked"])
+def test_a_byte_now_and_then_after_an_early_answer(port: int, framing: str) -> None:
+    """The answer can be read, says that the connection ends, and it does."""
+    with connected(port) as connection:
+        connection.sendall(head("POST", "/refused", framing))
+        answer = received(connection)
+        assert answer.startswith(b"HTTP/1.1 401")
+        assert b"connection: close" in answer.lower()
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == 401
+        if "chunked" in framing:
+            connection.sendall(b"f4240\r\n")
+        assert LINGER / 3 < seconds_until_closed(connection) < 5 * LINGER
+
+
+def test_the_answer_reaches_a_caller_that_sends_on(port: int) -> None:
+    """A client that reads only after sending a large body gets the response, not a reset."""
+    with connected(port) as connection:
+        size = 20 * 2**20
+        connection.sendall(head("POST", "/refused", f"Content-Length: {size}"))
+        connection.sendall(bytes(size))
+        assert received(connection).startswith(b"HTTP/1.1 401")
+
+
+def test_a_whole_body_that_nobody_read_keeps_the_connection(port: int) -> None:
+    """Head and body arrive together, so the body has ended before the early answer."""
+    with connected(port) as connection:
+        for path, status in (("/refused", 401), ("/refused", 401), ("/read", 200)):
+            connection.sendall(head("POST", path, "Content-Length: 5") + b"12345")
+            answer = http.client.HTTPResponse(connection, method="POST")
+            answer.begin()
+            assert answer.status == status
+            assert answer.headers["connection"] is None
+            answer.read()
+
+
+def test_what_is_no_request_is_answered_and_closed(port: int) -> None:
+    with connected(port) as connection:
+        connection.sendall(b"\x16\x03\x01 no head\r\n\r\n" + b"x" * 100_000)
+        assert received(connection).startswith(b"HTTP/1.1 400")
+        assert seconds_until_closed(connection) < 5 * LINGER
+
+
+def test_an_idle_connection_is_closed(port: int) -> None:
+    with connected(port) as connection:
+        connection.sendall(head("GET", "/livez"))
+        started = time.monotonic()
+        received(connection)
+        assert 0.5 < time.monotonic() - started < 5
+
+
+def until(condition: Any) -> bool:
+    deadline = time.monotonic() + MUCH_LONGER
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return bool(condition())
+
+
+def test_a_caller_that_reads_nothing_is_cut(port: int) -> None:
+    with connected(port, 4096) as connection:
+        connection.sendall(head("GET", "/large"))
+        assert until(lambda: Endless.open == 1)
+        started = time.monotonic()
+        assert until(lambda: Endless.open == 0)
+        assert time.monotonic() - started < 6 * PATIENCE
+        with pytest.raises(ConnectionResetError):
+            received(connection)
+
+
+def test_a_caller_that_reads_almost_nothing_is_cut(port: int) -> None:
+    """The client makes some progress within the patience, at a tenth of the least rate."""
+    with connected(port, 4096) as connection:
+        connection.sendall(head("GET", "/large"))
+        started = time.monotonic()
+        try:
+            while time.monotonic() - started < MUCH_LONGER:
+                connection.recv(RATE // 50)
+                time.sleep(0.2)
+        except ConnectionResetError:
+            pass
+        assert PATIENCE < time.monotonic() - started < MUCH_LONGER
+        assert until(lambda: Endless.open == 0)
+
+
+def test_a_caller_that_reads_slowly_is_not_cut(port: int) -> None:
+    """The client reads for several times the patience, at some times the least rate."""
+    with connected(port, 65536) as connection:
+        connection.sendall(head("GET", "/large", "Connection: close"))
+        started, size = time.monotonic(), 0
+        while time.monotonic() - started < 5 * PATIENCE:
+            size += len(connection.recv(50_000))
+            time.sleep(0.1)
+        size += len(received(connection))
+        assert size > LARGE
+
+
+def test_an_answer_that_is_complete_is_not_held_either(port: int) -> None:
+    """The last bytes are in the service's buffer: closing must not wait for them forever."""
+    with connected(port, 4096) as connection:
+        requests = head("GET", "/livez") * 50 + head("GET", "/large", "Connection: close")
+        connection.sendall(requests)
+        time.sleep(4 * PATIENCE)
+        with pytest.raises(ConnectionResetError):
+            received(connection)
+
+
+def test_an_answer_may_pause(port: int) -> None:
+    """The client reads everything available, as with server-sent events and waiting requests."""
+    with connected(port) as connection:
+        connection.sendall(head("GET", "/seldom", "Connection: close"))
+        answer = received(connection)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert answer.endswith(b"0\r\n\r\n")
+
+
+def test_connections_beyond_the_limit(port: int) -> None:
+    """Rejected with a problem, except health checks; then reset; accepted again after others have closed."""
+    with ExitStack() as stack:
+        for _ in range(MOST):
+            stack.enter_context(connected(port))
+        time.sleep(0.3)
+        with connected(port) as connection:
+            connection.sendall(head("POST", "/read", "Content-Length: 5") + b"x" * 5)
+            answer = received(connection)
+        document = json.loads(answer.partition(b"\r\n\r\n")[2])
+        assert (document["status"], document["code"]) == (503, "unavailable")
+        assert b"retry-after: 5" in answer.lower()
+        with connected(port) as connection:
+            connection.sendall(head("GET", "/livez", "Connection: close"))
+            assert received(connection).endswith(b'"ok"')
+        surplus = [stack.enter_context(connected(port)) for _ in range(40)]
+        time.sleep(0.3)
+        assert seconds_until_closed(surplus[-1]) < 1
+        assert surplus[0].recv(10) == b""  # a surplus connection has two seconds for its head
+    time.sleep(0.3)
+    with connected(port) as connection:
+        connection.sendall(head("GET", "/livez", "Connection: close"))
+        assert received(connection).endswith(b'"ok"')
+
+
+# ---------------------------------------------------------------------- the service's own process
+
+
+def open_files(process: int) -> list[str]:
+    """Return the files, without sockets, that a process has open."""
+    folder = Path(f"/proc/{process}/fd")
+    names = []
+    for entry in folder.iterdir():
+        try:
+            names.append(str(entry.readlink()))
+        except FileNotFoundError:
+            continue
+    return sorted(name for name in names if name.endswith(".blob") or "/blobs/" in name)
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    settings = {"workers": "1", "response_patience": "1.5", "linger_seconds": "1", "warm_workers": "false"}
+    with service_process(tmp_path_factory.mktemp("held"), **settings) as (address, number):
+        yield address, number
+
+
+def test_a_table_that_nobody_reads_is_closed(process: tuple[str, int]) -> None:
+    """The file of a large `/rows` is open while it is sent, and closed when its reader is cut off."""
+    address, number = process
+    table = pa.table({name: np.random.default_rng(0).random(700_000) for name in "abcdefgh"})  # 45 MB
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    headers = {"content-type": ARROW}
+    content = sink.getvalue().to_pybytes()
+    answer = httpx.post(f"{address}/v1/buffers", content=content, headers=headers, timeout=60)
+    buffer = answer.raise_for_status().json()["id"]
+    idle = open_files(number)
+    with connected(httpx.URL(address).port or 0, 4096) as connection:
+        connection.sendall(head("GET", f"/v1/buffers/{buffer}/rows", f"Accept: {ARROW}"))
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        assert until(lambda: len(open_files(number)) > len(idle))
+        assert until(lambda: open_files(number) == idle)
+        with pytest.raises(ConnectionResetError):
+            received(connection)
+    with httpx.stream("GET", f"{address}/v1/buffers/{buffer}/rows", headers={"accept": ARROW}) as whole:
+        size = 0
+        for index, piece in enumerate(whole.iter_bytes(2**20)):
+            size += len(piece)
+            if index % 10 == 0:
+                time.sleep(0.7)
+    assert size >= len(content)
+
+
+def test_early_refusals_of_the_service_close(process: tuple[str, int]) -> None:
+    """The service responds 413 for a declared length, and 415, before reading the body."""
+    address, _ = process
+    for path, kind, status in (
+        ("/v1/services/DSWAP", "application/json", 413),
+        ("/v1/buffers", "text/x", 415),
+    ):
+        with connected(httpx.URL(address).port or 0) as connection:
+            more = (f"Content-Type: {kind}", f"Content-Length: {2**40}")
+            connection.sendall(head("POST", path, *more))
+            answer = received(connection)
+            assert answer.startswith(f"HTTP/1.1 {status}".encode())
+            assert b"connection: close" in answer.lower()
+            assert seconds_until_closed(connection, 0.25) < 5

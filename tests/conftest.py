@@ -36,7 +36,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """Where there is a test process a core, no more than one thread of kernels in each.
+    """Limit kernels to one thread where there is one test process for each core.
 
     With threads for all cores in each they wait for one another, and kernels of a millisecond take several.
     Tests of the threads themselves set their own number.
@@ -59,7 +59,7 @@ def data_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def service_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the service that all tests call keeps its state."""
+    """Folder of the service that all tests call."""
     return tmp_path_factory.mktemp("service")
 
 

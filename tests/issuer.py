@@ -1,4 +1,4 @@
-"""An OIDC issuer of the tests' own: a real HTTP server that publishes keys, and signs what it is told to."""
+"""OIDC issuer for tests: a real HTTP server that publishes keys and signs any claims."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ class Issuer:
         self.published.append(public | {"kid": kid, "use": use, "alg": algorithm})
 
     def claims(self, **changes: Any) -> dict[str, Any]:
-        """What a good token says, with changes; None leaves a claim out."""
+        """Claims of a valid token, with changes; None leaves a claim out."""
         now = int(time.time())
         good = {"iss": self.url, "aud": AUDIENCE, "sub": "ada", "iat": now, "exp": now + 300}
         good |= {"scope": "openid rowveil:run rowveil:read"}

@@ -1,14 +1,14 @@
-"""What a worker is told, without the service around it."""
+"""Tasks of a worker, made without a service."""
 
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from app.engine.progress import make_progress_file
-from app.jobs.tasks import SwapTask
-from app.store.blobs import BlobStore
-from app.store.tables import write_table
+from app.engine.progress_file import make_progress_file
+from app.store.blobs.arrow_stream import write_table
+from app.store.blobs.sealed_files import BlobStore
+from app.worker.tasks import SwapTask
 from providers import PROVIDERS
 from tests.naive.agreement import SEED
 

@@ -30,7 +30,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a process left."""
+    """Output and exit code of a process that has ended."""
 
     code: int
     stdout: bytes

@@ -1,4 +1,4 @@
-"""``rowveil_client``: a DataFrame goes in, and one of its kind comes out."""
+"""``rowveil_client``: a DataFrame in, and a DataFrame of the same library out."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ def _columns(frame: Any) -> Any:
 
 
 def test_a_table_of_many_pieces_comes_back_whole(rowveil: Rowveil) -> None:
-    """Far more than what one read of the answer gives."""
+    """The table is far larger than one read of the response."""
     source = people(50_000)
     with rowveil:
         released = rowveil.cdswap(source, swap_fields=["income"], control_field="city", report="none")
@@ -66,7 +66,7 @@ def test_what_is_told_of_a_run(rowveil: Rowveil) -> None:
 
 
 def test_a_refusal_is_the_service_s_own_problem(rowveil: Rowveil, client: httpx.Client) -> None:
-    """With its code and pointers; the buffer that was sent is gone."""
+    """The error has code and pointers; the uploaded buffer is deleted."""
     with rowveil, pytest.raises(Problem, match="did you mean 'income'") as caught:
         rowveil.dswap(people(), swap_fields=["incom"])
     assert (caught.value.status, caught.value.code) == (422, "invalid_parameter")
@@ -99,7 +99,7 @@ def test_progress_is_shown_where_it_is_asked_for(
 
 
 def test_it_brings_nothing_of_the_service_along() -> None:
-    """The client is imported without the service, its kernels, pandas or polars."""
+    """The client imports neither the service, its kernels, pandas nor polars."""
     heavy = "{'app', 'providers', 'numba', 'fastapi', 'pandas', 'polars'}"
     script = f"import sys, rowveil_client; print(sorted({heavy} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -107,7 +107,7 @@ def test_it_brings_nothing_of_the_service_along() -> None:
 
 
 def test_integers_beside_nulls_keep_their_digits(rowveil: Rowveil) -> None:
-    """A float has 53 bits; pandas has integers with nulls, and those that were given come back as such."""
+    """A float has 53 bits; pandas has nullable integers, and given ones are returned as such."""
     beyond = [2**53 + 1 + 2 * row for row in range(40)]
     given = pd.DataFrame({"id": beyond, "own": pd.array([None, *beyond[1:]], dtype="Int64"), "town": "Cork"})
     given.loc[0, "town"] = "Athens"
@@ -120,7 +120,7 @@ def test_integers_beside_nulls_keep_their_digits(rowveil: Rowveil) -> None:
 
 
 class Faulty(httpx.BaseTransport):
-    """A service that accepts a job, and then answers in turn what it is told to."""
+    """Service that accepts a job, and then gives the listed responses in turn."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self.answers = list(answers)
@@ -145,7 +145,7 @@ def calling(*answers: httpx.Response | Exception) -> Rowveil:
 
 
 def test_a_service_that_starts_anew_is_waited_for() -> None:
-    """It does not answer, or a proxy does; the buffer that cannot be deleted goes at its expiry."""
+    """The service or a proxy does not respond; a buffer that cannot be deleted is left to its expiry."""
     failed = {"id": "1", "state": "failed", "error": {"detail": "it failed", "code": "worker_died"}}
     with (
         calling(

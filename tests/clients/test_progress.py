@@ -1,4 +1,4 @@
-"""``rowveil_client`` shows how far its job is where a person looks on: in a terminal, or a notebook."""
+"""Progress bar of ``rowveil_client``: shown in a terminal or a notebook."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from rowveil_client import Rowveil
 from tests.terminal import ROOT, SIZES, in_terminal
 
-ROWS = 10_000
+ROWS = 60_000  # seconds of work on a fast machine too: the service reports progress about four times a second
 SWAP = """
 import sys
 
@@ -27,7 +27,7 @@ with Rowveil(*sys.argv[1:]) as rowveil:
 
 @pytest.fixture
 def script(client: httpx.Client, key: str, tmp_path: Path) -> list[str]:
-    """Many runs, each measured: seconds, and a stage of its own for each of them."""
+    """Many measured runs: takes seconds, with one stage for each run."""
     path = tmp_path / "swap.py"
     path.write_text(SWAP.format(rows=ROWS))
     return [str(path), str(client.base_url), key]
@@ -35,12 +35,12 @@ def script(client: httpx.Client, key: str, tmp_path: Path) -> list[str]:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_bar_moves_in_a_terminal(script: list[str], size: str) -> None:
-    """From the left to the right while the job runs; it fits its line, and goes."""
+    """The bar moves from left to right while the job runs, fits its line and disappears."""
     ended = in_terminal(script, SIZES[size])
     assert (ended.code, ended.stdout.decode()) == (0, f"succeeded {ROWS}\n"), ended.drawn
     percents = [bar.percent for bar in ended.bars]
     assert percents == sorted(percents)
-    assert len(set(percents)) >= 6, ended.drawn  # the service tells some four in a second
+    assert len(set(percents)) >= 6, ended.drawn
     assert len({bar.stage for bar in ended.bars}) >= 3
     assert ended.widest <= (SIZES[size][1] or 80)
     assert ended.drawn.split("\r")[-2].strip() == ended.drawn.split("\r")[-1].strip() == ""
@@ -61,7 +61,7 @@ def test_nothing_is_drawn_where_nobody_looks_on(script: list[str], stderr: str) 
 def test_a_kernel_is_told_from_a_script_that_imports_ipython(
     shell: object, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A notebook has no terminal, and shows a bar; that ipykernel was imported somewhere says nothing."""
+    """A notebook has no terminal and shows a bar; a mere import of ipykernel does not count."""
     ipython = ModuleType("IPython")
     ipython.get_ipython = lambda: shell  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", ipython)

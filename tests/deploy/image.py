@@ -22,23 +22,23 @@ _SITE = f"lib/python3.{sys.version_info.minor}/site-packages"
 
 @dataclass
 class Stage:
-    """One FROM, and what follows it."""
+    """One FROM instruction, and the instructions after it."""
 
     steps: list[tuple[str, str]] = field(default_factory=list)
     """Instruction and the rest of its line."""
 
     def last(self, instruction: str) -> str:
-        """The argument of the one that counts."""
+        """Return the argument of the last such instruction, which is the effective one."""
         return [rest for name, rest in self.steps if name == instruction][-1]
 
     def environment(self) -> dict[str, str]:
-        """What ENV sets, in the form ``NAME=value``."""
+        """Environment variables of ENV instructions, in the form ``NAME=value``."""
         words = " ".join(rest for name, rest in self.steps if name == "ENV").split()
         return dict(word.split("=", 1) for word in words)
 
 
 def stages(dockerfile: Path) -> list[Stage]:
-    """The stages of a Dockerfile whose commands are in exec form."""
+    """Return the stages of a Dockerfile whose commands are in exec form."""
     text = "\n".join(line for line in dockerfile.read_text().splitlines() if not line.startswith("#"))
     found: list[Stage] = []
     for line in text.replace("\\\n", " ").splitlines():
@@ -51,16 +51,16 @@ def stages(dockerfile: Path) -> list[Stage]:
 
 
 def health_command(stage: Stage) -> list[str]:
-    """What HEALTHCHECK runs."""
+    """Return the command of HEALTHCHECK."""
     command: list[str] = json.loads(stage.last("HEALTHCHECK").partition("CMD")[2])
     return command
 
 
 class Root:
-    """A folder that is a container's root, below whatever of this machine stands for the base image."""
+    """Folder that is a container's root, over this machine's files in place of the base image."""
 
     def __init__(self, folder: Path, site_packages: Path | None, wheels: Path | None) -> None:
-        """``site_packages``: installed before, and lent; else ``wheels`` are installed."""
+        """``site_packages``: an existing installation to mount; otherwise ``wheels`` are installed."""
         self.folder = folder
         folder.chmod(0o755)
         self._lent: list[tuple[Path, str]] = [(Path(sys.base_prefix), "usr/local")]
@@ -102,7 +102,7 @@ class Root:
         if read_only:
             script += ["mount -t tmpfs -o mode=1777 tmpfs tmp", "mount -o remount,bind,ro ."]
         script.append(f'shift; exec chroot --userspec={user} . env -i --chdir={folder} "$@"')
-        # A Python that was built for another place looks for its library there.
+        # A Python that was built for another location looks for its library there.
         given_environment = [f"{name}={value}" for name, value in environment.items()]
         given_environment.append("LD_LIBRARY_PATH=/usr/local/lib")
         inner = ["sh", "-c", "\n".join(script), "sh", str(self.folder), *given_environment, *arguments]
@@ -110,7 +110,7 @@ class Root:
 
 
 def can_mount() -> bool:
-    """Whether this user may make mounts of its own."""
+    """Return whether this user may create mounts of its own."""
     tried = subprocess.run(
         ["unshare", "--mount", "sh", "-c", "mount --make-rprivate / && mount -t tmpfs none /mnt"],  # noqa: S607 - the system's
         capture_output=True,
@@ -120,7 +120,7 @@ def can_mount() -> bool:
 
 
 def build(root: Root, dockerfile: Path, skipped: Sequence[str] = ()) -> list[list[str]]:
-    """Carry out both stages in one root, but RUNs with a ``skipped`` word; those that were run."""
+    """Run both stages in one root, except RUNs with a ``skipped`` word; return those that were run."""
     run = []
     for stage in stages(dockerfile):
         folder, environment = "/", {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "PIP_NO_INDEX": "1"}
@@ -141,7 +141,7 @@ def build(root: Root, dockerfile: Path, skipped: Sequence[str] = ()) -> list[lis
 
 
 def lend_kernels(folder: Path, compiled: Path) -> None:
-    """Copy what was compiled before of these very sources."""
+    """Copy kernels that were compiled earlier from exactly these sources."""
     for source in PACKAGE.rglob("*.py"):
         name = f"{source.stem}-{state_of(source.resolve())}"
         if (compiled / name).is_dir():

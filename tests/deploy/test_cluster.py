@@ -1,4 +1,4 @@
-"""What `deploy.setup` makes brings up scheduler, workers and service over TLS, and the database."""
+"""Secrets of `deploy.setup`: scheduler, workers and service start over TLS, and the database too."""
 
 import contextlib
 import datetime
@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_second_setup_changes_nothing(made: Path) -> None:
-    """So that it may run before every start; and nobody else reads any of it."""
+    """It may run before every start; and no other user can read any of it."""
     before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
     assert ensure(made) == []
     assert {path: path.read_bytes() for path in made.rglob("*") if path.is_file()} == before
@@ -47,7 +47,7 @@ def test_a_second_setup_changes_nothing(made: Path) -> None:
 def test_a_certificate_that_ends_within_a_month_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And one of another authority; keys and passwords stay."""
+    """A certificate of another authority is renewed too; keys and passwords stay."""
     monkeypatch.setattr(certificates, "CERTIFICATE_DAYS", 29)
     ensure(tmp_path)
     monkeypatch.undo()
@@ -60,7 +60,7 @@ def test_a_certificate_that_ends_within_a_month_is_made_anew(
 
 @pytest.mark.parametrize("left", ["another", "none", "cut off"])
 def test_a_certificate_without_its_key_is_made_anew(tmp_path: Path, left: str) -> None:
-    """As a renewal leaves it that ended between the two files: it would keep the cluster down for good."""
+    """An interrupted renewal leaves such files; they would keep the cluster down permanently."""
     ensure(tmp_path)
     key = tmp_path / "worker" / "tls.key"
     if left == "another":
@@ -75,7 +75,7 @@ def test_a_certificate_without_its_key_is_made_anew(tmp_path: Path, left: str) -
 
 
 def test_copied_secrets_are_their_owners_alone(tmp_path: Path) -> None:
-    """As Kubernetes mounts them: links into a hidden folder, readable by a group."""
+    """Kubernetes mounts links into a hidden folder, readable by a group."""
     given, own = tmp_path / "given", tmp_path / "own"
     (given / "..data").mkdir(parents=True)
     (given / "..data" / "master.key").write_text("key")
@@ -102,7 +102,7 @@ def started(arguments: list[str], environment: dict[str, str]) -> Iterator[None]
 
 @contextlib.contextmanager
 def scheduler(secrets: Path, folder: Path) -> Iterator[str]:
-    """By the command of compose.yaml, on free ports; its address."""
+    """Start the scheduler with the command of compose.yaml on free ports; yield its address."""
     service = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["scheduler"]
     freed = {"8786": "0", "127.0.0.1:8787": "127.0.0.1:0", "/run/secrets": str(secrets)}
     words = [*service["entrypoint"][1:], *service["command"]]
@@ -129,13 +129,13 @@ def refused_without_certificate(address: str, ca_file: Path) -> bool:
     with socket.create_connection((place.hostname or "", place.port or 0), PATIENCE) as plain:
         try:
             with context.wrap_socket(plain) as sealed:
-                return sealed.recv(1) == b""  # in TLS 1.3 the refusal comes with the first answer
+                return sealed.recv(1) == b""  # in TLS 1.3 the rejection arrives with the first response
         except (ssl.SSLError, ConnectionError):
             return True
 
 
 def created_key(home: Path, settings: dict[str, str]) -> str:
-    """Made as an operator makes one."""
+    """Create a key as an operator would."""
     command = [sys.executable, "-m", "app", "keys", "create", "--name", "ada", "--scopes", "run,read"]
     given = {f"ROWVEIL_{name.upper()}": value for name, value in {"home": str(home), **settings}.items()}
     printed = subprocess.run(command, env=os.environ | given, stdout=subprocess.PIPE, text=True, check=True)
@@ -144,7 +144,7 @@ def created_key(home: Path, settings: dict[str, str]) -> str:
 
 @pytest.mark.faults
 def test_the_whole_comes_up_over_tls_in_production(made: Path, tmp_path: Path, postgres: Postgres) -> None:
-    """A job runs, with PostgreSQL by the password of the file; who shows no certificate is refused."""
+    """A job runs with PostgreSQL and the password file; clients without a certificate are rejected."""
     database = postgres.new_database_with_password("rowveil", (made / "database" / "password").read_text())
     with scheduler(made / "scheduler", tmp_path) as address, contextlib.ExitStack() as workers:
         assert refused_without_certificate(address, made / "authority" / "ca.pem")

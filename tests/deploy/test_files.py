@@ -1,4 +1,4 @@
-"""Compose file and manifests say of each container what is promised; their linters run in `make lint`."""
+"""Compose file and Kubernetes manifests keep their promises; their linters run in `make lint`."""
 
 import json
 from pathlib import Path
@@ -34,13 +34,13 @@ def pods() -> dict[str, dict[str, Any]]:
 
 
 def environments() -> dict[str, dict[str, str]]:
-    """Everything that is set for a container, by whom it is."""
+    """Environment variables of each container."""
     found = {f"compose {name}": dict(each.get("environment", {})) for name, each in composed().items()}
     kustomization = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())
     shared = dict(word.split("=", 1) for word in kustomization["configMapGenerator"][0]["literals"])
     for pod, spec in pods().items():
         for each in spec["containers"]:
-            # An address from a secret is one of no secret's kind here.
+            # An address in a secret is not secret here.
             own = {item["name"]: item.get("value", "postgresql:///rowveil") for item in each.get("env", [])}
             found[f"pod {pod}"] = (shared if "envFrom" in each else {}) | own
     return found
@@ -48,7 +48,7 @@ def environments() -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("whose", environments())
 def test_every_setting_is_one_and_together_they_start(whose: str) -> None:
-    """No name is misspelt, and what is set fits together in production."""
+    """No name is misspelt, and the settings are valid together in production."""
     given = environments()[whose]
     assert unknown_variables(given) == []
     settings = {
@@ -82,7 +82,7 @@ def test_compose_shows_the_service_alone_and_to_this_machine_alone() -> None:
 
 @pytest.mark.parametrize("name", pods())
 def test_a_pod_keeps_to_the_restricted_standard(name: str) -> None:
-    """As kubernetes.io/docs/concepts/security/pod-security-standards has it, and on a read-only root."""
+    """The standard is kubernetes.io/docs/concepts/security/pod-security-standards, on a read-only root."""
     pod = pods()[name]
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -100,7 +100,7 @@ def test_a_pod_keeps_to_the_restricted_standard(name: str) -> None:
 
 
 def test_a_worker_has_the_memory_that_the_service_gives_its_jobs() -> None:
-    """With 1 GiB beside it for the worker's own and for the files it reads."""
+    """With 1 GiB more for the worker's own memory and the files it reads."""
     (worker,) = pods()["worker"]["containers"]
     job = int(environments()["pod service"]["ROWVEIL_WORKER_MEMORY_BYTES"])
     assert worker["resources"]["limits"]["memory"] == "4Gi"
@@ -119,7 +119,7 @@ def test_the_scheduler_is_started_alike_everywhere() -> None:
 
 
 def test_what_is_scaled_states_no_number_of_its_own() -> None:
-    """Every `apply` would go back to it, and take the jobs of the workers beyond it."""
+    """Every `apply` would return to that number, and stop the jobs of the workers beyond it."""
     found = manifests()
     scalers = [each for each in found if each["kind"] == "HorizontalPodAutoscaler"]
     scaled = {each["spec"]["scaleTargetRef"]["name"] for each in scalers}

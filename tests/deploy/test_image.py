@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600 if FULL else 300)]
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
-    """The image's root, built."""
+    """Built root of the image."""
     if not can_mount():
         pytest.skip("needs root, and mounts of its own")
     folder = tmp_path_factory.mktemp("image")
@@ -59,7 +59,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
 
 @pytest.fixture
 def volumes(tmp_path: Path) -> dict[str, Path]:
-    """New volumes of the places that the Dockerfile declares, with their owner."""
+    """New volumes for the paths that the Dockerfile declares, with their owner."""
     places = json.loads(container().last("VOLUME"))
     found = {place: tmp_path / place.strip("/").replace("/", "-") for place in places if place != "/tmp"}  # noqa: S108 - a tmpfs
     for folder in found.values():
@@ -79,7 +79,7 @@ def environment(**settings: str) -> dict[str, str]:
 
 @contextmanager
 def running(root: Root, volumes: dict[str, Path]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The container's own command as its own user, on a read-only root; its port, once it is ready."""
+    """Run the container's command as its user on a read-only root; yield its port once it is ready."""
     assert container().last("USER") == USER
     command = [*json.loads(container().last("ENTRYPOINT")), *json.loads(container().last("CMD"))]
     settings = environment(ROWVEIL_PORT="0", ROWVEIL_WORKERS="1", ROWVEIL_WORKER_THREADS="1")
@@ -100,10 +100,10 @@ def running(root: Root, volumes: dict[str, Path]) -> Iterator[tuple[str, subproc
 
 
 def test_the_container_runs_as_nobody_on_a_read_only_root(root: Root, volumes: dict[str, Path]) -> None:
-    """It answers its own health check, compiles nothing, and ends by SIGTERM with 0."""
+    """It passes its own health check, compiles nothing, and exits with 0 after SIGTERM."""
     shipped = {path.name for path in (root.folder / "opt/rowveil/kernels").rglob("*.nbc")}
     assert shipped
-    for _ in range(2):  # on a new volume, and on one that there was
+    for _ in range(2):  # on a new volume, and on an existing one
         with running(root, volumes) as (port, process):
             status = Path(f"/proc/{process.pid}/status").read_text()
             assert re.search(r"^Uid:\s+10001\s+10001", status, re.MULTILINE)
@@ -136,7 +136,7 @@ def test_a_container_that_cannot_keep_its_kernels_says_so(root: Root) -> None:
 
 
 def test_a_kernel_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
-    """Else each start on a full volume would fill it further."""
+    """Otherwise each start on a full volume would fill it further."""
     shipped, own = tmp_path / "shipped", tmp_path / "own"
     shipped.mkdir()
     (shipped / "a.nbi").write_bytes(bytes(100_000))
@@ -153,7 +153,7 @@ def test_a_kernel_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_kernels_are_copied_once_and_whole(tmp_path: Path) -> None:
-    """What is there stays: a kernel that was compiled here, too."""
+    """Existing files stay, also a kernel that was compiled here."""
     shipped, own = tmp_path / "shipped", tmp_path / "own"
     (shipped / "grid-1").mkdir(parents=True)
     for name in ("a.nbi", "a.1.nbc", "b.nbi"):

@@ -11,9 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs"
 BESIDE = ("README.md", "examples/README.md", "clients/python/README.md")
-"""Read where they lie, from the root of the checkout."""
+"""Further pages, relative to the root of the checkout."""
 ADDRESS = "http://127.0.0.1:8080"
-"""What the pages call the service."""
+"""Address of the service in the pages."""
 
 PROGRAMS = {"python": ("py", ".venv/bin/python {0}.py")}
 """Language -> suffix of its files, and what runs one of them."""
@@ -33,11 +33,11 @@ class Block:
     language: str
     text: str
     prints: str | None = None
-    """What the page says that it prints: the `text` block that follows it."""
+    """Expected output: the `text` block that follows it."""
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page, in their order, each with what it is said to print."""
+    """Return the blocks of a page in order, each with its expected output."""
     found: list[Block] = []
     for language, text in _FENCE.findall(page.read_text(encoding="utf-8")):
         if language == "text" and found and found[-1].prints is None:
@@ -48,37 +48,37 @@ def blocks(page: Path) -> list[Block]:
 
 
 def pages() -> list[str]:
-    """Every page, and what is read beside them in their folders, by its path from the pages'."""
+    """Return the path of every page, relative to the folder of the pages."""
     beside = [f"../{name}" for name in BESIDE]
     return [*(page.relative_to(PAGES).as_posix() for page in sorted(PAGES.rglob("*.md"))), *beside]
 
 
 def pages_with(*languages: str) -> list[str]:
-    """The pages that have a block in one of the languages."""
+    """Return the pages that have a block in one of the languages."""
     return [page for page in pages() if any(block.language in languages for block in blocks(PAGES / page))]
 
 
 def sample_table() -> Block:
-    """What makes the people.csv of the quick start, on which other pages go on."""
+    """Return the block that writes the quick start's people.csv, which other pages use."""
     (made,) = (block for block in blocks(PAGES / "quick-start.md") if "demo.people" in block.text)
     return made
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Somebody in a checkout, beside a service that runs."""
+    """Simulated reader in a checkout, with a running service."""
 
     folder: Path
     address: str
     home: Path
-    """The service's."""
+    """Home of the service."""
     root: Path = ROOT
-    """The checkout whose code it is."""
+    """Checkout whose code is run."""
     shell: str = ""
-    """More of what the reader's shell knows."""
+    """Further functions of the reader's shell."""
 
     def settle(self, environment: str = sys.prefix) -> None:
-        """What a reader has there: a virtual environment, the home that `make serve` makes, examples."""
+        """Link the virtual environment, the home that `make serve` creates, and the examples."""
         (self.folder / ".venv").symlink_to(environment)
         (self.folder / "var").symlink_to(self.home)
         (self.folder / "examples").symlink_to(self.root / "examples")
@@ -90,11 +90,10 @@ class Reader:
         put: dict[str, str] | None = None,
         programs: dict[str, tuple[str, str]] = PROGRAMS,
     ) -> None:
-        """Run the examples one after the other in one shell, as they stand.
+        """Run the examples unchanged, one after the other, in one shell.
 
-        ``put``: what stands on the page for a thing of the reader's own -> what it is here. An example
-        that fails, or prints what the page does not say, fails. What it prints is what a terminal would
-        show, standard error included.
+        ``put``: placeholder on the page -> its value in the test. An example fails if it ends with an
+        error or if its output, standard error included, differs from the page.
         """
         script = [_SHELL, self.shell]
         for number, example in enumerate(examples):

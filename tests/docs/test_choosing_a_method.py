@@ -1,4 +1,4 @@
-"""`docs/choosing-a-method.md` tells the frontier of the sample table: its call is made, and gives that."""
+"""The call in `docs/choosing-a-method.md` gives the frontier that the page shows."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ PAGE = PAGES / "choosing-a-method.md"
 
 
 def frontier_table(client: httpx.Client) -> str:
-    """What the page's call gives on the sample table, as the page tells it."""
+    """Return the result of the page's call on the sample table, formatted as on the page."""
     (call,) = (json.loads(block.text) for block in blocks(PAGE) if block.language == "json")
     body = {"source": {"rows": people(), "fields": TYPES}, **call}
     job = (

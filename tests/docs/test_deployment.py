@@ -1,11 +1,10 @@
-"""The commands of `docs/deployment.md`, typed in where there is neither Docker nor a cluster.
+"""The commands of `docs/deployment.md`, run without Docker and without a cluster.
 
-What is the project's own is run: `deploy.setup` makes its secrets, and what `docker compose exec service` is
-given runs beside the real service of these tests. What only an engine or a cluster can do is not: no image
-is built, no container started, nothing sent to a cluster. `docker` and `kubectl` are taken down as the shell
-calls them; each name, file, tag, volume, label and option of theirs is held against Dockerfile,
-`compose.yaml`, the manifests and the secrets that were made. kubectl itself, where it is there, says whether
-it takes them, and renders the overlay.
+Commands of the project are run: `deploy.setup` creates its secrets, and the arguments of `docker compose exec
+service` run with the real service of these tests. No image is built, no container started, nothing sent to
+a cluster. Calls of `docker` and `kubectl` are recorded; each name, file, tag, volume, label and option is
+compared with Dockerfile, `compose.yaml`, the manifests and the created secrets. If kubectl is installed, it
+checks its calls and renders the overlay.
 """
 
 import argparse
@@ -31,7 +30,7 @@ from tests.docs.blocks import PAGES, ROOT, Reader, blocks
 PAGE = PAGES / "deployment.md"
 OVERLAY = "overlay/kustomization.yaml"
 SECRETS = "/run/secrets/rowveil"
-"""Where a pod finds its own."""
+"""Folder of a pod's secrets."""
 SHELL = """
 mkdir typed
 taken_down() { printf '%s\\0' "$@" > "typed/$(ls typed | wc -l)"; }
@@ -46,14 +45,14 @@ python() { .venv/bin/python "$@"; }
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What a reader has after all of the page."""
+    """State after all commands of the page."""
 
     folder: Path
     commands: list[list[str]]
-    """Words of the calls of docker and kubectl, those within a line of text included."""
+    """Words of the calls of docker and kubectl, including calls within a line of text."""
 
     def of(self, *words: str) -> list[list[str]]:
-        """The calls that begin so, without these words; there are some."""
+        """Return the calls that begin with these words, without them; there is at least one."""
         found = [call[len(words) :] for call in self.commands if call[: len(words)] == list(words)]
         assert found, words
         return found
@@ -108,7 +107,7 @@ def image() -> Stage:
 
 
 def volumes_of(service: dict[str, Any]) -> dict[str, str]:
-    """Where in a container of compose which volume is."""
+    """Return mount point -> volume of a service in compose.yaml."""
     mounts = [
         mount if isinstance(mount, dict) else dict(zip(("source", "target"), mount.split(":"), strict=True))
         for mount in service["volumes"]
@@ -136,14 +135,14 @@ def test_the_image_s_commands_name_what_it_is(typed: Typed) -> None:
 
 
 def test_the_table_of_volumes_is_what_there_is() -> None:
-    """Those of the image, and that which the service shares with workers."""
+    """The table lists the volumes of the image, and the one shared with workers."""
     told = set(re.findall(r"^\| `(/[^`]+)` \|", PAGE.read_text(), flags=re.MULTILINE))
     shared = volumes_of(composed()["service"]).keys() & volumes_of(composed()["worker"]).keys()
     assert told == {*json.loads(image().last("VOLUME")), *(shared - {"/run/secrets"})}
 
 
 def test_compose_s_commands_name_its_services(typed: Typed) -> None:
-    """And a file that setup makes, in the volume where it is mounted."""
+    """The file is one that setup creates, in the mounted volume."""
     services = composed()
     for call in typed.of("docker", "compose", "up"):
         up = parsed("docker compose up", call, "--build", "--scale")
@@ -175,7 +174,7 @@ def test_settings_of_the_page_are_ones() -> None:
 
 
 def files_wanted(pod: str) -> set[str]:
-    """What a pod is told to read of its secrets."""
+    """Return the secret files that a pod's settings name."""
     (container,) = pods()[pod]["containers"]
     shared = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())["configMapGenerator"][0]
     told = [*container.get("args", []), *(each.get("value", "") for each in container.get("env", []))]
@@ -184,7 +183,7 @@ def files_wanted(pod: str) -> set[str]:
 
 
 def test_every_secret_of_a_pod_is_made_and_nothing_is_made_for_nobody(typed: Typed) -> None:
-    """By its name, with every file that the pod is told to read."""
+    """Each secret has the name and every file that the pod's settings name."""
     namespace = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())["namespace"]
     made: dict[str, argparse.Namespace] = {}
     for call in typed.of("kubectl", "-n", namespace, "create", "secret", "generic"):
@@ -266,7 +265,7 @@ def test_the_overlay_changes_what_is_in_the_base(typed: Typed) -> None:
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
 def test_kubectl_takes_the_commands_and_renders_the_overlay(typed: Typed) -> None:
-    """By itself, without a cluster: what it would send is the base with what the overlay changes."""
+    """kubectl renders the base with the changes of the overlay, without a cluster."""
     for call in typed.of("kubectl"):
         if "create" in call:
             assert kubectl(typed, *call, "--dry-run=client", "--output=name")
@@ -287,7 +286,7 @@ def test_kubectl_takes_the_commands_and_renders_the_overlay(typed: Typed) -> Non
 
 
 def kubectl(typed: Typed, *words: str) -> str:
-    """What the real one says, which knows of no cluster."""
+    """Return the output of the real kubectl without a cluster."""
     done = subprocess.run(
         ["kubectl", *words],  # noqa: S607 - as a reader has it
         cwd=typed.folder,

@@ -23,9 +23,9 @@ from tests.references.storage import Storage
 
 RUN = ("sh", "python")
 SERVED = Block("sh", "make serve\n")
-"""What the fixture `address` has done already, as its reader would."""
+"""Command that the fixture `address` has already run."""
 WITHOUT_ADDRESS = "examples/with_pandas.py people.parquet released.parquet"
-"""Which takes the usual one then."""
+"""Example that uses the default address."""
 MADE = re.compile(r"(?:make \w+ +#.*\n)+")
 """Targets of the Makefile: everything there is, this test included."""
 ELSEWHERE = {
@@ -47,7 +47,7 @@ ON_THE_SAMPLE = (CLIENTS, "command_line.md")
 FRONT = "../README.md"
 NINTH = "adding-a-provider.md"
 BY_REFERENCE = "references.md"
-COPIED = ("app", "providers", "demo", "migrations", "tests", "docs", "openapi")
+COPIED = ("app", "providers", "rowveil_client", "website", "demo", "migrations", "tests", "docs", "openapi")
 
 
 def as_csv(rows: list[dict[str, object]], delimiter: str = ",") -> str:
@@ -78,7 +78,7 @@ def reader(tmp_path: Path, address: str, service_home: Path) -> Reader:
 
 @pytest.fixture(scope="module")
 def known(client: httpx.Client, key: str) -> dict[str, str]:
-    """What pages call KEY, BUFFER and JOB."""
+    """Values of KEY, BUFFER and JOB in the pages."""
     content = as_csv(people(400)).encode()
     upload = client.post("/v1/buffers", content=content, headers={"content-type": "text/csv"})
     buffer = upload.raise_for_status().json()["id"]
@@ -118,13 +118,13 @@ def test_the_examples_of_a_page(page: str, reader: Reader, known: dict[str, str]
 
 
 def elided(text: str) -> Any:
-    """A document that ends in an ellipsis, without it."""
+    """Return a document without the ellipsis at its end."""
     assert text.count(", …}") == 1
     return json.loads(text.replace(", …}", "}"))
 
 
 def hold_within(told: Any, printed: Any) -> None:
-    """All that is told is so, but for what is drawn anew each time."""
+    """Check that the output has everything that the page shows, except random values."""
     if isinstance(told, dict):
         assert told.keys() <= printed.keys()
         for name, value in told.items():
@@ -150,22 +150,31 @@ def test_the_examples_by_reference(reader: Reader, known: dict[str, str], storag
 
 
 def test_the_ninth_provider(tmp_path: Path) -> None:
-    """Its files put into a copy of the repository, it runs, agrees with its twin, and is described."""
+    """Every step of the page is carried out in a copy of the repository.
+
+    The new service passes the linters, agrees with its naive twin, is described and answers over HTTP.
+    """
     for name in COPIED:
         left = shutil.ignore_patterns("__pycache__", ".hypothesis")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=left)
     for name in ("pyproject.toml", "alembic.ini"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / ".venv").symlink_to(sys.prefix)
-    examples = []
+    examples, written = [], set()
     for block in blocks(PAGES / NINTH):
         named = re.match(r"# (\S+/\S+)\n", block.text)
         if named is not None:
             (tmp_path / named[1]).write_text(block.text.removeprefix(named[0]), encoding="utf-8")
+            written.add(named[1])
         elif block.language == "diff":
             apply(block.text, tmp_path)
         elif block.language in RUN:
             examples.append(block)
+    assert written == {
+        "providers/services/rankswap.py",
+        "tests/naive/rankswap.py",
+        "tests/golden/cases/rankswap.yml",
+    }
     Reader(tmp_path, ADDRESS, tmp_path / "var", tmp_path).run(examples)
     assert "RANKSWAP: Rank swapping in blocks" in (tmp_path / "docs/services/RANKSWAP.md").read_text()
     assert '"runRankswap"' in (tmp_path / "openapi/openapi.json").read_text()

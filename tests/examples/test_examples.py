@@ -1,4 +1,4 @@
-"""Every example does what it says, run as its reader would run it, against the real service."""
+"""Examples, each run as its reader would run it, against the real service."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def people(rows: int = 3000) -> pa.Table:
 
 
 def hold_swapped(source: pa.Table, released: pa.Table) -> None:
-    """Incomes moved, each within its town; nothing else did."""
+    """Check that incomes moved, each within its town, and nothing else did."""
     assert released.schema.names == source.schema.names
     assert released.drop(["income"]).to_pylist() == source.drop(["income"]).to_pylist()
     assert released["income"].to_pylist() != source["income"].to_pylist()
@@ -89,7 +89,7 @@ def test_the_task_swaps_an_object_once_however_often_it_is_tried(storage: Storag
 def test_an_example_says_what_the_service_says(
     address: str, key: str, tmp_path: Path, command: list[str]
 ) -> None:
-    """A table without the field of the example: the problem's text is the error's, and the buffer goes."""
+    """The table lacks a field: the error has the problem's text, and the buffer is deleted."""
     pyarrow.parquet.write_table(pa.table({"wage": [1, 2], "town": ["a", "b"]}), tmp_path / "people.parquet")
     program, script = command
     files = [str(tmp_path / "people.parquet"), str(tmp_path / "released.parquet")]
@@ -108,7 +108,7 @@ def test_an_example_without_a_key_says_so(address: str, file: Path, command: lis
 
 
 def completed(command: list[str], key: str) -> subprocess.CompletedProcess[str]:
-    """Run a program as the caller of the key."""
+    """Run a program with the caller's key."""
     environment = os.environ | {"ROWVEIL_API_KEY": key}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

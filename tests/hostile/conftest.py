@@ -1,4 +1,4 @@
-"""A service with little memory and little room, for those who would take more."""
+"""Service with little memory and little storage, for requests that would take more."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Target:
-    """The service under attack."""
+    """Service under attack."""
 
     address: str
     pid: int
@@ -22,7 +22,7 @@ class Target:
     temporary: Path
 
     def left_behind(self) -> list[Path]:
-        """Every file that an upload may have left."""
+        """Return every file that an upload may have left behind."""
         folders = (self.home / "blobs", self.temporary)
         return [path for folder in folders for path in folder.rglob("*") if path.is_file()]
 

@@ -1,4 +1,4 @@
-"""Files that nobody in good faith would send: each is made when it is needed, and none is kept."""
+"""Hostile uploads, each created on demand and not stored."""
 
 import gzip
 import io
@@ -19,7 +19,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Hostile:
-    """One upload, and what may be said of it."""
+    """One upload, and its expected errors."""
 
     name: str
     media_type: str
@@ -30,7 +30,7 @@ class Hostile:
 
 
 def arrow(*batches: pa.RecordBatch, codec: str | None = None) -> bytes:
-    """An Arrow stream."""
+    """Encode an Arrow stream."""
     sink = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
@@ -40,7 +40,7 @@ def arrow(*batches: pa.RecordBatch, codec: str | None = None) -> bytes:
 
 
 def parquet(table: pa.Table) -> bytes:
-    """A Parquet file."""
+    """Encode a Parquet file."""
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd")
     return sink.getvalue()
@@ -55,7 +55,7 @@ def _one(**columns: pa.Array) -> pa.RecordBatch:
 
 
 def _repeated_batch() -> bytes:
-    """A stream whose one compressed batch stands in it a hundred times over: 800 MiB of zeros."""
+    """Create a stream with one compressed batch repeated a hundred times: 800 MiB of zeros."""
     batch = _one(zeros=pa.array(np.zeros(MIB, np.int64)))
     empty, whole = arrow(batch.slice(0, 0), codec="zstd"), arrow(batch, codec="zstd")
     head = len(arrow_schema(batch.schema))
@@ -65,14 +65,14 @@ def _repeated_batch() -> bytes:
 
 
 def arrow_schema(schema: pa.Schema) -> bytes:
-    """The first message of a stream."""
+    """Return the first message of a stream."""
     sink = io.BytesIO()
     pa.ipc.new_stream(sink, schema).close()
     return sink.getvalue()[:-8]
 
 
 def _lying_buffer_length() -> bytes:
-    """A compressed buffer that says it holds 4 EiB."""
+    """Create a compressed buffer with a stated length of 4 EiB."""
     size = 800_000
     whole = arrow(_one(a=pa.array(np.zeros(size // 8, np.int64))), codec="zstd")
     assert struct.pack("<q", size) in whole
@@ -80,7 +80,7 @@ def _lying_buffer_length() -> bytes:
 
 
 def _lying_message_length(bytes_more: int) -> Callable[[], bytes]:
-    """A message whose body says it is longer than what follows."""
+    """Create a message whose stated body length exceeds its data."""
 
     def make() -> bytes:
         batch = _one(a=pa.array(np.arange(1000)))
@@ -93,14 +93,14 @@ def _lying_message_length(bytes_more: int) -> Callable[[], bytes]:
 
 
 def _list_views() -> bytes:
-    """A hundred thousand rows that all show the same hundred thousand elements."""
+    """Create a hundred thousand rows that all reference the same hundred thousand elements."""
     rows = 100_000
     offsets, sizes = pa.array(np.zeros(rows, np.int32)), pa.array(np.full(rows, rows, np.int32))
     return arrow(_one(a=pa.ListViewArray.from_arrays(offsets, sizes, pa.array(np.arange(rows)))))
 
 
 def _text_views() -> bytes:
-    """Half a million views of the same megabyte."""
+    """Create half a million views of the same megabyte."""
     rows, size = 500_000, MIB
     view = struct.pack("<i4sii", size, b"xxxx", 0, 0)
     buffers = [None, pa.py_buffer(view * rows), pa.py_buffer(b"x" * size)]
@@ -108,21 +108,21 @@ def _text_views() -> bytes:
 
 
 def _dictionary() -> bytes:
-    """A million rows of one byte each, which stand for a megabyte each."""
+    """Create a million rows of one byte each, which refer to a megabyte each."""
     indices = pa.array(np.zeros(10**6, np.int8))
     return arrow(_one(a=pa.DictionaryArray.from_arrays(indices, pa.array(["x" * MIB]))))
 
 
 def _rows_of_nothing() -> bytes:
-    """A million million nulls, which take no room at all."""
+    """Create 10**12 nulls, which take no space."""
     rows = 1_234_567
     whole = arrow(_one(a=pa.nulls(rows)))
-    assert whole.count(struct.pack("<q", rows)) == 3  # the batch's rows, the field's, and its nulls
+    assert whole.count(struct.pack("<q", rows)) == 3  # lengths of batch and field, null count
     return whole.replace(struct.pack("<q", rows), struct.pack("<q", 2**40))
 
 
 def _runs() -> bytes:
-    """Two thousand million rows in one run."""
+    """Create two thousand million rows in one run."""
     return arrow(_one(a=pa.RunEndEncodedArray.from_arrays([2**31 - 1], pa.array(["x"]))))
 
 
@@ -134,7 +134,7 @@ def _nested(depth: int) -> pa.DataType:
 
 
 def _varint(number: int) -> bytes:
-    """Thrift's zigzag, compact."""
+    """Encode a zigzag varint of Thrift's compact protocol."""
     number *= 2
     out = bytearray()
     while number > 127:
@@ -144,7 +144,7 @@ def _varint(number: int) -> bytes:
 
 
 def _promised_rows() -> bytes:
-    """A Parquet file of 200 million rows, as its footer says; there are 135 000 000 bytes less."""
+    """Create a Parquet file whose footer states 200 million rows, with 135 000 000 bytes less."""
     whole = parquet(pa.table({"a": pa.array(np.arange(200_000_000 // 1000))}))
     told, lie = _varint(200_000), _varint(1_000_000)
     assert len(told) == len(lie)
@@ -296,4 +296,4 @@ FILES = [
         "form of noise", "multipart/form-data; boundary=x", lambda: json.dumps(["x"] * 1000).encode(), (400,)
     ),
 ]
-"""All of them."""
+"""All hostile uploads."""

@@ -1,4 +1,4 @@
-"""Broken and hostile uploads, over a real socket against a real service: a problem, and nothing left."""
+"""Broken and hostile uploads over a real socket: the response is a problem, and no file remains."""
 
 import os
 import socket
@@ -73,7 +73,7 @@ def test_a_caller_who_leaves_in_the_middle_of_a_body_leaves_nothing(target: Targ
     body = sent if "Length" in head else f"{len(sent):x}\r\n".encode() + sent + b"\r\n"
     with _raw(target, head, body):
         deadline = time.monotonic() + 30
-        while not target.left_behind():  # it is being stored
+        while not target.left_behind():  # while it is being stored
             assert time.monotonic() < deadline
             time.sleep(0.01)
     _nothing_left(target)
@@ -89,7 +89,7 @@ def test_a_caller_who_leaves_while_a_worker_reads_leaves_nothing(target: Target)
     body = b"a,b\n" + b"1.5,x y\n" * 4_000_000
     with _raw(target, f"Content-Length: {len(body)}", body):
         deadline = time.monotonic() + 30
-        while len(target.left_behind()) < 2:  # the upload, and the table that is made of it
+        while len(target.left_behind()) < 2:  # the upload, and the table made of it
             assert time.monotonic() < deadline
             time.sleep(0.01)
     _nothing_left(target, patience=60)

@@ -1,4 +1,4 @@
-"""A minute of 64 callers at once; ``make load`` does ten. And that what judges it would notice."""
+"""One minute of 64 concurrent clients (``make load`` runs ten), and a check of the verdict itself."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ MB = 10**6
 def test_a_minute_of_64_clients(
     record_property: Callable[[str, object], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No error but honest refusals, and memory flat."""
+    """No error except documented rejections, and flat memory."""
     load = measure(SECONDS, CLIENTS, LARGE_ROWS)
     with capsys.disabled():
         print(f"\n{CLIENTS} clients, {load.elapsed:.0f} s\n\n{load.report()}")
@@ -32,7 +32,7 @@ def grown(service: Callable[[int], float], workers: Callable[[int], float]) -> R
 
 
 def test_memory_that_grows_is_not_flat() -> None:
-    """Growth is told from what a large table takes for a while, and from what the warm-up takes."""
+    """Growth is distinguished from temporary use by a large table, and from the warm-up."""
     assert grown(lambda at: 250, lambda at: 800 + 300 * (at % 7 == 0)).flat
     assert grown(lambda at: 250 - 200 * (at < 100), lambda at: 800).flat
     assert not grown(lambda at: 250 + at / 4, lambda at: 800).flat

@@ -16,7 +16,7 @@ SECRET = "kept-from-everybody/9f2c"
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where tables by reference lie, and the service that uses them."""
+    """Storage of tables by reference, and the service that uses it."""
 
     s3: Any
     folder: Path

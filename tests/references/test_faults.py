@@ -10,16 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from app.api.formats import open_table, stream_chunks
 from app.errors import InvalidRequest, ReferenceUnavailable
-from app.jobs.references import References
+from app.formats import stream_chunks
+from app.jobs.reference_reader import ReferenceReader
+from app.jobs.requests import SendTo
 from app.jobs.service import JobService, NewJob
-from app.jobs.tables import SendTo
 from app.references import ReferenceFault, parse_reference
 from app.settings import Settings
-from app.store.folders import write_file
-from app.store.models import Job
-from app.store.objects import write_object
+from app.store.reference_files import write_file
+from app.store.reference_s3 import write_object
+from app.store.sql.models import Job
 from providers import PROVIDERS
 from tests.faults.conftest import settings_of
 from tests.faults.running import PATIENCE, Loop
@@ -88,8 +88,9 @@ def new_job(to: str) -> NewJob:
 
 def begin(settings: Settings) -> Sender:
     gate, loop = Gate(), Loop()
-    jobs = JobService(settings, open_table, gate.stream)
+    jobs = JobService(settings)
     loop.do(jobs.start())
+    jobs._reference_writer.stream_table = gate.stream
     return Sender(settings, gate, loop, jobs)
 
 
@@ -240,7 +241,7 @@ def test_a_storage_that_does_not_answer_is_told_without_its_address(
     settings = Settings(home=tmp_path, source_prefixes="s3://silent-bucket")
 
     async def read() -> None:
-        async for _ in References(settings).chunks("s3://silent-bucket/a.csv"):
+        async for _ in ReferenceReader(settings).chunks("s3://silent-bucket/a.csv"):
             pass
 
     loop = Loop()
@@ -258,7 +259,7 @@ def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home", source_prefixes=f"file://{tmp_path}/data")
 
     async def read() -> None:
-        async for _ in References(settings).chunks(f"file://{tmp_path}/data/a.csv"):
+        async for _ in ReferenceReader(settings).chunks(f"file://{tmp_path}/data/a.csv"):
             pass
 
     loop = Loop()

@@ -1,4 +1,4 @@
-"""What cannot be read or written by reference, and how that is told."""
+"""References that cannot be read or written, and their error messages."""
 
 import io
 import os
@@ -29,7 +29,7 @@ def source(storage: Storage) -> str:
 
 
 def refused(storage: Storage, api: Api, body: dict[str, Any], pointer: str, status: int = 422) -> str:
-    """The message of a call that must be refused at this pointer, with nothing told and nothing kept."""
+    """Return the message of a call that must be rejected at this pointer, without a leak or a trace."""
     before = {path for path in (storage.home / "blobs").rglob("*") if path.is_file()}
     answer = api.client.post("/v1/services/DSWAP", json=body)
     document = api.problem(answer, status)
@@ -147,7 +147,7 @@ def test_a_type_that_nothing_says_is_asked_for(storage: Storage, api: Api, sourc
 
 
 def test_a_destinations_type_must_carry_the_fields(storage: Storage, api: Api) -> None:
-    """It is told before the run, not after it."""
+    """The error is reported before the run, not after it."""
     table = people(20).append_column("many", pa.array([[1, 2]] * 20))
     (storage.folder / "lists.parquet").write_bytes(as_file(table, ".parquet"))
     body = call(below(storage, "lists.parquet"), below(storage, "out/lists.csv"))
@@ -200,7 +200,7 @@ def test_a_broken_file_is_a_problem_and_leaves_nothing(storage: Storage, api: Ap
 
 @pytest.mark.parametrize("name", ["large.csv", "swollen.csv.gz"])
 def test_a_file_beyond_the_limit_is_refused(storage: Storage, api: Api, name: str) -> None:
-    """By its size at once; what swells, when it has."""
+    """A large file is rejected by its size at once, a compressed one when its content exceeds the limit."""
     table = pa.table({"income": pa.array(range(1_500_000))})
     content = as_file(table, name[name.index(".") :])
     assert (len(content) > 8 * MEBIBYTE) == (name == "large.csv")

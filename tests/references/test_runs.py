@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.digest import table_digest
+from providers.tables.digest import table_digest
 from tests.api.calls import ARROW, PARQUET, Api
 from tests.references.storage import SECRET, Storage
 from tests.references.tables import PARAMETERS, as_file, call, of_file, people

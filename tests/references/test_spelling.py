@@ -1,4 +1,4 @@
-"""How a reference is written, and which ones a prefix covers."""
+"""Syntax of references, and the references that a prefix covers."""
 
 from pathlib import Path
 

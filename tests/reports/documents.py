@@ -150,7 +150,7 @@ def pictures(names: list[str]) -> Document:
 
 
 def frontier() -> Document:
-    """What the report of a frontier holds beside the usual parts."""
+    """Additional parts of the report of a frontier."""
     points: list[Document] = [
         {
             "service": "RWN",
@@ -182,7 +182,7 @@ def frontier() -> Document:
 
 
 def candidates() -> Document:
-    """What the report of a job with several candidates holds beside the usual parts."""
+    """Additional parts of the report of a job with several candidates."""
     return {
         "rank_by": ["pscr", "delta_rho.mean"],
         "left_out": {"il3": "it needs a target"},

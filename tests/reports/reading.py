@@ -36,7 +36,7 @@ class Element:
         return found
 
     def rows(self) -> list[list[str]]:
-        """Of a table: the text of each cell."""
+        """Text of each cell of a table."""
         return [[cell.text for cell in row.children] for row in self.all("tr")]
 
 

@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector: takes spans by OTLP over HTTP, and keeps them."""
+"""OpenTelemetry collector: receives spans by OTLP over HTTP, and stores them."""
 
 import gzip
 import threading
@@ -11,7 +11,7 @@ PATIENCE = 60.0
 
 
 class Collector:
-    """Listens on a free port of this machine."""
+    """Collector on a free local port."""
 
     def __init__(self) -> None:
         self.spans: list[Any] = []
@@ -32,7 +32,7 @@ class Collector:
         self._thread.start()
 
     def trace(self, trace_id: str, names: set[str]) -> dict[str, Any]:
-        """Name -> span of one trace, when all of those names have arrived."""
+        """Return name -> span of one trace, once all of those names have arrived."""
 
         def arrived() -> dict[str, Any]:
             return {span.name: span for span in self.spans if span.trace_id.hex() == trace_id}
@@ -42,7 +42,7 @@ class Collector:
             return arrived()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""A service that is watched: its traces go to a collector, its log to a file, and its limits are narrow."""
+"""Observed service: its traces go to a collector, its log to a file, and its limits are low."""
 
 import os
 import re
@@ -29,14 +29,14 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class WatchedService:
-    """The service's own process."""
+    """Process of the observed service."""
 
     client: httpx.Client
     collector: Collector
     log: Path
 
     def line(self, request_id: str) -> dict[str, Any]:
-        """The log line of a request, which is written when its answer is on its way already."""
+        """Return the log line of a request, which is written while its response is already being sent."""
         give_up = time.monotonic() + PATIENCE
         while time.monotonic() < give_up:
             lines = [
@@ -49,13 +49,13 @@ class WatchedService:
         raise AssertionError(f"no line of request {request_id}")
 
     def lines(self) -> list[dict[str, Any]]:
-        """All that it has logged up to now."""
+        """Return all log lines so far."""
         last = self.client.get("/livez").headers["X-Request-ID"]
         self.line(last)
         return [orjson.loads(line) for line in self.log.read_text().splitlines()]
 
     def metrics(self) -> str:
-        """What it counts."""
+        """Return the metrics."""
         return self.client.get("/metrics").raise_for_status().text
 
 

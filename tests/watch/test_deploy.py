@@ -1,4 +1,4 @@
-"""The dashboard and the alerts ask for metrics and labels that there are, in PromQL that parses."""
+"""Dashboard and alerts use existing metrics and labels, in valid PromQL."""
 
 import json
 import re
@@ -11,8 +11,8 @@ import yaml
 
 from app.engine import engine
 from app.engine.engine import Failure
-from app.jobs.ends import CODES
-from app.jobs.failures import problem_of
+from app.jobs.failure_errors import problem_of
+from app.jobs.job_metrics import CODES
 from app.telemetry.metrics import Metrics
 from providers.errors import ParameterError, ProviderError, SourceError, UnswappableError
 
@@ -39,7 +39,7 @@ def queries() -> dict[str, str]:
 
 
 def series() -> dict[str, set[str]]:
-    """Name of a series -> its labels; what Prometheus adds to each is among them."""
+    """Return name of a series -> its labels, including those that Prometheus adds."""
     known = dict(OF_PROMETHEUS)
     metrics = Metrics()
     for collector in vars(metrics).values():
@@ -75,7 +75,7 @@ def test_a_query_parses_and_names_what_there_is(place: str, query: str) -> None:
 
 
 def test_every_series_of_ours_is_on_the_dashboard_or_in_an_alert() -> None:
-    """Nothing is counted that nobody looks at, but for a few that are there to be asked for."""
+    """Every metric is used, except a few that exist for manual queries."""
     asked = " ".join(queries().values())
     names = {name.removesuffix("_sum").removesuffix("_count").removesuffix("_bucket") for name in series()}
     unasked = {name for name in names if name.startswith("rowveil_") and name not in asked}
@@ -90,7 +90,7 @@ def test_every_alert_says_what_to_do() -> None:
 
 
 def test_no_failure_that_the_service_can_name_is_told_as_one_that_it_cannot() -> None:
-    """`other` calls the operator: a destination that was full or away would be the service's own fault."""
+    """`other` alerts the operator: a full or unavailable destination would count as the service's fault."""
     codes = {value for name, value in vars(engine).items() if name.isupper() and isinstance(value, str)}
     assert "destination_not_sent" in codes
     codes |= {kind.code for kind in (ProviderError, ParameterError, SourceError, UnswappableError)}

@@ -1,4 +1,4 @@
-"""What a real service tells of itself: metrics, traces, log lines; and what it never tells."""
+"""Metrics, traces and log lines of a real service, and contents that they never have."""
 
 import os
 import re
@@ -11,11 +11,11 @@ from contextlib import closing
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.api.watching import REQUEST_ID_HEADER
-from app.jobs.ends import CODES
-from app.jobs.kinds import FRONTIER, MEASURES
+from app.api.middleware.request_log import REQUEST_ID_HEADER
+from app.job_kinds import FRONTIER, MEASURES
+from app.jobs.job_metrics import CODES
+from app.jobs.requests import PRIORITIES
 from app.jobs.states import State
-from app.jobs.terms import PRIORITIES
 from app.telemetry.metrics import METHODS
 from providers import PROVIDERS
 from tests.watch.conftest import WatchedService
@@ -28,7 +28,7 @@ SPANS = {"POST /v1/services/DSWAP", "job.accept", "job.queue", "job.run", "provi
 
 
 def test_a_trace_goes_from_the_request_into_the_worker(watched: WatchedService) -> None:
-    """Under the caller's own trace; no attribute holds a value, a seed or a name of a field."""
+    """Within the caller's own trace; no attribute has a value, a seed or a field name."""
     trace_id, parent = secrets.token_hex(16), secrets.token_hex(8)
     headers = {"traceparent": f"00-{trace_id}-{parent}-01"}
     answer = watched.client.post("/v1/services/DSWAP", json=CALL, headers=headers)
@@ -57,7 +57,7 @@ def test_a_trace_goes_from_the_request_into_the_worker(watched: WatchedService) 
 
 
 def test_a_request_keeps_its_identifier(watched: WatchedService) -> None:
-    """The caller's, or where that may not stand in a log, a new one; in answer, problem and log."""
+    """The caller's id, or a new one if it is not safe to log; in response, problem and log."""
     given = watched.client.get("/v1/jobs/none", headers={REQUEST_ID_HEADER: "call-4.2_x"})
     assert given.headers[REQUEST_ID_HEADER] == given.json()["request_id"] == "call-4.2_x"
     line = watched.line("call-4.2_x")
@@ -70,7 +70,7 @@ def test_a_request_keeps_its_identifier(watched: WatchedService) -> None:
 
 
 def test_the_audit_names_a_request_as_its_answer_does(watched: WatchedService) -> None:
-    """The caller's identifier, or the one that was made for it: a line leads to the log and to the trace."""
+    """The request id of an audit entry leads to the log and to the trace."""
     given = {REQUEST_ID_HEADER: "call-4.3_x"}
     asked = [watched.client.post("/v1/services/DSWAP", json=CALL, headers=more) for more in (given, {})]
     home = sqlite3.connect(watched.log.parent / "home" / "rowveil.db")
@@ -82,7 +82,7 @@ def test_the_audit_names_a_request_as_its_answer_does(watched: WatchedService) -
 
 
 def test_no_log_line_holds_a_seed_a_value_or_a_query(watched: WatchedService) -> None:
-    """Of runs that succeed and fail, of uploads, and of requests that are refused."""
+    """For successful and failed runs, uploads, and rejected requests."""
     client = watched.client
     client.post("/v1/services/DSWAP", json=CALL).raise_for_status()
     unswappable = [{"income": 98_765_432_100, "city": "Quux"}, {"income": 98_765_432_101, "city": "Quuux"}]
@@ -109,7 +109,7 @@ def test_no_log_line_holds_a_seed_a_value_or_a_query(watched: WatchedService) ->
 
 
 def test_the_metrics_count_what_was_done(watched: WatchedService) -> None:
-    """A job more, and what it did."""
+    """One more job, with its counts."""
 
     def figures() -> dict[str, float]:
         families = text_string_to_metric_families(watched.metrics())
@@ -155,7 +155,7 @@ def test_what_an_alert_waits_for_is_counted_from_nought_on(watched: WatchedServi
 
 
 def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
-    """Each label's values are on a list that does not depend on them."""
+    """Each label's values are on a fixed list."""
     client = watched.client
     for odd in ("nothing", "v1/services/NOPE", "v1/jobs/4711", "v1/jobs/4711/rows", "v1/buffers/x"):
         client.get(f"/{odd}")
@@ -198,7 +198,7 @@ def test_head_and_streams_are_watched_like_the_rest(watched: WatchedService) -> 
 
 
 def test_a_limit_is_told_by_the_fields_of_the_draft(watched: WatchedService) -> None:
-    """With when to try again, which is when the first buffer goes."""
+    """The delay ends when the first buffer expires."""
     csv = b"a,b\n" + b"".join(b"%d,%d\n" % (row, row) for row in range(500))
     headers = {"content-type": "text/csv"}
     answers = [watched.client.post("/v1/buffers", content=csv, headers=headers) for _ in range(3)]
@@ -219,7 +219,7 @@ def test_a_limit_is_told_by_the_fields_of_the_draft(watched: WatchedService) -> 
 
 
 def test_nothing_is_imported_for_traces_that_nobody_takes() -> None:
-    """The SDK and its exporter stay where they are until the environment names a collector."""
+    """The SDK and its exporter are not imported until the environment names a collector."""
     code = "import sys, app.main; print([name for name in sys.modules if name.startswith('opentelemetry')])"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     run = subprocess.run(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from providers.kernel_cache import PACKAGE, state_of
+from providers.kernel_cache import states
 
 REPOSITORY = Path(__file__).parents[2]
 _ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "login.defs", "ld.so.cache", "nsswitch.conf")
@@ -142,10 +142,11 @@ def build(root: Root, dockerfile: Path, skipped: Sequence[str] = ()) -> list[lis
 
 def lend_kernels(folder: Path, compiled: Path) -> None:
     """Copy kernels that were compiled earlier from exactly these sources."""
-    for source in PACKAGE.rglob("*.py"):
-        name = f"{source.stem}-{state_of(source.resolve())}"
-        if (compiled / name).is_dir():
-            shutil.copytree(compiled / name, folder / name)
+    for kernel, state in states().items():
+        module = kernel.partition(":")[0]
+        for file in (compiled / module).glob(f"*-{state}.*"):
+            (folder / module).mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, folder / module)
 
 
 def _copy(words: list[str], folder: Path) -> None:

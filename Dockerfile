@@ -9,8 +9,9 @@ COPY app app
 COPY migrations migrations
 COPY providers providers
 COPY deploy/*.py deploy/
-# Kernels for the processor that builds; on another type the first start on each volume compiles them again.
-ENV NUMBA_CACHE_DIR=/opt/rowveil/kernels
+# `baseline`: for every processor with x86-64-v3 or armv8.2-a; `native`: for the type of processor that builds.
+ARG KERNEL_CPU=baseline
+ENV ROWVEIL_KERNEL_CPU=$KERNEL_CPU XDG_CACHE_HOME=/opt/rowveil/cache
 RUN ["/opt/rowveil/bin/python", "-m", "providers.warm"]
 RUN ["/opt/rowveil/bin/python", "-m", "compileall", "-q", "."]
 
@@ -21,11 +22,13 @@ RUN ["install", "--directory", "--owner=10001", "--group=10001", "--mode=0700", 
 COPY --from=build /opt/rowveil /opt/rowveil
 WORKDIR /opt/rowveil/app
 USER 10001:10001
+ARG KERNEL_CPU=baseline
 ENV PATH=/opt/rowveil/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     ROWVEIL_HOME=/var/lib/rowveil \
     ROWVEIL_HOST=0.0.0.0 \
+    ROWVEIL_KERNEL_CPU=$KERNEL_CPU \
     ROWVEIL_LOG_FORMAT=json \
     XDG_CACHE_HOME=/var/cache/rowveil
 VOLUME ["/var/lib/rowveil", "/var/cache/rowveil", "/tmp"]

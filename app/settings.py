@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from app.references import ReferenceRefused, parse_prefixes
 from providers.cores import available_cores
 from providers.errors import did_you_mean
+from providers.kernel_cpu import NATIVE, choose
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Host names and addresses that only this machine can reach."""
@@ -90,6 +91,10 @@ class Settings(BaseSettings):
     warm_workers: bool = True
     """Whether a worker loads every kernel before it is ready, so that no job waits for one. If false, each
     kernel is loaded at its first use, and a worker is ready some seconds sooner."""
+    kernel_cpu: str = NATIVE
+    """Processor that kernels are compiled for: `native`, this machine's; `baseline`, the instructions that
+    all usual processors of its architecture have; or the name of a baseline, such as `x86-64-v3`. A machine
+    without the baseline compiles for itself."""
     units_per_job: Annotated[int, Field(ge=1)] = Field(default_factory=_default_units)
     """Number of units that a job too large for one worker's memory is divided into, for all free workers;
     1: it stays on one worker. Default: 8 with engine `dask`, else 1."""
@@ -220,6 +225,12 @@ class Settings(BaseSettings):
         if self.mode not in ("local", "production"):
             raise ValueError(f"unknown mode '{self.mode}'; known are 'local' and 'production'")
         return self
+
+    @field_validator("kernel_cpu")
+    @classmethod
+    def _is_a_processor(cls, value: str) -> str:
+        choose(value)
+        return value
 
     @field_validator("cors_origins", mode="before")
     @classmethod

@@ -2,8 +2,8 @@
 
 The image is read-only and belongs to root, while numba writes to its kernel cache and executes its content.
 The kernels compiled with the image are therefore copied once into the private folder of the service's user.
-On a processor that differs from the one of the image build, numba ignores them and compiles its own next to
-them.
+They run on every processor that has the instructions of the image's baseline (`providers.kernel_cpu`).
+Another processor compiles its own into a folder next to them.
 """
 
 import os
@@ -12,12 +12,14 @@ import tempfile
 from pathlib import Path
 
 APPLICATION = Path(__file__).resolve().parent.parent
-SHIPPED = APPLICATION.with_name("kernels")
+_ORDER = (".nbc", ".nbi", ".json")
+"""Suffixes of the files to copy: code, then the indexes that name it, then the states of the sources."""
+SHIPPED = APPLICATION.with_name("cache") / "rowveil"
 
 
 def own_kernels() -> Path:
-    """Return the folder of the kernel cache of `providers`, which the image sets by XDG_CACHE_HOME."""
-    return Path(os.environ["XDG_CACHE_HOME"]) / "rowveil" / "kernels"
+    """Return the parent of the kernel caches of `providers`, which the image sets by XDG_CACHE_HOME."""
+    return Path(os.environ["XDG_CACHE_HOME"]) / "rowveil"
 
 
 def fill(folder: Path, shipped: Path) -> int:
@@ -27,11 +29,15 @@ def fill(folder: Path, shipped: Path) -> int:
     """
     copied = 0
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for source in sorted(shipped.rglob("*.nb[ic]"), key=lambda path: path.suffix):  # index after code
+    found = sorted(shipped.rglob("*"))
+    for source in found:
+        if source.is_dir():
+            (folder / source.relative_to(shipped)).mkdir(mode=0o700, exist_ok=True)
+    files = [source for source in found if source.suffix in _ORDER]
+    for source in sorted(files, key=lambda path: _ORDER.index(path.suffix)):
         target = folder / source.relative_to(shipped)
         if target.exists():
             continue
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = tempfile.NamedTemporaryFile(dir=target.parent, delete=False)  # noqa: SIM115 - it is closed below
         try:
             with draft:

@@ -1,8 +1,8 @@
 """The algorithms: every service that can be run, in the order in which they are listed.
 
-Importing this package compiles nothing. Before numba is imported, it names the folder of numba's compiled
-kernels and their cache locator (`providers.kernel_cache`), and sets the number of threads of kernels and
-the way in which these wait.
+Importing this package compiles nothing. Before numba is imported, it settles the processor that kernels are
+compiled for (`providers.kernel_cpu`), names the folder of numba's compiled kernels and their cache locator
+(`providers.kernel_cache`), and sets the number of threads of kernels and the way in which these wait.
 """
 
 import atexit
@@ -18,18 +18,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from providers import kernel_cpu
 from providers.cores import available_cores
+
+KERNEL_CPU = kernel_cpu.apply()
+"""Processor that this process compiles its kernels for."""
 
 
 def _name_kernel_cache() -> None:
     """Set NUMBA_CACHE_DIR, unless it is set, to a folder that only this user can write to.
 
-    Private, since numba runs what it finds there; a temporary one where the user has no home.
+    Private, since numba runs what it finds there; a temporary one where the user has no home. Each baseline
+    has a folder of its own, so that kernels that were compiled in advance can be copied there file by file.
     """
     settings = {"CACHE_LOCATOR_CLASSES": _LOCATORS}
     if not os.environ.get("NUMBA_CACHE_DIR"):
         base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never raises
-        folder = Path(base) / "rowveil" / "kernels"
+        folder = Path(base) / "rowveil" / KERNEL_CPU.folder
         if not _is_private_folder(folder):
             folder = Path(tempfile.mkdtemp(prefix="rowveil-kernels-"))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -188,6 +188,8 @@ def _one_at_a_time(service: str) -> Iterator[None]:
 
 def main() -> None:
     """Compile what is not in the cache, and show how far that is."""
+    if providers.KERNEL_CPU.warning:  # to compile is to run, which this processor cannot for the wanted one
+        raise SystemExit(providers.KERNEL_CPU.warning)
     compile_all(providers, warm, tuple(PROVIDERS), available_cores())
 
 

@@ -28,6 +28,7 @@ from app.engine.dask_address import Cluster
 from app.engine.engine import CANCELLED, WORKER_DIED, Failure, Outcome, Running, TaskFunction
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.worker_process import WorkerSetup
+from providers import KERNEL_CPU
 
 _log = logging.getLogger("rowveil.engine")
 
@@ -268,6 +269,8 @@ async def serve_cluster(cluster: Cluster, threads: int) -> None:
 
     It runs without Dask's nanny, whose workers may not have child processes, and without the dashboard.
     """
+    if KERNEL_CPU.warning:
+        _log.warning("%s", KERNEL_CPU.warning)
     async with Worker(
         cluster.address, nthreads=threads, security=security_of(cluster), memory_limit=0, dashboard=False,
         resources=None,

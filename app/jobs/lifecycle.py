@@ -39,6 +39,7 @@ from app.store.sql.db import DatabaseAway
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
 from app.webhooks.delivery import Deliverer
+from providers import KERNEL_CPU
 
 T = TypeVar("T")
 
@@ -105,6 +106,8 @@ class Lifecycle:
         Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageMismatch, StorageUnusable,
         Unavailable.
         """
+        if KERNEL_CPU.warning:
+            _log.warning("%s", KERNEL_CPU.warning)
         stores = await _retried(lambda: asyncio.to_thread(Stores.open, settings))
         lifecycle = cls(settings, stores, work, metrics)
         await _retried(lifecycle.heartbeat.start)

@@ -1,6 +1,8 @@
 """Modes of the service: local without authentication, and production without generated keys."""
 
 import base64
+import ctypes
+import platform
 import secrets
 from pathlib import Path
 
@@ -11,8 +13,25 @@ from pydantic import ValidationError
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable, load_master_keys, load_signing_key
 from demo.service import running_service
+from providers import kernel_cpu
 
 KEY = base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="masks features of an x86-64 processor")
+def test_a_processor_without_the_baseline_of_the_kernels_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service starts all the same, and compiles kernels for that processor."""
+    if kernel_cpu._usable_x86_features(ctypes.CDLL(None)) is None:
+        pytest.skip("glibc before 2.33 does not list features")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2")  # the C library masks the feature
+    with (
+        (tmp_path / "log").open("w+b") as log,
+        running_service(tmp_path / "home", log, workers="1", warm_workers="false", kernel_cpu="x86-64-v3"),
+    ):
+        log.seek(0)
+        assert b"this processor lacks avx2 of x86-64-v3" in log.read()
 
 
 def written(path: Path, text: str = KEY, mode: int = 0o600) -> Path:

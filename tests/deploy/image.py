@@ -11,12 +11,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Template
+from types import MappingProxyType
 
 from providers.kernel_cache import states
 
 REPOSITORY = Path(__file__).parents[2]
 _ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "login.defs", "ld.so.cache", "nsswitch.conf")
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
+_NO_ARGUMENTS: Mapping[str, str] = MappingProxyType({})
 _SITE = f"lib/python3.{sys.version_info.minor}/site-packages"
 
 
@@ -37,16 +40,23 @@ class Stage:
         return dict(word.split("=", 1) for word in words)
 
 
-def stages(dockerfile: Path) -> list[Stage]:
-    """Return the stages of a Dockerfile whose commands are in exec form."""
+def stages(dockerfile: Path, arguments: Mapping[str, str] = _NO_ARGUMENTS) -> list[Stage]:
+    """Return the stages of a Dockerfile whose commands are in exec form.
+
+    ``arguments``: those of the build, in place of the defaults that its ARG instructions have.
+    """
     text = "\n".join(line for line in dockerfile.read_text().splitlines() if not line.startswith("#"))
     found: list[Stage] = []
     for line in text.replace("\\\n", " ").splitlines():
         instruction, _, rest = line.strip().partition(" ")
         if instruction == "FROM":
             found.append(Stage())
+            values: dict[str, str] = {}
+        elif instruction == "ARG":
+            name, _, default = rest.strip().partition("=")
+            values[name] = arguments.get(name, default)
         elif instruction:
-            found[-1].steps.append((instruction, rest.strip()))
+            found[-1].steps.append((instruction, Template(rest.strip()).safe_substitute(values)))
     return found
 
 
@@ -119,10 +129,10 @@ def can_mount() -> bool:
     return os.geteuid() == 0 and tried.returncode == 0
 
 
-def build(root: Root, dockerfile: Path, skipped: Sequence[str] = ()) -> list[list[str]]:
-    """Run both stages in one root, except RUNs with a ``skipped`` word; return those that were run."""
+def build(root: Root, built: Sequence[Stage], skipped: Sequence[str] = ()) -> list[list[str]]:
+    """Run the stages in one root, except RUNs with a ``skipped`` word; return those that were run."""
     run = []
-    for stage in stages(dockerfile):
+    for stage in built:
         folder, environment = "/", {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "PIP_NO_INDEX": "1"}
         environment |= {"PIP_FIND_LINKS": "/wheels", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         for instruction, rest in stage.steps:
@@ -142,6 +152,9 @@ def build(root: Root, dockerfile: Path, skipped: Sequence[str] = ()) -> list[lis
 
 def lend_kernels(folder: Path, compiled: Path) -> None:
     """Copy kernels that were compiled earlier from exactly these sources."""
+    folder.mkdir(parents=True)
+    for kept in compiled.glob("states-*.json"):
+        shutil.copy2(kept, folder)
     for kernel, state in states().items():
         module = kernel.partition(":")[0]
         for file in (compiled / module).glob(f"*-{state}.*"):

@@ -1,7 +1,8 @@
 """The image is built by its steps as they stand, and its container runs as nobody on a read-only root.
 
-Installed packages and compiled kernels are lent by this machine, unless IMAGE_CHECK is ``full``: then the
-lock is installed and everything compiled, which takes minutes (``make image-check``).
+Installed packages and compiled kernels are lent by this machine, so that the image's processor is this one.
+If IMAGE_CHECK is ``full``, the lock is installed and everything compiled for the image's own baseline, which
+takes minutes (``make image-check``).
 """
 
 import json
@@ -19,11 +20,14 @@ from pathlib import Path
 import pytest
 
 from deploy.start import fill
+from providers import KERNEL_CPU
+from providers.kernel_cpu import choose
 from tests.deploy.image import REPOSITORY, Root, Stage, build, can_mount, health_command, lend_kernels, stages
 
 DOCKERFILE = REPOSITORY / "Dockerfile"
 USER = "10001:10001"
 FULL = os.environ.get("IMAGE_CHECK") == "full"
+ARGUMENTS = {} if FULL else {"KERNEL_CPU": os.environ.get("ROWVEIL_KERNEL_CPU", "native")}
 PATIENCE = 120.0
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600 if FULL else 300)]
@@ -49,11 +53,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
         ]
         subprocess.run([*download, "--requirement", "requirements.lock"], cwd=REPOSITORY, check=True)
         built = Root(folder, None, wheels)
-        build(built, DOCKERFILE)
+        build(built, stages(DOCKERFILE))
     else:
         built = Root(folder, Path(sysconfig.get_path("purelib")), None)
-        lend_kernels(folder / "opt/rowveil/kernels", Path(os.environ["NUMBA_CACHE_DIR"]))
-        build(built, DOCKERFILE, skipped=["requirements.lock"])
+        place = folder / "opt/rowveil/cache/rowveil" / KERNEL_CPU.folder
+        lend_kernels(place, Path(os.environ["NUMBA_CACHE_DIR"]))
+        build(built, stages(DOCKERFILE, ARGUMENTS), skipped=["requirements.lock"])
     return built
 
 
@@ -69,12 +74,25 @@ def volumes(tmp_path: Path) -> dict[str, Path]:
 
 
 def container() -> Stage:
-    return stages(DOCKERFILE)[-1]
+    return stages(DOCKERFILE, ARGUMENTS)[-1]
 
 
 def environment(**settings: str) -> dict[str, str]:
     given = container().environment()
     return given | {"PATH": given["PATH"].replace("$PATH", "/usr/local/bin:/usr/bin")} | settings
+
+
+def expected_folder() -> str:
+    return choose(container().environment()["ROWVEIL_KERNEL_CPU"]).folder
+
+
+def test_the_image_is_built_for_a_baseline_unless_the_build_says_otherwise() -> None:
+    """Both stages agree on it: the one that compiles and the one that runs."""
+    by_default = [stage.environment()["ROWVEIL_KERNEL_CPU"] for stage in stages(DOCKERFILE)]
+    assert by_default == ["baseline", "baseline"]
+    on_request = stages(DOCKERFILE, {"KERNEL_CPU": "native"})
+    wanted = [stage.environment()["ROWVEIL_KERNEL_CPU"] for stage in on_request]
+    assert wanted == ["native", "native"]
 
 
 @contextmanager
@@ -101,8 +119,9 @@ def running(root: Root, volumes: dict[str, Path]) -> Iterator[tuple[str, subproc
 
 def test_the_container_runs_as_nobody_on_a_read_only_root(root: Root, volumes: dict[str, Path]) -> None:
     """It passes its own health check, compiles nothing, and exits with 0 after SIGTERM."""
-    shipped = {path.name for path in (root.folder / "opt/rowveil/kernels").rglob("*.nbc")}
-    assert shipped
+    cache = root.folder / "opt/rowveil/cache/rowveil"
+    shipped = {path.relative_to(cache) for path in cache.rglob("*.nbc")}
+    assert {path.parts[0] for path in shipped} == {expected_folder()}
     for _ in range(2):  # on a new volume, and on an existing one
         with running(root, volumes) as (port, process):
             status = Path(f"/proc/{process.pid}/status").read_text()
@@ -115,8 +134,8 @@ def test_the_container_runs_as_nobody_on_a_read_only_root(root: Root, volumes: d
             assert "ro" in options["/"]
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE) == 0
-    own = {path.name for path in volumes["/var/cache/rowveil"].rglob("*.nbc")}
-    assert own == shipped
+    volume = volumes["/var/cache/rowveil"] / "rowveil"
+    assert {path.relative_to(volume) for path in volume.rglob("*.nbc")} == shipped
 
 
 def test_a_health_check_fails_where_nobody_answers(root: Root) -> None:
@@ -156,12 +175,15 @@ def test_kernels_are_copied_once_and_whole(tmp_path: Path) -> None:
     """Existing files stay, also a kernel that was compiled here."""
     shipped, own = tmp_path / "shipped", tmp_path / "own"
     (shipped / "grid-1").mkdir(parents=True)
-    for name in ("a.nbi", "a.1.nbc", "b.nbi"):
+    for name in ("a.nbi", "a.1.nbc", "b.nbi", "states.json"):
         (shipped / "grid-1" / name).write_text(f"shipped {name}")
     (shipped / "grid.lock").touch()
     (own / "grid-1").mkdir(parents=True)
     (own / "grid-1" / "b.nbi").write_text("its own")
-    assert fill(own, shipped) == 2
-    assert sorted(path.name for path in own.rglob("*") if path.is_file()) == ["a.1.nbc", "a.nbi", "b.nbi"]
+    assert fill(own, shipped) == 3
+    copied = sorted(path.name for path in own.rglob("*") if path.is_file())
+    assert copied == ["a.1.nbc", "a.nbi", "b.nbi", "states.json"]
     assert (own / "grid-1" / "b.nbi").read_text() == "its own"
     assert fill(own, shipped) == 0
+    assert fill(tmp_path / "new", shipped) == 4
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "new").rglob("*"))

@@ -119,6 +119,7 @@ def test_a_log_for_programs_tells_each_request_and_one_for_people_does_not() -> 
         ("WEBHOOK_NETWORKS", "10.0.0.0/8,10.1.2.3/8", "a network is like 10.20.0.0/16"),
         ("LOG_FORMAT", "xml", "'text' or 'json'"),
         ("CALLER_JOBS", "0", "greater than or equal to 1"),
+        ("KERNEL_CPU", "pentium", "no processor 'pentium' for .*; known are baseline, native"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_with_what_would(

@@ -1,186 +1,112 @@
-"""Command line of the service: ``python -m app``, or ``rowveil`` if it is installed."""
+"""Command line of the service: ``python -m app``, or ``rowveil`` if it is installed.
 
-import argparse
-import asyncio
-import contextlib
-import gc
-import logging
-import os
-import resource
-import signal
-import sys
-from pathlib import Path
-from types import FrameType
-from typing import Any
-
-import uvicorn
-from fastapi import FastAPI
-from pydantic import ValidationError
-
-from app.api.middleware.connections import ConnectionLimits, protocol
-from app.cli.admin import add_commands, administer
-from app.cli.commands import add_commands as add_table_commands
-from app.cli.commands import execute
-from app.engine.dask_address import cluster_of
-from app.main import create_app
-from app.settings import Settings, unknown_variables
-from app.store.sql.db import DatabaseUnusable, migrate
-from app.telemetry.logs import set_up_logs
-
-_LOOK_SECONDS = 0.05
-_OTHER_FILES = 512
-"""File descriptors of the service other than a connection and a table per caller: database, workers, logs."""
-_OPEN = """
-WARNING: authentication is OFF (ROWVEIL_AUTH=off). Every program and every user of this machine can
-run, read and delete all jobs, and reveal every seed. For a laptop alone; never for real data.
+This module imports what every command needs. The module of a command is imported when the command is named,
+so that help and usage errors appear at once.
 """
 
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-class AnnouncingServer(uvicorn.Server):
-    """Server that prints one line as soon as requests are answered and a worker is up."""
+from app import __version__
+from app.cli.parser import CommandParser
+from providers import numba
 
-    async def startup(self, sockets: list[Any] | None = None) -> None:
-        """Listen, then announce; a background task waits for a worker before the announcement."""
-        await super().startup(sockets)
-        if self.started:
-            self._announcement = asyncio.create_task(self._announce())
+if TYPE_CHECKING:
+    from app.settings import Settings
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop claiming jobs as soon as the signal arrives, and let streams and waiting requests end."""
-        super().handle_exit(sig, frame)
-        app = self.config.app
-        assert isinstance(app, FastAPI)
-        jobs = getattr(app.state, "jobs", None)
-        if jobs is not None:
-            asyncio.get_running_loop().call_soon_threadsafe(jobs.begin_closing)
-
-    async def _announce(self) -> None:
-        app = self.config.app
-        assert isinstance(app, FastAPI)
-        while (await app.state.jobs.health())["workers"] != "ok":
-            await asyncio.sleep(_LOOK_SECONDS)
-        host, port = self.servers[0].sockets[0].getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        if app.state.settings.auth == "off":
-            print(_OPEN, file=sys.stderr, flush=True)
-        print(f"Rowveil is ready at http://{shown}:{port} (console: /, Swagger UI: /docs)", flush=True)
-
-
-def _collect_seldom() -> None:
-    """Reduce the frequency of garbage collection: a request may hold a hundred thousand rows.
-
-    Parsing such a request then takes 0.09 s of processor time instead of 0.16 s.
-    """
-    gc.collect()
-    gc.freeze()  # imported modules are never garbage
-    gc.set_threshold(100_000, 50, 100)
+_COMMANDS = (
+    ("serve", "run the service; its settings come from ROWVEIL_... variables", ""),
+    ("worker", "run jobs for a service with ROWVEIL_ENGINE=dask, as a Dask worker", ""),
+    ("migrate", "bring the database to the newest layout", ""),
+    ("run", "run a service on a table of this machine", "app.cli.commands:add_run"),
+    ("measures", "measure a table against its source", "app.cli.commands:add_measures"),
+    ("frontier", "compare services and parameters by risk and utility", "app.cli.commands:add_frontier"),
+    ("verify", "verify a manifest's signature and its tables", "app.cli.commands:add_verify"),
+    ("keys", "make, list and revoke API keys", "app.cli.admin:add_keys"),
+    ("rotate-keys", "encrypt everything again under the first master key", ""),
+    (
+        "adopt-storage",
+        "let database and shared folder belong together, such as after a restore",
+        "app.cli.admin:add_adopt_storage",
+    ),
+    ("audit", "the record of who did what", "app.cli.admin:add_audit"),
+)
+"""Name, help, and the function that adds the arguments, if there are any."""
 
 
-def _allow_files(wanted: int) -> None:
-    """Raise the process's limit on open files to `wanted`, as far as the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def serve(settings: Settings) -> int:
-    """Run the service until SIGTERM or SIGINT; return 0 after a clean stop."""
-    set_up_logs(settings.log_format, settings.log_level)
-    app = create_app(settings)
-    logging.getLogger("uvicorn.error").addFilter(
-        lambda record: not (app.state.start_refused and "Traceback" in record.getMessage())
-    )
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        http=protocol(ConnectionLimits.of(settings)),
-        ws="none",  # the connection limits would not apply to an upgraded connection
-        timeout_keep_alive=settings.keep_alive_seconds,
-        timeout_graceful_shutdown=int(settings.shutdown_grace),
-    )
-    _collect_seldom()
-    _allow_files(2 * settings.max_connections + _OTHER_FILES)
-    server = AnnouncingServer(config)
-    # uvicorn raises the signal again once it has stopped; that must not turn a clean stop into a kill.
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
-    with contextlib.suppress(KeyboardInterrupt):
-        server.run()
-    return 0 if server.started else 1
-
-
-def work(settings: Settings) -> int:
-    """Run a worker of the Dask cluster until SIGTERM or SIGINT; return 0 after a clean stop."""
-    if settings.engine != "dask":
-        print("ROWVEIL_ENGINE: a worker of its own is for engine 'dask'", file=sys.stderr)
-        return 2
-    from app.engine.dask_engine import serve_cluster
-
-    async def until_told() -> None:
-        serving = asyncio.ensure_future(serve_cluster(cluster_of(settings), settings.workers))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
-        with contextlib.suppress(asyncio.CancelledError):
-            await serving
-
-    set_up_logs(settings.log_format, settings.log_level)
-    logging.getLogger("distributed").setLevel(logging.WARNING)  # it logs each scrape
-    asyncio.run(until_told())
-    return 0
-
-
-def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rowveil", description="Statistical disclosure control by data swapping."
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("serve", help="run the service; its settings come from ROWVEIL_... variables")
-    commands.add_parser("worker", help="run jobs for a service with ROWVEIL_ENGINE=dask, as a Dask worker")
-    commands.add_parser("migrate", help="bring the database to the newest layout")
-    add_table_commands(commands)
-    add_commands(commands)
-    return parser.parse_args(arguments)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=CommandParser)
+    for name, summary, filler in _COMMANDS:
+        commands.add_parser(name, help=summary, filler=filler)
+    return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     if sys.stderr is None:  # standard error was closed: messages must not appear among the rows
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process lasts
-    given = _arguments(arguments)
+    given = _parser().parse_args(arguments)
+    on_tables = hasattr(given, "table_command")
+    settings = _settings(on_tables)
+    if settings is None:
+        return 2
+    if given.command == "serve":
+        numba.leave_out()  # before a provider is imported: kernels run in the workers
+        from app.server import serve
+
+        return serve(settings)
+    if given.command == "worker":
+        from app.server import work
+
+        return work(settings)
+    if given.command == "migrate":
+        return _migrate(settings)
+    if on_tables:
+        from app.cli.commands import execute
+
+        return execute(settings, given)
+    from app.cli.admin import administer
+
+    return administer(settings, given)
+
+
+def _settings(on_tables: bool) -> "Settings | None":
+    """Read the settings from the environment; print what is wrong with them, and return None."""
+    from pydantic import ValidationError
+
+    from app.settings import Settings, unknown_variables
+
     for fault in (faults := unknown_variables(os.environ)):
         print(fault, file=sys.stderr)
     if faults:
-        return 2
-    on_tables = hasattr(given, "table_command")
+        return None
     try:
-        settings = Settings(workers=1) if on_tables else Settings()  # one job has the machine to itself
+        return Settings(workers=1) if on_tables else Settings()  # one job has the machine to itself
     except ValidationError as error:
         for item in error.errors():
             if item["type"] == "default_factory_not_called":
                 continue  # a default that depends on the invalid setting
             name = "".join(f"ROWVEIL_{str(part).upper()}: " for part in item["loc"])
             print(f"{name}{item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
-        return 2
-    if given.command == "serve":
-        return serve(settings)
-    if given.command == "worker":
-        return work(settings)
-    if given.command == "migrate":
-        try:
-            migrate(settings)
-        except DatabaseUnusable as error:
-            print(error, file=sys.stderr)
-            return 1
-        return 0
-    if on_tables:
-        return execute(settings, given)
-    return administer(settings, given)
+        return None
+
+
+def _migrate(settings: "Settings") -> int:
+    from app.store.sql.db import DatabaseUnusable, migrate
+
+    try:
+        migrate(settings)
+    except DatabaseUnusable as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from app import __version__
 from app.api import problems
-from app.api.auth.oidc import Tokens
 from app.api.middleware.connections import SurplusConnections
 from app.api.middleware.head import HeadIsGetWithoutContent
 from app.api.middleware.request_log import RequestLog
@@ -30,6 +30,9 @@ from app.store.sql.deployment import StorageMismatch, StorageUnusable
 from app.store.sql.replicas import ReplicasDiffer
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import flush, set_up_tracing
+
+if TYPE_CHECKING:
+    from app.api.auth.oidc import Tokens
 
 _log = logging.getLogger("rowveil")
 _START_REFUSED = (
@@ -87,7 +90,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.start_refused = False
-    app.state.tokens = Tokens(settings) if settings.oidc_issuer else None
+    app.state.tokens = _tokens(settings)
     problems.install(app)
     app.add_middleware(HeadIsGetWithoutContent)
     app.add_middleware(SlowBodies, patience=settings.request_patience, least_rate=settings.least_body_rate)
@@ -108,3 +111,12 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(swagger.router)
     app.include_router(console.router)
     return app
+
+
+def _tokens(settings: Settings) -> "Tokens | None":
+    """Return the validator of the issuer's tokens, if there is an issuer."""
+    if not settings.oidc_issuer:
+        return None
+    from app.api.auth.oidc import Tokens  # imported late: most services have no issuer
+
+    return Tokens(settings)

@@ -1,25 +1,29 @@
 """The algorithms: every service that can be run, in the order in which they are listed.
 
-Importing this package compiles nothing. Before numba is imported, it settles the processor that kernels are
-compiled for (`providers.kernel_cpu`), names the folder of numba's compiled kernels and their cache locator
-(`providers.kernel_cache`), and sets the number of threads of kernels and the way in which these wait.
+Importing this package imports no service and compiles nothing. Before numba is imported, it settles the
+processor that kernels are compiled for (`providers.kernel_cpu`), names the folder of numba's compiled kernels
+and their cache locator (`providers.kernel_cache`), and sets the number of threads of kernels and the way in
+which these wait.
 """
 
 import atexit
 import contextlib
+import importlib
 import os
 import shutil
 import stat
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from providers import kernel_cpu
 from providers.cores import available_cores
+
+if TYPE_CHECKING:
+    from providers.provider import Provider
 
 KERNEL_CPU = kernel_cpu.apply()
 """Processor that this process compiles its kernels for."""
@@ -93,22 +97,29 @@ def _threads_have_started() -> bool:
 _name_kernel_cache()
 _settle_threads()
 
-from providers.provider import Provider  # noqa: E402
-from providers.services import (  # noqa: E402 - the kernels' folder is named first
-    cdswap,
-    ddswap,
-    dswap,
-    locality,
-    meds,
-    mews,
-    pabidot,
-    rwn,
-)
+SERVICES = ("DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "RWN", "PABIDOT", "LOCALITY")
+"""Service identifiers, in the order in which they are listed. Each has a module of `providers.services`."""
 
-PROVIDERS: Mapping[str, Provider[Any]] = MappingProxyType(
-    {
-        module.PROVIDER.identifier: module.PROVIDER
-        for module in (dswap, cdswap, ddswap, mews, meds, rwn, pabidot, locality)
-    }
-)
+
+class _Providers(Mapping[str, "Provider[Any]"]):
+    """The providers by identifier; the module of one is imported when it is first looked up."""
+
+    def __getitem__(self, identifier: str) -> "Provider[Any]":
+        if identifier not in SERVICES:
+            raise KeyError(identifier)
+        module = importlib.import_module(f"providers.services.{identifier.lower()}")
+        provider: Provider[Any] = module.PROVIDER
+        return provider
+
+    def __contains__(self, identifier: object) -> bool:
+        return identifier in SERVICES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(SERVICES)
+
+    def __len__(self) -> int:
+        return len(SERVICES)
+
+
+PROVIDERS: Mapping[str, "Provider[Any]"] = _Providers()
 """Service identifier -> provider."""

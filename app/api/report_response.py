@@ -8,7 +8,7 @@ from fastapi import Response
 from app.api.report_schemas import Report
 from app.errors import NotAcceptable
 from app.formats.media_types import JSON, negotiate
-from app.report import CONTENT_SECURITY_POLICY, html_report
+from app.report.style import CONTENT_SECURITY_POLICY
 
 HTML = "text/html"
 
@@ -47,5 +47,11 @@ async def report_response(job: dict[str, Any], report: dict[str, Any], accept: s
     headers["Content-Security-Policy"] = f"{CONTENT_SECURITY_POLICY}; frame-ancestors 'none'"
     headers["X-Content-Type-Options"] = "nosniff"
     headers["Referrer-Policy"] = "no-referrer"
-    page = await to_thread.run_sync(html_report, job, report)
+    page = await to_thread.run_sync(_page, job, report)
     return Response(page, headers=headers, media_type=HTML)
+
+
+def _page(job: dict[str, Any], report: dict[str, Any]) -> str:
+    from app.report.page import html_report  # imported late: the first page needs Jinja and all plots
+
+    return html_report(job, report)

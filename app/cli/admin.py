@@ -48,37 +48,34 @@ _REFUSED = (
 """Errors whose message says what to do."""
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the `keys`, `audit`, `rotate-keys` and `adopt-storage` subcommands."""
-    keys = commands.add_parser("keys", help="make, list and revoke API keys").add_subparsers(
-        dest="action", required=True
-    )
-    create = keys.add_parser("create", help="make a key, and print it this once")
+def add_keys(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `keys`."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    create = actions.add_parser("create", help="make a key, and print it this once")
     create.add_argument("--name", required=True, help="the identity; keys of one name are one identity")
     create.add_argument(
         "--scopes", default="run,read", help=f"separated by commas, of {', '.join(SCOPES)}; default: run,read"
     )
     create.add_argument("--project", help="whose members see each other's jobs and buffers")
     create.add_argument("--expires", default=_DEFAULT_LASTS, help="after so long, such as 90d or 12h")
-    keys.add_parser("list", help="every key, without the key itself")
-    keys.add_parser("revoke", help="refuse a key from now on").add_argument("id")
-    keys.add_parser("own", help="print the key of this machine's own user, made where there is none")
+    actions.add_parser("list", help="every key, without the key itself")
+    actions.add_parser("revoke", help="refuse a key from now on").add_argument("id")
+    actions.add_parser("own", help="print the key of this machine's own user, made where there is none")
 
-    commands.add_parser("rotate-keys", help="encrypt everything again under the first master key")
 
-    adoption = commands.add_parser(
-        "adopt-storage", help="let database and shared folder belong together, such as after a restore"
-    )
-    adoption.add_argument(
+def add_adopt_storage(parser: argparse.ArgumentParser) -> None:
+    """Add the argument of `adopt-storage`."""
+    parser.add_argument(
         "--trash-unnamed",
         action="store_true",
         help="also move the tables that no row names to the trash, however many they are",
     )
 
-    audit = commands.add_parser("audit", help="the record of who did what").add_subparsers(
-        dest="action", required=True
-    )
-    verify = audit.add_parser("verify", help="find the first line that was altered or taken out")
+
+def add_audit(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `audit`."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    verify = actions.add_parser("verify", help="find the first line that was altered or taken out")
     verify.add_argument("--anchor", type=Anchor.parse, help="<number>:<mac>, as printed before")
 
 

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 from app.cli import report_commands, run, seeds, verify
 from app.cli.exit_codes import CommandFailed, Exit
@@ -37,18 +36,20 @@ Arrow stream, by the suffix of its name; '-' is standard input or output, with -
 _log = logging.getLogger("rowveil.cli")
 
 
-def add_commands(commands: Any) -> None:
-    """Add the four commands to the parser."""
-    run_parser = commands.add_parser("run", help="run a service on a table of this machine")
-    services = run_parser.add_subparsers(dest="service", required=True, metavar="SERVICE")
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the services to the parser of `run`."""
+    services = parser.add_subparsers(
+        dest="service", required=True, metavar="SERVICE", parser_class=argparse.ArgumentParser
+    )
     for identifier, provider in PROVIDERS.items():
-        parser = _parser(services, identifier, provider.title, provider.summary, run.run)
-        _add_tables(parser, "source", "destination")
-        options = _options(parser)
+        service = services.add_parser(identifier, help=provider.title)
+        _describe(service, provider.summary, run.run)
+        _add_tables(service, "source", "destination")
+        options = _options(service)
         options.add_model(provider.params, ("parameters",))
         options.add_model(RunRequest, only=("validate_only",))
-        _add_report(parser)
-        parser.add_argument(
+        _add_report(service)
+        service.add_argument(
             "--report-level",
             choices=("summary", "full"),
             help="`full`: every measure of risk and utility that applies. Default: summary",
@@ -56,47 +57,39 @@ def add_commands(commands: Any) -> None:
         options.add_model(MeasureOptions, ("measures",), "measures")
         options.add_model(CandidateOptions, ("candidates",), "candidates")
         _add_csv(options)
-        seeds.add_options(parser)
+        seeds.add_options(service)
 
-    measures_parser = _parser(
-        commands,
-        "measures",
-        "measure a table against its source",
-        "Compute every measure of risk and utility that applies.",
-        report_commands.measures,
-    )
-    _add_tables(measures_parser, "source", "destination")
-    options = _options(measures_parser)
+
+def add_measures(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `measures`."""
+    _describe(parser, "Compute every measure of risk and utility that applies.", report_commands.measures)
+    _add_tables(parser, "source", "destination")
+    options = _options(parser)
     options.add_model(MeasureRequest, only=("aligned",))
     options.add_model(MeasureOptions, ("measures",))
-    _add_report(measures_parser)
+    _add_report(parser)
     _add_csv(options)
-    seeds.add_options(measures_parser)
+    seeds.add_options(parser)
 
-    frontier_parser = _parser(
-        commands,
-        "frontier",
-        "compare services and parameters by risk and utility",
-        "Run every combination; the frontier has the points that no other point dominates.",
-        report_commands.frontier,
-    )
-    _add_tables(frontier_parser, "source")
-    options = _options(frontier_parser)
+
+def add_frontier(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `frontier`."""
+    about = "Run every combination; the frontier has the points that no other point dominates."
+    _describe(parser, about, report_commands.frontier)
+    _add_tables(parser, "source")
+    options = _options(parser)
     options.add_model(FrontierOptions)
     options.add_model(MeasureOptions, ("measures",), "measures")
-    _add_report(frontier_parser)
+    _add_report(parser)
     _add_csv(options)
-    seeds.add_options(frontier_parser)
+    seeds.add_options(parser)
 
-    verify_parser = _parser(
-        commands,
-        "verify",
-        "verify a manifest's signature and its tables",
-        "Report every difference. A CSV is read with the types in the manifest.",
-        verify.verify,
-    )
-    verify.add_arguments(verify_parser)
-    _add_csv(_options(verify_parser))
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `verify`."""
+    _describe(parser, "Report every difference. A CSV is read with the types in the manifest.", verify.verify)
+    verify.add_arguments(parser)
+    _add_csv(_options(parser))
 
 
 def execute(settings: Settings, namespace: argparse.Namespace) -> int:
@@ -140,19 +133,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _parser(commands: Any, name: str, summary: str, about: str, command: Command) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=about,
-        epilog=_EXITS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _describe(parser: argparse.ArgumentParser, about: str, command: Command) -> None:
+    """Set the description of a command, the function that runs it, and its common options."""
+    parser.description = about
+    parser.epilog = _EXITS
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.allow_abbrev = False
     parser.set_defaults(table_command=command)
     parser.add_argument("--quiet", action="store_true", help="print only errors")
     add_format(parser)
-    return parser
 
 
 def _options(parser: argparse.ArgumentParser) -> Options:

@@ -19,7 +19,7 @@ from app.jobs.recorder import add_fingerprints
 from app.jobs.requests import DEFAULT_OPTIONS, StoredTable
 from app.jobs.states import State, outcome_of
 from app.jobs.weak_seeds import flagged, is_weak
-from app.report import html_report
+from app.report.page import html_report
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable, load_master_keys, load_signing_key
 from app.store.crypto.sealing import Sealer, Signer

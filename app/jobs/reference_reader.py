@@ -17,7 +17,6 @@ from app.references import (
 )
 from app.settings import Settings
 from app.store.reference_files import check_folder, read_file
-from app.store.reference_s3 import read_object
 
 T = TypeVar("T")
 
@@ -69,6 +68,8 @@ class ReferenceReader:
         """
         reference, prefix = self.find(text, "source")
         if reference.scheme == "s3":
+            from app.store.reference_s3 import read_object  # imported late: needs the S3 client
+
             chunks = read_object(reference, self._check_size)
         else:
             chunks = read_file(reference, prefix, self._check_size)

@@ -17,7 +17,6 @@ from app.references import Reference, ReferenceFault
 from app.settings import Settings
 from app.store.blobs.arrow_stream import TableReader
 from app.store.reference_files import write_file
-from app.store.reference_s3 import write_object
 from app.store.sql.models import Job
 from app.worker.tasks import SwapTask
 from providers.errors import ProviderError
@@ -101,6 +100,8 @@ class ReferenceWriter:
             try:
                 chunks = _until(cancelled, self.stream_table(media_type, rows.schema, rows))
                 if reference.scheme == "s3":
+                    from app.store.reference_s3 import write_object  # imported late: the S3 client
+
                     write_object(reference, chunks, media_type)
                 else:
                     former = [f"{job.id}.{attempt}" for attempt in range(1, job.attempt)]

@@ -1,12 +1,9 @@
 """HTML page of a report: fill the template with a job's document and its report."""
 
-import hashlib
 import json
-from base64 import b64encode
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -21,16 +18,10 @@ from app.report.measure_tables import Figure, measure, own_figures
 from app.report.page_table import Cell
 from app.report.plots import changed, closest, risk_utility
 from app.report.small_counts import THRESHOLD, Discretion
+from app.report.style import CONTENT_SECURITY_POLICY, CSS
 from app.report.svg import Picture
 from providers import PROVIDERS
 from providers.measures import MEASURES
-
-_CSS = (files("app.report") / "templates" / "report.css").read_text(encoding="utf-8")
-
-STYLE_SOURCE = f"'sha256-{b64encode(hashlib.sha256(_CSS.encode()).digest()).decode()}'"
-"""Source expression of the page's style sheet in its content security policy."""
-CONTENT_SECURITY_POLICY = f"default-src 'none'; style-src {STYLE_SOURCE}; base-uri 'none'; form-action 'none'"
-"""Content security policy: nothing is loaded or run, and only the page's own style sheet is applied."""
 
 _OUTCOMES = {
     "SUCCESS": "The job succeeded.",
@@ -70,7 +61,7 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         (provider.title, provider.summary) if provider else _TITLES.get(kind, (humanised(kind), ""))
     )
     return _template().render(
-        css=Markup(_CSS),  # noqa: S704 - our own file
+        css=Markup(CSS),  # noqa: S704 - our own file
         policy=CONTENT_SECURITY_POLICY,
         job=job,
         report=report,

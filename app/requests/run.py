@@ -115,6 +115,8 @@ def run_request_model(provider: Provider[Any]) -> type[RunRequest]:
         __base__=RunRequest,
         __doc__=f"A call of {provider.identifier}: {provider.summary}",
         parameters=(provider.params, ...),
+        # The fields have their descriptions; pydantic would read the source of every calling frame for more.
+        __cls_kwargs__={"use_attribute_docstrings": False},
     )
 
 

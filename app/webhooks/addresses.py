@@ -5,20 +5,14 @@ checked address. So a later change of the name's addresses (DNS rebinding) has n
 certificate against the name.
 """
 
-import asyncio
-import socket
-from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
-import httpcore
-from httpcore import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream
-
 MOST_CHARACTERS = 2048
 """Longest URL of a webhook."""
 
-_Address = IPv4Address | IPv6Address
+Address = IPv4Address | IPv6Address
 
 _Network = IPv4Network | IPv6Network
 
@@ -77,7 +71,7 @@ class Reach:
             raise AddressRefused("a webhook's url has no user, password or fragment")
         self._check_host(host)
 
-    def check_address(self, address: _Address) -> None:
+    def check_address(self, address: Address) -> None:
         """Check an IP address before a connection to it. Raises AddressRefused."""
         if not self._allows(address):
             raise AddressRefused(
@@ -96,7 +90,7 @@ class Reach:
             return
         self.check_address(literal)
 
-    def _allows(self, address: _Address) -> bool:
+    def _allows(self, address: Address) -> bool:
         if any(address in network for network in self.networks):
             return True
         if isinstance(address, IPv4Address):
@@ -116,57 +110,3 @@ def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour
-
-
-class CheckedNetwork(AsyncNetworkBackend):
-    """Network backend of httpcore that connects to checked addresses only."""
-
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
-        self._backend = AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> AsyncNetworkStream:
-        """Connect to the first of the host's addresses that responds.
-
-        Raises AddressRefused (any of the addresses is not allowed), httpcore.ConnectError.
-        """
-        failed: Exception = httpcore.ConnectError("the name has no address")
-        for address in await self._addresses(host, port):
-            try:
-                return await self._backend.connect_tcp(
-                    str(address), port, timeout, local_address, socket_options
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failed = error
-        raise failed
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> AsyncNetworkStream:
-        """Refuse: a webhook is never a Unix socket."""
-        raise AddressRefused("a webhook is reached by its name or address")
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep, as the interface of httpcore requires."""
-        await self._backend.sleep(seconds)
-
-    async def _addresses(self, host: str, port: int) -> list[_Address]:
-        loop = asyncio.get_running_loop()
-        try:
-            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            raise httpcore.ConnectError("the name is not known") from None
-        addresses = [ip_address(info[4][0]) for info in infos]
-        for address in addresses:
-            self._reach.check_address(address)
-        return addresses

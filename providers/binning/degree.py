@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import get_num_threads, njit, prange
 
 from providers.arrays import Float64Array
 from providers.binning.grid import BLOCK_ROWS, CellIds, axis_of_cells, block_ids, row_blocks
 from providers.binning.values import FieldValues
 from providers.kernels.radix_sort import radix_runs
+from providers.numba import get_num_threads, njit, prange
 from providers.progress import Progress
 
 MOST_STEPS = 100_000

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array
 from providers.binning.values import FieldValues
 from providers.kernels.pointers import addresses_of, float_at
 from providers.kernels.radix_sort import radix_runs
+from providers.numba import njit, prange
 from providers.progress import Progress, no_progress, sub_progress
 
 MOST_CELLS = 2**52

@@ -6,9 +6,9 @@ Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: the k-d tree with 
 """
 
 import numpy as np
-from numba import njit, prange
 
 from providers.arrays import Float64Array, Int64Array
+from providers.numba import njit, prange
 from providers.progress import Progress
 
 _LEAF = 8

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from providers.binning.shrinking_tree import (
     LEAF,
@@ -42,6 +41,7 @@ from providers.binning.shrinking_tree import (
 )
 from providers.binning.shrinking_tree_search import farthest, nearest
 from providers.kernels.exact_sum import LIMBS, add_exactly, nearest_mean
+from providers.numba import njit
 
 _WORK = 8_000_000
 """Boxes, sites and rows examined in one call of a kernel: some tenths of a second."""

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from providers.numba import njit
 
 Floats = npt.NDArray[np.float64]
 """Array of float64."""

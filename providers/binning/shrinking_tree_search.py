@@ -12,9 +12,9 @@ Hoare 1961, doi:10.1145/366622.366647: the k smallest by selection.
 """
 
 import numpy as np
-from numba import njit
 
 from providers.binning.shrinking_tree import NO_ROW
+from providers.numba import njit
 
 
 @njit(cache=True, nogil=True, forceinline=True)  # a call would count references to every array of the tree

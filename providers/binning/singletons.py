@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-from numba import njit, prange
 
 from providers.arrays import Float64Array, IndexArray, Int64Array
 from providers.binning.grid import Axis
@@ -22,6 +21,7 @@ from providers.binning.values import FieldValues
 from providers.grouping.groups import Groups
 from providers.kernels.pointers import addresses_of, float_at
 from providers.kernels.radix_sort import radix_order
+from providers.numba import njit, prange
 from providers.progress import Progress, no_progress
 from providers.results import Event
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import get_num_threads, njit, prange
 
 from providers.arrays import Float64Array
 from providers.errors import SourceError
+from providers.numba import get_num_threads, njit, prange
 from providers.tables.columns import combined, words_of
 from providers.tables.numbers import float_values
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.kernels.bucket_sort import Layout
+from providers.numba import njit, prange
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from providers.arrays import Int64Array, UInt64Array
 from providers.grouping.groups import Groups, Pairing, inverse
 from providers.grouping.shuffle import BUCKET_BITS, BUCKET_LEVEL, rows_taking_part, shuffle_buckets
 from providers.kernels.radix_sort import radix_order
+from providers.numba import njit
 from providers.randomness.chacha20 import LANES, Key, stream_words
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, njit, prange
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.grouping.groups import BufferPool, Groups, Pairing
 from providers.kernels.gather import gather, scatter
+from providers.numba import get_num_threads, njit, prange
 from providers.randomness.chacha20 import LANES, Key, chacha20_blocks, stream_words
 from providers.randomness.distributions import uniform
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, njit, prange
 
 from providers.arrays import IndexArray, UInt64Array, row_index_type
 from providers.kernels.prefetch import prefetch_for_writing
 from providers.kernels.radix_sort import extremes, radix_order
+from providers.numba import get_num_threads, njit, prange
 
 _FEW = 1 << 13  # rows that fit in the cache in any order
 

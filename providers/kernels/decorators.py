@@ -10,7 +10,7 @@ reports when it compiles them, and must not return any. They may create views, a
 The ordinary kernel that calls them owns the arrays.
 """
 
-from numba import njit
+from providers.numba import njit
 
 within = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For functions that only kernels call: no Python wrapper, which takes longer to compile than the rest."""

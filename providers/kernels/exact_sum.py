@@ -12,7 +12,8 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from providers.numba import njit
 
 LIMBS = 69
 """Limbs of a sum, the lowest first: from 2**-1106, below the last bit of any float64, to 2**1102.

@@ -1,9 +1,9 @@
 """Parallel gather and scatter of values by row index."""
 
 import numpy as np
-from numba import njit, prange
 
 from providers.kernels.prefetch import prefetch_for_reading, prefetch_for_writing
+from providers.numba import njit, prange
 
 _LINE = 64  # bytes of a cache line; the next line of each stream is prefetched
 

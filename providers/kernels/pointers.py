@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from providers.arrays import UInt64Array
+from providers.numba import intrinsic, ir, types
 
 
 def addresses_of(arrays: Sequence[npt.NDArray[np.float64]]) -> UInt64Array:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, njit, prange
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
+from providers.numba import get_num_threads, njit, prange
 
 _DIGIT_BITS = 11  # a histogram of 2048 counters stays in L1
 

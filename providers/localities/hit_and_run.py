@@ -12,7 +12,6 @@ Xue, Karras, Raissi and Pung 2011, CIKM: section 4.1, equations 1 to 5.
 """
 
 import numpy as np
-from numba import njit
 
 from providers.kernels.decorators import borrowing, borrowing_ieee, within
 from providers.localities.lattice import lattice_of
@@ -45,6 +44,7 @@ from providers.localities.segment_arrays import (
     TO_CENTRE,
     WORDS,
 )
+from providers.numba import njit
 from providers.randomness.distributions import normals_in, room_for_normals, uniform
 from providers.randomness.word_stream import bounded, next_word, open_stream, words_used
 

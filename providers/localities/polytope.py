@@ -21,11 +21,11 @@ self-concordant functions: a step of 1/(1 + decrement) stays inside and decrease
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from providers.kernels.decorators import borrowing, within
 from providers.localities.relations import EQUAL
 from providers.localities.segment_arrays import CENTRED, NO_INTERIOR, TO_CENTRE
+from providers.numba import njit
 
 TINY = 2.0**-40
 """Smallest slack, for shapes of span 1, from which Newton's method may start."""

@@ -12,10 +12,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from providers.kernels.decorators import within
 from providers.kernels.exact_sum import LIMBS, add_exactly, nearest_mean
+from providers.numba import njit
 
 SCALE_BITS = 64
 """Numbers are multiplied by 2**-64, so that no product overflows."""

@@ -9,7 +9,6 @@ source's own localities, nothing can be published, and the segment is marked `IM
 import math
 
 import numpy as np
-from numba import njit
 
 from providers.kernels.decorators import borrowing, within
 from providers.localities.lattice import (
@@ -50,6 +49,7 @@ from providers.localities.segment_arrays import (
     PROPERTIES_FIXED,
     STATUS,
 )
+from providers.numba import njit
 from providers.randomness.word_stream import open_stream
 
 

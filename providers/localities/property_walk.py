@@ -15,7 +15,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from providers.kernels.decorators import within
 from providers.localities.hit_and_run import place_start, walk_polytope
@@ -43,6 +42,7 @@ from providers.localities.segment_arrays import (
     STATUS,
     Segments,
 )
+from providers.numba import njit
 
 
 class PropertyPolytopes(NamedTuple):

@@ -11,7 +11,6 @@ loops stay apart, since the attempts differ: lattice and drawn ends here, fall-b
 import math
 
 import numpy as np
-from numba import njit
 
 from providers.kernels.decorators import borrowing, within
 from providers.localities.lattice import LATTICE_BITS, grid_constraints_hold, on_lattice, walk_on_grid
@@ -33,6 +32,7 @@ from providers.localities.segment_arrays import (
     RANGE,
     STATUS,
 )
+from providers.numba import njit
 from providers.randomness.word_stream import bounded, open_stream, uniform_of
 
 REPAIRED, COLLAPSED, NOT_ROUNDED, UNCHANGED, IMPOSSIBLE = 1, 2, 4, 8, 16

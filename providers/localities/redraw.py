@@ -7,7 +7,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import numba
 import numpy as np
 
 from providers.arrays import Float64Array, Int64Array
@@ -47,6 +46,7 @@ from providers.localities.segments import (
     segment_arrays,
     starts_of,
 )
+from providers.numba import get_num_threads
 from providers.progress import Progress
 
 RATES_BYTES = 64 * 2**20
@@ -295,7 +295,7 @@ class Batch:
         The result of a segment does not depend on the ranges.
         """
         # four ranges per thread, so that threads with easy segments take more of them
-        shares = 4 * numba.get_num_threads()
+        shares = 4 * get_num_threads()
         cuts = [count * share // shares for share in range(shares + 1)]
         ranges = [(start, stop) for start, stop in itertools.pairwise(cuts) if start < stop]
         submit = self._pool.submit
@@ -385,7 +385,7 @@ def redraw(
     redrawn = {source.name: RedrawnField(source, np.zeros(len(source.order))) for source in fields}
     total = sum(int(source.variables.sum()) for source in fields)
     done = 0
-    with ThreadPoolExecutor(numba.get_num_threads()) as pool:
+    with ThreadPoolExecutor(get_num_threads()) as pool:
         for ranges in batches_of(fields):
             share = sum(int(source.variables[start:stop].sum()) for source, start, stop in ranges)
 
@@ -401,7 +401,7 @@ def redraw(
 
 def _slice_work() -> float:
     """Return the elementary steps of a time slice of all threads."""
-    return float(_WORK * numba.get_num_threads())
+    return float(_WORK * get_num_threads())
 
 
 def _walk_cells(segments: Segments, tasks: Int64Array) -> tuple[Int64Array, Int64Array]:

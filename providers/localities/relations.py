@@ -25,9 +25,9 @@ Xue, Karras, Raissi and Pung 2011, CIKM: definition 2, section 3.1, algorithm 1.
 """
 
 import numpy as np
-from numba import njit
 
 from providers.kernels.decorators import borrowing, within
+from providers.numba import njit
 from providers.randomness.word_stream import bounded, open_stream
 
 LESS, EQUAL, MORE = -1, 0, 1

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numba import get_num_threads
 
 from providers.arrays import Int32Array
 from providers.grouping.groups import Groups
@@ -21,6 +20,7 @@ from providers.neighbours.donors import DonorDraw, Donors, NeighbourRule, PartRo
 from providers.neighbours.own_samples import SAMPLE_BYTES, draw_from_own_samples
 from providers.neighbours.pair_samples import draw_from_pairs, pair_bytes, pair_work_bytes
 from providers.neighbours.points import Points
+from providers.numba import get_num_threads
 from providers.progress import Progress
 from providers.randomness.chacha20 import Key, Stream
 

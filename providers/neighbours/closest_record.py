@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
 
 from providers.neighbours.k_nearest import TIE, list_length, nearest, new_search_state
 from providers.neighbours.kdtree import LEAF, grow
 from providers.neighbours.points import Points
 from providers.neighbours.radius import distance, rows_within
+from providers.numba import njit, prange
 from providers.progress import Progress, in_slices, no_progress
 
 _LEAVES_PER_TASK = 8

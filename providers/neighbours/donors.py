@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
 
 from providers.arrays import Int32Array, UInt32Array
 from providers.kernels.decorators import inlined, uncounted
@@ -37,6 +36,7 @@ from providers.neighbours.kdtree import LEAF, grow
 from providers.neighbours.points import Points
 from providers.neighbours.radius import cover_nodes, distance, node_positions, rows_within
 from providers.neighbours.simd_distances import count_smaller_rows
+from providers.numba import njit, prange
 from providers.progress import in_slices
 from providers.randomness.chacha20 import LANES, Key, stream_words
 

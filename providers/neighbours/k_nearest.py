@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from providers.kernels.decorators import uncounted
 from providers.neighbours.kdtree import LEAF, rounded_down, rounded_up
@@ -27,6 +26,7 @@ from providers.neighbours.simd_distances import (
     near_points,
     rank_of_lane,
 )
+from providers.numba import njit
 
 TIE = 1.0 + 2e-9
 """Factor within which squared distances are ties: distances within a relative 1e-9."""

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, njit, prange
 
 from providers.arrays import UInt64Array
 from providers.kernels.decorators import uncounted
 from providers.kernels.radix_sort import radix_orders
 from providers.neighbours.points import Points
 from providers.neighbours.simd_distances import LANES
+from providers.numba import get_num_threads, njit, prange
 from providers.progress import Progress, no_progress
 from providers.tables.sort_keys import float_keys
 

@@ -15,12 +15,12 @@ Perry, Matloff and Tendick 2024, arXiv:2210.06687, section 10.3.1.
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit, prange
 
 from providers.arrays import Int32Array
 from providers.kernels.decorators import inlined, uncounted
 from providers.neighbours.brute_force import ROWS_PER_TASK, draw_for_row
 from providers.neighbours.donors import NeighbourRule, PartRows, bounded_once, key_array, next_word
+from providers.numba import njit, prange
 from providers.progress import in_slices
 from providers.randomness.chacha20 import LANES, Key
 

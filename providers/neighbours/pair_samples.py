@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import get_num_threads, njit, prange
 
 from providers.arrays import Int32Array, Int64Array, UInt64Array
 from providers.kernels.decorators import inlined
 from providers.neighbours.brute_force import ROWS_PER_TASK, draw_for_row
 from providers.neighbours.donors import MOST_SORTED, NeighbourRule, PartRows, bounded_once, insertion_sort
 from providers.neighbours.own_samples import SAMPLE_BYTES, draw_from_own_samples
+from providers.numba import get_num_threads, njit, prange
 from providers.progress import Progress, in_slices, no_progress, sub_progress
 from providers.randomness.chacha20 import LANES, Key, stream_words
 

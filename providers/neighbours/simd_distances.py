@@ -15,10 +15,7 @@ lane 0.
 
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from providers.numba import cgutils, intrinsic, ir, types
 
 LANES = 16
 """Lanes of a vector, and points of a leaf."""

@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+
+from providers.numba import intrinsic, ir, njit, types
 
 Key = npt.NDArray[np.uint32]
 """A ChaCha20 key: uint32, shape (8,)."""

@@ -14,10 +14,8 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
 
+from providers.numba import intrinsic, ir, njit, types
 from providers.randomness.chacha20 import LANES, chacha20_blocks
 
 # --------------------------------------------------------------------------------------- uniform

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numba import get_num_threads, njit, prange
 
 from providers.arrays import BoolArray, Float64Array
 from providers.errors import SourceError
+from providers.numba import get_num_threads, njit, prange
 from providers.progress import Progress, sub_progress
 from providers.rotation.moments import Moments, moments
 from providers.tables.columns import combined, null_mask, words_of

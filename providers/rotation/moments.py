@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, njit, prange
 
 from providers.arrays import BoolArray, Float64Array
+from providers.numba import get_num_threads, njit, prange
 from providers.progress import Progress
 
 BLOCK = 1024

@@ -14,9 +14,9 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
+from providers.numba import njit, prange
 from providers.progress import Progress
 from providers.randomness.chacha20 import LANES, Stream, stream_words
 from providers.randomness.distributions import normals, uniform

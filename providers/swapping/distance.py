@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit, prange
 
 from providers.grouping.groups import Groups, Pairing
+from providers.numba import njit, prange
 from providers.swapping.exchange import listed
 from providers.tables.numbers import HIGH, measured
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, njit, prange
 
 from providers.arrays import IndexArray
 from providers.grouping.groups import BufferPool, Groups, Pairing
 from providers.kernels.gather import gather, scatter, unscatter
+from providers.numba import get_num_threads, njit, prange
 
 _SMALL_GROUPS = 128  # mean number of rows per group up to which a layout does not pay off
 

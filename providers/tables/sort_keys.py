@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit, prange
 
 from providers.arrays import BoolArray, UInt64Array, Words
 from providers.errors import ParameterError
+from providers.numba import njit, prange
 from providers.tables.columns import combined, is_words, null_mask, unwrapped, words_of
 
 _LARGEST = 2**64 - 1

@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
-from app.report import html_report
+from app.report.page import html_report
 from tests.e2e.conftest import RUNS, Reader, report_page
 from tests.reports.documents import HOSTILE, candidates, frontier, full_report, job
 

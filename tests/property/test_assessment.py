@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.report import html_report
+from app.report.page import html_report
 from providers.measures import MEASURES
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess, check_options
 from providers.measures.chart_data import round_edges, shown

@@ -1,17 +1,20 @@
 """Authentication: checks the API key or OIDC token before the request body is read."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from anyio import to_thread
 from fastapi import Request
 
-from app.api.auth.oidc import Tokens
 from app.callers import ANONYMOUS, Caller
 from app.errors import Forbidden, InvalidToken, ScopeMissing, Unauthenticated
 from app.jobs.api_keys import ApiKeys
 from app.settings import LOOPBACK
 from app.telemetry.request_id import REQUEST_ID
+
+if TYPE_CHECKING:
+    from app.api.auth.oidc import Tokens
 
 _HOW = "send 'Authorization: Bearer <key>'; `rowveil keys create` makes a key"
 

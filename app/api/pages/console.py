@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from fastapi import APIRouter, Request, Response
 
 from app.api.request_headers import none_match
-from app.report import STYLE_SOURCE
+from app.report.style import STYLE_SOURCE
 
 router = APIRouter(include_in_schema=False)
 

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import re
+from collections.abc import Callable
+from functools import cache, partial
 from importlib import resources
 
 from fastapi import APIRouter, Response
@@ -61,19 +63,20 @@ async def page() -> HTMLResponse:
     return HTMLResponse(_PAGE, headers={"Content-Security-Policy": _POLICY})
 
 
-def _file(name: str, media_type: str, content: bytes) -> None:
+def _file(name: str, media_type: str, read: Callable[[], bytes]) -> None:
+    content = cache(read)
 
-    async def answer() -> Response:
-        return Response(content, media_type=media_type, headers={"Cache-Control": "max-age=86400"})
+    def answer() -> Response:  # in a thread, because the first request reads the file
+        return Response(content(), media_type=media_type, headers={"Cache-Control": "max-age=86400"})
 
     router.add_api_route(f"/swagger/{name}", answer, methods=["GET"])
 
 
 for _name, _media_type in _FILES.items():
-    _file(_name, _media_type, resources.files("fastapi_swagger.resources").joinpath(_name).read_bytes())
+    _file(_name, _media_type, resources.files("fastapi_swagger.resources").joinpath(_name).read_bytes)
 
-_file("swagger.js", "text/javascript", resources.files("app.api.pages").joinpath("swagger.js").read_bytes())
+_file("swagger.js", "text/javascript", resources.files("app.api.pages").joinpath("swagger.js").read_bytes)
 
-_file("people.csv", CSV, example_file("csv"))
+_file("people.csv", CSV, partial(example_file, "csv"))
 
-_file("people.arrow", ARROW_STREAM, example_file("arrow"))
+_file("people.arrow", ARROW_STREAM, partial(example_file, "arrow"))

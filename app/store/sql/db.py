@@ -16,18 +16,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from app.errors import InvalidRequest, StorageFull, Unavailable
 from app.settings import Settings
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
 __all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
+
+NEWEST_REVISION = "2026_11_23_deployment"
+"""Revision of the newest migration. A database that has it needs no migration."""
 
 _LOCK_SECONDS = 30
 
@@ -138,11 +142,18 @@ class Database:
 def migrate(settings: Settings) -> None:
     """Upgrade the tables to the newest revision; create the database file if there is none.
 
+    A database that has the newest revision is only read, without Alembic, which takes long to import.
+
     Raises DatabaseUnusable (the address is invalid, or the file cannot be opened), DatabaseAway (a server).
     """
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs every plugin at INFO
     database = Database(settings)
     try:
+        with database.engine.connect() as connection:
+            if _revision_of(connection) == NEWEST_REVISION:
+                return
+        logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs every plugin at INFO
+        from alembic import command  # imported late: most starts need no migration
+
         with database.engine.connect() as connection:
             if database.shared:  # another replica may be migrating
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
@@ -156,8 +167,18 @@ def migrate(settings: Settings) -> None:
         database.close()
 
 
-def migration_config(connection: sa.Connection) -> Config:
+def _revision_of(connection: sa.Connection) -> str | None:
+    """Return the revision of the tables; None if there are none."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    return revision
+
+
+def migration_config(connection: sa.Connection) -> "Config":
     """Return Alembic's configuration for this connection."""
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
     config.attributes["connection"] = connection

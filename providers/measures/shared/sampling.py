@@ -6,10 +6,10 @@ learners of scikit-learn have their own generator.
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from providers.arrays import Int64Array
 from providers.grouping.shuffle import shuffle_rows
+from providers.numba import njit
 from providers.randomness.chacha20 import LANES, Stream, stream_words
 from providers.randomness.distributions import uniform
 

@@ -12,7 +12,6 @@ arguments:
 """
 
 import numpy as np
-from numba import njit, prange
 
 from providers.kernels.decorators import uncounted
 from providers.neighbours.donors import (
@@ -29,6 +28,7 @@ from providers.neighbours.donors import (
 from providers.neighbours.k_nearest import clear_found, new_search_state, search_tree, sort_found
 from providers.neighbours.kdtree import LEAF
 from providers.neighbours.radius import distance, distance_bounds, node_positions, refine_cover, rows_within
+from providers.numba import njit, prange
 from providers.randomness.chacha20 import LANES, chacha20_blocks, stream_words
 
 _NO_ROW = np.int32(2**31 - 1)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.report import html_report
 from app.report.formatting import visible
+from app.report.page import html_report
 from providers import PROVIDERS
 from tests.reports.documents import HOSTILE, candidates, frontier, full_report, job, measure, report
 from tests.reports.reading import Element, read

@@ -12,9 +12,10 @@ from typing import Any
 import httpcore
 import pytest
 
-from app.webhooks.addresses import AddressRefused, CheckedNetwork, Reach
+from app.webhooks.addresses import AddressRefused, Reach
 from app.webhooks.delivery import seconds_to_next
 from app.webhooks.messages import SecretUnusable, key_of_secret, signed_headers
+from app.webhooks.post import CheckedNetwork
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.215.14", "2606:4700::1111", "2a00:1450:4001::8a", "64:ff9b::808:808"]
 NOT_PUBLIC = [

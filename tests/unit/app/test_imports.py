@@ -1,0 +1,84 @@
+"""Modules that a command, the service's start and a request import: by name, never by time."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {
+    "alembic", "cryptography", "dask", "distributed", "fastapi", "httpcore", "httpx", "jinja2", "jwt",
+    "numba", "numpy", "obstore", "pandas", "prometheus_client", "pyarrow", "pydantic", "scipy", "sklearn",
+    "sqlalchemy", "uvicorn",
+}  # fmt: skip
+"""Packages that take a noticeable part of a second, or of 100 MB."""
+
+LIST = f"""
+import json, sys
+loaded = sorted(set({sorted(HEAVY)!r}) & set(sys.modules))
+print("\\n" + json.dumps(loaded))
+"""
+
+
+def loaded_by(code: str, **variables: str) -> set[str]:
+    """Run the code in a process of its own; return the heavy packages that it imported."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ROWVEIL_")}
+    ran = subprocess.run(
+        [sys.executable, "-c", code + LIST],
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return set(json.loads(ran.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["serv"], [], ["serve", "--help"]])
+def test_help_and_usage_errors_import_nothing_heavy(arguments: list[str]) -> None:
+    code = f"""
+from app.__main__ import main
+try:
+    main({arguments!r})
+except SystemExit as left:
+    assert left.code == {0 if any("-" in each for each in arguments) else 2}
+"""
+    assert loaded_by(code) == set()
+
+
+def test_invalid_settings_are_reported_before_a_service_is_imported() -> None:
+    code = "from app.__main__ import main\nassert main(['serve']) == 2"
+    assert loaded_by(code, ROWVEIL_PORT="none") == {"pydantic"}
+
+
+SERVICE = """
+import asyncio, os
+from providers import numba
+numba.leave_out()
+import app.server
+from app.jobs.stores import Stores
+from app.settings import Settings
+settings = Settings()
+application = app.server.create_app(settings)
+Stores.open(settings).close()
+"""
+
+
+def test_the_service_starts_without_what_only_workers_and_rare_requests_need(tmp_path: Path) -> None:
+    """Alembic is imported by the first start, which makes the tables, and by no other."""
+    first = loaded_by(SERVICE, ROWVEIL_HOME=str(tmp_path))
+    second = loaded_by(SERVICE, ROWVEIL_HOME=str(tmp_path))
+    assert first - second == {"alembic"}
+    assert second == {
+        "cryptography", "fastapi", "numpy", "prometheus_client", "pyarrow", "pydantic", "sqlalchemy",
+        "uvicorn",
+    }  # fmt: skip
+
+
+def test_an_issuer_needs_its_own_libraries(tmp_path: Path) -> None:
+    """Shows that the assertions above look at modules that the service does import when it needs them."""
+    issuer = {"ROWVEIL_OIDC_ISSUER": "https://issuer.example", "ROWVEIL_OIDC_AUDIENCE": "rowveil"}
+    assert {"httpx", "jwt"} <= loaded_by(SERVICE, ROWVEIL_HOME=str(tmp_path), **issuer)

@@ -21,13 +21,14 @@ def main() -> int:
             done = service.fuzz(seed, asked.examples)
             calls += done.calls
             print(f"seed {seed}: {calls} calls so far", flush=True)
-            if done.failed or done.leaked or done.tracebacks or not done.calls:
+            if done.failed or done.leaked or done.errors or not done.calls:
                 print(done.told)
-                print(f"unexpected errors in the log: {done.tracebacks}; a secret in it: {done.leaked}")
+                print("unexpected errors in the log:", *done.errors, sep="\n")
+                print(f"a secret in it: {done.leaked}")
                 return 1
             seed += 1
     print(
-        f"{calls} calls in {seed - asked.seed} passes: no 500, no violation of the contract, no secret told"
+        f"{calls} calls in {seed - asked.seed} passes: no 500, no violation of the contract, no secret shown"
     )
     return 0
 

@@ -33,8 +33,8 @@ class Fuzzed:
     failed: bool
     told: str
     """Output of Schemathesis: each violation with its request."""
-    tracebacks: int
-    """Number of unexpected errors in the service's log, whatever was responded."""
+    errors: tuple[str, ...]
+    """Unexpected errors in the service's log, whatever was responded."""
     leaked: str | None
     """A mark that was found in the service's log."""
 
@@ -69,7 +69,7 @@ class Target:
             calls=log.count(_REQUEST) - before,
             failed=done.returncode != 0,
             told=done.stdout + done.stderr,
-            tracebacks=log.count('"level":"error"'),
+            errors=tuple(line for line in log.splitlines() if '"level":"error"' in line),
             leaked=found_in(log),
         )
 

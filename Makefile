@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Installs with uv (installed by pip), or with pip if uv fails; both verify hashes.
 INSTALL := $(BIN)/python tools/install.py
 
-.PHONY: help demo serve test fuzz lint openapi clients docs site bench image-check load lock audit sbom clean
+.PHONY: help demo serve test test-quick tests fuzz lint openapi clients docs site bench image-check load lock audit sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -45,8 +45,15 @@ serve: $(VENV)/.kernels ## start the service, with its console at / and Swagger 
 	$(BIN)/python -m app keys own
 	$(BIN)/python -m app serve
 
-test: lint ## run all checks and tests
+test: $(VENV)/.development ## run all checks and tests
+	@$(MAKE) --no-print-directory --jobs=2 lint tests
+
+tests: $(VENV)/.development # what `make test` runs next to the checks
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder
+
+test-quick: $(VENV)/.development ## run the tests without services, at most 90 seconds with warm caches
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
+		-m "not slow and not faults" tests/unit tests/property tests/golden
 
 fuzz: $(VENV)/.development ## nightly fuzzing: 20,000 API calls generated from the schema, and all parsers
 	HYPOTHESIS_PROFILE=night $(BIN)/python -m pytest tests/fuzz --timeout=0 --deselect tests/fuzz/test_document.py

@@ -12,6 +12,7 @@ from hypothesis import settings
 from app.settings import Settings
 from demo.service import own_key, running_service
 from tests.issuer import AUDIENCE, Issuer, running_issuer
+from tests.order import longest_first
 from tests.postgres import Postgres, running_postgres
 from tests.references.storage import s3_address, storage
 
@@ -29,9 +30,25 @@ SERVICE = {
 }
 """Settings of the service that tests call."""
 
+PROCESSES = {"address", "checkout", "postgres"}
+"""Fixtures that start processes: each test that uses one of them is slow, as is each on PostgreSQL."""
+
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=15)
 settings.register_profile("night", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that start processes as slow, and run the longest modules first.
+
+    pytest-xdist hands out modules in the order of collection, so that no process runs a long one at the end
+    while the others have nothing left to do.
+    """
+    for item in items:
+        if PROCESSES & set(getattr(item, "fixturenames", ())) or "postgresql" in item.name:
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: longest_first(item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session", autouse=True)

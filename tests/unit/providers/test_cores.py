@@ -122,16 +122,19 @@ def run(program: str, **variables: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_threads_are_settled_before_numba_is_imported() -> None:
     """Passive waiting, and as many threads as cores, in every process that imports the library."""
     assert json.loads(run(SETTLED)) == ["passive", None, str(available_cores()), available_cores()]
 
 
+@pytest.mark.slow
 def test_what_the_environment_says_stays() -> None:
     assert json.loads(run(SETTLED, GOMP_SPINCOUNT="500", NUMBA_NUM_THREADS="1")) == [None, "500", "1", 1]
     assert json.loads(run(SETTLED, OMP_WAIT_POLICY="active"))[0] == "active"
 
 
+@pytest.mark.slow
 def test_whoever_started_numbas_threads_before_is_warned() -> None:
     """libgomp has read the environment by then; a policy of the user's own needs no warning."""
     assert "import providers first" in run(LATE, NUMBA_THREADING_LAYER="omp")

@@ -10,6 +10,8 @@ import pytest
 
 from tests.terminal import ROOT, SIZES, in_terminal
 
+pytestmark = pytest.mark.slow
+
 BAR = re.compile(r"^  ([ \d]{3})%\|([^|]*)\| (\d+)/(\d+) kernels \d\d:\d\d(?:, (.*))?$")
 
 SHARED = """

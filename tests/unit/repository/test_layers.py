@@ -87,6 +87,7 @@ def lint(checkout: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contract", BROKEN)
 def test_a_broken_contract_fails_the_lint(checkout: Path, contract: str) -> None:
     """The import is written into the file; the lint fails and names the contract."""

@@ -44,6 +44,7 @@ def test_providers_are_listed_in_order() -> None:
             assert getattr(provider, part), (provider.identifier, part)
 
 
+@pytest.mark.slow
 def test_kernels_are_kept_in_a_private_folder(tmp_path: Path) -> None:
     """Only its owner can write to it."""
     folder = cache_folder(XDG_CACHE_HOME=str(tmp_path))
@@ -52,11 +53,13 @@ def test_kernels_are_kept_in_a_private_folder(tmp_path: Path) -> None:
     assert cache_folder(XDG_CACHE_HOME=str(tmp_path)) == folder
 
 
+@pytest.mark.slow
 def test_a_given_folder_is_used(tmp_path: Path) -> None:
     """NUMBA_CACHE_DIR of the environment wins."""
     assert cache_folder(NUMBA_CACHE_DIR=str(tmp_path)) == tmp_path
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_trusted_is_not_used(tmp_path: Path) -> None:
     """A folder that others can write to, or none at all, is replaced by a temporary one."""
     folder = cache_folder(XDG_CACHE_HOME=str(tmp_path))
@@ -187,6 +190,7 @@ assert not new, new
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_after_warm() -> None:
     """Kernels for all types of a job are loaded."""
     run = subprocess.run(
@@ -209,6 +213,7 @@ def test_errors_survive_pickling(error: ParameterError | UnswappableError) -> No
     )
 
 
+@pytest.mark.slow
 def test_the_wheel_has_what_is_read_at_run_time(tmp_path: Path) -> None:
     """The page's templates and style, the console, and the migrations, in addition to the code."""
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
@@ -224,6 +229,7 @@ def test_the_wheel_has_what_is_read_at_run_time(tmp_path: Path) -> None:
         assert name in names
 
 
+@pytest.mark.slow
 def test_a_worker_loads_nothing_that_talks_to_a_database() -> None:
     """It needs no database, and would start a second later."""
     said = "import sys, app.worker.run_ingest, app.worker.run_job; sys.exit('sqlalchemy' in sys.modules)"

@@ -20,6 +20,8 @@ from tests.conftest import settings_on
 from tests.unit.app.store.sql.test_replicas import PATIENCE, TwoAtOnce, run_out
 from tests.unit.app.store.test_store import NOW, add, found, job
 
+pytestmark = pytest.mark.slow
+
 NOBODY = cast(JobMetrics, None)
 """Metrics of an end that is not committed yet: none."""
 

@@ -66,6 +66,7 @@ def test_robust_intervals_are_those_of_the_twin() -> None:
     assert found["own"] < 0.5
 
 
+@pytest.mark.slow
 def test_the_covariance_of_normal_rows_is_theirs() -> None:
     """Without the factor after reweighting, variances are some per cent too small."""
     random = np.random.default_rng(8)
@@ -102,6 +103,7 @@ def test_a_field_that_follows_from_others_adds_nothing() -> None:
     assert found["source"] == pytest.approx(10 / 300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("equal", [0.4, 0.49, 0.5, 0.51, 0.6, 0.9])
 def test_the_figure_is_there_where_rows_lie_on_a_plane(equal: float) -> None:
     """If two fields are equal in many rows, more rows support the covariance and the measure applies."""
@@ -119,6 +121,7 @@ def judged(table: pa.Table, seed: int, sample: int) -> Assessment:
     return assess(Release(table, table), options, measures_stream(bytes([seed]) * 32))
 
 
+@pytest.mark.slow
 def test_no_seed_decides_whether_there_is_a_figure() -> None:
     """The measure applies if one value has nearly half of the rows, or if two fields are nearly equal."""
     random = np.random.default_rng(6)

@@ -15,6 +15,8 @@ from tests.conftest import new_address
 from tests.unit.app.jobs.maintenance.test_sweep import name_all, names, put, trashed
 from tests.unit.app.store.sql.test_replicas import run_out
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def settings(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:

@@ -1,0 +1,75 @@
+"""Targets that run tests: contents of the quick run, checks next to the tests, and order of the modules."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from providers import PROVIDERS
+from tests.order import LONGEST, ROOT, longest_first
+
+
+def commands(target: str) -> list[str]:
+    """Return the commands of a target of the Makefile."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", "--dry-run", target],  # noqa: S607 - as a developer has it
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> list[str]:
+    """Tests that `make test-quick` collects."""
+    words = shlex.split(" ".join(commands("test-quick")).replace("\\", "").rpartition(" -m pytest ")[2])
+    chosen = [word for word in words if not word.startswith(("--numprocesses=", "--dist="))]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider", *chosen],
+        cwd=ROOT,
+        env=os.environ | {"HYPOTHESIS_PROFILE": "quick"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+@pytest.mark.slow
+def test_the_quick_run_has_every_provider_and_starts_no_process(quick: list[str]) -> None:
+    """Each provider has golden cases and a comparison with its naive twin; nothing needs PostgreSQL."""
+    golden = [test for test in quick if test.startswith("tests/golden/")]
+    twins = [test for test in quick if test.startswith("tests/property/")]
+    units = [test for test in quick if test.startswith("tests/unit/")]
+    assert len(golden) + len(twins) + len(units) == len(quick)
+    assert len(units) > 2000
+    for identifier in PROVIDERS:
+        name = identifier.lower()
+        assert any(f"[{name}: " in test for test in golden), identifier
+        assert any(f"test_{name}" in test for test in twins), identifier
+    assert not [test for test in quick if "postgresql" in test]
+    for started in ("test_install.py::test_uv_installs", "test_kernel_progress.py::", "test_recorder.py::"):
+        assert not [test for test in quick if started in test], started
+
+
+def test_all_tests_run_next_to_all_checks() -> None:
+    """`make test` runs both at the same time, and its last command is the one that leaves out nothing."""
+    *checks, tests = commands("test")
+    assert {"ruff check .", "mypy", "lint-imports", "python -m website --check"} <= {
+        command.removeprefix(".venv/bin/") for command in checks
+    }
+    assert any("--jobs=2" in command for command in checks)
+    assert tests == (".venv/bin/python -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder")
+
+
+def test_the_longest_modules_come_first() -> None:
+    """Each listed module exists; the others keep their order."""
+    assert [module for module in LONGEST if not (ROOT / module).is_file()] == []
+    others = ["tests/api/test_http.py", "tests/unit/app/test_settings.py"]
+    assert sorted([*others, *reversed(LONGEST)], key=longest_first) == [*LONGEST, *others]

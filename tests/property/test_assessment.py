@@ -76,6 +76,7 @@ ODD: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [0, 1, 2, 24])
 @pytest.mark.parametrize("target", ["constant", "huge", "far", "nan", "close", "tiny", "text", "truth"])
 def test_odd_fields_are_measured(rows: int, target: str) -> None:

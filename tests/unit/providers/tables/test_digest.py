@@ -114,6 +114,7 @@ def test_a_long_column_is_hashed_in_blocks() -> None:
     assert table_digest(whole) == table_digest(parts) == naive_digest(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 65_536, 150_000, 196_624])
 def test_a_null_may_come_late(at: int) -> None:
     """Values before the first null are digested correctly, within a block of rows and at its border."""

@@ -179,6 +179,7 @@ def test_a_flush_that_fails_leaves_no_blob(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lasting", "flushed"), [(True, {"fdatasync", "fsync"}), (False, set())])
 def test_only_what_lasts_is_flushed(
     store: BlobStore, monkeypatch: pytest.MonkeyPatch, lasting: bool, flushed: set[str]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {
     "alembic", "cryptography", "dask", "distributed", "fastapi", "httpcore", "httpx", "jinja2", "jwt",
     "numba", "numpy", "obstore", "pandas", "prometheus_client", "pyarrow", "pydantic", "scipy", "sklearn",

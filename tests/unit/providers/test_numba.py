@@ -10,6 +10,8 @@ import pytest
 import providers.numba
 from providers import PROVIDERS
 
+pytestmark = pytest.mark.slow
+
 DECLARED = """
 import json, sys
 from providers import PROVIDERS, numba

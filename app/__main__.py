@@ -27,6 +27,7 @@ _COMMANDS = (
     ("verify", "verify a manifest's signature and its tables", "app.cli.commands:add_verify"),
     ("keys", "make, list and revoke API keys", "app.cli.admin:add_keys"),
     ("rotate-keys", "encrypt everything again under the first master key", ""),
+    ("reseal", "seal the values of a database restored from an older version to their rows", ""),
     (
         "adopt-storage",
         "let database and shared folder belong together, such as after a restore",

@@ -1,6 +1,6 @@
-"""Administration commands: ``keys``, ``audit``, ``rotate-keys``, ``adopt-storage``.
+"""Administration commands: ``keys``, ``audit``, ``rotate-keys``, ``reseal``, ``adopt-storage``.
 
-All but the last may run while the service runs: it reads API keys at every request, and audit entries are
+All but the last two may run while the service runs: it reads API keys at every request, and audit entries are
 chained in the database whichever process writes them.
 """
 
@@ -17,6 +17,7 @@ from app.callers import SCOPES, Caller
 from app.errors import AppError
 from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.maintenance.adoption import Adoption, StorageInUse, adopt
+from app.jobs.maintenance.binding import reseal
 from app.jobs.stores import HomeInUse, lock_home, open_keys
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobStore
@@ -89,6 +90,8 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
                 return _verify(database, audit, [anchor for anchor in anchors if anchor is not None])
             if given.command == "rotate-keys":
                 return _rotate(settings, database, sealer, audit)
+            if given.command == "reseal":
+                return _reseal(settings, database, sealer, audit)
             if given.command == "adopt-storage":
                 return _adopt(settings, database, sealer, audit, given.trash_unnamed)
             return _KEYS[given.action](settings, ApiKeys(database, audit), given)
@@ -208,6 +211,21 @@ def _rotate(settings: Settings, database: Database, sealer: Sealer, audit: Audit
     print(
         f"encrypted again under the first master key: {done}. The other master keys no longer open anything."
     )
+    return 0
+
+
+def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> int:
+    lock = None if database.shared else lock_home(settings.home)
+    try:
+        folder = settings.shared_folder.resolve()
+        pair(database, BlobStore(folder / "blobs", sealer), folder)
+        done = reseal(settings, database, sealer, audit, _operator())
+    finally:
+        if lock is not None:
+            os.close(lock)
+    print(f"sealed to their rows: {done.values} values.")
+    if done.unopened:
+        print(f"{done.unopened} values do not open, or their table is missing; they stay as they are.")
     return 0
 
 

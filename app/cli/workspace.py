@@ -95,7 +95,7 @@ class Workspace:
         self._blobs.delete(raw.id)
         return WorkspaceTable(
             table,
-            StoredTable(table.id, found["digest"], found["fields"], found["rows"], found["byte_size"]),
+            StoredTable(table, found["digest"], found["fields"], found["rows"], found["byte_size"]),
         )
 
     def run(self, function: Callable[[T], Outcome], task: T, stage: str = "") -> dict[str, Any]:

@@ -30,9 +30,8 @@ from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.blobs.arrow_stream import write_table
 from app.store.blobs.sealed_files import BlobAccess
-from app.store.crypto.sealing import seed_context
 from app.store.sql import buffers, jobs, usage
-from app.store.sql.jobs import Role
+from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, seed_binding, table_binding
 from app.store.sql.models import Job
 from app.store.sql.replicas import LeaseLost, moment
 from app.webhooks.messages import seal_webhook
@@ -146,7 +145,7 @@ class Acceptance:
             rerun_of=first.id,
         )
         _set_send_to(job, send_to)
-        seed = self._stores.sealer.open(first.sealed_seed, seed_context(first.id))
+        seed = self._stores.open_value(first.sealed_seed, seed_binding(first))
         self._set_seed(job, seed, first.seed_bits)
         tables = _tables_by_role(job, source, destination)
         return self._insert(job, tables, submission, caller, "job.rerun", first)
@@ -158,16 +157,35 @@ class Acceptance:
         with self._stores.database.write() as session:
             now = moment(session)
             job_id = self._idempotency.resource(session, caller.owner, submission, now)
-            job = jobs.find(session, job_id) if job_id is not None else None
+            # Visible to the caller only: a changed row of the key could name another's job.
+            job = jobs.find(session, job_id, caller=caller) if job_id is not None else None
             if job is not None:  # audited, because the response may contain its rows
                 self._stores.audit.append(session, caller, "job.submit.again", job.id, now)
             return job
 
     def _set_seed(self, job: Job, seed: bytes, bits: int) -> None:
         sealer = self._stores.sealer
-        job.sealed_seed = sealer.seal(seed, seed_context(job.id))
+        job.sealed_seed = sealer.seal(seed, seed_binding(job))
         job.seed_fingerprint = sealer.fingerprint(seed)
         job.seed_bits = bits
+
+    def _set_table(self, job: Job, role: Role, given: "_TableColumns") -> None:
+        binding = table_binding(job, role)
+        if isinstance(given.blob, NamedBlob):
+            blob, sealed_key = given.blob.blob, self._stores.move_key(given.blob, binding)
+        else:
+            assert given.blob is not None
+            blob, sealed_key = given.blob.id, self._stores.blobs.seal_key(given.blob, binding)
+        job.byte_size += given.bytes
+        if role == "source":
+            job.source_digest, job.source_fields, job.row_count = given.digest, given.fields, given.rows
+            job.source_blob, job.source_buffer = blob, given.buffer
+            job.source_reference, job.sealed_source_key = given.reference, sealed_key
+        else:
+            job.destination_digest, job.destination_fields = given.digest, given.fields
+            job.destination_rows, job.destination_blob = given.rows, blob
+            job.destination_buffer, job.destination_reference = given.buffer, given.reference
+            job.sealed_destination_key = sealed_key
 
     def _set_submission(self, job: Job, submission: SubmissionOptions, now: datetime) -> None:
         job.priority = submission.priority
@@ -206,19 +224,19 @@ class Acceptance:
                     access = self._stores.new_blob()
                     written.append(access.id)
                     _write(access, table)
-                    _set_table(job, role, replace(given, blob=access.id))
+                    self._set_table(job, role, replace(given, blob=access))
                 elif isinstance(table, StoredTable):
                     given = _TableColumns(
                         table.digest,
                         table.fields,
                         table.rows,
                         table.byte_size,
-                        table.blob,
+                        table.access,
                         None,
                         table.reference,
                     )
                     _check_same_rows(given, role, first)
-                    _set_table(job, role, given)
+                    self._set_table(job, role, given)
             with self._stores.database.write() as session:
                 self._set_submission(job, submission, moment(session))
                 usage.lock(session, job.owner, job.created_at)
@@ -236,21 +254,23 @@ class Acceptance:
                             buffer.fields,
                             buffer.row_count,
                             buffer.byte_size,
-                            buffer.blob,
+                            blob_of_buffer(buffer),
                             buffer.id,
                         )
                         _check_same_rows(given, role, first)
-                        _set_table(job, role, given)
+                        self._set_table(job, role, given)
                     elif table is None:
                         assert first is not None
                         given = _table_columns(first, role)
-                        given = replace(given, blob=jobs.retained(session, role, first.id, job.created_at))
+                        given = replace(
+                            given, blob=jobs.retained(session, role, first, job.created_at, caller)
+                        )
                         if given.blob is None:
                             raise Conflict(
                                 f"the job's {role} was not retained; give it again: its digest must be "
                                 f"{given.digest}"
                             )
-                        _set_table(job, role, given)
+                        self._set_table(job, role, given)
                 self._limits.admit_job(session, job.owner, job.row_count, job.byte_size)
                 jobs.insert(session, job)
                 self._idempotency.keep(session, job.owner, submission, job.id, job.created_at)
@@ -293,7 +313,8 @@ class _TableColumns:
     fields: list[dict[str, Any]]
     rows: int
     bytes: int = 0
-    blob: str | None = None
+    blob: BlobAccess | NamedBlob | None = None
+    """A new blob, or one that another row names; None: not known yet."""
     buffer: str | None = None
     reference: str | None = None
 
@@ -301,18 +322,6 @@ class _TableColumns:
 def _set_send_to(job: Job, send_to: SendTo | None) -> None:
     if send_to is not None:
         job.destination_reference, job.destination_media_type = send_to.reference, send_to.media_type
-
-
-def _set_table(job: Job, role: Role, given: _TableColumns) -> None:
-    job.byte_size += given.bytes
-    if role == "source":
-        job.source_digest, job.source_fields, job.row_count = given.digest, given.fields, given.rows
-        job.source_blob, job.source_buffer = given.blob, given.buffer
-        job.source_reference = given.reference
-    else:
-        job.destination_digest, job.destination_fields = given.digest, given.fields
-        job.destination_rows, job.destination_blob = given.rows, given.blob
-        job.destination_buffer, job.destination_reference = given.buffer, given.reference
 
 
 def _table_columns(job: Job, role: Role) -> _TableColumns:
@@ -323,7 +332,7 @@ def _table_columns(job: Job, role: Role) -> _TableColumns:
             job.source_fields,
             job.row_count,
             job.byte_size,
-            job.source_blob,
+            None,
             job.source_buffer,
             job.source_reference,
         )
@@ -335,7 +344,7 @@ def _table_columns(job: Job, role: Role) -> _TableColumns:
         job.destination_fields,
         job.destination_rows,
         0,
-        job.destination_blob,
+        None,
         job.destination_buffer,
         job.destination_reference,
     )

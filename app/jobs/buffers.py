@@ -26,6 +26,7 @@ from app.settings import Settings
 from app.store.blobs.arrow_stream import TableReader
 from app.store.blobs.sealed_files import CHUNK, BlobAccess, SealedWriter
 from app.store.sql import buffers, idempotency, usage
+from app.store.sql.bindings import buffer_binding
 from app.store.sql.models import Buffer
 from app.store.sql.replicas import LeaseLost, moment
 from app.telemetry.metrics import Metrics
@@ -89,9 +90,8 @@ class BufferService:
 
     async def open(self, buffer: Buffer) -> TableReader:
         """Open the buffer's table, to be read in bounded memory; the caller closes it. Raises NotFound."""
-        open_table, loop = self._transactions.open_table, asyncio.get_running_loop()
-        arguments = self._caller, buffer.blob, "buffer.read", buffer.id
-        return await loop.run_in_executor(self._threads, open_table, *arguments)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._transactions.open_buffer, self._caller, buffer)
 
     async def delete(self, buffer_id: str) -> None:
         """Delete the buffer: see `Buffers.delete`."""
@@ -319,7 +319,7 @@ class Buffers:
         if isinstance(outcome, Failure):
             raise error_of(outcome)
         return StoredTable(
-            blob=task.table.id,
+            access=task.table,
             digest=outcome["digest"],
             fields=outcome["fields"],
             rows=outcome["rows"],
@@ -339,7 +339,8 @@ class Buffers:
         with self._stores.database.read() as session:
             now = moment(session)
             buffer_id = self._idempotency.resource(session, caller.owner, submission, now)
-            return buffers.find(session, buffer_id, now) if buffer_id is not None else None
+            # Visible to the caller only: a changed row of the key could name another's buffer.
+            return buffers.find(session, buffer_id, now, caller) if buffer_id is not None else None
 
     def _insert(self, stored: StoredTable, submission: SubmissionOptions, caller: Caller) -> Buffer:
         buffer = Buffer(
@@ -352,6 +353,7 @@ class Buffers:
             byte_size=stored.byte_size,
             blob=stored.blob,
         )
+        buffer.sealed_key = self._stores.blobs.seal_key(stored.access, buffer_binding(buffer))
         try:
             with self._stores.database.write() as session:
                 created = buffer.created_at = moment(session)

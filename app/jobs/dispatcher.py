@@ -89,6 +89,7 @@ class Dispatcher:
         self._overdue: set[str] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._stopping = self._halted = False
+        self._sweeping = self._sweep_wanted = False
 
     async def start(self) -> None:
         """Start to claim queued jobs and to expire those that are past their deadline."""
@@ -131,7 +132,24 @@ class Dispatcher:
         if taken:
             self.wake()
         if ended:
-            await self._in_thread(self._stores.sweep)
+            self._sweep_soon()
+
+    def _sweep_soon(self) -> None:
+        """Sweep in the background: a folder that answers slowly must not delay the next takeover."""
+        self._sweep_wanted = True
+        if not self._sweeping:
+            self._sweeping = True
+            self._spawn(self._sweep())
+
+    async def _sweep(self) -> None:
+        try:
+            while self._sweep_wanted:
+                self._sweep_wanted = False
+                await self._in_thread(self._stores.sweep)
+        except Exception as error:
+            _log.error("sweeping failed: %s", type(error).__qualname__)
+        finally:
+            self._sweeping = False
 
     def stop_claiming(self) -> None:
         """Leave queued jobs to the next start, or to other replicas."""

@@ -92,7 +92,7 @@ class Lifecycle:
         )
 
         # Maintenance.
-        self.heartbeat = Heartbeat(stores, watchers, self.dispatcher)
+        self.heartbeat = Heartbeat(settings, stores, watchers, self.dispatcher)
         self.maintenance = MaintenanceLoop(settings, stores, Retention(settings, stores, metrics), threads)
         self.health = HealthCheck(stores, engine)
         self.metrics_snapshot = MetricsSnapshot(settings, stores, engine, metrics)

@@ -16,6 +16,7 @@ from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobAccess
 from app.store.sql import buffers
+from app.store.sql.bindings import blob_of_buffer
 from app.store.sql.replicas import moment
 from app.worker.run_swap import run_plan
 from app.worker.tasks import PlanTask
@@ -57,13 +58,13 @@ class Plans:
 
     def _content(self, source: GivenTable, caller: Caller) -> tuple[bytes | BlobAccess, int]:
         if isinstance(source, StoredTable):
-            return self._stores.blobs.access(source.blob), source.rows
+            return source.access, source.rows
         if isinstance(source, str):
             with self._stores.database.read() as session:
                 buffer = buffers.find(session, source, moment(session), caller)
             if buffer is None:
                 raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
-            return self._stores.blobs.access(buffer.blob), buffer.row_count
+            return self._stores.open_blob(blob_of_buffer(buffer)), buffer.row_count
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, source.schema) as writer:
             writer.write_table(source)

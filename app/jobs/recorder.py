@@ -8,12 +8,13 @@ from typing import Any
 from app.job_kinds import kind_of
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.manifest import signed_manifest
-from app.jobs.requests import tables_given
+from app.jobs.requests import released_columns, tables_given
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores
 from app.jobs.weak_seeds import flagged, is_weak
-from app.store.crypto.sealing import Sealer, report_context
+from app.store.crypto.sealing import Sealer
 from app.store.sql import jobs, replicas
+from app.store.sql.bindings import report_binding, table_binding
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job
 from app.store.sql.replicas import LeaseLost
@@ -61,13 +62,16 @@ class Recorder:
                 "destination_fields": destination["fields"],
                 "destination_rows": destination["rows"],
                 "destination_blob": task.destination.id,
+                "sealed_destination_key": self._stores.blobs.seal_key(
+                    task.destination, table_binding(job, "destination")
+                ),
             }
         return values
 
     def _sealed_report(self, job: Job, report: dict[str, Any] | None) -> bytes | None:
         if report is None:
             return None
-        return self._stores.sealer.seal(json.dumps(report).encode(), report_context(job.id))
+        return self._stores.sealer.seal(json.dumps(report).encode(), report_binding(job))
 
     def record_end(self, job: Job, step: Step, **values: Any) -> bool:
         """Record the end of this claim of the job; False if another end was recorded before."""
@@ -92,13 +96,14 @@ class Recorder:
             except LeaseLost:
                 return None
         given = tables_given(job)
-        released = {} if job.retain_source else {f"{role}_blob": None for role in given}
         if job.rerun_of is not None and ended is not State.CANCELLED:
             original = jobs.find(session, job.rerun_of, "manifest")
             if original is not None:
                 values |= _reproduced(original, values)
         values = {"finished_at": replicas.moment(session), "outcome": outcome_of(ended, {})} | values
-        moved = jobs.move(session, job.id, sources(step), ended, attempt=job.attempt, **values, **released)
+        moved = jobs.move(
+            session, job.id, sources(step), ended, attempt=job.attempt, **values, **released_columns(job)
+        )
         if not moved:
             return None
         queue_message(session, job, ended, values)

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from app.job_kinds import Kind, kind_of
+from app.store.blobs.sealed_files import BlobAccess
 from app.store.sql.models import Job
 from app.webhooks.messages import Webhook
 from providers.params import StrictModel
@@ -18,7 +19,7 @@ from providers.params import StrictModel
 class StoredTable:
     """A checked table in the store that no row names yet; the row of a job will."""
 
-    blob: str
+    access: BlobAccess
     digest: str
     fields: list[dict[str, Any]] = field(repr=False)
     rows: int
@@ -26,6 +27,11 @@ class StoredTable:
     """Plain bytes of the blob."""
     reference: str | None = None
     """Reference that it was read from."""
+
+    @property
+    def blob(self) -> str:
+        """Id of the blob."""
+        return self.access.id
 
 
 GivenTable: TypeAlias = pa.Table | str | StoredTable
@@ -46,6 +52,13 @@ def tables_given(job: Job) -> dict[str, str | None]:
     if kind_of(job.service) is Kind.MEASURES:
         given["destination"] = job.destination_blob
     return given
+
+
+def released_columns(job: Job) -> dict[str, None]:
+    """Return the columns that an ended job gives up, so that it no longer names the tables it was given."""
+    columns = ("{role}_blob", "sealed_{role}_key")
+    roles = () if job.retain_source else tables_given(job)
+    return {column.format(role=role): None for role in roles for column in columns}
 
 
 # ---------------------------------------------------------------------------------- submission options

@@ -20,6 +20,7 @@ from app.jobs.states import State
 from app.jobs.watchers import LOOK_SECONDS
 from app.settings import Settings
 from app.store.blobs.arrow_stream import TableReader, read_table
+from app.store.sql.bindings import NamedBlob, blob_of_job
 from app.store.sql.models import Job
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
@@ -229,7 +230,7 @@ class JobService:
         job = await self._succeeded(job_id, "sealed_report")
         if job.sealed_report is None:
             raise NotFound("the job was run with report 'none'")
-        return await self._in_thread(self._transactions.open_report, self._caller, job.id, job.sealed_report)
+        return await self._in_thread(self._transactions.open_report, self._caller, job)
 
     async def manifest(self, job_id: str) -> dict[str, Any]:
         """Return ``{"manifest": ..., "signature": ...}``. Raises NotFound, StateConflict."""
@@ -253,13 +254,12 @@ class JobService:
 
     async def destination_of(self, job: Job) -> pa.Table:
         """Return the whole destination buffer of a job that has succeeded. Raises Gone (it has expired)."""
-        blob = _destination_blob(job)
-        return await self._in_thread(lambda: read_table(self._stores.blobs.access(blob)))
+        named = _destination_blob(job)
+        return await self._in_thread(lambda: read_table(self._stores.open_blob(named)))
 
     async def open_destination(self, job: Job) -> TableReader:
         """Open the job's destination buffer, to be read in bounded memory; the caller closes it."""
-        open_table = self._transactions.open_table
-        return await self._in_thread(open_table, self._caller, str(job.destination_blob), "rows.read", job.id)
+        return await self._in_thread(self._transactions.open_destination, self._caller, job)
 
     async def seed(self, job_id: str, reason: str) -> tuple[Job, str]:
         """Return the job and its secret seed in hexadecimal; audited with the reason. Raises NotFound."""
@@ -324,7 +324,8 @@ class JobService:
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
 
 
-def _destination_blob(job: Job) -> str:
-    if job.destination_blob is None:
+def _destination_blob(job: Job) -> NamedBlob:
+    named = blob_of_job(job, "destination")
+    if named is None:
         raise Gone("the destination buffer was kept for its time, which is over; rerun the job")
-    return job.destination_blob
+    return named

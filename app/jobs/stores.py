@@ -4,20 +4,23 @@ import fcntl
 import logging
 import os
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from app.errors import StorageFull, Unavailable
-from app.jobs.maintenance.lease import Lease
+from app.errors import AppError, StorageFull, Unavailable
+from app.jobs.maintenance.binding import bind_once
+from app.jobs.maintenance.lease import Lease, renewed
 from app.jobs.maintenance.sweep import Sweeper
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobAccess, BlobStore, owner_of
 from app.store.crypto.key_files import KEY_BYTES, load_folder_id, load_master_keys, load_signing_key
-from app.store.crypto.sealing import Sealer, Signer, first_fingerprint_key
+from app.store.crypto.sealing import Binding, SealBroken, Sealer, Signer, first_fingerprint_key
 from app.store.sql import jobs, replicas
 from app.store.sql.audit import AuditTrail
+from app.store.sql.bindings import NamedBlob
 from app.store.sql.db import Database, Transaction, migrate
 from app.store.sql.deployment import pair, usable
 from app.store.sql.models import Job
@@ -67,6 +70,7 @@ class Stores:
             folder = settings.shared_folder.resolve()
             blobs = BlobStore(folder / "blobs", sealer)
             deployment_id = pair(database, blobs, folder)
+            bind_once(database, sealer, blobs, audit, folder)
             with usable(folder):
                 folder_id = load_folder_id(folder)
             lease = Lease(database, sealer, folder_id, settings.lease_seconds)
@@ -85,7 +89,8 @@ class Stores:
                 lock,
                 unnamed,
             )
-            stores.sweep()
+            with renewed(lease, settings, database):
+                stores.sweep()
         except BaseException:
             database.close()
             if lock is not None:
@@ -108,6 +113,21 @@ class Stores:
         access = self.blobs.allocate(self.lease.replica)
         self._unnamed.add(access.id)
         return access
+
+    def move_key(self, named: NamedBlob, to: Binding) -> bytes:
+        """Seal the data key of a row's blob to a new row, for a caller. Raises AppError as `open_value`."""
+        with _for_caller(named.binding):
+            return self.blobs.move_key(named.blob, named.sealed_key, named.binding, to)
+
+    def open_value(self, sealed: bytes, binding: Binding) -> bytes:
+        """Open a sealed value for a caller. Raises AppError: it does not open, and the log says why."""
+        with _for_caller(binding):
+            return self.sealer.open(sealed, binding)
+
+    def open_blob(self, named: NamedBlob) -> BlobAccess:
+        """Open a blob that a row names, for a caller. Raises BlobMissing, AppError as `open_value`."""
+        with _for_caller(named.binding):
+            return self.blobs.access(named.blob, named.sealed_key, named.binding)
 
     def claim_blobs(self, session: Transaction, blobs: Collection[str]) -> None:
         """Claim new blobs before a transaction names them in a row.
@@ -142,6 +162,19 @@ class Stores:
     def sweep(self) -> None:
         """Sweep the shared folder: see `app.jobs.maintenance.sweep`."""
         self.sweeper.run()
+
+
+@contextmanager
+def _for_caller(binding: Binding) -> Iterator[None]:
+    """Turn SealBroken into an error for a caller, which does not say what is wrong; the log does."""
+    try:
+        yield
+    except SealBroken as error:
+        _log.error("%s %s: %s", binding.kind, binding.row, error)
+        raise AppError(
+            f"the stored {binding.purpose} does not open under this id: it was changed or moved in the "
+            "database. The service's log has more, under the id"
+        ) from None
 
 
 def open_keys(settings: Settings, database: Database) -> tuple[Sealer, AuditTrail]:

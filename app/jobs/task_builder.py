@@ -4,7 +4,8 @@ from app.engine.progress_file import make_progress_file
 from app.job_kinds import Kind, kind_of
 from app.jobs.stores import Stores
 from app.settings import Settings
-from app.store.crypto.sealing import seed_context
+from app.store.blobs.sealed_files import BlobAccess
+from app.store.sql.bindings import Role, blob_of_job, seed_binding
 from app.store.sql.models import Job
 from app.worker.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
 
@@ -22,18 +23,16 @@ class TaskBuilder:
         stores = self._stores
         progress_path = stores.progress_path(job)
         make_progress_file(progress_path)
-        assert job.source_blob is not None  # a job that has not ended has its source
-        seed = stores.sealer.open(job.sealed_seed, seed_context(job.id))
-        source = stores.blobs.access(job.source_blob)
+        seed = stores.sealer.open(job.sealed_seed, seed_binding(job))
+        source = self._table(job, "source")
         options = job.options or {}
         match kind_of(job.service):
             case Kind.MEASURES:
-                assert job.destination_blob is not None  # the table that it measures
                 return MeasureTask(
                     job_id=job.id,
                     seed=seed,
                     source=source,
-                    destination=stores.blobs.access(job.destination_blob),
+                    destination=self._table(job, "destination"),  # the table that it measures
                     parameters=job.parameters,
                     options=options,
                     progress_path=str(progress_path),
@@ -68,3 +67,9 @@ class TaskBuilder:
             trace_parent=job.trace_parent,
             units=self._units,
         )
+
+    def _table(self, job: Job, role: Role) -> BlobAccess:
+        """Return access to a table that the job was given. Raises BlobMissing, SealBroken."""
+        named = blob_of_job(job, role)
+        assert named is not None  # a job that has not ended has the tables it was given
+        return self._stores.blobs.access(named.blob, named.sealed_key, named.binding)

@@ -7,14 +7,14 @@ from typing import Any
 from app.callers import Caller
 from app.errors import NotFound
 from app.jobs.job_metrics import JobMetrics
-from app.jobs.requests import tables_given
+from app.jobs.requests import released_columns, tables_given
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores
 from app.store.blobs.arrow_stream import TableReader
 from app.store.blobs.sealed_files import BlobMissing
-from app.store.crypto.sealing import report_context, seed_context
 from app.store.sql import idempotency, jobs
-from app.store.sql.models import Job
+from app.store.sql.bindings import NamedBlob, blob_of_buffer, blob_of_job, report_binding, seed_binding
+from app.store.sql.models import Buffer, Job
 from app.store.sql.replicas import moment
 from app.webhooks.messages import queue_message
 
@@ -53,11 +53,10 @@ class JobTransactions:
         """
         ended = after(State.QUEUED, Step.CANCEL)
         given = tables_given(job)
-        released = {} if job.retain_source else {f"{role}_blob": None for role in given}
         with self._stores.database.write() as session:
             values = {"finished_at": moment(session), "outcome": outcome_of(ended, {})}
             queued = [State.QUEUED]
-            moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **released)
+            moved = jobs.move(session, job.id, queued, ended, job.attempt, **values, **released_columns(job))
             if moved:
                 queue_message(session, job, ended, values)
             unnamed = jobs.unnamed(session, given.values()) if moved else []
@@ -83,24 +82,35 @@ class JobTransactions:
         self._stores.database.truncate_log()
         return deleted
 
-    def open_table(self, caller: Caller, blob: str, action: str, subject: str) -> TableReader:
-        """Audit the access and open a sealed table. Raises NotFound (it was deleted or expired just now)."""
-        self.audit(caller, action, subject)
+    def open_buffer(self, caller: Caller, buffer: Buffer) -> TableReader:
+        """Audit the access and open a buffer's table. Raises NotFound (it is gone just now)."""
+        self.audit(caller, "buffer.read", buffer.id)
+        return self._open_table(blob_of_buffer(buffer))
+
+    def open_destination(self, caller: Caller, job: Job) -> TableReader:
+        """Audit the access and open a job's destination. Raises NotFound (it was deleted just now)."""
+        self.audit(caller, "rows.read", job.id)
+        named = blob_of_job(job, "destination")
+        assert named is not None  # looked at before
+        return self._open_table(named)
+
+    def _open_table(self, named: NamedBlob) -> TableReader:
         try:
-            return TableReader(self._stores.blobs.access(blob))
+            return TableReader(self._stores.open_blob(named))
         except BlobMissing:
             raise NotFound("the rows were deleted or have expired just now") from None
 
-    def open_report(self, caller: Caller, job_id: str, sealed: bytes) -> dict[str, Any]:
-        """Open a sealed report and audit the access."""
-        report: dict[str, Any] = json.loads(self._stores.sealer.open(sealed, report_context(job_id)))
-        self.audit(caller, "report.read", job_id)
+    def open_report(self, caller: Caller, job: Job) -> dict[str, Any]:
+        """Open a job's sealed report and audit the access."""
+        assert job.sealed_report is not None  # looked at before
+        report: dict[str, Any] = json.loads(self._stores.open_value(job.sealed_report, report_binding(job)))
+        self.audit(caller, "report.read", job.id)
         return report
 
     def open_seed(self, caller: Caller, job_id: str, reason: str) -> tuple[Job, str]:
         """Return the job and its seed in hexadecimal; audit the access with its reason. Raises NotFound."""
         job = self.find(caller, job_id, "sealed_seed")
-        seed = self._stores.sealer.open(job.sealed_seed, seed_context(job.id))
+        seed = self._stores.open_value(job.sealed_seed, seed_binding(job))
         with self._stores.database.write() as session:
             self._stores.audit.append(session, caller, "seed.read", job.id, moment(session), reason)
         return job, f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"

@@ -78,6 +78,18 @@ class Metrics:
         self.purged = Counter(
             "rowveil_purged", "What went at the end of its time.", ["what"], registry=registry
         )
+        self.purge_failures = Counter(
+            "rowveil_purge_failures",
+            "Purges that failed; what is due is tried again at the next one.",
+            ["what"],
+            registry=registry,
+        )
+        self.purge_lag = Gauge(
+            "rowveil_purge_lag_seconds",
+            "Time since all that was due at a moment had been deleted by this replica.",
+            ["what"],
+            registry=registry,
+        )
         self._make_gauges()
 
     def _make_gauges(self) -> None:

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from app.__main__ import main
 from app.store.blobs.arrow_stream import read_table, write_table
 from app.store.blobs.sealed_files import BlobStore
-from app.store.crypto.sealing import SealBroken, Sealer, seed_context
+from app.store.crypto.sealing import Binding, SealBroken, Sealer
 from tests.faults import doings
 from tests.faults.conftest import Running, embedded, people
 
@@ -44,7 +44,8 @@ def test_after_a_rotation_the_old_key_opens_nothing(
     monkeypatch.setenv("ROWVEIL_HOME", str(home))
     monkeypatch.setenv("ROWVEIL_KEY", as_setting(NEW, OLD).get_secret_value())
     assert main(["rotate-keys"]) == 0
-    assert "4 values and 2 blobs" in capsys.readouterr().out  # a seed, a report, two kept keys; two tables
+    # A seed, a report, the keys of two tables in the row, two kept keys; two tables.
+    assert "6 values and 2 blobs" in capsys.readouterr().out
     assert main(["rotate-keys"]) == 0
     assert "0 values and 0 blobs" in capsys.readouterr().out
     between.open_gate(held)
@@ -55,12 +56,12 @@ def test_after_a_rotation_the_old_key_opens_nothing(
     with closing(sqlite3.connect(home / "rowveil.db")) as database:
         for job_id, sealed in database.execute("SELECT id, sealed_seed FROM jobs"):
             with pytest.raises(SealBroken, match="not among the keys"):
-                old.open(sealed, seed_context(job_id))
+                old.open(sealed, Binding("seed", "DSWAP", job_id, "service", None))
     files = [path for path in (home / "blobs").glob("??/*") if path.is_file()]
     assert len(files) == 3
     for path in files:
         with pytest.raises(SealBroken, match="not among the keys"):
-            BlobStore(home / "blobs", old).access(path.name)
+            BlobStore(home / "blobs", old).access_by_header(path.name)
 
     after = start(workers=1, key=as_setting(NEW))
     again = after.end(after.loop.do(after.jobs.rerun(job.id)))
@@ -91,9 +92,9 @@ def test_a_header_that_a_power_cut_tore_is_written_again(tmp_path: Path) -> None
     path = Path(access.path)
     path.write_bytes(b"RVBL\x01" + b"torn" + path.read_bytes()[9:])
     with pytest.raises(SealBroken):
-        rotating.access(access.id)
+        rotating.access_by_header(access.id)
     assert rotating.reseal() == 0
-    assert read_table(BlobStore(tmp_path, Sealer([NEW])).access(access.id)) == table
+    assert read_table(BlobStore(tmp_path, Sealer([NEW])).access_by_header(access.id)) == table
     assert not list(tmp_path.glob("*.journal"))
 
 

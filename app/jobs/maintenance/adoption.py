@@ -10,7 +10,7 @@ from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
 from app.store.sql import jobs, replicas
 from app.store.sql.audit import AuditTrail
-from app.store.sql.db import Database
+from app.store.sql.db import Database, Transaction
 from app.store.sql.deployment import FolderMark, draw_id, usable
 from app.store.sql.replicas import moment
 
@@ -44,6 +44,16 @@ class Adoption:
         return self.stored - self.named - self.trashed
 
 
+def refuse_in_use(settings: Settings, database: Database, session: Transaction) -> None:
+    """Raise StorageInUse if a replica's lease on a shared database holds."""
+    working = replicas.working(session) if database.shared else set()
+    if working:
+        raise StorageInUse(
+            f"{len(working)} replicas work on the database: stop them first; the lease of one that was "
+            f"killed runs out after {settings.lease_seconds:g} seconds"
+        )
+
+
 def adopt(
     settings: Settings,
     database: Database,
@@ -71,12 +81,7 @@ def adopt(
     blobs, mark = BlobStore(folder / "blobs", sealer), FolderMark(folder)
     with usable(folder):
         with database.write() as session:
-            working = replicas.working(session) if database.shared else set()
-            if working:
-                raise StorageInUse(
-                    f"{len(working)} replicas work on the database: stop them first; the lease of one that "
-                    f"was killed runs out after {settings.lease_seconds:g} seconds"
-                )
+            refuse_in_use(settings, database, session)
             deployment_id = draw_id(session)
             now, reason = moment(session), "database and folder belong together from now on"
             audit.append(session, operator, "storage.adopt", deployment_id, now, reason)

@@ -1,76 +1,107 @@
-"""Renew this replica's lease, take over jobs of dead replicas, and poll for changes of others."""
+"""Keep this replica's lease, take over jobs of dead replicas, and poll for changes of others."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from app.jobs.dispatcher import Dispatcher
+from app.jobs.maintenance.lease import LeaseRenewal
 from app.jobs.stores import Stores
 from app.jobs.watchers import Watchers
+from app.settings import Settings
 from app.store.sql import jobs
 
 _log = logging.getLogger("rowveil.jobs")
 
-_RENEWALS = 4
-"""Number of renewals within the time of one lease."""
+_LOOKS = 4
+"""Number of looks for dead replicas within the time of one lease."""
 
 _POLL_SECONDS = 0.5
 
 
 class Heartbeat:
-    """Two asyncio tasks: one renews the lease, the other polls a shared database."""
+    """A thread that renews the lease, and two asyncio tasks: for dead replicas, and for a shared database."""
 
-    def __init__(self, stores: Stores, watchers: Watchers, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, settings: Settings, stores: Stores, watchers: Watchers, dispatcher: Dispatcher
+    ) -> None:
         self._stores = stores
         self._watchers = watchers
         self._dispatcher = dispatcher
         self._loop = asyncio.get_running_loop()
-        # A separate thread: renewing the lease must not wait for reads of large buffers.
-        self._thread = ThreadPoolExecutor(1, "rowveil-lease")
+        # A separate thread: polling must not wait for reads of large buffers.
+        self._thread = ThreadPoolExecutor(1, "rowveil-poll")
+        self._renewal = LeaseRenewal(
+            stores.lease, settings, stores.database, self._on_lost, self._on_failed_renewal
+        )
+        self._lost = self._started = False
+        self._lost_now = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._patient_until = self._loop.time() + stores.lease.seconds
 
     async def start(self) -> None:
-        """Take over jobs without any lease, and start both tasks."""
+        """Renew the lease from now on, take over jobs without any lease, and start both tasks.
+
+        May be repeated if it fails.
+        """
+        if not self._started:
+            self._renewal.start()
+            self._started = True
         await self._dispatcher.take_over_stalled(end_leases=False)
-        interval = self._stores.lease.seconds / _RENEWALS
-        self._tasks.append(asyncio.create_task(self._repeat(self._renew_lease, interval)))
+        interval = self._stores.lease.seconds / _LOOKS
+        self._tasks.append(
+            asyncio.create_task(self._repeat(self._look_after_leases, interval, self._lost_now))
+        )
         if self._stores.database.shared:
-            self._tasks.append(asyncio.create_task(self._repeat(self._poll, _POLL_SECONDS)))
+            self._tasks.append(asyncio.create_task(self._repeat(self._poll, _POLL_SECONDS, asyncio.Event())))
 
     async def stop(self) -> None:
-        """Stop both tasks and release the lease, so that others can take over at once."""
+        """Stop both tasks and the renewal, and release the lease, so that others can take over at once."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._started:
+            await asyncio.to_thread(self._renewal.stop)
         try:
             await self._in_thread(self._stores.lease.release)
         except Exception as error:  # it will expire
             _log.error("the lease was not released: %s", type(error).__qualname__)
         await asyncio.to_thread(self._thread.shutdown)
 
-    async def _repeat(self, step: Callable[[], Awaitable[None]], seconds: float) -> None:
+    async def _repeat(
+        self, step: Callable[[], Awaitable[None]], seconds: float, at_once: asyncio.Event
+    ) -> None:
+        """Repeat a step every ``seconds`` seconds, and when the event is set."""
         while True:
+            at_once.clear()
             try:
                 await step()
             except Exception as error:
                 _log.error("%s failed: %s", step.__name__.strip("_"), type(error).__qualname__)
-            await asyncio.sleep(seconds)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await at_once.wait()
 
-    async def _renew_lease(self) -> None:
+    def _on_lost(self) -> None:
+        self._lost = True
+        self._loop.call_soon_threadsafe(self._lost_now.set)
+
+    def _on_failed_renewal(self) -> None:
+        # Other replicas may have lost the database too: they get the length of a lease to return.
+        self._patient_until = self._loop.time() + self._stores.lease.seconds
+
+    async def _look_after_leases(self) -> None:
+        """Start again if the lease was lost, and take over the jobs of replicas whose lease expired."""
         lease = self._stores.lease
-        try:
-            holds = await self._in_thread(lease.renew)
-        except Exception:
-            # Other replicas may have lost the database too: they get the length of a lease to return.
-            self._patient_until = self._loop.time() + lease.seconds
-            raise
-        if not holds:
+        if self._lost:
             _log.error("the lease of replica %s expired: it stops its jobs and restarts", lease.replica)
             await self._dispatcher.drop_all()
             await self._in_thread(lease.acquire)
+            self._lost = False
+            self._renewal.resume()
             self._dispatcher.wake()
         await self._dispatcher.take_over_stalled(end_leases=self._loop.time() >= self._patient_until)
 

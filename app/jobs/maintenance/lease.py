@@ -1,11 +1,21 @@
-"""Lease of this replica of the service. Blocking: it runs in a separate thread."""
+"""Lease of this replica of the service, and the thread that renews it. Blocking."""
 
+import logging
 import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from app.settings import Settings
 from app.store.crypto.sealing import Sealer
 from app.store.sql import replicas
 from app.store.sql.db import Database
 from app.store.sql.models import Replica
+
+_RENEWALS = 4
+"""Number of renewals within the time of one lease."""
+
+_log = logging.getLogger("rowveil.jobs")
 
 
 class Lease:
@@ -30,12 +40,99 @@ class Lease:
             replicas.register(session, replica, self.seconds, sealer.key_ids)
         self.replica = name
 
-    def renew(self) -> bool:
+    def renew(self, database: Database | None = None) -> bool:
         """Renew the lease to its full length; False if it was lost. Raises Unavailable."""
-        with self._database.write() as session:
+        with (database or self._database).write() as session:
             return replicas.renew(session, self.replica, self.seconds)
 
     def release(self) -> None:
         """End the lease, so that others can take over its jobs at once. Raises Unavailable."""
         with self._database.write() as session:
             replicas.remove(session, self.replica)
+
+
+class LeaseRenewal:
+    """Thread that renews a lease, on a connection of its own.
+
+    It shares neither a thread nor a connection with other work. So nothing that waits for a slow folder, a
+    busy thread or a free connection of the pool costs the lease.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        settings: Settings,
+        database: Database,
+        on_lost: Callable[[], None] = lambda: None,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Keep the arguments; `start` begins.
+
+        Parameters
+        ----------
+        lease
+            The lease, which has been acquired.
+        settings
+            Settings of the service, to connect with.
+        database
+            The service's database; used if it is embedded, where no other replica can end the lease.
+        on_lost, on_failure
+            Called from the thread when the lease was lost, and when a renewal failed. After a loss nothing is
+            renewed until `resume`.
+        """
+        self._lease = lease
+        self._settings = settings
+        self._database = database
+        self._on_lost = on_lost
+        self._on_failure = on_failure
+        self._stopping = threading.Event()
+        self._held = threading.Event()
+        self._held.set()
+        self._thread = threading.Thread(target=self._run, name="rowveil-lease", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, which renews the lease at once."""
+        self._thread.start()
+
+    def resume(self) -> None:
+        """Renew again, after a new lease was acquired."""
+        self._held.set()
+
+    def stop(self) -> None:
+        """Return when the thread has ended."""
+        self._stopping.set()
+        self._held.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        own = Database(self._settings, connections=1) if self._database.shared else self._database
+        try:
+            while not self._stopping.is_set():
+                self._renew(own)
+                self._stopping.wait(self._lease.seconds / _RENEWALS)
+                self._held.wait()
+        finally:
+            if own is not self._database:
+                own.close()
+
+    def _renew(self, database: Database) -> None:
+        try:
+            held = self._lease.renew(database)
+        except Exception as error:
+            _log.error("renewing the lease failed: %s", type(error).__qualname__)
+            self._on_failure()
+            return
+        if not held:
+            self._held.clear()
+            self._on_lost()
+
+
+@contextmanager
+def renewed(lease: Lease, settings: Settings, database: Database) -> Iterator[None]:
+    """Renew the lease while the block runs; if it is lost, the next renewal finds that out."""
+    renewal = LeaseRenewal(lease, settings, database)
+    renewal.start()
+    try:
+        yield
+    finally:
+        renewal.stop()

@@ -32,7 +32,8 @@ class MaintenanceLoop:
         self._task = asyncio.create_task(self._repeat())
 
     async def stop(self) -> None:
-        """Stop the loop. A purge that is running in its thread still completes."""
+        """Stop the loop. A purge that is running in its thread ends after its current batch."""
+        self._retention.stop()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -1,7 +1,16 @@
-"""Delete what has expired, with an audit line for each deletion. Blocking: it runs in a thread."""
+"""Delete what has expired, with an audit line for each deletion. Blocking: it runs in a thread.
 
-from collections.abc import Callable, Sequence
+Everything is deleted in batches, each in a transaction of its own: a service that was down for days finds
+tens of thousands of due rows, and one transaction over all of them needs more locks than the database has.
+A step that fails does not keep the others from running.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from app.callers import THE_SERVICE
 from app.jobs.stores import Stores
@@ -11,63 +20,98 @@ from app.store.sql.db import Transaction
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
 
+_log = logging.getLogger("rowveil.jobs")
+
+BATCH_ROWS = 200
+"""Largest number of rows that one transaction deletes."""
+
+_Step = Callable[[Transaction, datetime], tuple[int, list[str]]]
+
 
 class Retention:
-    """Deletes expired buffers, results, jobs, idempotency keys and webhook messages."""
+    """Deletes expired buffers, results, jobs, idempotency keys, webhook messages and unseen callers."""
 
     def __init__(self, settings: Settings, stores: Stores, metrics: Metrics) -> None:
         self._settings = settings
         self._stores = stores
         self._metrics = metrics
+        self._stopping = threading.Event()
+        self._steps: dict[str, _Step] = {
+            "buffer": self._buffers,
+            "result": self._results,
+            "job": self._jobs,
+            "idempotency_key": self._keys,
+            "webhook": self._messages,
+            "caller": self._callers,
+        }
+        self._done_at = dict.fromkeys(self._steps, time.monotonic())
+        """Moment of the monotonic clock up to which all that was due has been deleted, by kind."""
+        for kind in self._steps:
+            metrics.purged.labels(kind)  # both counters are shown from 0
+            metrics.purge_failures.labels(kind)
+            metrics.purge_lag.labels(kind).set_function(partial(self._lag, kind))
 
     def run(self) -> None:
         """Purge once. Several replicas may purge at the same time: each row is deleted by one of them."""
-        counts = {
-            "buffer": self._once(self._buffers),
-            "result": self._once(self._results),
-            "job": self._once(self._jobs),
-            "idempotency_key": self._once(self._keys),
-            "webhook": self._once(self._messages),
-        }
-        if counts["job"]:
-            self._stores.database.truncate_log()
-        for kind, count in counts.items():
-            self._metrics.purged.labels(kind).inc(count)
+        for kind, step in self._steps.items():
+            try:
+                deleted = self._in_batches(kind, step)
+                if deleted and kind == "job":
+                    self._stores.database.truncate_log()
+            except Exception as error:
+                self._metrics.purge_failures.labels(kind).inc()
+                _log.error("purging (%s) failed: %s", kind, type(error).__qualname__)
 
-    def _once(self, step: Callable[[Transaction, datetime], tuple[int, list[str]]]) -> int:
-        """Run a step in its own transaction, by the database's clock: a local clock may jump."""
-        with self._stores.database.write() as session:
-            count, unnamed = step(session, moment(session))
-        self._stores.delete_blobs(unnamed)
-        return count
+    def stop(self) -> None:
+        """Let a run that is going on end after its current batch."""
+        self._stopping.set()
+
+    def _lag(self, kind: str) -> float:
+        return time.monotonic() - self._done_at[kind]
+
+    def _in_batches(self, kind: str, step: _Step) -> int:
+        """Repeat a step until less than a batch is left; return the number of rows that it took."""
+        started, total = time.monotonic(), 0
+        while not self._stopping.is_set():
+            with self._stores.database.write() as session:
+                # By the database's clock: a local clock may jump.
+                count, unnamed = step(session, moment(session))
+            self._stores.delete_blobs(unnamed)
+            self._metrics.purged.labels(kind).inc(count)
+            total += count
+            if count < BATCH_ROWS:
+                self._done_at[kind] = started
+                break
+        return total
 
     def _buffers(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        expired, unnamed = buffers.delete_expired(session, now)
+        expired, unnamed = buffers.delete_expired(session, now, BATCH_ROWS)
         idempotency.forget(session, expired)
-        self._audit(session, "buffer.purge", expired, now)
+        self._stores.audit.append_all(session, THE_SERVICE, "buffer.purge", expired, now)
         return len(expired), unnamed
 
     def _results(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        released, unnamed = jobs.release_old(session, _before(now, self._settings.result_retention))
-        self._audit(session, "result.purge", released, now)
+        before = _before(now, self._settings.result_retention)
+        released, unnamed = jobs.release_old(session, before, BATCH_ROWS)
+        self._stores.audit.append_all(session, THE_SERVICE, "result.purge", released, now)
         return len(released), unnamed
 
     def _jobs(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        deleted, unnamed = jobs.delete_old(session, _before(now, self._settings.job_retention))
+        deleted, unnamed = jobs.delete_old(session, _before(now, self._settings.job_retention), BATCH_ROWS)
         idempotency.forget(session, deleted)
-        usage.forget_unseen(session, _before(now, self._settings.job_retention))
-        self._audit(session, "job.purge", deleted, now)
+        self._stores.audit.append_all(session, THE_SERVICE, "job.purge", deleted, now)
         return len(deleted), unnamed
 
     def _keys(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        return idempotency.delete_expired(session, now), []
+        return idempotency.delete_expired(session, now, BATCH_ROWS), []
 
     def _messages(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        return webhook_outbox.delete_old(session, _before(now, self._settings.webhook_retention)), []
+        before = _before(now, self._settings.webhook_retention)
+        return webhook_outbox.delete_old(session, before, BATCH_ROWS), []
 
-    def _audit(self, session: Transaction, action: str, subjects: Sequence[str], now: datetime) -> None:
-        for subject in subjects:
-            self._stores.audit.append(session, THE_SERVICE, action, subject, now)
+    def _callers(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
+        before = _before(now, self._settings.job_retention)
+        return usage.forget_unseen(session, before, BATCH_ROWS), []
 
 
 def _before(moment: datetime, seconds: float) -> datetime:

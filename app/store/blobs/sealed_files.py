@@ -6,6 +6,10 @@ the nonce ``0 (7) | chunk number (4) | 1 for the last chunk, else 0 (1)``: the S
 under which a chunk changed, moved, dropped or added, or an end cut off, does not open. The data
 key is sealed to the blob's identity, so that one blob cannot stand in for another.
 
+The service never opens a blob by its header alone, because everybody who can write to the database could
+then name a blob in a row of their own. Each row that names a blob has the data key too, sealed to that row
+(`Binding`). The header is for the rotation of keys, and for rows of older versions.
+
 A worker is given a `BlobAccess`, which opens this blob alone, and never a master key.
 
 A blob that a sweep finds to be named by no row goes to the trash: see `app.store.blobs.trash`.
@@ -29,7 +33,7 @@ import os
 import secrets
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +45,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from typing_extensions import Buffer
 
 from app.store.blobs.trash import Trash
-from app.store.crypto.sealing import SealBroken, Sealer
+from app.store.crypto.sealing import Binding, SealBroken, Sealer, SealUnbound
 
 CHUNK = 2**20
 
@@ -94,8 +98,36 @@ class BlobStore:
         data_key = secrets.token_bytes(32)
         return BlobAccess(blob_id, str(self._path(blob_id)), self._header(blob_id, data_key), data_key)
 
-    def access(self, blob_id: str) -> BlobAccess:
-        """Return access to a stored blob. Raises BlobMissing, SealBroken."""
+    def seal_key(self, access: BlobAccess, binding: Binding) -> bytes:
+        """Seal the blob's data key to a row, which may open the blob from now on."""
+        return self._sealer.seal(access.data_key, replace(binding, blob=access.id))
+
+    def move_key(self, blob_id: str, sealed_key: bytes | None, binding: Binding, to: Binding) -> bytes:
+        """Seal the data key that one row has of a blob to another row. Raises SealBroken."""
+        return self._sealer.seal(self._open_key(blob_id, sealed_key, binding), replace(to, blob=blob_id))
+
+    def access(self, blob_id: str, sealed_key: bytes | None, binding: Binding) -> BlobAccess:
+        """Return the access that a row has to a stored blob. Raises BlobMissing, SealBroken.
+
+        Parameters
+        ----------
+        blob_id
+            Blob that the row names.
+        sealed_key
+            Value of `seal_key` in the row; None in rows of older versions.
+        binding
+            The row.
+        """
+        data_key, path = self._open_key(blob_id, sealed_key, binding), self._path(blob_id)
+        return BlobAccess(blob_id, str(path), b"".join(_read_header(blob_id, path)), data_key)
+
+    def _open_key(self, blob_id: str, sealed_key: bytes | None, binding: Binding) -> bytes:
+        if sealed_key is None:
+            raise SealUnbound(f"the row has no key of its {binding.purpose}; run `rowveil reseal`")
+        return self._sealer.open(sealed_key, replace(binding, blob=blob_id))
+
+    def access_by_header(self, blob_id: str) -> BlobAccess:
+        """Return access to a blob without a row, never for a caller. Raises BlobMissing, SealBroken."""
         return self._access(blob_id, self._path(blob_id))
 
     def _access(self, blob_id: str, path: Path) -> BlobAccess:
@@ -105,14 +137,7 @@ class BlobStore:
             return self._open_header(blob_id, path)
 
     def _open_header(self, blob_id: str, path: Path) -> BlobAccess:
-        try:
-            with path.open("rb") as file:
-                start = file.read(len(_MAGIC) + 2)
-                sealed = file.read(int.from_bytes(start[len(_MAGIC) :], "big"))
-        except FileNotFoundError as error:
-            raise BlobMissing(f"blob {blob_id} is not in the store") from error
-        if not start.startswith(_MAGIC):
-            raise SealBroken(f"blob {blob_id} does not start as a blob of this version")
+        start, sealed = _read_header(blob_id, path)
         data_key = self._sealer.open(sealed, _context(blob_id))
         return BlobAccess(blob_id, str(path), start + sealed, data_key)
 
@@ -127,8 +152,10 @@ class BlobStore:
         except FileNotFoundError:
             self.trash.delete(blob_id)
             path.unlink(missing_ok=True)  # a sweep may have taken it back meanwhile
-        for draft in path.parent.glob(f"{blob_id}.*{DRAFT}"):
-            draft.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError), os.scandir(path.parent) as entries:
+            drafts = [entry.path for entry in entries if entry.name.startswith(f"{blob_id}.")]
+            for draft in drafts:
+                Path(draft).unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
         """Return every stored file, drafts included."""
@@ -225,6 +252,19 @@ class BlobStore:
 def owner_of(blob_id: str) -> str:
     """Return the id of the replica that made the blob."""
     return blob_id[-_OWNER:]
+
+
+def _read_header(blob_id: str, path: Path) -> tuple[bytes, bytes]:
+    """Return the start of the file and the sealed data key after it. Raises BlobMissing, SealBroken."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC) + 2)
+            sealed = file.read(int.from_bytes(start[len(_MAGIC) :], "big"))
+    except FileNotFoundError as error:
+        raise BlobMissing(f"blob {blob_id} is not in the store") from error
+    if not start.startswith(_MAGIC):
+        raise SealBroken(f"blob {blob_id} does not start as a blob of this version")
+    return start, sealed
 
 
 def _measured(paths: Iterable[Path]) -> tuple[int, int]:

@@ -13,6 +13,9 @@ import math
 from decimal import Decimal
 from typing import Any
 
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+"""Built once: `json.dumps` builds an encoder for each value."""
+
 
 def canonical_json(value: Any) -> bytes:
     """Serialise a JSON value to canonical bytes. Raises ValueError for values that JSON does not have."""
@@ -22,7 +25,7 @@ def canonical_json(value: Any) -> bytes:
 def _written(value: Any) -> str:
     match value:
         case None | bool() | str():
-            return json.dumps(value, ensure_ascii=False)
+            return _ENCODE(value)
         case int():
             return str(value)
         case float():

@@ -1,17 +1,20 @@
 """Encryption at rest of small values under the master key, fingerprints of seeds, and signatures.
 
-A sealed value is ``version (1) | key id (8) | nonce (12) | AES-256-GCM(value) + tag (16)``. Its context
-(owner and purpose) is authenticated with it, so that a value moved to another place does not open. The key id
-allows old values to be opened after the master key has changed.
+A sealed value is ``version (1) | key id (8) | nonce (12) | AES-256-GCM(value) + tag (16)``. Its context is
+authenticated with it, so that a value moved to another place does not open. The context is a place in the
+database, or a `Binding`, which also names the owner, the project, the kind and the blob of the row. The
+version says which of the two it is. The key id allows old values to be opened after the master key has
+changed.
 
 Nonces are random: one master key may seal 2**32 values before the probability of a repeated nonce exceeds
-2**-32 (NIST SP 800-38D, 8.3). A job seals three values.
+2**-32 (NIST SP 800-38D, 8.3). A job seals up to seven values.
 """
 
 import base64
 import hashlib
 import secrets
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -21,7 +24,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from app.store.crypto.canonical_json import canonical_json
 from app.store.crypto.key_files import key_id, subkey
 
-_VERSION = b"\x01"
+_PLACE, _BOUND = b"\x01", b"\x02"
+"""Versions: sealed to a place, or to a `Binding`."""
 
 _KEY_ID = slice(1, 9)
 
@@ -36,14 +40,29 @@ class SealBroken(Exception):
     """A sealed value does not open: it was changed, moved or truncated, or its key is missing."""
 
 
-def seed_context(job_id: str) -> str:
-    """Return the context of a job's sealed seed."""
-    return f"job/{job_id}/seed"
+class SealUnbound(SealBroken):
+    """A value that must be sealed to a `Binding` is sealed to its place only, as older versions did."""
 
 
-def report_context(job_id: str) -> str:
-    """Return the context of a job's sealed report."""
-    return f"job/{job_id}/report"
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Row of the database to which a value is sealed. If one of the fields changes, it does not open."""
+
+    purpose: str
+    """Column of the row, such as ``seed`` or ``source``."""
+    kind: str
+    """Service of a job; ``buffer``."""
+    row: str
+    """Id of the row."""
+    owner: str
+    project: str | None
+    blob: str | None = None
+    """Blob of the table whose data key is sealed."""
+
+
+def unbound_context(purpose: str, job_id: str) -> str:
+    """Return the context of a job's seed or report in versions before there were bindings."""
+    return f"job/{job_id}/{purpose}"
 
 
 def webhook_context(job_id: str) -> str:
@@ -79,16 +98,20 @@ class Sealer:
         """Ids of all master keys."""
         return {name.hex() for name in self._ciphers}
 
-    def seal(self, plain: bytes, context: str) -> bytes:
-        """Encrypt a value. It opens only under the same context, such as ``"job/<id>/seed"``."""
+    def seal(self, plain: bytes, context: str | Binding) -> bytes:
+        """Encrypt a value. It opens only under the same context, such as ``"job/<id>/webhook"``."""
+        version, written, _ = _written(context)
         nonce = secrets.token_bytes(12)
-        prefix = _VERSION + self._primary
-        body = self._ciphers[self._primary].encrypt(nonce, plain, prefix + context.encode())
+        prefix = version + self._primary
+        body = self._ciphers[self._primary].encrypt(nonce, plain, prefix + written)
         return prefix + nonce + body
 
-    def open(self, sealed: bytes, context: str) -> bytes:
-        """Decrypt a sealed value. Raises SealBroken."""
-        if sealed[:1] != _VERSION:
+    def open(self, sealed: bytes, context: str | Binding) -> bytes:
+        """Decrypt a sealed value. Raises SealBroken, SealUnbound."""
+        version, written, name = _written(context)
+        if sealed[:1] != version:
+            if sealed[:1] == _PLACE:
+                raise SealUnbound(f"the {name} is sealed as by an older version; run `rowveil reseal`")
             raise SealBroken("a sealed value of an unknown version")
         cipher = self._ciphers.get(sealed[_KEY_ID])
         if cipher is None:
@@ -96,13 +119,18 @@ class Sealer:
                 f"sealed under the master key {sealed[_KEY_ID].hex()}, which is not among the keys given"
             )
         try:
-            return cipher.decrypt(sealed[_NONCE], sealed[_BODY], sealed[:9] + context.encode())
+            return cipher.decrypt(sealed[_NONCE], sealed[_BODY], sealed[:9] + written)
         except (InvalidTag, ValueError) as error:  # ValueError: truncated within the nonce
-            raise SealBroken(f"the sealed {context.rpartition('/')[2]} was changed or moved") from error
+            raise SealBroken(f"the sealed {name} was changed or moved") from error
 
     def is_current(self, sealed: bytes) -> bool:
         """Whether it was sealed under the first master key."""
-        return sealed[:1] == _VERSION and sealed[_KEY_ID] == self._primary
+        return sealed[_KEY_ID] == self._primary
+
+    @staticmethod
+    def is_bound(sealed: bytes) -> bool:
+        """Whether it was sealed to a `Binding`."""
+        return sealed[:1] == _BOUND
 
     def fingerprint(self, seed: bytes) -> str:
         """Return 16 hex digits that are equal for equal seeds, so that seeds can be compared unseen.
@@ -119,6 +147,13 @@ class Sealer:
     def _keyed(self, message: bytes, person: bytes) -> str:
         digest = hashlib.blake2b(message, digest_size=8, key=self._fingerprint_key, person=person)
         return digest.hexdigest()
+
+
+def _written(context: str | Binding) -> tuple[bytes, bytes, str]:
+    """Return the version, the bytes to authenticate, and the name of the value in messages."""
+    if isinstance(context, Binding):
+        return _BOUND, canonical_json(astuple(context)), context.purpose
+    return _PLACE, context.encode(), context.rpartition("/")[2]
 
 
 def first_fingerprint_key(master_keys: Sequence[bytes]) -> bytes:

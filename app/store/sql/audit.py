@@ -89,21 +89,39 @@ class AuditTrail:
         reason: str | None = None,
     ) -> None:
         """Append a line, at the end of the caller's transaction, because it locks the head for all others."""
+        self.append_all(session, caller, action, [subject], at, reason)
+
+    def append_all(
+        self,
+        session: Session,
+        caller: Caller,
+        action: str,
+        subjects: Sequence[str],
+        at: datetime,
+        reason: str | None = None,
+    ) -> None:
+        """Append a line for each subject, as `append` does."""
+        if not subjects:
+            return
         connection = session.connection()
         number, previous = connection.execute(_HEAD).one()
-        line: dict[str, Any] = {
-            "id": number + 1,
-            "at": at,
-            "action": action,
-            "subject": subject,
-            "who": caller.owner,
-            "project": caller.project,
-            "request": caller.request or None,
-            "reason": reason,
-        }
-        line["mac"] = self._mac(line, previous or _digest(_unchained(session)))
-        connection.execute(_ADD, line)
-        connection.execute(_MOVE, {"to_number": line["id"], "to_mac": line["mac"]})
+        previous = previous or _digest(_unchained(session))
+        lines = []
+        for count, subject in enumerate(subjects, 1):
+            line: dict[str, Any] = {
+                "id": number + count,
+                "at": at,
+                "action": action,
+                "subject": subject,
+                "who": caller.owner,
+                "project": caller.project,
+                "request": caller.request or None,
+                "reason": reason,
+            }
+            line["mac"] = previous = self._mac(line, previous)
+            lines.append(line)
+        connection.execute(_ADD, lines if len(lines) > 1 else lines[0])
+        connection.execute(_MOVE, {"to_number": number + len(lines), "to_mac": previous})
 
     def verify(self, session: Session, *anchors: Anchor) -> Verdict:
         """Check every line, and that the lines of the anchors are among them."""

@@ -35,10 +35,11 @@ def delete(session: Session, buffer_id: str) -> list[str] | None:
     return None if blob is None else unnamed(session, [blob])
 
 
-def delete_expired(session: Session, now: datetime) -> tuple[list[str], list[str]]:
-    """Delete expired buffers. Return their ids, and the blobs that no row names any more."""
-    expired = sa.select(Buffer.id).where(Buffer.expires_at <= now).with_for_update(skip_locked=True)
-    gone = sa.delete(Buffer).where(Buffer.id.in_(expired)).returning(Buffer.id, Buffer.blob)
+def delete_expired(session: Session, now: datetime, most: int) -> tuple[list[str], list[str]]:
+    """Delete up to ``most`` expired buffers. Return their ids, and the blobs that no row names any more."""
+    expired = sa.select(Buffer.id).where(Buffer.expires_at <= now).order_by(Buffer.expires_at).limit(most)
+    ids = session.scalars(expired.with_for_update(skip_locked=True)).all()
+    gone = sa.delete(Buffer).where(Buffer.id.in_(ids)).returning(Buffer.id, Buffer.blob)
     rows = session.execute(gone).all()
     return [row.id for row in rows], unnamed(session, [row.blob for row in rows])
 

@@ -13,6 +13,7 @@ concurrent transaction must not change. All such locks are in `jobs.unnamed`, `r
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
 
-NEWEST_REVISION = "2026_11_23_deployment"
+NEWEST_REVISION = "2026_11_24_binding"
 """Revision of the newest migration. A database that has it needs no migration."""
 
 _LOCK_SECONDS = 30
+
+_LOOK_SECONDS = 0.2
 
 _BEGIN = "rowveil_begin"
 
@@ -80,9 +83,10 @@ class Database:
     store is InvalidRequest.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, connections: int | None = None) -> None:
+        """``connections``: largest number to a server at a time; None: SQLAlchemy's default."""
         try:
-            self.engine = _engine_of(settings.database_url)
+            self.engine = _engine_of(settings.database_url, connections)
         except (
             sa.exc.ArgumentError,
             ImportError,
@@ -122,6 +126,25 @@ class Database:
             connection = connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
             with Session(connection, expire_on_commit=False) as session, session.begin():
                 yield session
+
+    @contextmanager
+    def only_one(self, number: int) -> Iterator[None]:
+        """Hold the database's lock of this number; other processes wait for it. Raises Unavailable.
+
+        No transaction is open meanwhile, so the block may take its time. SQLite has one process only.
+        """
+        if not self.shared:
+            yield
+            return
+        with _translated_errors(), self.engine.connect() as connection:
+            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+            take = sa.select(sa.func.pg_try_advisory_lock(number))
+            while not connection.scalar(take):  # waiting within the server ends at its lock_timeout
+                time.sleep(_LOOK_SECONDS)
+            try:
+                yield
+            finally:
+                connection.scalar(sa.select(sa.func.pg_advisory_unlock(number)))
 
     def truncate_log(self) -> None:
         """Truncate SQLite's write-ahead log, so that it holds no deleted rows.
@@ -194,7 +217,7 @@ def _migrations() -> Path:
     raise FileNotFoundError("the migrations are neither in the package nor next to it")
 
 
-def _engine_of(address: str) -> sa.Engine:
+def _engine_of(address: str, connections: int | None) -> sa.Engine:
     url = sa.make_url(address)
     if url.get_backend_name() == "sqlite":
         engine = sa.create_engine(url)
@@ -208,7 +231,8 @@ def _engine_of(address: str) -> sa.Engine:
     if url.drivername != "postgresql+psycopg":
         raise ValueError(url.drivername)
     given = {name: value for name, value in _POSTGRESQL.items() if name not in url.query}
-    return sa.create_engine(url, pool_pre_ping=True, connect_args=given)
+    pool = {} if connections is None else {"pool_size": connections, "max_overflow": 0}
+    return sa.create_engine(url, pool_pre_ping=True, connect_args=given, **pool)
 
 
 @contextmanager

@@ -32,8 +32,11 @@ def forget(session: Session, resources: Sequence[str]) -> None:
     session.execute(sa.delete(IdempotencyKey).where(IdempotencyKey.resource.in_(resources)))
 
 
-def delete_expired(session: Session, now: datetime) -> int:
-    """Delete expired keys and return their number."""
-    result = session.execute(sa.delete(IdempotencyKey).where(IdempotencyKey.expires_at <= now))
-    assert isinstance(result, sa.CursorResult)
-    return result.rowcount
+def delete_expired(session: Session, now: datetime, most: int) -> int:
+    """Delete up to ``most`` expired keys and return their number."""
+    name = sa.tuple_(IdempotencyKey.owner, IdempotencyKey.key)
+    expired = sa.select(IdempotencyKey.owner, IdempotencyKey.key).where(IdempotencyKey.expires_at <= now)
+    expired = expired.order_by(IdempotencyKey.expires_at).limit(most).with_for_update(skip_locked=True)
+    names = [tuple(row) for row in session.execute(expired)]
+    session.execute(sa.delete(IdempotencyKey).where(name.in_(names)))
+    return len(names)

@@ -4,17 +4,15 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import cache
 from hashlib import blake2b
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, undefer
 
 from app.callers import THE_SERVICE, Caller
+from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, table_binding
 from app.store.sql.models import Buffer, Job
 from app.store.sql.visibility import visible_to
-
-Role = Literal["source", "destination"]
-"""Table that a job was given: its source, or the destination that it measures."""
 
 # Statements that every job needs are built once: building one takes longer than running it.
 _JOBS = cast(sa.Table, Job.__table__)
@@ -50,6 +48,12 @@ _EVERY_NAME = sa.union_all(*(sa.select(column).where(column.is_not(None)) for co
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 
 _NAMES_AMONG = sa.union_all(*(sa.select(column).where(column.in_(_AMONG)) for column in _BLOBS))
+
+
+_LOCK_NUMBERS = sa.text(
+    "SELECT pg_advisory_xact_lock(number) FROM unnest(CAST(:numbers AS bigint[])) AS number"
+)
+"""Takes the locks in the order of the array, by one statement."""
 
 
 @cache
@@ -186,44 +190,45 @@ def delete_ended(session: Session, job_id: str) -> bool:
     return _changed(session, gone)
 
 
-def retained(session: Session, role: Role, job_id: str, now: datetime) -> str | None:
+def retained(session: Session, role: Role, job: Job, now: datetime, caller: Caller) -> NamedBlob | None:
     """Return the blob of a table that the job was given, if the job or its buffer still names it.
 
-    The row that names it is locked until the transaction ends: see `unnamed`.
+    The buffer must be visible to the caller. The row that names the blob is locked until the transaction
+    ends: see `unnamed`.
     """
-    if role == "source":
-        blob, buffer = Job.source_blob, Job.source_buffer
-    else:
-        blob, buffer = Job.destination_blob, Job.destination_buffer
-    own = session.scalar(sa.select(blob).where(Job.id == job_id).with_for_update(read=True))
-    if own is not None:
-        return own
-    of_buffer = sa.select(Buffer.blob).join(Job, buffer == Buffer.id)
-    lent = of_buffer.where(Job.id == job_id, Buffer.expires_at > now)
-    return session.scalar(lent.with_for_update(read=True, of=Buffer))
+    of_source = role == "source"
+    blob = Job.source_blob if of_source else Job.destination_blob
+    key = Job.sealed_source_key if of_source else Job.sealed_destination_key
+    own = session.execute(sa.select(blob, key).where(Job.id == job.id).with_for_update(read=True)).first()
+    if own is not None and own[0] is not None:
+        return NamedBlob(own[0], own[1], table_binding(job, role))
+    buffer_id = job.source_buffer if of_source else job.destination_buffer
+    lent = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
+    buffer = session.scalar(lent.where(visible_to(caller, Buffer)).with_for_update(read=True))
+    return None if buffer is None else blob_of_buffer(buffer)
 
 
-def release_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
-    """Release the tables of jobs that ended before a time. Return their ids, and blobs no row names now."""
+def release_old(session: Session, before: datetime, most: int) -> tuple[list[str], list[str]]:
+    """Release the tables of up to ``most`` jobs that ended before a time.
+
+    Return their ids, and the blobs that no row names now.
+    """
     held = sa.or_(Job.source_blob.is_not(None), Job.destination_blob.is_not(None))
-    query = (
-        sa.select(Job)
-        .where(Job.finished_at < before, held)
-        .order_by(Job.id)
-        .with_for_update(skip_locked=True)
-    )
-    old = session.scalars(query).all()
-    blobs = [blob for job in old for blob in (job.source_blob, job.destination_blob)]
-    for job in old:
-        job.source_blob = job.destination_blob = None
-    session.flush()
-    return [job.id for job in old], unnamed(session, blobs)
+    query = sa.select(Job.id, Job.source_blob, Job.destination_blob).where(Job.finished_at < before, held)
+    query = query.order_by(Job.id).limit(most).with_for_update(skip_locked=True)
+    old = session.execute(query).all()
+    ids = [row.id for row in old]
+    given_up = ("source_blob", "destination_blob", "sealed_source_key", "sealed_destination_key")
+    session.execute(sa.update(Job).where(Job.id.in_(ids)).values(dict.fromkeys(given_up)))
+    blobs = [blob for row in old for blob in (row.source_blob, row.destination_blob)]
+    return ids, unnamed(session, blobs)
 
 
-def delete_old(session: Session, before: datetime) -> tuple[list[str], list[str]]:
-    """Delete jobs that ended before a time. Return their ids, and blobs that no row names now."""
-    old = sa.select(Job.id).where(Job.finished_at < before).with_for_update(skip_locked=True)
-    gone = sa.delete(Job).where(Job.id.in_(old)).returning(Job.id, Job.source_blob, Job.destination_blob)
+def delete_old(session: Session, before: datetime, most: int) -> tuple[list[str], list[str]]:
+    """Delete up to ``most`` jobs that ended before a time. Return their ids, and blobs no row names now."""
+    old = sa.select(Job.id).where(Job.finished_at < before).order_by(Job.finished_at).limit(most)
+    ids = session.scalars(old.with_for_update(skip_locked=True)).all()
+    gone = sa.delete(Job).where(Job.id.in_(ids)).returning(Job.id, Job.source_blob, Job.destination_blob)
     rows = sorted(session.execute(gone).all(), key=lambda row: row.id)
     blobs = [blob for row in rows for blob in (row.source_blob, row.destination_blob)]
     return [row.id for row in rows], unnamed(session, blobs)
@@ -256,9 +261,11 @@ def lock_blobs(session: Session, blobs: Collection[str]) -> None:
     until the fate of that commit is decided.
     """
     if session.get_bind().dialect.name == "postgresql":
-        for blob in sorted(blobs):
-            number = int.from_bytes(blake2b(blob.encode(), digest_size=8).digest(), "big", signed=True)
-            session.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
+        numbers = [
+            int.from_bytes(blake2b(blob.encode(), digest_size=8).digest(), "big", signed=True)
+            for blob in sorted(blobs)
+        ]
+        session.execute(_LOCK_NUMBERS, {"numbers": numbers})
 
 
 def count_active(session: Session) -> tuple[dict[str, int], datetime | None]:

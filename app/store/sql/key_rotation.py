@@ -6,15 +6,16 @@ meanwhile, and an interrupted rotation can be repeated.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute
 
-from app.store.crypto.sealing import Sealer, report_context, seed_context, webhook_context
+from app.store.crypto.sealing import Binding, Sealer, webhook_context
+from app.store.sql.bindings import buffer_binding, report_binding, seed_binding, table_binding
 from app.store.sql.db import Database
-from app.store.sql.models import Delivery, Job, KeptKey
+from app.store.sql.models import Buffer, Delivery, Job, KeptKey
 from app.store.sql.service_keys import context_of
 
 _PAGE_ROWS = 100
@@ -26,17 +27,39 @@ class _Sealed:
 
     key: InstrumentedAttribute[str]
     value: InstrumentedAttribute[bytes] | InstrumentedAttribute[bytes | None]
-    context: Callable[[str], str]
-    named: InstrumentedAttribute[str] | None = None
-    """Column that the context is derived from, if that is not the key."""
+    context: Callable[[sa.Row[Any]], str | Binding]
+    named: tuple[InstrumentedAttribute[Any], ...]
+    """Columns that the context is derived from."""
 
+
+_JOB = (Job.service, Job.id, Job.owner, Job.project)
 
 _SEALED_COLUMNS = (
-    _Sealed(Job.id, Job.sealed_seed, seed_context),
-    _Sealed(Job.id, Job.sealed_report, report_context),
-    _Sealed(Job.id, Job.sealed_webhook, webhook_context),
-    _Sealed(Delivery.id, Delivery.sealed_webhook, webhook_context, Delivery.job_id),
-    _Sealed(KeptKey.name, KeptKey.sealed, context_of),
+    _Sealed(Job.id, Job.sealed_seed, seed_binding, _JOB),
+    _Sealed(Job.id, Job.sealed_report, report_binding, _JOB),
+    _Sealed(
+        Job.id,
+        Job.sealed_source_key,
+        lambda row: replace(table_binding(row, "source"), blob=row.source_blob),
+        (*_JOB, Job.source_blob),
+    ),
+    _Sealed(
+        Job.id,
+        Job.sealed_destination_key,
+        lambda row: replace(table_binding(row, "destination"), blob=row.destination_blob),
+        (*_JOB, Job.destination_blob),
+    ),
+    _Sealed(Job.id, Job.sealed_webhook, lambda row: webhook_context(row.id), (Job.id,)),
+    _Sealed(
+        Buffer.id,
+        Buffer.sealed_key,
+        lambda row: replace(buffer_binding(row), blob=row.blob),
+        (Buffer.id, Buffer.owner, Buffer.project, Buffer.blob),
+    ),
+    _Sealed(
+        Delivery.id, Delivery.sealed_webhook, lambda row: webhook_context(row.job_id), (Delivery.job_id,)
+    ),
+    _Sealed(KeptKey.name, KeptKey.sealed, lambda row: context_of(row.name), (KeptKey.name,)),
 )
 """All sealed columns; a new one must be added here."""
 
@@ -53,8 +76,9 @@ def _reseal(database: Database, sealer: Sealer, column: _Sealed) -> int:
         if not old:
             continue
         with database.write() as session:
-            for key, sealed, named in old:
-                context = column.context(named)
+            for row in old:
+                key, sealed = row[:2]
+                context = column.context(row)
                 resealed_value = sealer.seal(sealer.open(sealed, context), context)
                 change = sa.update(column.key.class_).where(column.key == key, column.value == sealed)
                 change = change.values({column.value: resealed_value})
@@ -65,11 +89,11 @@ def _reseal(database: Database, sealer: Sealer, column: _Sealed) -> int:
 
 
 def _pages(database: Database, column: _Sealed) -> Iterator[list[Any]]:
-    """Yield key, value and context name of every row with a value, in pages with one transaction each."""
+    """Yield key, value and context columns of rows with a value, in pages with one transaction each."""
     last = ""
     while True:
-        named: Any = column.key if column.named is None else column.named
-        query = sa.select(column.key, column.value, named).where(column.value.is_not(None))
+        columns: tuple[Any, ...] = column.key.label("key"), column.value.label("value"), *column.named
+        query = sa.select(*columns).where(column.value.is_not(None))
         query = query.where(column.key > last).order_by(column.key)
         with database.read() as session:
             rows = list(session.execute(query.limit(_PAGE_ROWS)).all())

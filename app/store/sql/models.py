@@ -123,6 +123,8 @@ class Job(Base):
     """Blob of the source, which a buffer or reruns may share."""
     source_buffer: Mapped[str | None] = mapped_column(String(36))
     """Buffer of the source, which may have been deleted since."""
+    sealed_source_key: Mapped[bytes | None]
+    """Data key of the source's blob, sealed to this row; see `app.store.sql.bindings`."""
     source_reference: Mapped[str | None] = mapped_column(Text)
     """Reference that the source was read from, if any. References contain no credentials."""
     destination_digest: Mapped[str | None] = mapped_column(String(80))
@@ -132,6 +134,8 @@ class Job(Base):
     """Blob of the destination; of a measures job, the table that it measures, which may be shared."""
     destination_buffer: Mapped[str | None] = mapped_column(String(36))
     """Buffer of the table that a measures job measures."""
+    sealed_destination_key: Mapped[bytes | None]
+    """Data key of the destination's blob, sealed to this row."""
     destination_reference: Mapped[str | None] = mapped_column(Text)
     """Reference that the destination is written to; of a measures job, read from."""
     destination_media_type: Mapped[str | None] = mapped_column(String(60))
@@ -187,6 +191,8 @@ class Buffer(Base):
     byte_size: Mapped[int]
     """Plain bytes of the blob."""
     blob: Mapped[str] = mapped_column(String(32))
+    sealed_key: Mapped[bytes | None]
+    """Data key of the blob, sealed to this row; None in rows of older versions."""
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
 

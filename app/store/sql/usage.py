@@ -77,6 +77,9 @@ def stored(session: Session, owner: str, now: datetime) -> StoredUsage:
     return StoredUsage(int(size), first_expiry)
 
 
-def forget_unseen(session: Session, before: datetime) -> None:
-    """Delete the rows of callers without a request since ``before``."""
-    session.execute(sa.delete(Caller).where(Caller.seen_at < before))
+def forget_unseen(session: Session, before: datetime, most: int) -> int:
+    """Delete up to ``most`` rows of callers without a request since ``before``; return their number."""
+    unseen = sa.select(Caller.owner).where(Caller.seen_at < before).limit(most)
+    owners = session.scalars(unseen.with_for_update(skip_locked=True)).all()
+    session.execute(sa.delete(Caller).where(Caller.owner.in_(owners)))
+    return len(owners)

@@ -59,8 +59,9 @@ def count_pending(session: Session) -> int:
     return int(count or 0)
 
 
-def delete_old(session: Session, before: datetime) -> int:
-    """Delete messages that were delivered or given up before a time; return their number."""
-    result = session.execute(sa.delete(Delivery).where(Delivery.ended_at < before))
-    assert isinstance(result, sa.CursorResult)
-    return result.rowcount
+def delete_old(session: Session, before: datetime, most: int) -> int:
+    """Delete up to ``most`` messages that were delivered or given up before a time; return their number."""
+    old = sa.select(Delivery.id).where(Delivery.ended_at < before).limit(most)
+    ids = session.scalars(old.with_for_update(skip_locked=True)).all()
+    session.execute(sa.delete(Delivery).where(Delivery.id.in_(ids)))
+    return len(ids)

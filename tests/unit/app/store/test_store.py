@@ -10,14 +10,15 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
 
-from app.callers import THE_SERVICE
+from app.callers import THE_SERVICE, Caller
 from app.ids import new_id
 from app.jobs.requests import head_start
 from app.store.sql import buffers, idempotency, jobs
 from app.store.sql import usage as callers
 from app.store.sql import webhook_outbox as deliveries
 from app.store.sql.audit import AuditTrail
-from app.store.sql.db import Database, migrate
+from app.store.sql.bindings import Role
+from app.store.sql.db import Database, Transaction, migrate
 from app.store.sql.models import AuditLine, Buffer, Delivery, IdempotencyKey, Job
 from tests.conftest import DATABASES, settings_on
 
@@ -190,8 +191,8 @@ def test_an_idempotency_key_is_used_anew_when_its_time_is_over_or_its_job_gone(d
         assert idempotency.find(session, "anonymous", "k", NOW) is None
         idempotency.keep(session, kept_key("three"))
     with database.write() as session:
-        assert idempotency.delete_expired(session, NOW) == 0
-        assert idempotency.delete_expired(session, NOW + timedelta(hours=24)) == 1
+        assert idempotency.delete_expired(session, NOW, 9) == 0
+        assert idempotency.delete_expired(session, NOW + timedelta(hours=24), 9) == 1
 
 
 def test_a_claim_takes_age_and_priority_together(database: Database) -> None:
@@ -232,8 +233,8 @@ def test_a_message_is_claimed_once_and_again_when_its_claim_is_over(database: Da
         assert not deliveries.record(session, late, 2, state="given_up", ended_at=NOW)
     assert claim(lease + timedelta(days=1)) == []
     with database.write() as session:
-        assert deliveries.delete_old(session, NOW) == 0
-        assert deliveries.delete_old(session, NOW + timedelta(seconds=1)) == 1
+        assert deliveries.delete_old(session, NOW, 9) == 0
+        assert deliveries.delete_old(session, NOW + timedelta(seconds=1), 9) == 1
 
 
 def test_what_an_owner_has_going_and_keeps_is_counted(database: Database) -> None:
@@ -281,6 +282,15 @@ def test_a_job_that_has_not_ended_is_not_deleted(database: Database) -> None:
         assert not jobs.delete_ended(session, job_id)
 
 
+def retained(
+    session: Transaction, role: Role, job_id: str, now: datetime, caller: Caller = THE_SERVICE
+) -> str | None:
+    row = jobs.find(session, job_id)
+    assert row is not None
+    named = jobs.retained(session, role, row, now, caller)
+    return None if named is None else named.blob
+
+
 def test_a_source_is_retained_by_its_job_or_by_its_buffer(database: Database) -> None:
     uploaded = buffer()
     own, lent, none = add(
@@ -291,10 +301,12 @@ def test_a_source_is_retained_by_its_job_or_by_its_buffer(database: Database) ->
     )
     add(database, uploaded)
     with database.write() as session:
-        assert jobs.retained(session, "source", own, NOW) == "o" * 32
-        assert jobs.retained(session, "source", lent, NOW) == uploaded.blob
-        assert jobs.retained(session, "source", lent, NOW + timedelta(hours=1)) is None
-        assert jobs.retained(session, "source", none, NOW) is None
+        assert retained(session, "source", own, NOW) == "o" * 32
+        assert retained(session, "source", lent, NOW) == uploaded.blob
+        assert retained(session, "source", lent, NOW + timedelta(hours=1)) is None
+        assert retained(session, "source", none, NOW) is None
+        stranger = Caller("stranger")
+        assert retained(session, "source", lent, NOW, stranger) is None
 
 
 def test_a_judged_table_is_retained_like_a_source(database: Database) -> None:
@@ -306,8 +318,8 @@ def test_a_judged_table_is_retained_like_a_source(database: Database) -> None:
     )
     add(database, uploaded)
     with database.write() as session:
-        assert jobs.retained(session, "destination", own, NOW) == "d" * 32
-        assert jobs.retained(session, "destination", lent, NOW) == uploaded.blob
+        assert retained(session, "destination", own, NOW) == "d" * 32
+        assert retained(session, "destination", lent, NOW) == uploaded.blob
 
 
 def test_a_buffer_is_gone_at_its_expiry(database: Database) -> None:
@@ -315,8 +327,8 @@ def test_a_buffer_is_gone_at_its_expiry(database: Database) -> None:
     with database.write() as session:
         assert buffers.find(session, buffer_id, NOW) is not None
         assert buffers.find(session, buffer_id, NOW + timedelta(hours=1)) is None
-        assert buffers.delete_expired(session, NOW) == ([], [])
-        assert buffers.delete_expired(session, NOW + timedelta(hours=1)) == ([buffer_id], ["b" * 32])
+        assert buffers.delete_expired(session, NOW, 9) == ([], [])
+        assert buffers.delete_expired(session, NOW + timedelta(hours=1), 9) == ([buffer_id], ["b" * 32])
 
 
 def test_old_results_are_released_and_their_jobs_stay(database: Database) -> None:
@@ -326,11 +338,11 @@ def test_old_results_are_released_and_their_jobs_stay(database: Database) -> Non
         job(state="succeeded", finished_at=NOW + timedelta(days=8), destination_blob="e" * 32),
     )
     with database.write() as session:
-        assert jobs.release_old(session, NOW + timedelta(days=7)) == ([old], ["d" * 32, "s" * 32])
+        assert jobs.release_old(session, NOW + timedelta(days=7), 9) == ([old], ["d" * 32, "s" * 32])
     assert found(database, old).destination_blob is None
     assert found(database, young).destination_blob == "e" * 32
     with database.write() as session:
-        assert jobs.delete_old(session, NOW + timedelta(days=9)) == ([old, young], ["e" * 32])
+        assert jobs.delete_old(session, NOW + timedelta(days=9), 9) == ([old, young], ["e" * 32])
     with database.read() as session:
         assert jobs.find(session, old) is None
 

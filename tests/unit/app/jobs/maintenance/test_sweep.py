@@ -230,6 +230,6 @@ def test_a_rotation_seals_the_trash_anew(tmp_path: Path) -> None:
     current = BlobStore(tmp_path, new)
     for path in current.trash.files():
         assert current.take_back(path)
-    assert read_table(current.access(blobs[0].id)) == table
+    assert read_table(current.access_by_header(blobs[0].id)) == table
     with pytest.raises(SealBroken):
-        current.access(blobs[1].id)
+        current.access_by_header(blobs[1].id)

@@ -50,7 +50,7 @@ def written(store: BlobStore, pieces: Iterable[bytes]) -> BlobAccess:
 def test_what_was_written_is_read(store: BlobStore, size: int, step: int) -> None:
     plain = pattern(size)
     access = written(store, [plain[at : at + step] for at in range(0, size, step)])
-    assert store.access(access.id) == access
+    assert store.access_by_header(access.id) == access
     with SealedReader(access) as reader:
         assert reader.size == size
         assert reader.read_whole().to_pybytes() == plain
@@ -136,7 +136,7 @@ def test_one_blob_does_not_stand_in_for_another(store: BlobStore) -> None:
     one, other = written(store, [b"one"]), written(store, [b"other"])
     shutil.copy(one.path, other.path)
     with pytest.raises(SealBroken):
-        store.access(other.id)
+        store.access_by_header(other.id)
 
 
 def test_a_blob_shows_nothing_of_what_it_holds(store: BlobStore) -> None:
@@ -159,7 +159,7 @@ def test_a_writer_left_by_an_error_leaves_nothing(store: BlobStore, tmp_path: Pa
         writer.writelines(pieces())
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     with pytest.raises(BlobMissing):
-        store.access(access.id)
+        store.access_by_header(access.id)
 
 
 @pytest.mark.parametrize("flush", ["fdatasync", "fsync"])
@@ -210,9 +210,9 @@ def test_a_blob_is_not_there_before_it_is_closed(store: BlobStore) -> None:
     writer = SealedWriter(access)
     writer.write(pattern(2 * CHUNK))
     with pytest.raises(BlobMissing):
-        store.access(access.id)
+        store.access_by_header(access.id)
     writer.close()
-    store.access(access.id)
+    store.access_by_header(access.id)
 
 
 def test_a_blob_says_who_made_it() -> None:

@@ -1,0 +1,79 @@
+"""Sealing of the values of older versions to their rows: once at the first start, or by `rowveil reseal`."""
+
+import logging
+import os
+import secrets
+from pathlib import Path
+
+from app.callers import THE_SERVICE, Caller
+from app.jobs.maintenance.adoption import refuse_in_use
+from app.settings import Settings
+from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.sealing import Sealer
+from app.store.sql.audit import AuditTrail
+from app.store.sql.db import Database
+from app.store.sql.deployment import usable
+from app.store.sql.replicas import moment
+from app.store.sql.reseal import Binder, Resealed
+
+_FILE = "rows-bound"
+
+_LOCK = 0x726F7762  # "rowb": id of the advisory lock of the resealing
+
+_log = logging.getLogger("rowveil.storage")
+
+
+def bind_once(database: Database, sealer: Sealer, blobs: BlobStore, audit: AuditTrail, folder: Path) -> None:
+    """Bind the values of the database to their rows, unless that has been done with this folder.
+
+    The folder has a file that says so, and not the database: otherwise anyone who can write to the database
+    could have rows that they have changed bound again. Raises StorageUnusable, Unavailable.
+    """
+    with usable(folder):
+        mark = folder / _FILE
+        if mark.exists():
+            return
+        with database.only_one(_LOCK):
+            if mark.exists():  # another replica was faster
+                return
+            done = Binder(database, sealer, blobs).bind()
+            if done.values or done.unopened:
+                _note(database, audit, THE_SERVICE, done)
+            _write(mark)
+
+
+def reseal(
+    settings: Settings,
+    database: Database,
+    sealer: Sealer,
+    audit: AuditTrail,
+    operator: Caller,
+) -> Resealed:
+    """Bind the values of a database that was restored from an older version. Raises StorageInUse.
+
+    The caller makes sure that no other process works on an embedded database.
+    """
+    folder = settings.shared_folder.resolve()
+    with database.read() as session:
+        refuse_in_use(settings, database, session)
+    with usable(folder), database.only_one(_LOCK):
+        done = Binder(database, sealer, BlobStore(folder / "blobs", sealer)).bind()
+        _note(database, audit, operator, done)
+        _write(folder / _FILE)
+    return done
+
+
+def _note(database: Database, audit: AuditTrail, caller: Caller, done: Resealed) -> None:
+    reason = f"{done.values} values were sealed to their rows, {done.unopened} do not open"
+    _log.info("%s", reason)
+    with database.write() as session:
+        audit.append(session, caller, "rows.reseal", "rows", moment(session), reason)
+
+
+def _write(mark: Path) -> None:
+    draft = mark.with_name(f".{mark.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        file.write("Every row of the database seals its values to itself: docs/security.md\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(mark)

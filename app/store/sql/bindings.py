@@ -1,0 +1,64 @@
+"""Bindings of the sealed columns: the fields of a row that must not change for the value to open.
+
+Somebody who can write to the database can thus neither give a job or a buffer to another owner or project,
+nor name a foreign blob in a row.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from app.store.crypto.sealing import Binding
+from app.store.sql.models import Buffer, Job
+
+Role: TypeAlias = Literal["source", "destination"]
+"""Table of a job."""
+
+JobColumns: TypeAlias = Job | sa.Row[Any]
+"""A job, or a row of a query with the columns of its binding."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBlob:
+    """A blob as a row names it."""
+
+    blob: str
+    sealed_key: bytes | None = field(repr=False)
+    """Data key of the blob, sealed to the row; None in rows of older versions."""
+    binding: Binding
+    """The row."""
+
+
+def seed_binding(job: JobColumns) -> Binding:
+    """Return the binding of a job's seed."""
+    return Binding("seed", job.service, job.id, job.owner, job.project)
+
+
+def report_binding(job: JobColumns) -> Binding:
+    """Return the binding of a job's report."""
+    return Binding("report", job.service, job.id, job.owner, job.project)
+
+
+def table_binding(job: JobColumns, role: Role) -> Binding:
+    """Return the binding of the data key of a job's source or destination; the store adds the blob."""
+    return Binding(role, job.service, job.id, job.owner, job.project)
+
+
+def buffer_binding(buffer: Buffer | sa.Row[Any]) -> Binding:
+    """Return the binding of the data key of a buffer's table; the store adds the blob."""
+    return Binding("table", "buffer", buffer.id, buffer.owner, buffer.project)
+
+
+def blob_of_job(job: Job, role: Role) -> NamedBlob | None:
+    """Return the blob of a job's table; None if the job does not name one (any more)."""
+    if role == "source":
+        blob, sealed_key = job.source_blob, job.sealed_source_key
+    else:
+        blob, sealed_key = job.destination_blob, job.sealed_destination_key
+    return None if blob is None else NamedBlob(blob, sealed_key, table_binding(job, role))
+
+
+def blob_of_buffer(buffer: Buffer) -> NamedBlob:
+    """Return the blob of a buffer's table."""
+    return NamedBlob(buffer.blob, buffer.sealed_key, buffer_binding(buffer))

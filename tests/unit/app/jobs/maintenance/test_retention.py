@@ -1,0 +1,139 @@
+"""Purges: in batches, each step by itself, also of what has been due for days."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import sqlalchemy as sa
+
+from app.errors import Unavailable
+from app.jobs.maintenance.retention import BATCH_ROWS, Retention
+from app.jobs.stores import Stores
+from app.settings import Settings
+from app.store.sql import jobs
+from app.store.sql.db import Transaction
+from app.store.sql.replicas import moment
+from app.telemetry.metrics import Metrics
+from tests.conftest import DATABASES, settings_on
+from tests.postgres import Postgres
+from tests.unit.app.store.test_store import NOW, add, buffer, job
+
+DUE = 50_000
+
+FINISHED = """
+INSERT INTO jobs (id, owner, service, revision, state, parameters, sealed_seed, seed_fingerprint, seed_bits,
+    created_at, ranked_at, finished_at, row_count, source_digest, source_fields, source_blob,
+    inline, retain_source, report_level, attempt, crashes)
+SELECT 'job-' || n, 'somebody', 'DSWAP', 1, 'succeeded', '{}', '', '0000000000000000', 128,
+    now() - interval '90 days', now() - interval '90 days', now() - interval '90 days', 1, 'sha256:1', '[]',
+    md5('source' || n), false, false, 'none', 1, 0
+FROM generate_series(1, :due) AS n
+"""
+
+
+def sample(metrics: Metrics, name: str, what: str) -> float:
+    value = metrics.registry.get_sample_value(name, {"what": what})
+    assert value is not None
+    return value
+
+
+def count(stores: Stores, table: str, condition: str = "1 = 1", **values: str) -> int:
+    with stores.database.read() as session:
+        query = sa.text(f"SELECT count(*) FROM {table} WHERE {condition}")
+        return int(session.execute(query, values).scalar_one())
+
+
+def lines(stores: Stores, action: str) -> int:
+    return count(stores, "audit", "action = :action", action=action)
+
+
+@pytest.fixture(params=DATABASES)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+    opened = Stores.open(settings_on(request.param, request, tmp_path))
+    yield opened
+    opened.close()
+
+
+def test_fifty_thousand_due_jobs_are_purged_on_postgresql(postgres: Postgres, tmp_path: Path) -> None:
+    """One transaction over all of them needs more locks than PostgreSQL has room for."""
+    settings = Settings(home=tmp_path, database_url=postgres.new_database())
+    stores, metrics = Stores.open(settings), Metrics()
+    with stores.database.write() as session:
+        session.execute(sa.text(FINISHED), {"due": DUE})
+    Retention(settings, stores, metrics).run()
+    assert sample(metrics, "rowveil_purged_total", "job") == DUE
+    assert count(stores, "jobs") == 0
+    assert (lines(stores, "result.purge"), lines(stores, "job.purge")) == (DUE, DUE)
+    with stores.database.read() as session:
+        assert stores.audit.verify(session).fault == ""
+    stores.close()
+
+
+def test_no_transaction_takes_more_than_a_batch(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(stores.database, *(buffer(blob=f"{number:032x}") for number in range(2 * BATCH_ROWS + 1)))
+    finished = {"state": "succeeded", "finished_at": NOW}
+    add(stores.database, *(job(source_blob=f"{number:032d}", **finished) for number in range(BATCH_ROWS)))
+    taken, real = [], jobs.unnamed
+
+    def watched(session: Transaction, blobs: list[str | None]) -> list[str]:
+        taken.append(len([blob for blob in blobs if blob is not None]))
+        return real(session, blobs)
+
+    for module in ("jobs", "buffers"):
+        monkeypatch.setattr(f"app.store.sql.{module}.unnamed", watched)
+    Retention(Settings(home=stores.progress_folder.parent), stores, Metrics()).run()
+    assert sorted(number for number in taken if number) == [1, BATCH_ROWS, BATCH_ROWS, BATCH_ROWS]
+    assert (count(stores, "buffers"), count(stores, "jobs")) == (0, 0)
+
+
+def failing(*_: object) -> tuple[int, list[str]]:
+    raise Unavailable("the database is not available just now; try again")
+
+
+def test_a_step_that_fails_does_not_keep_the_others_from_running(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is counted and logged, and its lag grows until it succeeds."""
+    add(stores.database, job(state="succeeded", finished_at=NOW, source_blob="s" * 32), buffer())
+    clock = [1000.0]
+    monkeypatch.setattr("app.jobs.maintenance.retention.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    metrics = Metrics()
+    retention = Retention(Settings(home=stores.progress_folder.parent), stores, metrics)
+    with monkeypatch.context() as broken:
+        broken.setattr("app.store.sql.buffers.delete_expired", failing)
+        clock[0] += 4000
+        retention.run()
+    lag: Callable[[str], float] = lambda what: sample(metrics, "rowveil_purge_lag_seconds", what)  # noqa: E731
+    assert (lag("buffer"), lag("job"), lag("result")) == (4000, 0, 0)
+    assert sample(metrics, "rowveil_purge_failures_total", "buffer") == 1
+    assert "purging (buffer) failed: Unavailable" in caplog.text
+    assert count(stores, "jobs") == 0
+    assert count(stores, "buffers") == 1
+    retention.run()
+    assert lag("buffer") == 0
+    assert count(stores, "buffers") == 0
+
+
+def test_a_stopped_purge_ends_after_its_batch(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that stops does not wait for days of due rows."""
+    add(stores.database, *(buffer(blob=f"{number:032x}") for number in range(2 * BATCH_ROWS)))
+    retention = Retention(Settings(home=stores.progress_folder.parent), stores, Metrics())
+    real = Stores.delete_blobs
+
+    def stopping(self: Stores, blobs: list[str]) -> None:
+        retention.stop()
+        real(self, blobs)
+
+    monkeypatch.setattr(Stores, "delete_blobs", stopping)
+    retention.run()
+    assert count(stores, "buffers") == BATCH_ROWS
+
+
+def test_callers_that_were_not_seen_for_long_are_forgotten(stores: Stores) -> None:
+    with stores.database.write() as session:
+        seen = moment(session) - timedelta(days=400)
+        session.execute(sa.text("INSERT INTO callers (owner, seen_at) VALUES ('x', :seen)"), {"seen": seen})
+    Retention(Settings(home=stores.progress_folder.parent), stores, Metrics()).run()
+    assert count(stores, "callers") == 0

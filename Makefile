@@ -15,7 +15,8 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "Python 3.11 with its module venv is required (Debian and Ubuntu: python3.11 and python3.11-venv)."; exit 1; }
 
-# Dependencies of the service. The command `rowveil` and the compiled kernels are targets of their own.
+# Dependencies of the service. The command `rowveil` and the compiled kernels are targets of their own: the service
+# compiles missing kernels in the background, while tests have them compiled before.
 $(VENV)/.service: requirements.lock requirements-uv.lock pyproject.toml | $(BIN)/python
 	@echo "installing Rowveil into $(VENV) ..."
 	$(INSTALL) requirements.lock
@@ -28,7 +29,7 @@ $(BIN)/rowveil: | $(VENV)/.service
 	@chmod +x $@
 
 $(VENV)/.kernels: $(VENV)/.service $(wildcard providers/*.py providers/*/*.py providers/*/*/*.py) | $(BIN)/rowveil
-	@echo "compiling the kernels once, which takes minutes ..."
+	@echo "compiling the kernels once ..."
 	$(BIN)/python -m providers.warm
 	touch $@
 
@@ -38,10 +39,10 @@ $(VENV)/.development: requirements-dev.lock $(VENV)/.kernels
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	touch $@
 
-demo: $(VENV)/.kernels ## run every service on a sample table over HTTP, report, compare and rerun
+demo: $(BIN)/rowveil ## run every service on a sample table over HTTP, report, compare and rerun
 	$(BIN)/python -m demo
 
-serve: $(VENV)/.kernels ## start the service, with its console at / and Swagger UI at /docs
+serve: $(BIN)/rowveil ## start the service, with its console at / and Swagger UI at /docs
 	$(BIN)/python -m app keys own
 	$(BIN)/python -m app serve
 

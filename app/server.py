@@ -113,9 +113,11 @@ def work(settings: Settings) -> int:
         print("ROWVEIL_ENGINE: a worker of its own is for engine 'dask'", file=sys.stderr)
         return 2
     from app.engine.dask_engine import serve_cluster
+    from app.engine.kernel_compilation import KernelCompilation
 
     async def until_told() -> None:
-        serving = asyncio.ensure_future(serve_cluster(cluster_of(settings), settings.workers))
+        kernels = KernelCompilation() if settings.compile_kernels else None
+        serving = asyncio.ensure_future(serve_cluster(cluster_of(settings), settings.workers, kernels))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
         with contextlib.suppress(asyncio.CancelledError):

@@ -88,9 +88,12 @@ class Settings(BaseSettings):
     worker_memory_bytes: Annotated[int, Field(ge=16 * 2**20)] = Field(default_factory=_default_worker_memory)
     """Memory in bytes that one job may use beyond an idle worker's own. Default: 80 % of the machine's
     memory, divided by the number of workers. Enforced by the operating system on Linux."""
-    warm_workers: bool = True
-    """Whether a worker loads every kernel before it is ready, so that no job waits for one. If false, each
-    kernel is loaded at its first use, and a worker is ready some seconds sooner."""
+    compile_kernels: bool = True
+    """Whether the service compiles kernels that its cache folder lacks, in the background while it runs. A
+    job waits for the kernels of its own service. If false, a job compiles the kernels that it needs."""
+    warm_workers: bool = False
+    """Whether a worker loads every kernel, or compiles it, before it is ready. If false, each kernel is
+    loaded at its first use, and a worker is ready some seconds sooner."""
     kernel_cpu: str = NATIVE
     """Processor that kernels are compiled for: `native`, this machine's; `baseline`, the instructions that
     all usual processors of its architecture have; or the name of a baseline, such as `x86-64-v3`. A machine

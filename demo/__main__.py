@@ -9,10 +9,14 @@ from typing import Any
 
 import httpx
 
+from demo.kernels import compilation_shown
 from demo.people import LONELY_TOWN, SEED, TYPES, people
 from demo.service import own_key, running_service
 
 HOME = Path("var/demo")
+PATIENCE = 1800
+"""Seconds that a call may take: the first run of a service waits until its kernels are compiled."""
+PATIENT = {"prefer": f"wait={PATIENCE}"}
 SHOWN_EVENTS = 3
 SHOWN_ROWS = 9  # row 7 is the inhabitant of the singleton town
 
@@ -124,12 +128,11 @@ def _print_figures(job: Mapping[str, Any], report: Mapping[str, Any], seconds: f
 
 def _run(client: httpx.Client, service: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     parameters = RUNS[service]
-    started = time.perf_counter()
-    answer = client.post(
-        f"/v1/services/{service}",
-        json={"source": {"rows": rows, "fields": TYPES}, "parameters": parameters, "seed": f"{SEED:x}"},
-    )
-    seconds = time.perf_counter() - started
+    call = {"source": {"rows": rows, "fields": TYPES}, "parameters": parameters, "seed": f"{SEED:x}"}
+    with compilation_shown(client):
+        started = time.perf_counter()
+        answer = client.post(f"/v1/services/{service}", json=call, headers=PATIENT)
+        seconds = time.perf_counter() - started
     answer.raise_for_status()
     job: dict[str, Any] = answer.json()
     report = client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
@@ -151,9 +154,8 @@ def _show_report(client: httpx.Client, rows: Sequence[Mapping[str, Any]]) -> Non
         "report": "full",
         "measures": {"key_fields": ["age", "town"], "sample": SAMPLE},
     }
-    job = (
-        client.post("/v1/services/CDSWAP", json=call, headers={"prefer": "wait=60"}).raise_for_status().json()
-    )
+    with compilation_shown(client):
+        job = client.post("/v1/services/CDSWAP", json=call, headers=PATIENT).raise_for_status().json()
     page = _save_page(client, job, "report.html")
     measures = client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()["measures"]
     linkage, change = measures["record_linkage"]["value"], measures["delta_rho"]["value"]
@@ -170,7 +172,7 @@ def _show_frontier(client: httpx.Client, rows: Sequence[Mapping[str, Any]]) -> N
         "seed": f"{SEED:x}",
         "measures": {"fields": ["age", "income", "savings", "hours_per_week"]},
     }
-    job = client.post("/v1/frontier", json=call, headers={"prefer": "wait=60"}).raise_for_status().json()
+    job = client.post("/v1/frontier", json=call, headers=PATIENT).raise_for_status().json()
     found = client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()["frontier"]
     page = _save_page(client, job, "frontier.html")
     print(f"\nWhich service? Of these {len(found['points'])}, * are beaten by no other; as a page: {page}")
@@ -204,8 +206,8 @@ def main() -> int:
     print(f"Callers show a key; this one is of this machine's own user, for this demo alone:\n   {key}")
     headers = {"authorization": f"Bearer {key}"}
     with (
-        running_service(HOME, auth="on") as address,
-        httpx.Client(base_url=address, timeout=60, headers=headers) as client,
+        running_service(HOME, auth="on", max_wait_seconds=str(PATIENCE)) as address,
+        httpx.Client(base_url=address, timeout=PATIENCE, headers=headers) as client,
     ):
         jobs = {service: _run(client, service, rows) for service in RUNS}
 
@@ -214,7 +216,9 @@ def main() -> int:
 
         first = jobs["CDSWAP"]
         body = {"source": {"rows": rows, "fields": TYPES}}
-        rerun = client.post(f"/v1/jobs/{first['id']}/rerun", json=body).raise_for_status().json()
+        rerun = (
+            client.post(f"/v1/jobs/{first['id']}/rerun", json=body, headers=PATIENT).raise_for_status().json()
+        )
         print(f"\nRerun of job {first['id']} from its id; the service kept its seed sealed:")
         print(f"   first run  {first['destination']['digest']}")
         print(f"   rerun      {rerun['destination']['digest']}")

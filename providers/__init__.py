@@ -25,7 +25,7 @@ from providers.cores import available_cores
 if TYPE_CHECKING:
     from providers.provider import Provider
 
-KERNEL_CPU = kernel_cpu.apply()
+KERNEL_CPU = kernel_cpu.current()
 """Processor that this process compiles its kernels for."""
 
 

@@ -27,6 +27,8 @@ from typing import Any, Self
 from numba.core import config
 from numba.core.caching import _CacheLocator
 
+from providers.compiled_services import state_of_texts
+
 PACKAGE = Path(__file__).parent
 
 Definition = tuple[str, str]
@@ -77,10 +79,7 @@ def module_of(source: Path) -> str:
 @functools.cache
 def state_of_package() -> str:
     """Return a hash of the texts of all modules of this package."""
-    state = hashlib.blake2b(digest_size=16)
-    for file in sorted(PACKAGE.rglob("*.py")):
-        state.update(str(file.relative_to(PACKAGE)).encode() + b"\0" + file.read_bytes() + b"\0")
-    return state.hexdigest()
+    return state_of_texts(PACKAGE)
 
 
 @functools.cache

@@ -9,6 +9,7 @@ Imports nothing but the standard library: the processor is settled before numba 
 """
 
 import ctypes
+import functools
 import os
 import platform
 import sys
@@ -201,10 +202,12 @@ def _listed_flags(cpuinfo: Path) -> frozenset[str]:
     return frozenset()
 
 
-def apply() -> KernelCpu:
-    """Set the processor of this process and of its children as the environment says, and return it.
+@functools.cache
+def current() -> KernelCpu:
+    """Return the processor of this process; the first call sets it, as the environment says.
 
-    A name that is not known is replaced by the default; the service's settings reject it.
+    Child processes inherit the environment, and so the processor. A name that is not known is replaced by
+    the default; the service's settings reject it.
     """
     try:
         chosen = choose(os.environ.get(VARIABLE) or NATIVE)

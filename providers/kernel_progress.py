@@ -7,7 +7,6 @@ kernel that is being compiled.
 
 import importlib
 import multiprocessing
-import os
 import pkgutil
 import sys
 import time
@@ -15,16 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from numba.core import dispatcher, event
 from numba.core.caching import NullCache
-from tqdm import tqdm
+
+from providers.kernel_display import Bar, Lines, Records, Shown
 
 _LOOK_SECONDS = 0.25
-_BAR = "  {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt} kernels {elapsed}{postfix}"
-_LINES = 24
-"""Number of lines given to tqdm: some terminals report 0 lines, for which tqdm would draw nothing."""
 
 Work = Callable[[Sequence[str]], None]
 """Function that compiles the kernels of the services with these identifiers."""
@@ -125,66 +122,9 @@ class _Process:
         return self.begun[-1] if self.begun else (self.service, self.given)
 
 
-class Shown(Protocol):
-    """A way to show progress."""
-
-    def update(self, compiled: int, running: list[tuple[str, float]]) -> None:
-        """Show how many kernels are compiled, and what the processes are at for how many seconds."""
-
-    def finish_service(self, service: str, seconds: float) -> None:
-        """Show that a service's kernels are there."""
-
-    def close(self) -> None:
-        """Show nothing more."""
-
-
-class Bar:
-    """Bar in a terminal, on standard error."""
-
-    def __init__(self, total: int, compiled: int) -> None:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 79  # 0 where it does not say its size
-        self._bar = tqdm(
-            total=total, initial=compiled, bar_format=_BAR, leave=False, ncols=columns, nrows=_LINES
-        )
-
-    def update(self, compiled: int, running: list[tuple[str, float]]) -> None:
-        """Draw the bar, with what has taken longest first."""
-        self._bar.n = compiled
-        longest = sorted(running, key=lambda kernel: -kernel[1])
-        self._bar.set_postfix_str(", ".join(f"{name} {seconds:.0f} s" for name, seconds in longest))
-
-    def finish_service(self, service: str, seconds: float) -> None:
-        """Show nothing: the bar has moved."""
-
-    def close(self) -> None:
-        """Remove the bar."""
-        self._bar.close()
-
-
-class Lines:
-    """Lines on standard output: one for each service, and one for each tenth of the kernels."""
-
-    def __init__(self, total: int, compiled: int) -> None:
-        self._total = total
-        self._compiled = compiled
-        self._started = time.monotonic()
-
-    def update(self, compiled: int, running: list[tuple[str, float]]) -> None:
-        """Print a line where another tenth is complete."""
-        if compiled * 10 // self._total > self._compiled * 10 // self._total:
-            seconds = time.monotonic() - self._started
-            print(f"  {compiled} of {self._total} kernels, {seconds:.0f} s", flush=True)
-        self._compiled = max(self._compiled, compiled)
-
-    def finish_service(self, service: str, seconds: float) -> None:
-        """Print the service's line."""
-        print(f"  {service}: {seconds:.0f} s", flush=True)
-
-    def close(self) -> None:
-        """Print nothing more."""
-
-
-def compile_all(package: ModuleType, work: Work, services: Sequence[str], processes: int) -> None:
+def compile_all(
+    package: ModuleType, work: Work, services: Sequence[str], processes: int, *, records: bool = False
+) -> None:
     """Compile all kernels that the services need, and show how far that is.
 
     Parameters
@@ -197,6 +137,8 @@ def compile_all(package: ModuleType, work: Work, services: Sequence[str], proces
         Identifiers; the first is compiled alone, since its kernels are those of the others, too.
     processes
         Number of processes, at least 1.
+    records
+        Whether another program reads the progress from standard output.
 
     Raises
     ------
@@ -211,7 +153,13 @@ def compile_all(package: ModuleType, work: Work, services: Sequence[str], proces
     kernels = kernels_of(package)
     missing = {name for name, kernel in kernels.items() if not is_compiled(kernel)}
     there = len(kernels) - len(missing)
-    shown = (Bar if _is_terminal() else Lines)(len(kernels), there)
+    shown: Shown
+    if records:
+        shown = Records(len(kernels), there)
+    elif _is_terminal():
+        shown = Bar(len(kernels), there)
+    else:
+        shown = Lines(len(kernels), there)
     try:
         for message in _messages(team):
             if isinstance(message, Done):
@@ -233,6 +181,8 @@ def compile_all(package: ModuleType, work: Work, services: Sequence[str], proces
         shown.close()
         for each in team:
             each.process.terminate()
+    if records:
+        return
     now_there = len(kernels) - len(missing)
     seconds = time.monotonic() - started
     print(

@@ -4,30 +4,28 @@
 of the sources.
 """
 
+import argparse
 import fcntl
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba.core import config
 
 import providers
 from providers import PROVIDERS
+from providers.compiled_services import MEASURES_NAME, are_compiled, cache_folder, compiling, key, record
 from providers.cores import available_cores
 from providers.grouping.large_groups import LargeGroup
 from providers.grouping.shuffle import ONE_BUCKET
-from providers.kernel_cache import state_of_package
 from providers.kernel_progress import compile_all
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.neighbours import kdtree
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from providers.storage import Resources
-
-_STATE = state_of_package()
 
 _ROWS = ONE_BUCKET + 3  # of which all but the first and the last are a class of a large group's size
 
@@ -82,6 +80,8 @@ _OUT_OF_CORE: dict[str, list[dict[str, Any]]] = {
 """Parameters of the services that have kernels of their own out of core."""
 _LITTLE = 2 * 10**6
 
+_LOW_PRIORITY = 10
+
 
 class _Kept:
     """Scratch space and spool in memory."""
@@ -132,39 +132,48 @@ def _warm_upper_levels() -> None:
         kdtree._cut_level.compile(signature)
 
 
-def warm(services: Iterable[str] = tuple(PROVIDERS)) -> None:
-    """Run each provider, on columns of every width that a kernel is compiled for."""
+NAMES = (*PROVIDERS, MEASURES_NAME)
+"""Names of all that has kernels, in the order in which they are compiled."""
+
+
+def warm(names: Iterable[str] = NAMES) -> None:
+    """Run each provider, on columns of every width that a kernel is compiled for, and the measures."""
     numbers = np.arange(_ROWS) % 100
     edges = np.zeros(_ROWS, np.int64)
     edges[[0, -1]] = 1
     widths = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string())
     swapped = {str(kind): pa.array(numbers, mask=numbers == 0).cast(kind) for kind in widths}
     floats = {str(kind): pa.array(numbers).cast(kind) for kind in (pa.float16(), pa.float32(), pa.float64())}
-    _warm_buckets()
     wide = np.arange(_ROWS)[::-1] * (2**62 // _ROWS)
     table = pa.table({"class": edges, "wide": wide, "plain": numbers, **swapped, **floats})
-    for identifier in services:
-        provider = PROVIDERS[identifier]
-        with _one_at_a_time(identifier):
-            for parameters in _PARAMETERS[identifier]:
-                params = provider.check(provider.params.model_validate(parameters), table.schema)
-                stream = Stream(bytes(32), identifier, provider.revision)
-                provider.plan(table, params)
-                provider.swap(table, params, stream, no_progress)
-                provider.swap(table.slice(0, 100), params, stream, no_progress)  # some work without threads
-            for parameters in _OUT_OF_CORE.get(identifier, []):
-                assert provider.scaling.swap is not None  # noqa: S101 - as the table says
-                params = provider.check(provider.params.model_validate(parameters), table.schema)
-                stream = Stream(bytes(32), identifier, provider.revision)
-                resources = Resources(_Kept(), _LITTLE)
-                for _ in provider.scaling.swap(
-                    _InMemory(table), params, stream, no_progress, resources
-                ).pieces:
-                    pass
-            if identifier == "RWN":
-                _warm_upper_levels()
-    with _one_at_a_time("measures"):
-        _warm_measures(table)
+    for name in names:
+        with _one_at_a_time(name):
+            if name == MEASURES_NAME:
+                _warm_measures(table)
+            else:
+                _warm_provider(name, table)
+        record(name)
+
+
+def _warm_provider(identifier: str, table: pa.Table) -> None:
+    """Run a provider in memory and, where it has kernels of its own for that, out of core."""
+    provider = PROVIDERS[identifier]
+    for parameters in _PARAMETERS[identifier]:
+        params = provider.check(provider.params.model_validate(parameters), table.schema)
+        stream = Stream(bytes(32), identifier, provider.revision)
+        provider.plan(table, params)
+        provider.swap(table, params, stream, no_progress)
+        provider.swap(table.slice(0, 100), params, stream, no_progress)  # some work without threads
+    for parameters in _OUT_OF_CORE.get(identifier, []):
+        assert provider.scaling.swap is not None  # noqa: S101 - as the table says
+        params = provider.check(provider.params.model_validate(parameters), table.schema)
+        stream = Stream(bytes(32), identifier, provider.revision)
+        resources = Resources(_Kept(), _LITTLE)
+        for _ in provider.scaling.swap(_InMemory(table), params, stream, no_progress, resources).pieces:
+            pass
+    _warm_buckets()
+    if identifier == "RWN":
+        _warm_upper_levels()
 
 
 def _warm_measures(table: pa.Table) -> None:
@@ -174,23 +183,34 @@ def _warm_measures(table: pa.Table) -> None:
 
 
 @contextmanager
-def _one_at_a_time(service: str) -> Iterator[None]:
-    """Let one of the workers that start together compile a service's kernels; the others wait and load them.
+def _one_at_a_time(name: str) -> Iterator[None]:
+    """Let one of the processes that start together compile a service's kernels; the others load them.
 
-    Workers with another state of the sources have kernels of their own, and do not wait here.
+    Processes with another state of the sources have kernels of their own, and do not wait here.
     """
-    folder = Path(config.CACHE_DIR)
+    folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{service}-{_STATE}.lock").open("w") as lock:
+    with (folder / f"{key()}-{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Compile what is not in the cache, and show how far that is."""
+    parser = argparse.ArgumentParser(prog="python -m providers.warm", description="compile all kernels")
+    parser.add_argument("--records", action="store_true", help="print the progress as JSON, for a program")
+    given = parser.parse_args(arguments)
+    if given.records:  # as a child of a service, which holds the lock and needs the processor itself
+        os.nice(_LOW_PRIORITY)
+        compile_all(providers, warm, NAMES, available_cores(), records=True)
+        return
     if providers.KERNEL_CPU.warning:  # to compile is to run, which this processor cannot for the wanted one
         raise SystemExit(providers.KERNEL_CPU.warning)
-    compile_all(providers, warm, tuple(PROVIDERS), available_cores())
+    with compiling(wait=True):
+        if are_compiled(NAMES):
+            print("  all kernels are compiled", flush=True)
+        else:
+            compile_all(providers, warm, NAMES, available_cores())
 
 
 if __name__ == "__main__":

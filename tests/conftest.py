@@ -33,6 +33,8 @@ SERVICE = {
 PROCESSES = {"address", "checkout", "postgres"}
 """Fixtures that start processes: each test that uses one of them is slow, as is each on PostgreSQL."""
 
+os.environ.setdefault("ROWVEIL_COMPILE_KERNELS", "false")  # a test that compiles says so itself
+
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=15)
 settings.register_profile("night", deadline=None, max_examples=2000, print_blob=True)

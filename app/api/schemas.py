@@ -243,9 +243,22 @@ class SignedManifest(ResponseModel):
     signature: Signature
 
 
+class CompiledKernels(ResponseModel):
+    """Progress of compiling kernels in the background. A job waits for the kernels of its own service."""
+
+    compiled: int
+    """Number of compiled kernels."""
+    kernels: int
+    """Number of all kernels; 0 while they are counted."""
+    running: list[str]
+    """Kernels that are being compiled."""
+
+
 class Health(ResponseModel):
     """Health of the service."""
 
     status: Literal["ok", "unavailable"]
     checks: dict[str, str] = Field(default={})
     """Dependency -> `ok`, or a description of its failure."""
+    kernels: CompiledKernels | SkipJsonSchema[None] = None
+    """Kernels that are being compiled; absent if none is. The service accepts and runs jobs meanwhile."""

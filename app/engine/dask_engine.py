@@ -26,6 +26,7 @@ from distributed.scheduler import KilledWorker
 
 from app.engine.dask_address import Cluster
 from app.engine.engine import CANCELLED, WORKER_DIED, Failure, Outcome, Running, TaskFunction
+from app.engine.kernel_compilation import KernelCompilation
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.worker_process import WorkerSetup
 from providers import KERNEL_CPU
@@ -264,8 +265,10 @@ async def _outcome_of(future: Any) -> Outcome:
     return outcome
 
 
-async def serve_cluster(cluster: Cluster, threads: int) -> None:
+async def serve_cluster(cluster: Cluster, threads: int, kernels: KernelCompilation | None = None) -> None:
     """Serve as a Dask worker for ``threads`` jobs at once, until cancelled or closed by the scheduler.
+
+    Meanwhile ``kernels`` compiles what this machine lacks.
 
     It runs without Dask's nanny, whose workers may not have child processes, and without the dashboard.
     """
@@ -275,4 +278,10 @@ async def serve_cluster(cluster: Cluster, threads: int) -> None:
         cluster.address, nthreads=threads, security=security_of(cluster), memory_limit=0, dashboard=False,
         resources=None,
     ) as worker:  # fmt: skip
-        await worker.finished()
+        if kernels is not None:
+            kernels.start()
+        try:
+            await worker.finished()
+        finally:
+            if kernels is not None:
+                await kernels.stop()

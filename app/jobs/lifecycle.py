@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 from app.engine.dask_address import cluster_of
 from app.engine.engine import Engine, TaskFunction
+from app.engine.kernel_compilation import KernelCompilation
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.worker_process import WorkerSetup
 from app.errors import Unavailable
@@ -62,6 +63,9 @@ class Lifecycle:
         self.threads = threads = ThreadPoolExecutor(_THREADS, "rowveil")
         self.watchers = watchers = Watchers()
         self.engine = engine = _engine_of(settings)
+        self.kernels: KernelCompilation | None = None
+        if settings.compile_kernels and settings.engine == "local":  # else the cluster's workers compile
+            self.kernels = KernelCompilation()
 
         # Requests: what callers ask of jobs, buffers and references.
         limits = Limits(settings, metrics)
@@ -95,7 +99,7 @@ class Lifecycle:
         self.heartbeat = Heartbeat(settings, stores, watchers, self.dispatcher)
         self.maintenance = MaintenanceLoop(settings, stores, Retention(settings, stores, metrics), threads)
         self.health = HealthCheck(stores, engine)
-        self.metrics_snapshot = MetricsSnapshot(settings, stores, engine, metrics)
+        self.metrics_snapshot = MetricsSnapshot(settings, stores, engine, metrics, self.kernels)
 
     @classmethod
     async def start(cls, settings: Settings, work: TaskFunction, metrics: Metrics) -> Self:
@@ -113,6 +117,8 @@ class Lifecycle:
         await _retried(lifecycle.heartbeat.start)
         await lifecycle.dispatcher.start()
         await lifecycle.engine.start()
+        if lifecycle.kernels is not None:
+            lifecycle.kernels.start()
         lifecycle.deliverer.start()
         lifecycle.maintenance.start()
         return lifecycle
@@ -132,6 +138,8 @@ class Lifecycle:
         elapsed = time.monotonic() - self._closing_since  # spent on answering waiting requests
         await self.dispatcher.stop(max(0.0, self._settings.shutdown_grace - elapsed))
         await self.engine.close()
+        if self.kernels is not None:
+            await self.kernels.stop()
         self.reference_writer.close()
         self.reference_reader.close()
         await self.deliverer.stop()

@@ -25,6 +25,7 @@ from app.store.sql.models import Job
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
 from app.worker.run_job import run_job
+from providers.kernel_display import CompilationProgress
 from providers.params import StrictModel
 
 __all__ = ["JobService", "NewJob"]
@@ -95,6 +96,11 @@ class JobService:
     async def health(self) -> dict[str, str]:
         """Map each dependency to ``ok``, or to the problem that it has."""
         return await self._lifecycle.health.run()
+
+    def kernel_progress(self) -> CompilationProgress | None:
+        """Return the progress of compiling kernels; None if none is being compiled."""
+        kernels = self._lifecycle.kernels
+        return None if kernels is None else kernels.progress
 
     async def purge(self) -> None:
         """Delete everything that has expired."""

@@ -122,6 +122,11 @@ class Metrics:
         )
         self.workers = Gauge("rowveil_workers", "Jobs that this replica may run at once.", registry=registry)
         self.free = Gauge("rowveil_workers_free", "Jobs that could start here at once.", registry=registry)
+        self.kernels_missing = Gauge(
+            "rowveil_kernels_missing",
+            "Kernels that are still to be compiled in the background.",
+            registry=registry,
+        )
         self.ready = Gauge("rowveil_workers_ready", "1 if at least one worker is up.", registry=registry)
 
     def text(self) -> bytes:

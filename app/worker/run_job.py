@@ -12,6 +12,7 @@ from app.telemetry import tracing
 from app.worker.run_swap import library_versions, plain, returns_user_errors
 from app.worker.run_units import run_or_divide
 from app.worker.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from providers.compiled_services import MEASURES_NAME, wait_until_compiled
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.run_figures import measures_stream
 from providers.progress import sub_progress
@@ -69,6 +70,7 @@ def run_measures(task: MeasureTask) -> dict[str, Any]:
     options = MeasureOptions.model_validate(task.options.get("measures", {}))
     with ProgressFile(task.progress_path) as progress:
         progress(0.0, "reading")
+        wait_until_compiled(MEASURES_NAME)
         source, destination = read_table(task.source), read_table(task.destination)
         released = Release(source=source, destination=destination, aligned=aligned)
         measured = assess(released, options, measures_stream(task.seed), sub_progress(progress, _LOADED, 1.0))
@@ -85,6 +87,8 @@ def run_frontier(task: FrontierTask) -> dict[str, Any]:
     measures = MeasureOptions.model_validate(task.options.get("measures", {}))
     with ProgressFile(task.progress_path) as progress:
         progress(0.0, "reading")
+        for name in (*sorted({each.service for each in options.services}), MEASURES_NAME):
+            wait_until_compiled(name)
         source = read_table(task.source)
         compared = frontier(
             source,

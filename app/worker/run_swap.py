@@ -20,6 +20,7 @@ from app.telemetry import tracing
 from app.worker.memory import TooLargeForMemory, in_one_piece, swapped, whole_table
 from app.worker.tasks import PlanTask, SwapTask
 from providers import PROVIDERS
+from providers.compiled_services import MEASURES_NAME, wait_until_compiled
 from providers.errors import ProviderError
 from providers.measures import MEASURES
 from providers.measures.assessment import MeasureOptions, assess
@@ -89,13 +90,19 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
 
 
 def provider_of(task: SwapTask) -> tuple[Provider[Any], Params]:
-    """Return the task's provider and its parameters. Raises ProviderError (it has another revision)."""
+    """Return the task's provider and its parameters; wait while its kernels are compiled in the background.
+
+    Raises ProviderError (it has another revision).
+    """
     provider = PROVIDERS[task.service]
     if provider.revision != task.revision:
         raise ProviderError(
             f"the job was accepted for revision {task.revision} of {task.service}, and this "
             f"version of the service has revision {provider.revision}; submit it again"
         )
+    wait_until_compiled(task.service)
+    if task.report == "full" or task.options.get("candidates"):
+        wait_until_compiled(MEASURES_NAME)
     return provider, provider.params.model_validate(task.parameters)
 
 
@@ -173,6 +180,7 @@ def _measures(task: SwapTask) -> MeasureOptions:
 @returns_user_errors
 def run_plan(task: PlanTask) -> dict[str, Any]:
     """Plan a run: see `providers.results.Plan`."""
+    wait_until_compiled(task.service)
     provider = PROVIDERS[task.service]
     params = provider.params.model_validate(task.parameters)
     if isinstance(task.source, bytes):

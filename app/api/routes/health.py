@@ -5,7 +5,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from app.api.dependencies import Service
 from app.api.json_request import JsonRoute
-from app.api.schemas import Health
+from app.api.schemas import CompiledKernels, Health
 
 router = APIRouter(tags=["health"], route_class=JsonRoute)
 
@@ -28,7 +28,12 @@ async def ready(response: Response, service: Service) -> Health:
     ok = all(result == "ok" for result in checks.values())
     if not ok:
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    return Health(status="ok" if ok else "unavailable", checks=checks)
+    progress = service.kernel_progress()
+    kernels = None
+    if progress is not None:
+        running = [name for name, _ in progress.running]
+        kernels = CompiledKernels(compiled=progress.compiled, kernels=progress.kernels, running=running)
+    return Health(status="ok" if ok else "unavailable", checks=checks, kernels=kernels)
 
 
 @router.get(

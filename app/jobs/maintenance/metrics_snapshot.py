@@ -3,6 +3,7 @@
 import logging
 
 from app.engine.engine import Engine
+from app.engine.kernel_compilation import KernelCompilation
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.sql import buffers, jobs, webhook_outbox
@@ -15,7 +16,15 @@ _log = logging.getLogger("rowveil.metrics")
 class MetricsSnapshot:
     """Reads the gauges of the database, the store and the workers."""
 
-    def __init__(self, settings: Settings, stores: Stores, engine: Engine, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stores: Stores,
+        engine: Engine,
+        metrics: Metrics,
+        kernels: KernelCompilation | None,
+    ) -> None:
+        self._kernels = kernels
         self._settings = settings
         self._stores = stores
         self._engine = engine
@@ -30,6 +39,10 @@ class MetricsSnapshot:
         metrics.workers.set(self._settings.workers)
         metrics.free.set(self._engine.capacity())
         metrics.ready.set(self._engine.ready())
+        if self._kernels is not None and (progress := self._kernels.progress) is not None:
+            metrics.kernels_missing.set(progress.kernels - progress.compiled)
+        else:
+            metrics.kernels_missing.set(0)
         try:
             self._read_database()
             metrics.database_up.set(1)

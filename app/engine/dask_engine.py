@@ -8,6 +8,10 @@ and a job that dies affects no other job.
 Tasks and results are pickled, and a task contains the keys of its blobs and its seed. The cluster must
 therefore belong to the service, and connections must use TLS with certificates on both sides.
 
+A service that dies cannot take its plugin away, and the scheduler would give it to every new worker.
+Therefore a plugin that has not heard from its service for some time stops its child processes, and the other
+services remove it from the scheduler. A service that was only paused gets its child processes back.
+
 If a Dask worker is lost, its jobs are lost too. Dask restarts them on other workers up to
 ``distributed.scheduler.allowed-failures`` times; then they fail like the jobs of a dead worker.
 """
@@ -15,6 +19,7 @@ If a Dask worker is lost, its jobs are lost too. Dask restarts them on other wor
 import asyncio
 import contextlib
 import logging
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,6 +43,13 @@ _LOOK_SECONDS = 1.0
 _CALL_SECONDS = 15.0
 
 _RETRY_SECONDS = 2.0
+
+_PATIENCE_SECONDS = 60.0
+
+_NO_PLUGIN = -1
+
+_LOOKS_LACKING = 3
+"""Consecutive looks at which no worker has the plugin, after which it is registered again."""
 
 _LOST = Failure(WORKER_DIED, "the cluster lost the worker that ran the job, or its scheduler")
 
@@ -68,20 +80,48 @@ class _Job:
 class _Children(WorkerPlugin):
     """Dask plugin that keeps the child processes of one Dask worker."""
 
-    def __init__(self, name: str, setup: WorkerSetup, time_limit: float) -> None:
+    def __init__(self, name: str, setup: WorkerSetup, time_limit: float, patience: float) -> None:
+        """``patience``: seconds without a word from the service after which the child processes stop."""
         self.name = name
         self._setup = setup
         self._time_limit = time_limit
+        self._patience = patience
+        self.orphaned = False
+        """Whether the child processes were stopped because the service is silent."""
+        self._heard_at = 0.0
+        self._watching: asyncio.Task[None] | None = None
         self.stopped: set[str] = set()
         """Ids of tasks that must not be started any more."""
 
     async def setup(self, worker: Worker) -> None:
         """Start one child process for each thread of the worker."""
+        self.hear()
+        self.orphaned = False
+        self._watching = asyncio.create_task(self._stop_when_silent())
         self.engine = EmbeddedEngine(worker.state.nthreads, self._setup, self._time_limit)
         await self.engine.start()
 
     async def teardown(self, worker: Worker) -> None:
         """Stop the child processes at once."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if not self.orphaned:
+            await self.engine.close()
+
+    def hear(self) -> None:
+        """Note that the service is alive."""
+        self._heard_at = time.monotonic()
+
+    @property
+    def silent(self) -> bool:
+        """Whether the service has not been heard of for too long."""
+        return time.monotonic() - self._heard_at > self._patience
+
+    async def _stop_when_silent(self) -> None:
+        while not self.silent:
+            await asyncio.sleep(self._patience / 4)
+        _log.warning("the service of %s is silent: its worker processes stop", self.name)
+        self.orphaned = True
         await self.engine.close()
 
 
@@ -108,16 +148,47 @@ async def _stop_child(name: str, task_id: str, dask_worker: Worker) -> None:
 
 
 async def _is_up(name: str, dask_worker: Worker) -> int:
-    """Return the number of tasks that the worker can run at once; 0 until a child process is up."""
+    """Return the number of tasks that the worker can run at once; 0 until a child process is up.
+
+    Return `_NO_PLUGIN` if the worker does not have the plugin.
+    """
     children = dask_worker.plugins.get(name)
-    ready = isinstance(children, _Children) and children.engine.ready()
-    return int(dask_worker.state.nthreads) if ready else 0
+    if not isinstance(children, _Children):
+        return _NO_PLUGIN
+    children.hear()
+    if children.orphaned:
+        await children.setup(dask_worker)
+    return int(dask_worker.state.nthreads) if children.engine.ready() else 0
+
+
+async def _silent_plugins(dask_worker: Worker) -> list[str]:
+    """Return the names of the plugins whose service is silent."""
+    plugins = dask_worker.plugins.values()
+    return [plugin.name for plugin in plugins if isinstance(plugin, _Children) and plugin.silent]
 
 
 class DaskEngine:
     """An `Engine` on a Dask cluster."""
 
-    def __init__(self, cluster: Cluster, setup: WorkerSetup, time_limit: float) -> None:
+    def __init__(
+        self, cluster: Cluster, setup: WorkerSetup, time_limit: float, patience: float = _PATIENCE_SECONDS
+    ) -> None:
+        """Keep the arguments; `start` connects.
+
+        Parameters
+        ----------
+        cluster
+            Address of the scheduler and certificates.
+        setup
+            Limits of each child process.
+        time_limit
+            Seconds that a task may take.
+        patience
+            Seconds after which a silent service counts as dead, and its child processes stop.
+        """
+        self._patience = patience
+        self._lacking = 0
+        self._looked_at = 0.0
         self.on_capacity: Callable[[], None] = lambda: None
         self._cluster = cluster
         self._plugin = f"rowveil-{uuid.uuid4()}"
@@ -218,8 +289,11 @@ class DaskEngine:
             timeout=_CALL_SECONDS, name="rowveil", set_as_default=False,
         )  # fmt: skip
         self._client = client
-        await client.register_plugin(_Children(self._plugin, self._setup, self._time_limit))
+        await self._register(client)
         self._connected.set()
+
+    async def _register(self, client: Client) -> None:
+        await client.register_plugin(_Children(self._plugin, self._setup, self._time_limit, self._patience))
 
     async def _disconnect(self) -> None:
         self._slots = 0
@@ -239,10 +313,36 @@ class DaskEngine:
             raise CommClosedError("the scheduler is gone")
         async with asyncio.timeout(_CALL_SECONDS):
             slots = await client.run(_is_up, self._plugin, on_error="ignore")
+        await self._restore_plugin(client, list(slots.values()))
+        await self._remove_silent(client)
         before = self.capacity()
-        self._slots = sum(slots.values())
+        self._slots = sum(max(0, number) for number in slots.values())
         if self.capacity() > before:
             self.on_capacity()
+
+    async def _restore_plugin(self, client: Client, slots: list[int]) -> None:
+        """Register the plugin again if another service has removed it while this one was paused.
+
+        One worker may lack it for a moment, when it has just joined; registering would then stop the others.
+        """
+        self._lacking = self._lacking + 1 if slots and set(slots) == {_NO_PLUGIN} else 0
+        if self._lacking >= _LOOKS_LACKING:
+            _log.warning("the cluster has lost %s; it is registered again", self._plugin)
+            self._lacking = 0
+            async with asyncio.timeout(_CALL_SECONDS):
+                await self._register(client)
+
+    async def _remove_silent(self, client: Client) -> None:
+        """Remove the plugins of dead services from the scheduler."""
+        if time.monotonic() - self._looked_at < self._patience / 4:
+            return
+        self._looked_at = time.monotonic()
+        async with asyncio.timeout(_CALL_SECONDS):
+            found = await client.run(_silent_plugins, on_error="ignore")
+            for name in {name for names in found.values() for name in names} - {self._plugin}:
+                _log.warning("the service of %s is dead: its plugin is removed from the cluster", name)
+                with contextlib.suppress(ValueError):  # another service was faster
+                    await client.unregister_worker_plugin(name)
 
 
 async def _first_of(*futures: asyncio.Future[Any]) -> None:

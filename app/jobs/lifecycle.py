@@ -50,6 +50,7 @@ _THREADS = 8
 _DATABASE_SECONDS = 30.0
 """Time that a start waits for a database server that does not answer yet."""
 _RETRY_SECONDS = 0.5
+_LEASES_OF_PATIENCE = 3
 
 
 class Lifecycle:
@@ -164,7 +165,9 @@ def _engine_of(settings: Settings) -> Engine:
         return EmbeddedEngine(settings.workers, setup, settings.job_time_limit)
     from app.engine.dask_engine import DaskEngine  # imported late: Dask takes long to import
 
-    return DaskEngine(cluster_of(settings), setup, settings.job_time_limit)
+    # A service that has been silent for so long has lost its lease for certain.
+    patience = _LEASES_OF_PATIENCE * settings.lease_seconds
+    return DaskEngine(cluster_of(settings), setup, settings.job_time_limit, patience)
 
 
 async def _retried(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -53,7 +53,7 @@ tests: $(VENV)/.development # what `make test` runs next to the checks
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder
 
 test-quick: $(VENV)/.development ## run the tests without services, at most 90 seconds with warm caches
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal \
 		-m "not slow and not faults" tests/unit tests/property tests/golden
 
 fuzz: $(VENV)/.development ## nightly fuzzing: 20,000 API calls generated from the schema, and all parsers

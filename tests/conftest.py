@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from app.settings import Settings
 from demo.service import own_key, running_service
+from providers.cores import available_cores
 from tests.issuer import AUDIENCE, Issuer, running_issuer
 from tests.order import longest_first
 from tests.postgres import Postgres, running_postgres
@@ -36,9 +37,18 @@ PROCESSES = {"address", "checkout", "postgres"}
 os.environ.setdefault("ROWVEIL_COMPILE_KERNELS", "false")  # a test that compiles says so itself
 
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
-settings.register_profile("quick", derandomize=True, deadline=None, max_examples=15)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
 settings.register_profile("night", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return one test process for each core, and with ``--numprocesses=auto`` one more.
+
+    Services, leases and time limits leave a core idle for a third of the time. xdist by itself counts
+    physical cores: one, where two processors are the threads of a core.
+    """
+    return available_cores() + int(config.option.numprocesses == "auto")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

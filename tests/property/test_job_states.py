@@ -282,6 +282,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
         database.close()
 
 
+@pytest.mark.slow
 def test_a_jobs_life_is_what_the_model_says(database: Database) -> None:
     """Whatever callers and replicas do, in whatever order."""
     assert set(Base.metadata.tables) >= {"jobs", "replicas"}

@@ -21,6 +21,8 @@ from tests.property.test_locality import cases as locality_cases
 from tests.property.test_mews import grids
 from tests.property.test_rwn import cases as rwn_cases
 
+pytestmark = pytest.mark.slow
+
 TINY = 4096
 """Bytes of memory of which every unit is as small as it can be."""
 

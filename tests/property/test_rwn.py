@@ -129,6 +129,7 @@ def test_agreement_on_nothing_but_nulls_in_chunks(encoded: bool) -> None:
     agree(pa.table({"nothing": column, "x": [1, 2, 3, 4, 5]}), {"k": 2}, bytes(32))
 
 
+@pytest.mark.slow
 def test_agreement_on_more_rows_than_are_listed() -> None:
     """Neighbourhoods of over a thousand rows: equal ones, and what is within epsilon of the rest."""
     random = np.random.default_rng(2)

@@ -146,6 +146,7 @@ def test_comments_docstrings_and_places_do_not_count(package: Path, module: str,
     assert edited(package, module, old, new) == set()
 
 
+@pytest.mark.slow
 def test_a_checkout_elsewhere_shares_its_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the path of a file nor the time of its change counts."""
     before = kernel_cache.computed_states()
@@ -196,6 +197,7 @@ def test_the_definitions_read_from_the_text_hold_all_that_the_code_names() -> No
     assert compared > 300
 
 
+@pytest.mark.slow
 def test_the_states_are_kept_and_a_damaged_file_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,10 +5,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from providers import PROVIDERS
+from providers.cores import available_cores
 from tests.order import LONGEST, ROOT, longest_first
 
 
@@ -66,6 +68,16 @@ def test_all_tests_run_next_to_all_checks() -> None:
     }
     assert any("--jobs=2" in command for command in checks)
     assert tests == (".venv/bin/python -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder")
+
+
+def test_every_core_has_a_test_process_and_waiting_tests_one_more(pytestconfig: pytest.Config) -> None:
+    """The quick run, which does not wait, has none to spare."""
+    assert "--numprocesses=logical" in " ".join(commands("test-quick"))
+    counts = {}
+    for given in ("auto", "logical"):
+        config = SimpleNamespace(option=SimpleNamespace(numprocesses=given))
+        counts[given] = pytestconfig.hook.pytest_xdist_auto_num_workers(config=config)
+    assert counts == {"auto": available_cores() + 1, "logical": available_cores()}
 
 
 def test_the_longest_modules_come_first() -> None:

@@ -75,6 +75,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [PLENTY, LITTLE])
 @pytest.mark.parametrize(("service", "parameters"), CALLS)
 def test_fields_that_are_not_read_pass_by(

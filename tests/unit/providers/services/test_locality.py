@@ -211,6 +211,7 @@ def test_the_papers_walk_is_not_uniform() -> None:
         assert stats.kstest(x, law(0, 1.5).cdf).statistic < 1.628 / np.sqrt(len(x))
 
 
+@pytest.mark.slow
 def test_round_directions_make_the_hessian_the_identity() -> None:
     """At the centre, the gradient vanishes and the rounded Hessian is the identity."""
     random = np.random.default_rng(2)

@@ -282,6 +282,7 @@ def test_plan_draws_nothing_and_agrees(service: str, extra: dict[str, Any]) -> N
     assert plan.estimated_memory_bytes > table.nbytes
 
 
+@pytest.mark.slow
 def test_working_memory_that_served_another_field_changes_nothing() -> None:
     """Buffers left by earlier fields of other widths and groups do not affect later ones."""
     generator = np.random.default_rng(5)

@@ -14,6 +14,8 @@ from providers import PROVIDERS
 from providers.compiled_services import MEASURES_NAME, compiling, record
 from providers.kernel_display import CompilationProgress
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120.0
 
 RECORD = '{"compiled": %d, "kernels": 4, "running": [["grouping.shuffle.exchange", 1.5]]}'

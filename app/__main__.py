@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _COMMANDS = (
     ("serve", "run the service; its settings come from ROWVEIL_... variables", ""),
     ("worker", "run jobs for a service with ROWVEIL_ENGINE=dask, as a Dask worker", ""),
-    ("migrate", "bring the database to the newest layout", ""),
+    ("migrate", "migrate the database to the newest schema", ""),
     ("run", "run a service on a table of this machine", "app.cli.commands:add_run"),
     ("measures", "measure a table against its source", "app.cli.commands:add_measures"),
     ("frontier", "compare services and parameters by risk and utility", "app.cli.commands:add_frontier"),
@@ -30,10 +30,10 @@ _COMMANDS = (
     ("reseal", "seal the values of a database restored from an older version to their rows", ""),
     (
         "adopt-storage",
-        "let database and shared folder belong together, such as after a restore",
+        "bind the shared folder to the database, for example after a restore",
         "app.cli.admin:add_adopt_storage",
     ),
-    ("audit", "the record of who did what", "app.cli.admin:add_audit"),
+    ("audit", "verify the log of who did what", "app.cli.admin:add_audit"),
 )
 """Name, help, and the function that adds the arguments, if there are any."""
 

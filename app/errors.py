@@ -179,7 +179,7 @@ def storage_error(error: OSError) -> AppError:
     """Return the error for a storage that refuses a write."""
     if error.errno in NO_ROOM:
         return StorageFull("the storage is full; delete buffers and jobs, or try again later")
-    return Unavailable("the storage does not work just now; try again")
+    return Unavailable("the storage is temporarily not available; try again")
 
 
 class StateConflict(Conflict):

@@ -65,7 +65,7 @@ def parse_reference(text: str) -> Reference:
     """Parse a reference to one object or file. Raises ReferenceRefused."""
     reference = _parsed(text)
     if not reference.path:
-        raise ReferenceRefused("a reference names one object or file, and this is a bucket or the root")
+        raise ReferenceRefused("a reference names one object or file, not a bucket or the root")
     return reference
 
 
@@ -92,8 +92,8 @@ def _parsed(text: str) -> Reference:
     if text.startswith("s3://"):
         if not _BUCKET.fullmatch(bucket):
             raise ReferenceRefused(
-                "after s3:// comes the bucket's name alone, as in s3://bucket/key.parquet; credentials and "
-                "endpoint are the service's own"
+                "after s3:// comes only the bucket's name, as in s3://bucket/key.parquet; credentials "
+                "and endpoint are the service's own"
             )
         return Reference("s3", bucket, _segments(path, slash))
     if text.startswith("file://"):
@@ -103,7 +103,7 @@ def _parsed(text: str) -> Reference:
                 "after file:// comes an absolute path and no host, as in file:///data/people.parquet"
             )
         return Reference("file", "", _segments(rest.removeprefix("/"), rest))
-    raise ReferenceRefused("a reference begins with s3:// or file://, in small letters")
+    raise ReferenceRefused("a reference begins with s3:// or file://, in lower case")
 
 
 def _segments(path: str, slash: str) -> tuple[str, ...]:

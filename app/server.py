@@ -24,7 +24,8 @@ _OTHER_FILES = 512
 """File descriptors of the service other than a connection and a table per caller: database, workers, logs."""
 _OPEN = """
 WARNING: authentication is OFF (ROWVEIL_AUTH=off). Every program and every user of this machine can
-run, read and delete all jobs, and reveal every seed. For a laptop alone; never for real data.
+run, read and delete all jobs, and reveal every seed. Use it only on your own machine, and never with
+real data.
 """
 
 
@@ -110,12 +111,12 @@ def serve(settings: Settings) -> int:
 def work(settings: Settings) -> int:
     """Run a worker of the Dask cluster until SIGTERM or SIGINT; return 0 after a clean stop."""
     if settings.engine != "dask":
-        print("ROWVEIL_ENGINE: a worker of its own is for engine 'dask'", file=sys.stderr)
+        print("ROWVEIL_ENGINE: the command 'worker' is only for engine 'dask'", file=sys.stderr)
         return 2
     from app.engine.dask_engine import serve_cluster
     from app.engine.kernel_compilation import KernelCompilation
 
-    async def until_told() -> None:
+    async def until_signalled() -> None:
         kernels = KernelCompilation() if settings.compile_kernels else None
         serving = asyncio.ensure_future(serve_cluster(cluster_of(settings), settings.workers, kernels))
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -125,5 +126,5 @@ def work(settings: Settings) -> int:
 
     set_up_logs(settings.log_format, settings.log_level)
     logging.getLogger("distributed").setLevel(logging.WARNING)  # it logs each scrape
-    asyncio.run(until_told())
+    asyncio.run(until_signalled())
     return 0

@@ -252,7 +252,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _lets_nobody_in(self) -> Self:
         if self.auth == "off" and self.host not in LOOPBACK:
-            raise ValueError("auth 'off' is for one's own machine: ROWVEIL_HOST must be 127.0.0.1 then")
+            raise ValueError("auth 'off' is only for one's own machine: set ROWVEIL_HOST to 127.0.0.1")
         for origin in self.cors_origins:
             place = urlsplit(origin)
             if place.scheme not in ("http", "https") or origin != f"{place.scheme}://{place.netloc}":
@@ -261,11 +261,15 @@ class Settings(BaseSettings):
                 )
         if self.oidc_issuer:
             if not self.oidc_audience:
-                raise ValueError("ROWVEIL_OIDC_ISSUER needs ROWVEIL_OIDC_AUDIENCE: what tokens are meant for")
+                raise ValueError(
+                    "ROWVEIL_OIDC_ISSUER needs ROWVEIL_OIDC_AUDIENCE, the audience of its tokens"
+                )
             for url in (self.oidc_issuer, self.oidc_jwks_url or self.oidc_issuer):
                 place = urlsplit(url)
                 if place.scheme != "https" and not (place.scheme == "http" and place.hostname in LOOPBACK):
-                    raise ValueError("ROWVEIL_OIDC_ISSUER and ROWVEIL_OIDC_JWKS_URL are https:// addresses")
+                    raise ValueError(
+                        "ROWVEIL_OIDC_ISSUER and ROWVEIL_OIDC_JWKS_URL must be https:// addresses"
+                    )
             unknown = [name for name in self.oidc_algorithm_list if name not in ALGORITHMS]
             if unknown or not self.oidc_algorithm_list:
                 raise ValueError(f"ROWVEIL_OIDC_ALGORITHMS: known are {', '.join(ALGORITHMS)}")
@@ -321,8 +325,8 @@ class Settings(BaseSettings):
             for folder, mine in product(folders, (path.resolve() for path in own)):
                 if folder.is_relative_to(mine) or mine.is_relative_to(folder):
                     raise ValueError(
-                        f"{name}: a folder of references must not hold, or lie in, the service's own folders "
-                        "(home, shared folder, keys); give it one of its own"
+                        f"{name}: a folder of references must neither contain nor be inside the service's "
+                        "own folders (home, shared folder, keys); use a separate one"
                     )
         return self
 

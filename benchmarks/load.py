@@ -74,7 +74,7 @@ class Load:
             ", ".join(f"{count} x {status}" for status, count in sorted(self.refusals.items())) or "none"
         )
         calls = table(["kind", "calls", "a second", "p50 s", "p99 s", "longest s"], lines)
-        refusals = f"Refused, and come again when told: {refused}. Errors: {len(self.errors)}."
+        refusals = f"Refused, and sent again after Retry-After: {refused}. Errors: {len(self.errors)}."
         return "\n\n".join([calls, refusals, self.resident.report()])
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from demo.kernels import compilation_shown
-from demo.people import LONELY_TOWN, SEED, TYPES, people
+from demo.people import SEED, SINGLETON_TOWN, TYPES, people
 from demo.service import own_key, running_service
 
 HOME = Path("var/demo")
@@ -44,7 +44,7 @@ PURPOSE = {
     "MEDS": "income and savings move together between the twenty people nearest on both",
     "RWN": "income and savings come from one of the five people nearest in age, education and hours",
     "PABIDOT": "age and hours are reflected, translated, rotated and expanded; then the rows are "
-    "shuffled,\n   so that what stands side by side here are two different people",
+    "shuffled,\n   so that the rows shown next to each other are of two different people",
     "LOCALITY": "ages are redrawn at random in segments of twenty, a tenth of their relations being kept",
 }
 FRONTIER: Sequence[Mapping[str, Any]] = (
@@ -81,16 +81,16 @@ def _cell(value: Any) -> str:
 def _print_side_by_side(
     source: Sequence[Mapping[str, Any]],
     destination: Sequence[Mapping[str, Any]],
-    beside: Sequence[str],
+    fixed: Sequence[str],
     swapped: Sequence[str],
 ) -> None:
     """Print the first rows: identifying fields, and each swapped field before and after."""
-    header = ["row", *beside]
+    header = ["row", *fixed]
     for field in swapped:
         header += [f"{field} before", f"{field} after"]
     lines = [header]
     for row, (before, after) in enumerate(zip(source, destination, strict=True)):
-        line = [str(row), *(_cell(before[field]) for field in beside)]
+        line = [str(row), *(_cell(before[field]) for field in fixed)]
         for field in swapped:
             changed = "" if before[field] == after[field] else " *"
             line += [_cell(before[field]), _cell(after[field]) + changed]
@@ -137,10 +137,10 @@ def _run(client: httpx.Client, service: str, rows: Sequence[Mapping[str, Any]]) 
     job: dict[str, Any] = answer.json()
     report = client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
     print(f"\n{service}: {PURPOSE[service]}")
-    beside = [parameters["control_field"]] if "control_field" in parameters else []
+    fixed = [parameters["control_field"]] if "control_field" in parameters else []
     shown = job["destination"]["rows"][:SHOWN_ROWS]
     moved = next(parameters[name] for name in MOVED if name in parameters)
-    _print_side_by_side(rows[:SHOWN_ROWS], shown, beside, moved)
+    _print_side_by_side(rows[:SHOWN_ROWS], shown, fixed, moved)
     _print_figures(job, report, seconds)
     return job
 
@@ -200,7 +200,7 @@ def main() -> int:
     """Run the demo; 0 when the rerun reproduced the first run's bytes."""
     shutil.rmtree(HOME, ignore_errors=True)
     rows = people()
-    print(f"{len(rows)} people, {len(TYPES)} fields; {LONELY_TOWN} has one of them.")
+    print(f"{len(rows)} people, {len(TYPES)} fields; {SINGLETON_TOWN} has one of them.")
     print("Starting the service on SQLite and local worker processes ...")
     key = own_key(HOME)
     print(f"Callers show a key; this one is of this machine's own user, for this demo alone:\n   {key}")

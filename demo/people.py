@@ -34,7 +34,7 @@ TOWNS = {
     "Basel": 50,
     "Ghent": 9,
 }
-LONELY_TOWN = "Athens"
+SINGLETON_TOWN = "Athens"
 
 EDUCATION = {"primary": 0.15, "secondary": 0.45, "bachelor": 0.25, "master": 0.12, "doctorate": 0.03}
 _RETURN_TO_EDUCATION = dict(zip(EDUCATION, (0.0, 0.15, 0.4, 0.55, 0.7), strict=True))
@@ -96,5 +96,5 @@ def people(rows: int = ROWS, seed: int = SEED) -> list[dict[str, Any]]:
     chance = random.Random(seed)
     towns = chance.choices(list(TOWNS), list(TOWNS.values()), k=rows)
     if rows > 7:
-        towns[7] = LONELY_TOWN
+        towns[7] = SINGLETON_TOWN
     return [_person(chance, town) for town in towns]

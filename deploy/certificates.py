@@ -29,7 +29,7 @@ def ensure_authority(folder: Path) -> tuple[_Key, x509.Certificate]:
     if certificate_file.is_file():
         key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError(f"{key_file} is no key of an elliptic curve")
+            raise ValueError(f"{key_file} is not a key of an elliptic curve")
         return key, x509.load_pem_x509_certificate(certificate_file.read_bytes())
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("Rowveil cluster authority")

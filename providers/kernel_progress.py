@@ -214,7 +214,7 @@ def _received(sender: _Process) -> Step | Done:
     try:
         message: Step | Done = sender.pipe.recv()
     except (EOFError, OSError):
-        why = "its process failed, or was killed, as for want of memory"
+        why = "its process failed or was killed, for example because memory ran out"
         raise SystemExit(f"the kernels of {sender.service} could not be compiled: {why}") from None
     if isinstance(message, Done):
         sender.service = ""

@@ -176,7 +176,7 @@ def find_uv() -> str:
     command_line = [*PIP, "install", *options, "-r", str(UV_LOCK)]
     brought = subprocess.run(command_line, capture_output=True, text=True, check=False)
     if brought.returncode or not own.exists():
-        raise NotByUvError(f"pip could not bring uv: {reason(brought.stderr.splitlines())}")
+        raise NotByUvError(f"pip could not install uv: {reason(brought.stderr.splitlines())}")
     return str(own)
 
 

@@ -26,7 +26,7 @@ def decoded(content_encoding: str | None, body: AsyncIterator[bytes]) -> AsyncIt
         case ["gzip"] | ["x-gzip"]:
             return _unzipped(body)
     raise UnsupportedCoding(
-        "a body is sent as it is or with Content-Encoding gzip; Arrow and Parquet compress themselves"
+        "send the body without Content-Encoding or with gzip; Arrow and Parquet have compression of their own"
     )
 
 
@@ -43,15 +43,17 @@ async def _unzipped(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 # one byte may expand to a thousand: decompress in a thread, in bounded steps
                 piece = await to_thread.run_sync(member.decompress, left, _PIECE)
             except zlib.error:
-                raise BadRequest("the body is not whole gzip, as its Content-Encoding says") from None
+                raise BadRequest(
+                    "the body is not complete gzip data, as its Content-Encoding requires"
+                ) from None
             left = member.unused_data if member.eof else member.unconsumed_tail
             given += len(piece)
             if given > max(_ALWAYS_ALLOWED, _MOST_SWELLING * taken):
                 raise TooLarge(
-                    f"the body takes over {_MOST_SWELLING} times its bytes when it is decoded; "
-                    "send it less compressed"
+                    f"the body takes over {_MOST_SWELLING} times its size when it is decoded; send it "
+                    "less compressed"
                 )
             if piece:
                 yield piece
     if taken and not member.eof:
-        raise BadRequest("the body's gzip is cut short; send it whole")
+        raise BadRequest("the body's gzip data is truncated; send all of it")

@@ -28,7 +28,7 @@ class FileForm:
         boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
         self._known = [_FILE, *known]
         if not 1 <= len(boundary) <= _LONGEST_BOUNDARY:
-            raise BadRequest("multipart/form-data needs its boundary, 1 to 70 characters, as RFC 2046 has it")
+            raise BadRequest("multipart/form-data needs a boundary of 1 to 70 characters (RFC 2046)")
         self._parser = MultipartParser(
             boundary,
             {
@@ -59,15 +59,15 @@ class FileForm:
             try:
                 self._parser.write(data)
             except FormParserError:
-                raise BadRequest("the body is not a form as RFC 7578 has it") from None
+                raise BadRequest("the body is not a valid form (RFC 7578)") from None
             if self._pending:
                 piece = b"".join(self._pending)
                 self._pending.clear()
                 yield piece
         if not self._ended:
-            raise BadRequest("the form is cut short; send it whole")
+            raise BadRequest("the form is truncated; send all of it")
         if not self._has_file:
-            raise InvalidRequest("the form lacks its 'file', which holds the table")
+            raise InvalidRequest("the form lacks its part 'file', which holds the table")
 
     def _on_part_begin(self) -> None:
         self._parts += 1
@@ -96,7 +96,7 @@ class FileForm:
         if self._field != _FILE:
             return
         if self._has_file:
-            raise InvalidRequest("the form has two files; a buffer is made of one")
+            raise InvalidRequest("the form has two files; a buffer is made from one")
         self._has_file = True
         self.file_name = disposition.get(b"filename", b"").decode(errors="replace")
         self.file_type = self._headers.get("content-type", b"").decode("latin-1")
@@ -107,7 +107,7 @@ class FileForm:
             return
         self._value_bytes += end - start
         if self._value_bytes > _MOST_VALUE_BYTES:
-            raise TooLarge(f"the form's fields beside the file take more than {_MOST_VALUE_BYTES} bytes")
+            raise TooLarge(f"the form's fields other than the file take more than {_MOST_VALUE_BYTES} bytes")
         self._value += data[start:end]
 
     def _on_part_end(self) -> None:

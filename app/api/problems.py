@@ -93,9 +93,10 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     details = {
-        404: f"there is nothing at {request.url.path}; GET /openapi.json lists what there is",
-        405: f"{request.method} is not possible here; see the Allow header for what is",
-        408: "the body came too slowly (ROWVEIL_REQUEST_PATIENCE, ROWVEIL_LEAST_BODY_RATE); send it again",
+        404: f"there is no resource at {request.url.path}; GET /openapi.json lists all operations",
+        405: f"{request.method} is not allowed here; the Allow header lists the methods that are",
+        408: "the body was sent too slowly (ROWVEIL_REQUEST_PATIENCE, ROWVEIL_LEAST_BODY_RATE); send "
+        "it again",
         413: "the body is larger than this operation takes; upload a table in POST /v1/buffers",
     }
     problem = {

@@ -84,7 +84,8 @@ class Tables:
             raise InvalidRequest(error.message, f"{place}/media_type") from None
         except BadRequest:
             raise InvalidRequest(
-                "what the reference names is not whole gzip, as its suffix .gz says", f"{place}/reference"
+                "the content of the reference is not complete gzip data, as its suffix .gz requires",
+                f"{place}/reference",
             ) from None
         except (AppError, SourceError) as error:
             raise type(error)(error.message, f"{place}{error.pointer or '/reference'}") from None

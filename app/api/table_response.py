@@ -61,7 +61,7 @@ async def table_response(
     """
     media_type = negotiate(wanted.accept, MEDIA_TYPES)
     if media_type is None:
-        raise NotAcceptable(f"a table is to be had as {', '.join(MEDIA_TYPES)}")
+        raise NotAcceptable(f"a table is available as {', '.join(MEDIA_TYPES)}")
     etag_input = f"{digest} {media_type} {__version__} {pa.__version__}"
     headers = {"ETag": f'"{hashlib.sha256(etag_input.encode()).hexdigest()[:32]}"', "Vary": "Accept"}
     if not none_match(wanted.if_none_match, headers["ETag"]):

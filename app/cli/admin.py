@@ -52,16 +52,20 @@ _REFUSED = (
 def add_keys(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `keys`."""
     actions = parser.add_subparsers(dest="action", required=True)
-    create = actions.add_parser("create", help="make a key, and print it this once")
-    create.add_argument("--name", required=True, help="the identity; keys of one name are one identity")
+    create = actions.add_parser("create", help="make a key and print it once")
     create.add_argument(
-        "--scopes", default="run,read", help=f"separated by commas, of {', '.join(SCOPES)}; default: run,read"
+        "--name", required=True, help="name of the identity; keys with the same name share one identity"
     )
-    create.add_argument("--project", help="whose members see each other's jobs and buffers")
-    create.add_argument("--expires", default=_DEFAULT_LASTS, help="after so long, such as 90d or 12h")
-    actions.add_parser("list", help="every key, without the key itself")
-    actions.add_parser("revoke", help="refuse a key from now on").add_argument("id")
-    actions.add_parser("own", help="print the key of this machine's own user, made where there is none")
+    create.add_argument(
+        "--scopes", default="run,read", help=f"comma-separated list of {', '.join(SCOPES)}; default: run,read"
+    )
+    create.add_argument("--project", help="project whose members see each other's jobs and buffers")
+    create.add_argument(
+        "--expires", default=_DEFAULT_LASTS, help="time until the key expires, such as 90d or 12h"
+    )
+    actions.add_parser("list", help="list all keys, without their secrets")
+    actions.add_parser("revoke", help="revoke a key, which is refused from now on").add_argument("id")
+    actions.add_parser("own", help="print the key of this machine's user; make it if there is none")
 
 
 def add_adopt_storage(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +80,7 @@ def add_adopt_storage(parser: argparse.ArgumentParser) -> None:
 def add_audit(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `audit`."""
     actions = parser.add_subparsers(dest="action", required=True)
-    verify = actions.add_parser("verify", help="find the first line that was altered or taken out")
+    verify = actions.add_parser("verify", help="find the first line that was altered or removed")
     verify.add_argument("--anchor", type=Anchor.parse, help="<number>:<mac>, as printed before")
 
 
@@ -132,7 +136,7 @@ def _create(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int
     text, kept = keys.create(NewKey(given.name, scopes, given.project, lasts), _operator())
     print(text)
     print(f"key {kept.id} of {kept.name}: {kept.scopes}; until {_day(kept.expires_at)}", file=sys.stderr)
-    print("It is kept nowhere: this is the one time that it is shown.", file=sys.stderr)
+    print("It is not stored, and it is not shown again.", file=sys.stderr)
     return 0
 
 
@@ -161,7 +165,9 @@ def _own(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int:
         print("Authentication is off (ROWVEIL_AUTH): no key is needed.")
         return 0
     if settings.mode == "production":
-        print("in production a key is made for somebody: `rowveil keys create --name ...`", file=sys.stderr)
+        print(
+            "in production make a key for a named identity: `rowveil keys create --name ...`", file=sys.stderr
+        )
         return 1
     path = own_key_file(settings.home)
     text = path.read_text().strip() if path.is_file() else ""
@@ -172,7 +178,7 @@ def _own(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int:
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
             file.write(f"{text}\n")
-    print(f"Your key, kept in {path}:\n{text}")
+    print(f"Your key, stored in {path}:\n{text}")
     return 0
 
 
@@ -185,15 +191,18 @@ def _verify(database: Database, audit: AuditTrail, anchors: list[Anchor]) -> int
     with database.read() as session:
         verdict = audit.verify(session, *anchors)
     if verdict.fault:
-        print(f"the audit does not hold: {verdict.fault}", file=sys.stderr)
+        print(f"the audit is not intact: {verdict.fault}", file=sys.stderr)
         return 1
     if verdict.unchained:
         print(
-            f"lines 1 to {verdict.unchained} have no HMAC of their own: they hold as they were when the next "
-            "was written. Where Rowveil is no older than its chain, somebody took them off",
+            f"lines 1 to {verdict.unchained} have no HMAC of their own: they are unchanged only since the "
+            "next line was written. If this installation has always written HMACs, somebody removed them",
             file=sys.stderr,
         )
-    print(f"the audit holds: {verdict.head.number} lines. Keep this anchor elsewhere, and give it next time:")
+    print(
+        f"the audit is intact: {verdict.head.number} lines. Keep this anchor elsewhere, and pass it "
+        "next time:"
+    )
     print(verdict.head)
     return 0
 

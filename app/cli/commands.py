@@ -27,7 +27,7 @@ Command = Callable[[Call, Settings], int]
 
 _EXITS = """\
 exit codes: 0 success; 1 failure; 2 invalid option; 3 verify: a difference was found;
-130 interrupted; 141 the reader of the output has gone.
+130 interrupted; 141 the reader closed the output.
 
 Write a list as A,B or as a JSON list; @NAME reads JSON from a file. A table is CSV, Parquet or an
 Arrow stream, by the suffix of its name; '-' is standard input or output, with --format.
@@ -123,7 +123,7 @@ def execute(settings: Settings, namespace: argparse.Namespace) -> int:
         print(f"rowveil: {error.strerror or 'the storage failed'}{suffix}", file=sys.stderr)
         return Exit.FAILED
     except KeyboardInterrupt:
-        print("rowveil: interrupted; no file is there in part", file=sys.stderr)
+        print("rowveil: interrupted; no partial file is left", file=sys.stderr)
         return Exit.INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, previous_handler)

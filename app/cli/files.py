@@ -28,7 +28,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=sorted(FORMATS),
-        help=f"what '{STANDARD}' is, and any file whose suffix does not say it",
+        help=f"format of '{STANDARD}', and of a file whose suffix does not name it",
     )
 
 
@@ -39,7 +39,7 @@ def media_type_of(name: str, wanted: str | None) -> str:
         return known
     if wanted is None:
         what = "standard input or output" if name == STANDARD else f"'{name}'"
-        raise CommandFailed(f"--format: say what {what} is: {', '.join(sorted(FORMATS))}", Exit.USAGE)
+        raise CommandFailed(f"--format: give the format of {what}: {', '.join(sorted(FORMATS))}", Exit.USAGE)
     return FORMATS[wanted]
 
 
@@ -59,7 +59,11 @@ def open_input(name: str) -> Iterator[BinaryIO]:
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM:  # an error of the copy's target
             raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not whole gzip"
+        reason = (
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else "it is not complete gzip data"
+        )
         raise CommandFailed(f"{name} cannot be read: {reason}") from None
 
 
@@ -80,7 +84,7 @@ def check_places(inputs: Iterable[str | Path | None], outputs: Mapping[str, str 
             if any(place.exists() and other.exists() and place.samefile(other) for other in given):
                 raise CommandFailed(f"{what}: '{name}' is the source itself; name another file", Exit.USAGE)
         if place in taken:
-            raise CommandFailed(f"{what}: '{name}' is taken by {taken[place]}; name another file", Exit.USAGE)
+            raise CommandFailed(f"{what}: '{name}' is used by {taken[place]}; name another file", Exit.USAGE)
         taken[place] = what
 
 

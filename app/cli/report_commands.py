@@ -59,7 +59,7 @@ def _report(
     given = call.namespace
     check_report_name(given.report)
     if names.count(STANDARD) > 1:
-        raise CommandFailed(f"'{STANDARD}' can be one of the two tables", Exit.USAGE)
+        raise CommandFailed(f"'{STANDARD}' can stand for only one of the two tables", Exit.USAGE)
     outputs: dict[str, str | Path | None] = {
         "--report": given.report or STANDARD,
         "--manifest": given.manifest,

@@ -25,8 +25,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--seed-file",
         type=Path,
         metavar="FILE",
-        help=f"a file with 1 to 64 hex digits; or the variable {VARIABLE}. Never an option: others would see "
-        "it. Default: 128 bits from the operating system",
+        help=f"a file with 1 to 64 hex digits; or the variable {VARIABLE}. It is never an option, "
+        "which other users could see. Default: 128 bits from the operating system",
     )
     group.add_argument(
         "--keep-seed",

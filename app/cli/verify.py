@@ -23,15 +23,18 @@ _TABLES = ("source", "destination")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the manifest, the tables and the expected signer."""
-    parser.add_argument("manifest", metavar="MANIFEST", help="as the service or `run --manifest` gave it")
-    parser.add_argument("source", metavar="SOURCE", help="the table that went in")
     parser.add_argument(
-        "destination", metavar="DESTINATION", nargs="?", help="the table that came out, where one did"
+        "manifest", metavar="MANIFEST", help="the manifest, as the service or `run --manifest` wrote it"
+    )
+    parser.add_argument("source", metavar="SOURCE", help="the source table")
+    parser.add_argument(
+        "destination", metavar="DESTINATION", nargs="?", help="the destination table, if the manifest has one"
     )
     parser.add_argument(
         "--public-key",
         metavar="BASE64",
-        help="whose signature it must be. Default: any, with a warning unless it is that of ROWVEIL_HOME",
+        help="public key of the required signature. Default: any key, with a warning unless it is "
+        "that of ROWVEIL_HOME",
     )
 
 
@@ -43,9 +46,9 @@ def verify(call: Call, settings: Settings) -> int:
     if given.destination is None and "destination" in signed:
         raise CommandFailed("the manifest has a destination: name its file after the source's", Exit.USAGE)
     if given.destination is not None and "destination" not in signed:
-        raise CommandFailed("the manifest has no destination: name the source's file alone", Exit.USAGE)
+        raise CommandFailed("the manifest has no destination: name only the source's file", Exit.USAGE)
     if [given.manifest, given.source, given.destination].count(STANDARD) > 1:
-        raise CommandFailed(f"'{STANDARD}' can be one of the three files", Exit.USAGE)
+        raise CommandFailed(f"'{STANDARD}' can stand for only one of the three files", Exit.USAGE)
     differences = _signature_differs(manifest, signature, given.public_key)
     with Workspace(settings, given.quiet) as workspace:
         for role in signed:
@@ -56,13 +59,16 @@ def verify(call: Call, settings: Settings) -> int:
         return Exit.DIFFERS
     if given.public_key is None and not _is_own(settings, signature):
         print(
-            f"rowveil: the signature is whole; whose key {signature['key_id']} is was not checked: give "
-            "--public-key",
+            f"rowveil: the signature is valid, but the owner of key {signature['key_id']} was not "
+            "checked: give --public-key",
             file=sys.stderr,
         )
     if not given.quiet:
         tables = " and ".join(signed)
-        print(f"{manifest.get('service')}: signature and digests hold ({tables}), key {signature['key_id']}")
+        print(
+            f"{manifest.get('service')}: signature and digests are valid ({tables}), key "
+            f"{signature['key_id']}"
+        )
     return Exit.OK
 
 
@@ -82,7 +88,7 @@ def _read(name: str) -> tuple[dict[str, Any], dict[str, str]]:
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise CommandFailed(
-            f'{name} is no manifest: it must be {{"manifest": ..., "signature": ...}}, with a source'
+            f'{name} is not a manifest: it must be {{"manifest": ..., "signature": ...}}, with a source'
         ) from None
     return manifest, signature
 
@@ -94,9 +100,9 @@ def _texts(*values: Any) -> None:
 
 def _signature_differs(manifest: dict[str, Any], signature: dict[str, str], wanted: str | None) -> list[str]:
     if not signature_holds(manifest, signature):
-        return ["signature: it does not fit the manifest: one of them was changed"]
+        return ["signature: it does not match the manifest: one of them was changed"]
     if wanted is not None and _bytes(wanted) != _bytes(signature["public_key"]):
-        return [f"signature: it is of key {signature.get('key_id')}, not of the one that is wanted"]
+        return [f"signature: it was made with key {signature.get('key_id')}, not with the required one"]
     return []
 
 

@@ -88,7 +88,7 @@ class Workspace:
             if error.errno not in NO_ROOM:
                 raise
             raise CommandFailed(
-                f"no room for what is put aside in {self._folder.parent}; set TMPDIR to a larger folder"
+                f"no space for temporary files in {self._folder.parent}; set TMPDIR to a larger folder"
             ) from None
         task = IngestTask(raw, upload.media_type, upload.options, table, self._settings.max_table_bytes)
         found = self.run(run_ingest, task, f"reading {Path(name).name}")

@@ -7,12 +7,12 @@ export const JSON_TYPE = "application/json";
 const RECONNECT_MILLISECONDS = 1000;
 const SENDABLE = /^[!-~]*$/; // characters of a header; a browser rejects others without an explanation
 const WHO_CALLS =
-  "The service needs to know who calls: paste the key that you were given, or that `make serve` printed.";
+  "The service needs an access key: paste the one that you were given, or that `make serve` printed.";
 
 /** A problem document (RFC 9457) as an error. */
 export class Problem extends Error {
   constructor(status, document) {
-    super(document.detail ?? "the service did not say why");
+    super(document.detail ?? "the service gave no reason");
     this.status = status;
     this.title = document.title ?? `Status ${status}`;
     this.errors = document.errors ?? [];
@@ -25,7 +25,7 @@ export async function send(method, path, { body, headers = {}, signal } = {}) {
   for (;;) {
     const key = session.key();
     if (!SENDABLE.test(key)) {
-      const why = "the key has signs in it that no key has: paste it again, by itself";
+      const why = "the key has characters that no key has: paste only the key";
       if (!(await askForKey(why))) throw new Problem(401, { title: "No key", detail: why });
       continue;
     }

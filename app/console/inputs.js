@@ -137,7 +137,7 @@ export class Unreadable extends Error {
   title = "Not a number";
 
   constructor(control) {
-    super("what is written here is no number");
+    super("this is not a number");
     this.control = control;
   }
 }

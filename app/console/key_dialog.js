@@ -35,7 +35,7 @@ function dialogue(why) {
       element(
         "p",
         { id: `${id}-about`, class: "quiet" },
-        "Kept in this tab until it is closed, and sent to this service alone. Empty: no key.",
+        "Kept in this tab until it is closed, and sent only to this service. Empty: no key.",
       ),
       element(
         "div",

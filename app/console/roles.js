@@ -44,13 +44,13 @@ export function guess(field, found) {
   if (WEIGHT.test(field.name) && isNumeric(field)) return { role: "weight", why: "by its name" };
   if (SENSITIVE.test(field.name)) return { role: "sensitive", why: "by its name" };
   if (KNOWN.test(field.name)) return { role: "known", why: "by its name" };
-  if (ownValue) return { role: "identifier", why: "nearly every row has a value of its own" };
+  if (ownValue) return { role: "identifier", why: "nearly every row has a different value" };
   if (MOMENT.test(field.type)) return { role: "other", why: "a date or time" };
   if (!NUMERIC.test(field.type) && found && found.distinct <= FEW)
     return { role: "known", why: "few different values" };
   if (NUMERIC.test(field.type) && (!found || found.distinct > FEW))
     return { role: "sensitive", why: "a number of many values" };
-  return { role: "other", why: "nothing speaks for more" };
+  return { role: "other", why: "no sign of another role" };
 }
 
 /**

@@ -279,7 +279,7 @@ class DaskEngine:
                 await self._count_slots()
                 await asyncio.sleep(_LOOK_SECONDS)
             except Exception as error:
-                _log.warning("the cluster is not there (%s); trying again", type(error).__qualname__)
+                _log.warning("the cluster is not reachable (%s); trying again", type(error).__qualname__)
                 await self._disconnect()
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -360,7 +360,7 @@ async def _outcome_of(future: Any) -> Outcome:
             raise
         return _LOST
     except Exception as error:
-        _log.error("a task of the cluster broke: %s", type(error).__qualname__)
+        _log.error("a task of the cluster failed: %s", type(error).__qualname__)
         return _LOST
     return outcome
 

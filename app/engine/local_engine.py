@@ -290,5 +290,5 @@ def _end_of(exitcode: int) -> str:
         return f"ended by itself with code {exitcode}"
     name = signal.Signals(-exitcode).name
     if -exitcode == signal.SIGKILL:
-        return f"was killed ({name}); if nobody did, the machine had run out of memory"
+        return f"was killed ({name}); unless somebody killed it, the machine ran out of memory"
     return f"was ended by {name}"

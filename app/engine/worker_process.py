@@ -82,7 +82,7 @@ def failure_of(error: Exception) -> Failure:
     frames = traceback.extract_tb(error.__traceback__)
     kind = f"{type(error).__module__}.{type(error).__qualname__}"
     stack = tuple(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
-    message = "the service failed at this job; its log has where, under the job's id"
+    message = "the service failed at this job; its log has the cause under the job's id"
     return Failure(INTERNAL_ERROR, message, trace=(kind, *stack))
 
 

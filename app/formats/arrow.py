@@ -27,7 +27,7 @@ _BATCH_ROWS = 1 << 16
 
 _MOST_VIEWED = 1 << 30
 
-_NOT_WHOLE = "the body is not a whole Arrow stream"
+_NOT_WHOLE = "the body is not a complete Arrow stream"
 
 
 class ChunkSink(io.RawIOBase):
@@ -115,7 +115,7 @@ def _refuse_far_dates(batch: pa.RecordBatch) -> None:
             try:
                 canonical_array(column)
             except pa.ArrowInvalid:
-                what = "has a date64 that no date of 32 bits holds; send a timestamp"
+                what = "has a date64 that does not fit a date of 32 bits; send a timestamp"
                 raise FormatError(f"field '{field.name}' {what}") from None
 
 

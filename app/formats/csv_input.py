@@ -80,7 +80,7 @@ class _Text:
             raise FormatError("the CSV is not UTF-8; save it as UTF-8, or state its encoding") from None
         except csv.Error:
             raise FormatError(
-                "the CSV's header is not right: one line of field names, with the delimiter between them"
+                "the CSV's header is not valid: it is one line of field names, separated by the delimiter"
             ) from None
         if not names:
             raise FormatError("the CSV lacks its header; the first line names the fields")
@@ -116,7 +116,7 @@ class _Text:
                 if "straddl" not in str(error):
                     raise _explained(str(error), self.names) from None
                 if block > part.size or block >= _LONGEST_ROW:
-                    raise FormatError("a row of the CSV is too long; no row may pass 2 GiB") from None
+                    raise FormatError("a row of the CSV is too long; a row has at most 2 GiB") from None
                 block = min(block * _LONGER, _LONGEST_ROW)
             finally:
                 part.close()  # the read-ahead of this attempt must not move the file under the next one

@@ -70,7 +70,7 @@ def _gather(rows: list[dict[str, Any]]) -> dict[str, Values]:
     names = dict.fromkeys(chain.from_iterable(rows))
     if len(names) > MOST_FIELDS or len(names) * len(rows) > MOST_CELLS:
         raise FormatError(
-            f"the rows have {len(names)} different fields in all, most of which most rows lack; "
+            f"the rows have {len(names)} different fields in all, most of them missing in most rows; "
             "upload such a table in POST /v1/buffers",
             "/rows",
         )

@@ -38,7 +38,7 @@ _GROUP_ROWS = 1 << 17
 
 _GROUP_BYTES = 1 << 25
 
-_NOT_WHOLE = "the body is not a whole Parquet file"
+_NOT_WHOLE = "the body is not a complete Parquet file"
 
 _ARROW_SCHEMA = b"ARROW:schema"
 """Metadata key of the Arrow types. The writer adds its own; of two, a reader would use the wrong one."""
@@ -83,7 +83,7 @@ def _as_many_as_promised(batches: Iterator[pa.RecordBatch], promised: int) -> It
         rows += batch.num_rows
         yield batch
     if rows != promised:
-        raise FormatError("the Parquet file's number of rows is not that of its columns")
+        raise FormatError("the Parquet file's number of rows differs from that of its columns")
 
 
 # ------------------------------------------------------------------------------------------ writing
@@ -128,7 +128,7 @@ def _parquet_pieces(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Ite
                 try:
                     writer.write_table(part, max(1, part.num_rows))
                 except pa.ArrowInvalid:
-                    raise FormatError("a timestamp is too far off for Parquet; use Arrow") from None
+                    raise FormatError("a timestamp is outside of Parquet's range; use Arrow") from None
             del group
             pa.default_memory_pool().release_unused()  # the allocator keeps freed memory
             yield pieces.take()

@@ -29,7 +29,7 @@ def checked_names(names: Sequence[str]) -> list[str]:
             raise FormatError(f"field {position + 1} has an empty name; give it one")
     for name, times in Counter(names).items():
         if times > 1:
-            raise FormatError(f"field '{name[:100]}' is there {times} times; a field's name must be its own")
+            raise FormatError(f"field '{name[:100]}' is there {times} times; names of fields must be unique")
     return list(names)
 
 
@@ -72,5 +72,5 @@ def refused(data_type: pa.DataType, depth: int = 0) -> str:
         return f"is nested more than {DEEPEST} levels deep; flatten it"
     members = [data_type.field(number) for number in range(data_type.num_fields)]
     if pa.types.is_struct(data_type) and len({member.name for member in members}) < len(members):
-        return "has two members of one name; a member's name must be its own"
+        return "has two members of one name; names of members must be unique"
     return next((reason for member in members if (reason := refused(member.type, depth + 1))), "")

@@ -21,8 +21,9 @@ def check_cells(names: int, objects: int, field: str) -> None:
     """Raise FormatError if the objects of a field have too many different members for their number."""
     if names * objects > MOST_CELLS:
         raise FormatError(
-            f"field '{field}' has {names} different members in {objects} objects, most of which most lack; "
-            "write it as a list of names and values, or upload the table in POST /v1/buffers"
+            f"field '{field}' has {names} different members in {objects} objects, most of them missing in "
+            "most objects; write it as a list of names and values, or upload the table in POST "
+            "/v1/buffers"
         )
 
 

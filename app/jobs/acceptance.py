@@ -129,7 +129,7 @@ class Acceptance:
                 "promised"
             )
         if destination is not None and kind_of(first.service) is not Kind.MEASURES:
-            raise InvalidRequest("the job made its destination itself: give its source", "/destination")
+            raise InvalidRequest("the job made its own destination: give its source", "/destination")
         job = Job(
             id=job_id,
             owner=caller.owner,

@@ -60,7 +60,7 @@ class NewKey:
         if not self.scopes:
             raise InvalidRequest(f"a key has at least one scope of {', '.join(SCOPES)}")
         if self.lasts <= timedelta():
-            raise InvalidRequest("a key must last a while")
+            raise InvalidRequest("a key's time to its expiry must be positive")
 
 
 class ApiKeys:

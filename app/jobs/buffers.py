@@ -220,7 +220,10 @@ class Buffers:
         submission = hashed.identified(submission, describe())
         buffer = await self._in_thread(self._made_before, submission, caller)
         if buffer is None:
-            raise Unavailable("the buffer that was made under this Idempotency-Key has gone this moment")
+            raise Unavailable(
+                "the buffer that was made under this Idempotency-Key has just expired or been "
+                "deleted; send the request again"
+            )
         return buffer
 
     async def read(
@@ -235,7 +238,7 @@ class Buffers:
         try:
             await asyncio.wait([reading, left], return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
-                raise Unavailable("the caller has gone, and the table with it")
+                raise Unavailable("the caller disconnected; the table was discarded")
         finally:
             left.cancel()
             if not reading.done():
@@ -309,7 +312,7 @@ class Buffers:
                 [running] if left is None else [running, left], return_when=asyncio.FIRST_COMPLETED
             )
             if not running.done():
-                raise Unavailable("the caller has gone, and the upload with it")
+                raise Unavailable("the caller disconnected; the upload was discarded")
         finally:
             if left is not None:
                 left.cancel()
@@ -386,7 +389,7 @@ class Buffers:
         with self._stores.database.read() as session:
             buffer = buffers.find(session, buffer_id, moment(session), caller)
         if buffer is None:
-            raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
+            raise NotFound(f"there is no buffer '{buffer_id}'; a buffer is deleted at its expiry")
         return buffer
 
     def _delete(self, buffer_id: str, caller: Caller) -> None:
@@ -398,7 +401,7 @@ class Buffers:
         with self._stores.database.write() as session:
             unnamed = buffers.delete(session, buffer_id)
             if unnamed is None:
-                raise NotFound(f"there is no buffer '{buffer_id}'; a buffer goes at its expiry")
+                raise NotFound(f"there is no buffer '{buffer_id}'; a buffer is deleted at its expiry")
             idempotency.forget(session, [buffer_id])
             self._stores.audit.append(session, caller, "buffer.delete", buffer_id, moment(session))
         self._stores.delete_blobs(unnamed)

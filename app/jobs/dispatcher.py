@@ -46,7 +46,7 @@ _OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, an
 
 _LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, and did not run")
 
-_UNREADABLE = "the job's source or seed cannot be opened; its log has why, under the job's id"
+_UNREADABLE = "the job's source or seed cannot be opened; the service's log has the cause under the job's id"
 
 
 class Dispatcher:
@@ -222,7 +222,7 @@ class Dispatcher:
                 for job_id in await self._in_thread(self._expire_overdue):
                     self._watchers.notify(job_id, ended=True)
             except Exception as error:
-                _log.error("looking for deadlines failed: %s", type(error).__qualname__)
+                _log.error("the search for deadlines failed: %s", type(error).__qualname__)
             await asyncio.sleep(_DEADLINE_SECONDS)
 
     def _expire_overdue(self) -> list[str]:

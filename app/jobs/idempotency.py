@@ -40,7 +40,7 @@ class Idempotency:
             return None
         if known.fingerprint != self._fingerprint(submission):
             raise IdempotencyKeyReused(
-                "this Idempotency-Key came with another request before; a new request needs a new key"
+                "this Idempotency-Key was used for another request; a new request needs a new key"
             )
         return known.resource
 

@@ -52,13 +52,13 @@ class Limits:
         setting = f"ROWVEIL_CALLER_{name.upper()}"
         if more > most:
             raise TooLarge(
-                f"one caller may have {most} at a time of {what} ({setting}); this alone is {more}"
+                f"{what} are limited to {most} for each caller ({setting}); this request alone has {more}"
             )
         if now + more > most:
             self._metrics.limited.labels(name).inc()
             raise LimitReached(
-                f"one caller may have {most} at a time of {what} ({setting}); there are {now}, and this "
-                f"would be {more} more",
+                f"{what} are limited to {most} for each caller ({setting}); there are {now}, and this "
+                f"request adds {more}",
                 name.replace("_", "-"),
                 most,
                 max(0, most - now),

@@ -84,7 +84,7 @@ class ReferenceReader:
         if size > self._most_bytes:
             raise TooLarge(
                 f"a table by reference takes at most {self._most_bytes} bytes (ROWVEIL_MAX_BUFFER_BYTES); "
-                "name the table in parts"
+                "split the table"
             )
 
     async def _in_thread(self, function: Callable[[], T]) -> T:

@@ -109,7 +109,7 @@ class ReferenceWriter:
             finally:
                 rows.close()
         except _Cancelled:
-            return Failure(CANCELLED, "writing the destination was given up")
+            return Failure(CANCELLED, "writing the destination was stopped, because the job was cancelled")
         except ReferenceFault as fault:
             return Failure(
                 NOT_SENT, f"the destination could not be written to its reference: {fault.message}"

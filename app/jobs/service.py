@@ -202,7 +202,7 @@ class JobService:
         job = await self._job_to_change(job_id)
         delete = self._transactions.delete_ended
         if not job.ended or not await self._in_thread(delete, self._caller, job):
-            raise StateConflict(f"the job is {job.state}: cancel it first, then it can be deleted")
+            raise StateConflict(f"the job is {job.state}: cancel it before you delete it")
 
     # -------------------------------------------------------------------------------------- read jobs
 
@@ -249,7 +249,7 @@ class JobService:
         """Return a job that still has its destination buffer. Raises NotFound, StateConflict, Gone."""
         job = await self.get(job_id)
         if not kind_of(job.service).has_rows:
-            raise NotFound(f"a {job.service} job gives no rows: its result is its report")
+            raise NotFound(f"a {job.service} job has no rows: its result is its report")
         job = await self._succeeded(job_id)
         _destination_blob(job)
         return job
@@ -333,5 +333,5 @@ class JobService:
 def _destination_blob(job: Job) -> NamedBlob:
     named = blob_of_job(job, "destination")
     if named is None:
-        raise Gone("the destination buffer was kept for its time, which is over; rerun the job")
+        raise Gone("the destination buffer has expired; rerun the job")
     return named

@@ -79,7 +79,7 @@ def outcome_of(state: State, event_counts: Mapping[str, int]) -> Outcome | None:
     """Return the outcome of a job that has ended, else None.
 
     ``SUCCESS_WITH_INFO`` means that values were suppressed, replaced, dropped, kept or left unswapped. A
-    cancelled job has no result, so its outcome is a failure too; its state tells the two apart.
+    cancelled job has no result, so its outcome is a failure too; its state distinguishes the two.
     """
     if not state.ended:
         return None

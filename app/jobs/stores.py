@@ -198,7 +198,7 @@ def lock_home(home: Path) -> int:
     except BlockingIOError as error:
         os.close(lock)
         raise HomeInUse(
-            f"another service works on {home}; give each its own ROWVEIL_HOME, or all of them one PostgreSQL "
+            f"another service uses {home}; give each its own ROWVEIL_HOME, or all of them one PostgreSQL "
             "(ROWVEIL_DATABASE_URL)"
         ) from error
     return lock

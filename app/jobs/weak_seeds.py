@@ -32,7 +32,7 @@ def is_weak(bits: int) -> bool:
 def flagged(result: dict[str, Any], bits: int) -> dict[str, Any]:
     """Add the event and the report entries of a weak seed to a job's result; its outcome stays the same."""
     effort = _effort(bits)
-    message = f"the seed has {bits} bits: {effort}; leave it out, and 128 bits are drawn"
+    message = f"the seed has {bits} bits: {effort}; leave it out, so that 128 bits are drawn"
     counts = {**result["event_counts"], WEAK_SEED: 1}
     events = [{"code": WEAK_SEED, "message": message}, *result["events"]]
     flagged = {**result, "events": events[:EVENTS_SHOWN]}
@@ -53,4 +53,4 @@ def _effort(bits: int) -> str:
     seconds = 2**bits / SEEDS_A_SECOND
     unit, size = next(((unit, size) for unit, size in _UNITS if seconds >= size), ("seconds", 1.0))
     taken = f"about {seconds / size:,.0f} {unit}" if seconds >= 1 else "less than a second"
-    return f"to try them all takes {taken} on one core"
+    return f"trying them all takes {taken} on one core"

@@ -28,7 +28,7 @@ def correlations(given: Mapping[str, Any]) -> Picture | None:
         _map("correlations-after", "Correlations after", after, 1.0),
         _map(
             "correlations-difference",
-            "Difference of the correlations, after less before",
+            "Difference of the correlations, after minus before",
             difference,
             greatest,
         ),
@@ -50,9 +50,9 @@ def correlations(given: Mapping[str, Any]) -> Picture | None:
     return Picture(
         "Correlations of the numeric fields",
         drawings,
-        "Before, after, and after less before. The stronger the shade, the farther from zero. Hatched: below "
-        f"zero. Crossed out: not defined. The difference has a scale of its own, up to {short(greatest)}. "
-        "Numbers at the edges stand for the fields.",
+        "Before, after, and after minus before. The stronger the shade, the farther from zero. Hatched: "
+        "below zero. Crossed out: not defined. The difference has a scale of its own, up to "
+        f"{short(greatest)}. Numbers at the edges stand for the fields.",
         table,
         keys=[named(field) for field in fields],
     )

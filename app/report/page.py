@@ -25,11 +25,11 @@ from providers.measures import MEASURES
 
 _OUTCOMES = {
     "SUCCESS": "The job succeeded.",
-    "SUCCESS_WITH_INFO": "The job succeeded, with something to know: see what happened to rows and fields.",
+    "SUCCESS_WITH_INFO": "The job succeeded and reports events: see what happened to rows and fields.",
     "FAILURE": "The job failed.",
 }
 _TITLES = {
-    "measures": ("Two tables compared", "A table is compared with its source, whatever made it."),
+    "measures": ("Two tables compared", "A table is compared with its source, no matter how it was made."),
     "frontier": (
         "Services and parameters compared",
         "Several services were run on one table, each with several parameters, and measured the same way.",

@@ -104,8 +104,8 @@ def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
         if not sentences:
             sentences.append(f"{counted(best, 'is', 'are')} not dominated.")
         sentences.append(
-            "Not dominated means that no other one that protects the same fields is as good in both figures "
-            "and better in one. Which of those to take is for the curator to decide."
+            "Not dominated means that no other one that protects the same fields is as good in both "
+            "figures and better in one. The curator decides which of them to use."
         )
     if protected := given.get("protected"):
         names = listed([visible(str(name)) for name in protected])
@@ -122,7 +122,7 @@ def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
                 f"{visible(str(each.get('baseline_of', '')))}."
             )
     sentences += [
-        f"{axis(str(key), figures).title} was passed over: {visible(str(why))}."
+        f"{axis(str(key), figures).title} was not used: {visible(str(why))}."
         for key, why in (given.get("passed_over") or {}).items()
     ]
     return sentences
@@ -183,7 +183,7 @@ def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | Non
             f"that follows from the job's{by}. {_KEPT if axes else _FIRST}",
             *([visible(str(given["verdict"]))] if given.get("verdict") else []),
             *(
-                f"{axis(key, given.get('figures') or {}).title} ranked nobody: {why}."
+                f"{axis(key, given.get('figures') or {}).title} ranked nothing: {why}."
                 for key, why in (given.get("left_out") or {}).items()
             ),
         ],

@@ -9,34 +9,34 @@ from app.report.formatting import humanised, listed, named, number
 from app.report.small_counts import Discretion
 
 _REASONS = {
-    "alone": "alone in their group",
-    "group_too_small": "in a group below the least size",
-    "null": "with a null, which was to keep its place",
-    "rate": "not drawn, as the rate is below 1",
+    "alone": "in a group of one row",
+    "group_too_small": "in a group below the minimum size",
+    "null": "with a null, which keeps its place",
+    "rate": "not drawn, because the rate is below 1",
 }
 
 _EVENTS = {
     "category_kept": "A categorical field hardly changed, since nearly all neighbours agree on it.",
-    "collapsed": "Segments whose values cannot be found apart closely enough became one value.",
+    "collapsed": "Segments became one value each: float64 cannot distinguish values as close as theirs.",
     "combination_failed": "Combinations that could not be run or measured here; the table of all says why.",
     "constant": "A field is constant and passed through unchanged.",
     "degree_search_ended": "The search for the wanted number of bins ended before it was reached.",
-    "domain_disclosed": "Values are published within a field's own range, which is disclosed by that.",
+    "domain_disclosed": "Values are published within a field's own range, which discloses that range.",
     "dropped": "Rows that could not be swapped were left out.",
     "kept": "Rows that could not be swapped keep their own values.",
     "no_localities": "Segments with too few distinct values: only their order is kept.",
     "not_rounded": "Segments that no rounding fits without breaking a relation were not rounded.",
     "nothing_changed": "No value of a field changed.",
-    "nothing_to_merge_into": "No bin holds two rows, so that none could be merged.",
+    "nothing_to_merge_into": "No bin holds two or more rows, so that no singleton could be merged.",
     "null_kept": "Rows keep their own values, since another of their swap fields takes no part.",
     "one_bin": "The rows are too few for two bins: all are one.",
     "replaced": "Rows that could not be swapped had their values replaced.",
-    "reversible_groups": "Rows are in groups of two or three: anyone who knows the groups undoes that.",
-    "rows_only_reordered": "The destination holds the source's rows in another order: no field stayed.",
-    "rows_unchanged": "Rows leave as they came, with no value changed.",
+    "reversible_groups": "Rows are in groups of two or three: anyone who knows the groups can undo that.",
+    "rows_only_reordered": "The destination holds the rows of the source in another order.",
+    "rows_unchanged": "Rows are released with no value changed.",
     "suppressed": "Rows that could not be swapped had their values suppressed.",
     "unperturbed": "Rows with a null, NaN or infinity passed through unperturbed.",
-    "weak_seed": "The seed that was given is short enough to be searched for.",
+    "weak_seed": "The seed that was given is so short that it can be found by trying all.",
 }
 
 _ROWLESS = frozenset(_EVENTS) - {"dropped", "kept", "null_kept", "replaced", "suppressed", "unperturbed"}

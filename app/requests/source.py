@@ -61,10 +61,10 @@ class Source(CsvWriting):
         if self.reference is None:
             own = {"media_type"} if self.media_type is not None else set()
             for name in sorted(self.csv_options_set() | own):
-                raise PydanticCustomError("source", "'{name}' goes with 'reference'", {"name": name})
+                raise PydanticCustomError("source", "'{name}' is used only with 'reference'", {"name": name})
         if self.buffer is not None and self.fields is not None:
             raise PydanticCustomError(
-                "source", "'fields' goes with 'rows' or 'columns'; a buffer has its types already"
+                "source", "'fields' is used only with 'rows' or 'columns'; a buffer has its types already"
             )
         return self
 

@@ -21,14 +21,14 @@ _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 
 _FAULTS = {
     errno.ENOENT: "there is no such file or folder",
-    errno.ENOTDIR: "a segment before the last is no folder; a symbolic link below the prefix is not followed",
-    errno.ELOOP: "it is a symbolic link, and below the prefix none is followed",
+    errno.ENOTDIR: "a segment before the last is no folder, or a symbolic link, which is not followed",
+    errno.ELOOP: "it is a symbolic link, which is not followed below the prefix",
     errno.EISDIR: "it is a folder, not a file",
-    errno.EACCES: "the service may not do that there",
-    errno.EPERM: "the service may not do that there",
+    errno.EACCES: "the service has no permission for it",
+    errno.EPERM: "the service has no permission for it",
     errno.EROFS: "the folder cannot be written to",
-    errno.ENOSPC: "there is no room left there",
-    errno.EDQUOT: "there is no room left there",
+    errno.ENOSPC: "there is no space left",
+    errno.EDQUOT: "there is no space left",
 }
 
 
@@ -41,7 +41,7 @@ def read_file(reference: Reference, prefix: Reference, check_size: Callable[[int
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
-                raise ReferenceFault("it is no plain file")
+                raise ReferenceFault("it is not a regular file")
             check_size(status.st_size)
             while chunk := os.read(handle, _CHUNK):
                 yield chunk

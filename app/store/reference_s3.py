@@ -84,5 +84,5 @@ def _reported_as_faults(operation: str) -> Iterator[None]:
         raise ReferenceFault(message) from None
     except BaseError:
         done = "give" if operation == "read" else "take"
-        message = f"the storage did not {done} it: it cannot be reached, or it failed"
+        message = f"the storage did not {done} it: it was not reachable, or it failed"
         raise ReferenceFault(message, temporary=True) from None

@@ -33,7 +33,7 @@ class Metrics:
         )
         self.request_seconds = Histogram(
             "rowveil_http_request_seconds",
-            "Time to the end of the answer, streams and waiting included.",
+            "Time to the end of the response, including streams and waiting.",
             ["method", "route"],
             buckets=_REQUEST_SECONDS,
             registry=registry,
@@ -76,7 +76,7 @@ class Metrics:
             registry=registry,
         )
         self.purged = Counter(
-            "rowveil_purged", "What went at the end of its time.", ["what"], registry=registry
+            "rowveil_purged", "Things deleted at their expiry.", ["what"], registry=registry
         )
         self.purge_failures = Counter(
             "rowveil_purge_failures",
@@ -103,13 +103,13 @@ class Metrics:
         )
         self.oldest = Gauge(
             "rowveil_oldest_queued_seconds",
-            "Age of the job queued longest, 0 where none is.",
+            "Age of the job queued longest, 0 if none is queued.",
             registry=registry,
         )
         self.buffers = Gauge("rowveil_buffers", "Uploaded buffers that are kept.", registry=registry)
         self.buffer_bytes = Gauge("rowveil_buffer_bytes", "Their bytes.", registry=registry)
         self.pending = Gauge(
-            "rowveil_webhooks_pending", "Messages to webhooks that are still to arrive.", registry=registry
+            "rowveil_webhooks_pending", "Webhook messages that are not delivered yet.", registry=registry
         )
         self.blobs = Gauge("rowveil_blobs", "Sealed files in the store.", registry=registry)
         self.blob_bytes = Gauge("rowveil_blob_bytes", "Their bytes.", registry=registry)

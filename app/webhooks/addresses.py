@@ -63,7 +63,7 @@ class Reach:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port
         except ValueError:
-            raise AddressRefused("the webhook's url cannot be read") from None
+            raise AddressRefused("the webhook's url cannot be parsed") from None
         schemes = ("https", "http") if self.insecure else ("https",)
         if parts.scheme not in schemes or not host or port == 0:
             raise AddressRefused("a webhook's url is like https://hooks.example.com/rowveil")

@@ -104,7 +104,7 @@ class Deliverer:
                         task.add_done_callback(self._ended)
                     wait = 0.0 if claimed else _CONTENTION_SECONDS
             except Exception as error:
-                _log.error("looking for messages failed: %s", type(error).__qualname__)
+                _log.error("the search for messages failed: %s", type(error).__qualname__)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()

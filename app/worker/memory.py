@@ -59,8 +59,8 @@ def swapped(
         rows = int(source.rows * _USED * resources.memory_bytes / needed)
         raise TooLargeForMemory(
             f"{provider.identifier} needs about {needed} bytes for this table, and a job may take "
-            f"{resources.memory_bytes} (ROWVEIL_WORKER_MEMORY_BYTES), which does for about {rows} of its "
-            f"{source.rows} rows. {scaling.cut}"
+            f"{resources.memory_bytes} (ROWVEIL_WORKER_MEMORY_BYTES), which is enough for about {rows} of "
+            f"its {source.rows} rows. {scaling.cut}"
         )
     return out_of_core(source, params, stream, progress, resources)
 
@@ -75,9 +75,9 @@ def whole_table(provider: Provider[Any], source: BlobTable, params: Any, resourc
     needed = provider.scaling.memory(params, source.rows, source.nbytes) + source.nbytes
     if needed > resources.memory_bytes:
         raise TooLargeForMemory(
-            f"a full report and candidates need both tables as a whole, about {needed} bytes, and a job may "
-            f"take {resources.memory_bytes} (ROWVEIL_WORKER_MEMORY_BYTES); ask for report 'summary' and no "
-            "candidates, or measure a part of the rows at /v1/measures"
+            f"a full report and candidates need both tables as a whole, about {needed} bytes, and a job "
+            f"may take {resources.memory_bytes} (ROWVEIL_WORKER_MEMORY_BYTES); use report 'summary' and "
+            "no candidates, or measure a part of the rows at /v1/measures"
         )
     return source.whole()
 

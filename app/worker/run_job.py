@@ -24,13 +24,13 @@ from providers.selection.frontier import FrontierOptions, frontier, frontier_fig
 _LOADED = 0.05  # estimated share of the run after which the tables are read
 
 _MEASURE_LIMITS = (
-    "The figures are of these two tables; of how the destination was made, nothing is known here.",
+    "The figures compare these two tables; it is not known how the destination was made.",
     "Figures row by row take row i of the destination for row i of the source.",
 )
 
 _NOT_ALIGNED = (
-    "It is not known which row of the destination was which of the source: what compares row with row is "
-    "left out."
+    "It is not known which row of the destination belongs to which row of the source: measures that "
+    "compare row with row are left out."
 )
 
 

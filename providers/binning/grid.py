@@ -21,7 +21,7 @@ from providers.numba import njit, prange
 from providers.progress import Progress, no_progress, sub_progress
 
 MOST_CELLS = 2**52
-"""Largest number of cells of one field: float64 can tell 1.5 times as many apart."""
+"""Largest number of cells of one field: float64 can distinguish 1.5 times as many."""
 
 BLOCK_ROWS = 2048  # rows whose ids stay in the cache while the fields are read one after the other
 
@@ -50,7 +50,7 @@ class Axis:
 
 
 def axis_of_width(field: FieldValues, origin: float, width: float) -> Axis | None:
-    """Cut a field into cells of this width; None if float64 cannot tell the cells apart."""
+    """Cut a field into cells of this width; None if float64 cannot distinguish the cells."""
     if field.low == field.high:
         return Axis(origin, 0.0, 0.0, 0.0)
     low, high = (field.low - origin) / width, (field.high - origin) / width

@@ -304,7 +304,7 @@ class _CellSums:
             columns = [field.values for field in numbers.of_batch(table)]
             sums._add(ids, np.asarray(table.column(row).to_numpy()), [columns[index] for index in used])
             done += table.num_rows
-            progress(done / numbers.rows.count, "finding rows that are alone")
+            progress(done / numbers.rows.count, "finding singletons")
         assert sums is not None  # noqa: S101 - there is a row
         return sums
 
@@ -343,8 +343,8 @@ class _CellSums:
         first_entry, last_entry = merged_order[cuts[:-1]], merged_order[cuts[1:] - 1]
         if len(first_entry) > self._most:
             raise SourceError(
-                f"more than {self._most} cells hold rows, and the means of all of them must fit in memory, "
-                "for rows that are alone to be merged: widen the cells, or set 'singletons' to 'keep' or "
+                f"more than {self._most} cells hold rows; to merge singletons, the means of all these "
+                "cells must fit in memory: widen the cells, or set 'singletons' to 'keep' or "
                 "'suppression'",
                 "/parameters/singletons",
             )

@@ -29,7 +29,8 @@ _FEW = 1024
 """Number of singletons below which only the means of candidate bins are computed, not of all bins."""
 
 NOTHING_TO_MERGE_INTO = Event(
-    "nothing_to_merge_into", "no bin holds two rows, so that none can be merged: widen the cells"
+    "nothing_to_merge_into",
+    "no bin holds two or more rows, so that no singleton can be merged: widen the cells",
 )
 """Event of a run in which all bins are singletons."""
 

@@ -84,8 +84,8 @@ def unusable_values(name: str, count: int) -> SourceError:
     """Return the error for a field that holds `count` values that are null or not finite."""
     return SourceError(
         f"field '{name}' holds {count} value{'s' if count != 1 else ''} that "
-        f"{'are' if count != 1 else 'is'} null, NaN or infinite; fill them in, leave such rows "
-        "out, or set 'nulls' to 'keep', and they take no part"
+        f"{'are' if count != 1 else 'is'} null, NaN or infinite; fill them in, remove these rows, or set "
+        "'nulls' to 'keep' so that these rows take no part"
     )
 
 

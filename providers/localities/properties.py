@@ -62,7 +62,7 @@ class Relation(StrictModel):
         if bool(self.coefficients) == bool(self.rows):
             raise PydanticCustomError(
                 "relation_of_what",
-                "give the order statistics in 'coefficients' or the records in 'rows', one of the two",
+                "give either order statistics in 'coefficients' or records in 'rows', not both",
             )
         return self
 
@@ -93,7 +93,7 @@ def check_relations(relations: Sequence[Relation], fields: Sequence[str], ties: 
         pointer = f"/parameters/relations/{number}"
         if ties == "equal":
             raise ParameterError(
-                "relations do not go with ties 'equal' to the last bit; use 'one_sided' or 'free'",
+                "relations cannot be combined with ties 'equal'; use 'one_sided' or 'free'",
                 "/parameters/ties",
             )
         if relation.field is None and len(fields) > 1:
@@ -104,7 +104,9 @@ def check_relations(relations: Sequence[Relation], fields: Sequence[str], ties: 
                 f"relation of '{relation.field}', which is not redrawn{suggestion}", f"{pointer}/field"
             )
         if not _is_of_size(relation.at_most, 1e-200, 1e300):
-            raise ParameterError("at_most must be 0 or from 1e-200 to 1e300 in size", f"{pointer}/at_most")
+            raise ParameterError(
+                "at_most must be 0, or from 1e-200 to 1e300 in absolute value", f"{pointer}/at_most"
+            )
         for name in relation.coefficients:
             if name not in _STATISTICS and not _QUANTILE.fullmatch(name):
                 raise ParameterError(
@@ -115,19 +117,20 @@ def check_relations(relations: Sequence[Relation], fields: Sequence[str], ties: 
         for name in relation.rows:
             if not re.fullmatch("0|[1-9][0-9]{0,15}", name):
                 raise ParameterError(
-                    f"'{name}' is no record number; the first record is \"0\"",
+                    f"'{name}' is not a record number; the first record is \"0\"",
                     f"{pointer}/rows/{reference_token(name)}",
                 )
         if len(relation.rows) > _MOST_NAMED_RECORDS:
             raise ParameterError(
-                f"a relation names at most {_MOST_NAMED_RECORDS} records, which is more than a segment has",
+                f"a relation names at most {_MOST_NAMED_RECORDS} records; no segment has more",
                 f"{pointer}/rows",
             )
         for kind, coefficients in (("coefficients", relation.coefficients), ("rows", relation.rows)):
             for name, coefficient in coefficients.items():
                 if coefficient == 0 or not _is_of_size(coefficient, 1e-9, 1e9):
                     raise ParameterError(
-                        "a coefficient must be from 1e-9 to 1e9 in size; leave out a coefficient of 0",
+                        "a coefficient must be from 1e-9 to 1e9 in absolute value; leave out a "
+                        "coefficient of 0",
                         f"{pointer}/{kind}/{reference_token(name)}",
                     )
     _refuse_equations(relations, fields)
@@ -150,8 +153,8 @@ def _refuse_equations(relations: Sequence[Relation], fields: Sequence[str]) -> N
         opposite = (field, tuple(names), tuple(-coefficient for coefficient in scaled), -bound)
         if opposite in seen:
             raise ParameterError(
-                f"relations {seen[opposite]} and {number} together ask for an equality, which float64 "
-                "numbers cannot keep exactly; leave a distance between the two limits",
+                f"relations {seen[opposite]} and {number} together require an equality, which float64 "
+                "numbers cannot keep exactly; leave a gap between the two limits",
                 f"/parameters/relations/{number}/at_most",
             )
         seen.setdefault((field, tuple(names), scaled, bound), number)
@@ -172,8 +175,8 @@ def check_records(relations: Sequence[Relation], size: int, rows: int) -> None:
             if len(segments) > 1:
                 one, other = segments.values()
                 raise ParameterError(
-                    f"records {one} and {other} are of different segments of {size}; a relation is kept "
-                    "within one segment",
+                    f"records {one} and {other} are in different segments of {size} records; a relation "
+                    "applies within one segment",
                     pointer,
                 )
 

@@ -357,17 +357,18 @@ def _add_events(events: Events, name: str, figures: FieldFigures, disclosed: boo
         events.add(
             Event(
                 "domain_disclosed",
-                "all values are published within the field's own range, which is disclosed; give a domain",
+                "all values are published within the field's own range, which discloses that range; give "
+                "a domain",
                 field=name,
             )
         )
     add_segments(
         "no_localities", figures.segments_without_localities,
-        "with too few distinct values, or only ties: the order alone is kept",
+        "with too few distinct values, or only ties: only the order is kept",
     )  # fmt: skip
     add_segments(
         "collapsed", figures.segments_collapsed,
-        "whose values float64 cannot tell apart closely enough became one value",
+        "became one value each: float64 cannot distinguish values as close as theirs",
     )  # fmt: skip
     add_segments(
         "not_rounded", figures.segments_not_rounded,

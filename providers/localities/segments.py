@@ -311,8 +311,8 @@ def refuse_steps(name: str, decimals: int, relative: bool, low: float, high: flo
     """Raise SourceError if float64 cannot distinguish the field's steps from `low` to `high`."""
     if not (high - low if relative else max(abs(low), abs(high))) < 2.0**53:
         raise SourceError(
-            f"field '{name}' has more steps of {decimals} decimals than float64 tells apart; "
-            "give fewer decimals, or none"
+            f"field '{name}' has more steps of {decimals} decimals than float64 can distinguish; give "
+            "fewer decimals, or none"
         )
 
 

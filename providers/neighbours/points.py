@@ -65,8 +65,8 @@ def check_kinds(fields: Sequence[str], ordinal: Mapping[str, Sequence[Any]], sch
         field = schema.field(name)
         if kind_of(field.type) is None:
             raise ParameterError(
-                f"distance field '{name}' has type {field.type}, between whose values there is no distance; "
-                "name the others as distance_fields",
+                f"distance field '{name}' has type {field.type}, which has no distance between values; "
+                "name only the other fields in distance_fields",
                 f"/parameters/distance_fields/{index}",
             )
     for name in ordinal:
@@ -205,7 +205,7 @@ def refuse_unknown(name: str, unknown: int) -> None:
     """Raise SourceError if `unknown` values of the field, one or more, are none of its levels."""
     if unknown:
         raise SourceError(
-            f"field '{name}' holds {unknown} values that are none of its levels in ordinal_fields",
+            f"field '{name}' holds {unknown} values that are not among its levels in ordinal_fields",
             "/parameters/ordinal_fields",
         )
 
@@ -214,7 +214,7 @@ def refuse_infinite(name: str, infinite: int) -> None:
     """Raise SourceError if `infinite` values of the field, one or more, are infinite."""
     if infinite:
         raise SourceError(
-            f"field '{name}' holds {infinite} infinite values, to which there is no distance; "
+            f"field '{name}' holds {infinite} infinite values, which have no distance to other values; "
             "make them null, or leave the field out of distance_fields",
         )
 

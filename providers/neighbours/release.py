@@ -234,10 +234,10 @@ class ReleaseTally:
             elif replaced and not changed:
                 events.add(Event("nothing_changed", "every value was replaced by an equal one", field=name))
         if self._rows_unchanged:
-            remedy = "a larger q changes more" if settings.q < 1 else "their neighbours are like them"
+            remedy = "a larger q changes more" if settings.q < 1 else "their neighbours have equal values"
             message = (
                 f"{self._rows_unchanged} of {self._rows} rows ({self._rows_unchanged / self._rows:.1%}) "
-                f"leave as they came, with no value changed: {remedy}"
+                f"are released with no value changed: {remedy}"
             )
             events.add(Event("rows_unchanged", message))
         return events

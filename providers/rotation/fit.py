@@ -101,8 +101,9 @@ class Faults:
                     f"'{name}' ({', '.join(f'{count} {kind}' for kind, count in counts if count)})"
                 )
         raise SourceError(
-            f"values that cannot be rotated in {_listed(described)}: each would spoil its whole row; fill "
-            "them or leave the rows out, or let them pass unperturbed by nulls: 'drop_from_fit'"
+            f"values that cannot be rotated in {_listed(described)}: each would make its whole row "
+            "unusable; fill them in, remove these rows, or set 'nulls' to 'drop_from_fit' so that these "
+            "rows pass unperturbed"
         )
 
 
@@ -153,7 +154,7 @@ def varying_fields(found: Moments, names: Sequence[str], faults: Faults) -> list
         the range that float64 can hold.
     """
     if found.rows < 2:
-        aside = ", others having nulls" if faults else ""
+        aside = " without nulls" if faults else ""
         raise SourceError(f"PABIDOT needs two rows or more; there are {found.rows}{aside}")
     varying = [index for index in range(len(names)) if found.smallest[index] != found.largest[index]]
     if len(varying) < 2:

@@ -248,7 +248,7 @@ def _verdict(ranked: Sequence[Figure], runs: _Runs) -> str:
     sentences = []
     if not ranked:
         sentences.append(
-            "No figure tells the candidates apart, and the first one is kept: name others in 'rank_by'."
+            "No figure distinguishes the candidates, and the first one is kept: name others in 'rank_by'."
         )
     elif not any(figure.measure.concerns == "risk" for figure in ranked):
         sentences.append("No figure of risk ranks the candidates: the one that is kept is not the safer one.")

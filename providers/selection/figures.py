@@ -141,7 +141,7 @@ def cannot_change(figure: Figure, options: MeasureOptions, changed: Iterable[str
     if not fields or not set(fields).isdisjoint(changed):
         return None
     names = ", ".join(f"'{name}'" for name in fields)
-    return f"it is taken on {names} alone, of which no run changes a value"
+    return f"it is taken only on {names}, of which no run changes a value"
 
 
 def named_figure(name: str, options: MeasureOptions, pointer: str) -> Figure:

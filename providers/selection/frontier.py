@@ -46,7 +46,7 @@ _RUNNING = 0.7
 LIMITS = (
     "A point says how the method does on this table, by two figures: look at the report of the run that is "
     "to be released, not at the point.",
-    "Whoever tries many combinations and takes the best has fitted the choice to this table.",
+    "Anyone who tries many combinations and takes the best has fitted the choice to this table.",
     "A figure that is taken on a sample of rows is compared on the same sample at every point.",
 )
 

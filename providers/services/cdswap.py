@@ -69,7 +69,8 @@ class CdswapParams(SwapParams):
         if given != wanted and self.classifier != ("identity",):
             raise PydanticCustomError(
                 "classifier_count",
-                "there are {wanted} control fields and {given} classifiers: give a list of one for each",
+                "there are {wanted} control fields and {given} classifiers: give a list with one "
+                "classifier for each control field",
                 {"given": given, "wanted": wanted},
             )
         return self

@@ -137,7 +137,7 @@ def check(params: MewsParams, schema: pa.Schema) -> MewsParams:
             )
         if isinstance(given, tuple) and resolved.others == "univariate":
             raise ParameterError(
-                f"a list of one {name} for each swap field says nothing of the remaining fields, which "
+                f"a list of one {name} for each swap field does not cover the remaining fields, which "
                 "'univariate' swaps as well; give one number for all",
                 f"/parameters/{name}",
             )
@@ -190,8 +190,8 @@ def _origin(params: MewsParams, field: FieldValues, index: int) -> float:
     origin = field.low if params.origin is None else float(_entry(params.origin, index))
     if not (math.isfinite(field.high - origin) and math.isfinite(field.high - field.low)):
         raise SourceError(
-            f"the values of field '{field.name}' lie further apart, or from the origin, than float64 can "
-            "hold; divide them by a power of ten first"
+            f"the values of field '{field.name}' are further apart, or further from the origin, than "
+            "float64 can hold; divide them by a power of ten first"
         )
     if origin > field.low and params.width is None:
         raise ParameterError(
@@ -212,8 +212,8 @@ def _axis_of_width(
     axis = axis_of_width(field, origin, width) if width > 0 else None
     if axis is None:
         raise ParameterError(
-            f"field '{field.name}' would be cut into more than 2^52 cells, which float64 cannot tell apart; "
-            "raise its width",
+            f"field '{field.name}' would be cut into more than 2^52 cells, which float64 cannot "
+            "distinguish; raise its width",
             "/parameters/width",
         )
     return axis

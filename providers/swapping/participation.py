@@ -43,7 +43,7 @@ class Participation:
     absent: IndexArray
     """Rows left out because their value is null, ascending."""
     singletons: IndexArray
-    """Rows that are alone in their group, ascending."""
+    """Rows that are in a group of one row, ascending."""
     too_small: IndexArray
     """Rows of other groups below the smallest size, ascending."""
 

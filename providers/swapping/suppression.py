@@ -66,7 +66,9 @@ def check_suppression(params: PairingParams, schema: pa.Schema) -> None:
     wanted = policy.fields or params.swap_fields
     for name in wanted:
         if name not in policy.replacement:
-            message = f"a replacement for '{name}' is missing; rows that cannot be swapped get it"
+            message = (
+                f"a replacement for '{name}' is missing; it is written to the rows that cannot be swapped"
+            )
             raise ParameterError(message, f"{_POINTER}/replacement")
     for name, value in policy.replacement.items():
         pointer = f"{_POINTER}/replacement/{reference_token(name)}"
@@ -128,8 +130,8 @@ def describe(rows: int, groups: int) -> str:
     """Return a message such as ``"3 rows of 2 groups cannot be swapped"``, with remedies."""
     return (
         f"{rows} row{'s' if rows != 1 else ''} of {groups} group{'s' if groups != 1 else ''} cannot be "
-        "swapped: alone in their group, or in one below the minimum; choose another suppression "
-        "policy, or wider groups"
+        "swapped: their group has one row, or fewer than the minimum; choose another suppression policy, "
+        "or wider groups"
     )
 
 

@@ -106,7 +106,7 @@ class TableDigest:
         """
         types = [type_name(field.type, units=False) for field in batch.schema]
         if batch.schema.names != self._names or types != self._types:
-            raise ValueError("the batch does not have the fields of the schema; begin a digest of its own")
+            raise ValueError("the batch does not have the fields of the schema; use a digest of its own")
         self.rows += batch.num_rows
         fields = list(zip(self._columns, batch.columns, strict=True))
         return [partial(_add, fields[first::most]) for first in range(min(most, len(fields)))]

@@ -180,7 +180,7 @@ def _zone(name: str | None) -> datetime.tzinfo:
     try:
         return datetime.datetime.strptime(name, "%z").tzinfo or datetime.UTC
     except ValueError as error:
-        raise _Unfit("a moment with an offset, as nobody knows the field's time zone") from error
+        raise _Unfit("a moment with an offset, as the field's time zone is not known") from error
 
 
 def _duration(value: Any, kind: pa.DataType) -> int:

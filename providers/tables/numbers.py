@@ -237,8 +237,8 @@ class NumberFaults:
             )
         if self.long:
             raise SourceError(
-                f"field '{name}' holds {self.long} decimal{'s' * (self.long > 1)} of over 64 bits without "
-                "the point; cast it to double"
+                f"field '{name}' holds {self.long} decimal{'s' * (self.long > 1)} whose digits, without "
+                "the point, exceed 64 bits; cast it to double"
             )
 
 

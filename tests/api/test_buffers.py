@@ -137,7 +137,7 @@ def test_an_empty_field_of_a_form_is_as_none(api: Api) -> None:
         (("a.arrow", b"a\n1\n", ""), {"delimiter": ";"}, 422, "leave it out"),
     ],
 )
-def test_a_form_that_is_not_right_is_told_what_would_be(
+def test_a_wrong_form_is_answered_with_what_would_be_right(
     api: Api, file: tuple[str, bytes, str], values: dict[str, Any], status: int, words: str
 ) -> None:
     assert words in api.problem(_form(api.client, file, **values), status)["detail"]
@@ -188,7 +188,7 @@ def test_a_csv_is_read_as_its_writer_wrote_it(api: Api) -> None:
         (ARROW, {"null_tokens": "NA"}, "'null_tokens' says how a CSV is written"),
     ],
 )
-def test_what_is_wrong_with_the_options_of_a_csv_is_told(
+def test_what_is_wrong_with_the_options_of_a_csv_is_reported(
     api: Api, content_type: str, said: dict[str, str], words: str
 ) -> None:
     answer = _csv(api.client, b"a\n1\n7770777\n", content_type, **said)
@@ -217,7 +217,9 @@ def rows_path(api: Api, table: pa.Table) -> str:
 
 
 @pytest.mark.parametrize("media_type", [ARROW, PARQUET, "text/csv", "application/json"])
-def test_a_caller_who_has_the_rows_is_told_so(client: httpx.Client, rows_path: str, media_type: str) -> None:
+def test_a_caller_who_has_the_rows_gets_not_modified(
+    client: httpx.Client, rows_path: str, media_type: str
+) -> None:
     first = client.get(rows_path, headers={"accept": media_type})
     tag = first.headers["etag"]
     for known in (tag, f'"other", W/{tag}', "*"):

@@ -179,9 +179,9 @@ def test_a_figure_of_known_fields_that_stay_ranks_nobody(api: Api) -> None:
     )
     found = report_of(api, named)["candidates"]
     assert (found["rank_by"], found["chosen"]) == ([], 0)
-    assert "No figure tells the candidates apart" in found["verdict"]
+    assert "No figure distinguishes the candidates" in found["verdict"]
     page = api.client.get(f"/v1/jobs/{named['id']}/report", headers={"accept": "text/html"}).text
-    assert "No figure tells the candidates apart" in page
+    assert "No figure distinguishes the candidates" in page
 
 
 RANK_BY = "/candidates/rank_by"

@@ -254,7 +254,7 @@ def test_a_seed_is_revealed_with_a_scope_and_a_reason(
     with keys.client(keys.make((RUN, READ, ADMIN))) as client:
         Api.problem(client.get(path, params={"reason": "the release is disputed"}), 403)
     assert main(["audit", "verify"]) == 0
-    assert "the audit holds" in capfd.readouterr().out
+    assert "the audit is intact" in capfd.readouterr().out
 
 
 def test_the_command_line_makes_lists_and_revokes(
@@ -262,9 +262,9 @@ def test_the_command_line_makes_lists_and_revokes(
 ) -> None:
     """A key is printed once, alone, and is valid until it is revoked."""
     assert main(["keys", "create", "--name", "pipeline", "--scopes", "run,read", "--expires", "30m"]) == 0
-    text, told = capfd.readouterr()
+    text, printed = capfd.readouterr()
     key = text.strip()
-    assert "the one time" in told
+    assert "not shown again" in printed
     with keys.client(key) as client:
         assert client.get("/v1/services").status_code == 200
         assert main(["keys", "list"]) == 0
@@ -290,8 +290,8 @@ def test_the_command_line_says_what_is_wrong(
 ) -> None:
     """Reserved names, unknown scopes and invalid durations."""
     assert main(["keys", "create", *options]) != 0
-    text, told = capfd.readouterr()
-    assert said in told
+    text, printed = capfd.readouterr()
+    assert said in printed
     assert text == ""
 
 

@@ -36,22 +36,22 @@ def buffer(client: httpx.Client) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("service", LONG)
-def test_a_long_job_tells_its_progress_and_is_cancelled_midway(api: Api, buffer: str, service: str) -> None:
+def test_a_long_job_reports_its_progress_and_is_cancelled_midway(api: Api, buffer: str, service: str) -> None:
     """Progress grows step by step while a kernel works; a cancel then stops it before its end."""
     body = {"source": {"buffer": buffer}, "parameters": LONG[service]}
     headers = {"prefer": "respond-async"}
     answer = api.client.post(f"/v1/services/{service}", json=body, headers=headers)
     assert answer.status_code == 202, answer.text
     job = api.job(answer)
-    told: list[float] = []
+    fractions: list[float] = []
     with api.client.stream("GET", f"/v1/jobs/{job['id']}/events", timeout=60) as events:
         for line in events.iter_lines():
             if line.startswith("data:") and '"running"' in line:
-                told.append(float(line.split('"fraction":')[1].split(",")[0].rstrip("}")))
-            if len(set(told)) == 4:
+                fractions.append(float(line.split('"fraction":')[1].split(",")[0].rstrip("}")))
+            if len(set(fractions)) == 4:
                 break
-            assert "event: end" not in line, f"it ended after {told}"
-    assert told == sorted(told)
+            assert "event: end" not in line, f"it ended after {fractions}"
+    assert fractions == sorted(fractions)
     cancelled = api.job(api.client.post(f"/v1/jobs/{job['id']}/cancel"))
     assert cancelled["state"] == "cancelled"
     api.problem(api.client.get(f"/v1/jobs/{job['id']}/rows"), 409)

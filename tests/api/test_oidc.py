@@ -179,7 +179,7 @@ def test_the_issuers_new_keys_are_found_and_made_up_names_fetch_nothing(
     assert own.fetched == fetched + 1
 
 
-def test_an_issuer_that_is_away_is_told_and_not_taken_for_a_wrong_token(tmp_path: Path) -> None:
+def test_an_unavailable_issuer_is_reported_and_not_taken_for_a_wrong_token(tmp_path: Path) -> None:
     with running_issuer() as gone:
         token = gone.token()
     with pytest.raises(Unavailable, match="issuer"):

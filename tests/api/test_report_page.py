@@ -60,14 +60,14 @@ def test_other_types_are_not_acceptable(api: Api, path: str) -> None:
     detail = api.problem(api.client.get(path, headers={"accept": "text/csv"}), 406, "not_acceptable")[
         "detail"
     ]
-    assert "application/json, text/html" in detail
+    assert "application/json or text/html" in detail
 
 
-def test_page_tells_no_seed_and_has_its_policy(api: Api, path: str) -> None:
+def test_page_reveals_no_seed_and_has_its_policy(api: Api, path: str) -> None:
     """The singleton of a town is shown as fewer than five; the page may run nothing."""
     answer = api.client.get(path, headers={"accept": BROWSER})
     assert "8f1c7a0b52e94d63" not in answer.text
-    assert "fewer than 5 alone in their group" in answer.text
+    assert "fewer than 5 in a group of one row" in answer.text
     assert "Röst" not in answer.text
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")

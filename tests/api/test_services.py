@@ -114,7 +114,7 @@ def test_groups_that_anyone_undoes_are_refused_when_asked(api: Api, people: Rows
     assert job["error"]["detail"] == problem["detail"]
 
 
-def test_a_field_that_parts_from_no_other_is_told(api: Api, people: Rows) -> None:
+def test_a_field_that_parts_from_no_other_is_reported(api: Api, people: Rows) -> None:
     """Swapping the only field changes only the order of rows; all fields locked together are rejected."""
     rows = [{"income": row["income"]} for row in people]
     job = api.run("DSWAP", rows, {"swap_fields": ["income"]})
@@ -351,7 +351,7 @@ def test_fields_are_taken_as_an_answer_gives_them(api: Api, people: Rows) -> Non
     assert again["source"]["digest"] == job["destination"]["digest"]
 
 
-def test_validate_only_tells_of_a_run_that_must_fail(api: Api, people: Rows) -> None:
+def test_validate_only_reports_a_run_that_must_fail(api: Api, people: Rows) -> None:
     body = {
         "source": {"rows": people},
         "parameters": {

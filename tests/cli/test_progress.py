@@ -54,8 +54,8 @@ def test_the_bar_moves_in_a_terminal(size: str) -> None:
         filled = [bar.filled for bar in running]
         assert filled == sorted(filled)
         assert len(set(filled)) >= 8
-    *_, cleared, told = ended.drawn.removesuffix("\x1b[0m").rstrip("\r\n").split("\r")
-    assert (cleared.strip(), told) == ("", f"DSWAP: SUCCESS, {ROWS} rows")
+    *_, cleared, summary = ended.drawn.removesuffix("\x1b[0m").rstrip("\r\n").split("\r")
+    assert (cleared.strip(), summary) == ("", f"DSWAP: SUCCESS, {ROWS} rows")
     hold_table(ended.stdout)
 
 

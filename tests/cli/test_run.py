@@ -104,7 +104,7 @@ def test_it_stands_in_a_pipe(desk: Desk) -> None:
     assert err == b"DSWAP: SUCCESS, 400 rows\n"  # and no progress, as nobody looks on
 
 
-def test_whoever_stops_reading_ends_it_quietly(desk: Desk) -> None:
+def test_a_reader_that_stops_ends_it_quietly(desk: Desk) -> None:
     pq.write_table(people(100_000), "large.parquet")
     given = ["run", "DSWAP", "large.parquet", "-", "--swap-fields", "age", "--format", "csv"]
     with desk.process(*given) as running:
@@ -138,7 +138,7 @@ def test_a_seed_of_the_environment(desk: Desk, monkeypatch: pytest.MonkeyPatch) 
     assert (code, "hex digits" in err, "no hex" in err) == (2, True, False)
 
 
-def test_a_plan_is_told_and_nothing_written(desk: Desk) -> None:
+def test_a_plan_is_reported_and_nothing_written(desk: Desk) -> None:
     given = ["--swap-fields", "income", "--control-field", "city", "--validate-only"]
     plan = json.loads(desk.done("run", "CDSWAP", "in.parquet", "out.parquet", *given))
     assert plan["groups"] == 3
@@ -203,7 +203,7 @@ def test_a_gz_is_packed_as_it_is_unpacked(desk: Desk) -> None:
     for broken in (packed[:40] + bytes(40) + packed[80:], packed[:-9], b"age,income\n1,2\n"):
         Path("broken.csv.gz").write_bytes(broken)
         code, _, err = desk.call("run", "DSWAP", "broken.csv.gz", "out.parquet", *given)
-        assert (code, err) == (1, "rowveil: broken.csv.gz cannot be read: it is not whole gzip\n")
+        assert (code, err) == (1, "rowveil: broken.csv.gz cannot be read: it is not complete gzip data\n")
 
 
 PLACES = {
@@ -250,7 +250,7 @@ def test_a_plan_makes_no_keys_for_the_manifest_that_is_not_written(desk: Desk) -
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-def test_a_full_disk_behind_standard_output_is_told(desk: Desk) -> None:
+def test_a_full_disk_behind_standard_output_is_reported(desk: Desk) -> None:
     given = [
         "run",
         "DSWAP",

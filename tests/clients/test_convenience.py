@@ -58,7 +58,7 @@ def test_every_service_has_a_method(rowveil: Rowveil, service: str) -> None:
     assert released.num_rows == 400
 
 
-def test_what_is_told_of_a_run(rowveil: Rowveil) -> None:
+def test_what_is_reported_of_a_run(rowveil: Rowveil) -> None:
     with rowveil:
         rowveil.dswap(people(), swap_fields=["income"], candidates=2)
         assert len(rowveil.report()["candidates"]["table"]) == 2
@@ -106,7 +106,7 @@ def test_it_brings_nothing_of_the_service_along() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_integers_beside_nulls_keep_their_digits(rowveil: Rowveil) -> None:
+def test_integers_next_to_nulls_keep_their_digits(rowveil: Rowveil) -> None:
     """A float has 53 bits; pandas has nullable integers, and given ones are returned as such."""
     beyond = [2**53 + 1 + 2 * row for row in range(40)]
     given = pd.DataFrame({"id": beyond, "own": pd.array([None, *beyond[1:]], dtype="Int64"), "town": "Cork"})
@@ -144,7 +144,7 @@ def calling(*answers: httpx.Response | Exception) -> Rowveil:
     return rowveil
 
 
-def test_a_service_that_starts_anew_is_waited_for() -> None:
+def test_a_service_that_restarts_is_waited_for() -> None:
     """The service or a proxy does not respond; a buffer that cannot be deleted is left to its expiry."""
     failed = {"id": "1", "state": "failed", "error": {"detail": "it failed", "code": "worker_died"}}
     with (

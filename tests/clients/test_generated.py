@@ -52,7 +52,7 @@ def installed(clients: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder, symlinks=True)
     scheme = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", "venv", vars=scheme))
-    (packages / "beside.pth").write_text(sysconfig.get_path("purelib"))
+    (packages / "extra.pth").write_text(sysconfig.get_path("purelib"))
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     run([*pip, "--no-deps", "--no-build-isolation", "--no-index", str(clients / "python")])
     assert list(packages.glob("rowveil_api/client.py"))

@@ -58,7 +58,7 @@ def test_nothing_is_drawn_where_nobody_looks_on(script: list[str], stderr: str) 
 
 
 @pytest.mark.parametrize(("shell", "shown"), [(SimpleNamespace(kernel=object()), True), (object(), False)])
-def test_a_kernel_is_told_from_a_script_that_imports_ipython(
+def test_a_kernel_is_distinguished_from_a_script_that_imports_ipython(
     shell: object, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A notebook has no terminal and shows a bar; a mere import of ipykernel does not count."""

@@ -1,4 +1,4 @@
-"""`docs/choosing.md` tells what its calls give: they are run on the table it names."""
+"""`docs/choosing.md` shows what its calls give: they are run on the table it names."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def frontier_table(folder: Path) -> str:
 
 
 def candidates_table(folder: Path) -> str:
-    """The evidence that the second call gives, as the page tells it."""
+    """The evidence that the second call gives, as the page describes it."""
     call = calls()[1]
     table = read(folder / TABLE)
     provider = PROVIDERS["DDSWAP"]
@@ -80,11 +80,11 @@ def candidates_table(folder: Path) -> str:
     return lines(["candidate", *(f"`{name}`" for name in names), "mean rank", ""], rows)
 
 
-def test_the_frontier_is_as_told(data_dir: Path) -> None:
+def test_the_frontier_is_as_documented(data_dir: Path) -> None:
     """Every point, and which of them are not dominated."""
     assert frontier_table(data_dir) in PAGE.read_text(encoding="utf-8")
 
 
-def test_the_candidates_are_as_told(data_dir: Path) -> None:
+def test_the_candidates_are_as_documented(data_dir: Path) -> None:
     """Every line of the evidence, and the one that was kept."""
     assert candidates_table(data_dir) in PAGE.read_text(encoding="utf-8")

@@ -144,7 +144,7 @@ def test_a_constant_figure_ranks_no_candidates(data_dir: Path) -> None:
     assert (found["rank_by"], found["chosen"]) == ([], 0)
     assert len({line["values"]["record_linkage.rate"] for line in found["table"]}) == 1
     assert "of which no run changes a value" in found["left_out"]["record_linkage.rate"]
-    assert "No figure tells the candidates apart" in found["verdict"]
+    assert "No figure distinguishes the candidates" in found["verdict"]
     free = choose(*run, CandidateOptions(count=3), KNOWN, no_progress).evidence
     assert free["rank_by"] == ["interval_sd.narrow.by_field", "delta_rho.mean"]
     assert "record_linkage.rate" in free["left_out"]

@@ -195,7 +195,7 @@ def test_angle_and_axis_can_be_found(data_dir: Path, data: str, selection: Selec
     ("sigma", "low", "high"),
     [
         (1.0, 0.65, 0.8),  # 0.67 by another attack
-        (2.0, 0.3, 0.5),  # by which nothing was found: quantiles tell more
+        (2.0, 0.3, 0.5),  # by which nothing was found: quantiles reveal more
     ],
 )
 def test_more_noise_hides_less_than_one_would_think(

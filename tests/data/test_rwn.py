@@ -153,7 +153,7 @@ def test_pscr(census: pa.Table, q: float, k: int, figure: float) -> None:
     assert pscr(*points) == pytest.approx(figure, abs=0.01)
 
 
-# ------------------------------------------------------------------------------ what users must be told
+# ------------------------------------------------------------------------------ what users must know
 
 
 def test_categories_of_svcensus_do_not_change(census: pa.Table) -> None:

@@ -1,4 +1,4 @@
-"""The worked examples of the services' pages: run on their tables, they give the figures they tell."""
+"""The worked examples of the services' pages: run on their tables, they give the figures they state."""
 
 import tomllib
 from pathlib import Path

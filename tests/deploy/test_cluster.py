@@ -44,7 +44,7 @@ def test_a_second_setup_changes_nothing(made: Path) -> None:
     assert all(path.stat().st_mode & 0o077 == 0 for path in before)
 
 
-def test_a_certificate_that_ends_within_a_month_is_made_anew(
+def test_a_certificate_that_ends_within_a_month_is_renewed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A certificate of another authority is renewed too; keys and passwords stay."""
@@ -59,7 +59,7 @@ def test_a_certificate_that_ends_within_a_month_is_made_anew(
 
 
 @pytest.mark.parametrize("left", ["another", "none", "cut off"])
-def test_a_certificate_without_its_key_is_made_anew(tmp_path: Path, left: str) -> None:
+def test_a_certificate_without_its_key_is_renewed(tmp_path: Path, left: str) -> None:
     """An interrupted renewal leaves such files; they would keep the cluster down permanently."""
     ensure(tmp_path)
     key = tmp_path / "worker" / "tls.key"

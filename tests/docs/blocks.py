@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs"
-BESIDE = ("README.md", "examples/README.md", "clients/python/README.md")
+ELSEWHERE = ("README.md", "examples/README.md", "clients/python/README.md")
 """Further pages, relative to the root of the checkout."""
 ADDRESS = "http://127.0.0.1:8080"
 """Address of the service in the pages."""
@@ -49,8 +49,8 @@ def blocks(page: Path) -> list[Block]:
 
 def pages() -> list[str]:
     """Return the path of every page, relative to the folder of the pages."""
-    beside = [f"../{name}" for name in BESIDE]
-    return [*(page.relative_to(PAGES).as_posix() for page in sorted(PAGES.rglob("*.md"))), *beside]
+    others = [f"../{name}" for name in ELSEWHERE]
+    return [*(page.relative_to(PAGES).as_posix() for page in sorted(PAGES.rglob("*.md"))), *others]
 
 
 def pages_with(*languages: str) -> list[str]:
@@ -98,8 +98,8 @@ class Reader:
         script = [_SHELL, self.shell]
         for number, example in enumerate(examples):
             text = example.text
-            for told, here in {ADDRESS: self.address, **(put or {})}.items():
-                text = text.replace(told, here)
+            for written, here in {ADDRESS: self.address, **(put or {})}.items():
+                text = text.replace(written, here)
             if example.language in programs:
                 suffix, program = programs[example.language]
                 (self.folder / f"{number}.{suffix}").write_text(text, encoding="utf-8")

@@ -35,6 +35,6 @@ def line(point: dict[str, Any], varied: set[str]) -> list[str]:
     return [point["service"], *given[-1:], f"{point['risk']:.3f}", f"{point['utility']:.4f}", kept]
 
 
-def test_the_frontier_of_the_sample_table_is_as_told(client: httpx.Client) -> None:
+def test_the_frontier_of_the_sample_table_is_as_documented(client: httpx.Client) -> None:
     """Every point of all eight services, and which of them are not dominated."""
     assert frontier_table(client) in PAGE.read_text(encoding="utf-8")

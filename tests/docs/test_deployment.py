@@ -79,9 +79,11 @@ def typed(tmp_path_factory: pytest.TempPathFactory, address: str, service_home: 
     assert len(commands) + 1 == len(blocks(PAGE))  # nothing is in another language
     reader.run(commands)
     calls = sorted((folder / "typed").iterdir(), key=lambda path: int(path.name))
-    told = re.findall(r"`(docker [^`]+)`", re.sub(r"^```.*?^```$", "", PAGE.read_text(), flags=re.M | re.S))
+    documented = re.findall(
+        r"`(docker [^`]+)`", re.sub(r"^```.*?^```$", "", PAGE.read_text(), flags=re.M | re.S)
+    )
     words = [call.read_text().split("\0")[:-1] for call in calls]
-    return Typed(folder, words + [shlex.split(call) for call in told])
+    return Typed(folder, words + [shlex.split(call) for call in documented])
 
 
 class Words(argparse.ArgumentParser):
@@ -136,9 +138,9 @@ def test_the_image_s_commands_name_what_it_is(typed: Typed) -> None:
 
 def test_the_table_of_volumes_is_what_there_is() -> None:
     """The table lists the volumes of the image, and the one shared with workers."""
-    told = set(re.findall(r"^\| `(/[^`]+)` \|", PAGE.read_text(), flags=re.MULTILINE))
+    documented = set(re.findall(r"^\| `(/[^`]+)` \|", PAGE.read_text(), flags=re.MULTILINE))
     shared = volumes_of(composed()["service"]).keys() & volumes_of(composed()["worker"]).keys()
-    assert told == {*json.loads(image().last("VOLUME")), *(shared - {"/run/secrets"})}
+    assert documented == {*json.loads(image().last("VOLUME")), *(shared - {"/run/secrets"})}
 
 
 def test_compose_s_commands_name_its_services(typed: Typed) -> None:
@@ -177,9 +179,9 @@ def files_wanted(pod: str) -> set[str]:
     """Return the secret files that a pod's settings name."""
     (container,) = pods()[pod]["containers"]
     shared = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())["configMapGenerator"][0]
-    told = [*container.get("args", []), *(each.get("value", "") for each in container.get("env", []))]
-    told += shared["literals"] if "envFrom" in container else []
-    return {word.partition(f"{SECRETS}/")[2] for word in told} - {""}
+    documented = [*container.get("args", []), *(each.get("value", "") for each in container.get("env", []))]
+    documented += shared["literals"] if "envFrom" in container else []
+    return {word.partition(f"{SECRETS}/")[2] for word in documented} - {""}
 
 
 def test_every_secret_of_a_pod_is_made_and_nothing_is_made_for_nobody(typed: Typed) -> None:

@@ -112,9 +112,9 @@ def test_the_examples_of_a_page(page: str, reader: Reader, known: dict[str, str]
     }
     reader.run(examples, known, put)
     if page == FRONT:
-        (told,) = (elided(block.text) for block in blocks(PAGES / page) if block.language == "json")
+        (documented,) = (elided(block.text) for block in blocks(PAGES / page) if block.language == "json")
         printed = json.loads((reader.folder / "0.out").read_text())
-        hold_within(told, printed)
+        hold_within(documented, printed)
 
 
 def elided(text: str) -> Any:
@@ -123,19 +123,19 @@ def elided(text: str) -> Any:
     return json.loads(text.replace(", …}", "}"))
 
 
-def hold_within(told: Any, printed: Any) -> None:
+def hold_within(documented: Any, printed: Any) -> None:
     """Check that the output has everything that the page shows, except random values."""
-    if isinstance(told, dict):
-        assert told.keys() <= printed.keys()
-        for name, value in told.items():
+    if isinstance(documented, dict):
+        assert documented.keys() <= printed.keys()
+        for name, value in documented.items():
             if name not in ("id", "seed_fingerprint", "digest"):
                 hold_within(value, printed[name])
-    elif isinstance(told, list):
-        assert len(told) == len(printed)
-        for one, other in zip(told, printed, strict=True):
+    elif isinstance(documented, list):
+        assert len(documented) == len(printed)
+        for one, other in zip(documented, printed, strict=True):
             hold_within(one, other)
     else:
-        assert told == printed
+        assert documented == printed
 
 
 def test_the_examples_by_reference(reader: Reader, known: dict[str, str], storage: Storage) -> None:

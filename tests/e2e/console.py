@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, FilePayload, Page, expect
 
 PATIENCE = 120_000
 """Milliseconds; the first job on a busy machine loads every kernel."""
-NOT_BESIDE_THE_PAGE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+NOT_NEXT_TO_THE_PAGE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 NAME_OF_FOCUSED = "(document.activeElement.labels?.[0] ?? document.activeElement).innerText.trim()"
 
 

@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, FilePayload, Route, expect
 
-from tests.e2e.console import NOT_BESIDE_THE_PAGE, Console, console
+from tests.e2e.console import NOT_NEXT_TO_THE_PAGE, Console, console
 
 pytestmark = pytest.mark.browser
 
@@ -134,10 +134,10 @@ def test_every_view_is_legible(
             found = Axe().run(tab.page, options={"resultTypes": ["violations"], **rules})
             faults = [(each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]]
             assert (view, faults) == (view, [])
-            assert (view, tab.page.evaluate(NOT_BESIDE_THE_PAGE)) == (view, True)
+            assert (view, tab.page.evaluate(NOT_NEXT_TO_THE_PAGE)) == (view, True)
 
 
-def test_what_is_refused_is_told_at_its_place(opened: Console) -> None:
+def test_what_is_refused_is_reported_at_its_place(opened: Console) -> None:
     """The control of the error has the focus and the message, also inside a collapsed section."""
     page = opened.page
     table = made_up(opened)
@@ -159,25 +159,25 @@ def test_what_is_refused_is_told_at_its_place(opened: Console) -> None:
     expect(rate).not_to_have_attribute("aria-invalid", "true")
 
 
-def test_fields_that_name_a_person_are_told_until_they_are_said_not_to(opened: Console) -> None:
+def test_fields_that_name_a_person_are_warned_of_until_they_are_said_not_to(opened: Console) -> None:
     """Only the user can remove them from a release."""
     page = opened.page
     rows = "\n".join(f"P{row},Ada,{row * 7919 % 10007}" for row in range(50))
     opened.upload("named.csv", f"patient id,family name,income\n{rows}\n")
-    told = page.locator(".warning")
-    expect(told).to_contain_text("no service leaves them out: patient id, family name.")
+    warning = page.locator(".warning")
+    expect(warning).to_contain_text("no service leaves them out: patient id, family name.")
     page.get_by_label("family name").select_option("known")
-    expect(told).to_contain_text("no service leaves it out: patient id.")
+    expect(warning).to_contain_text("no service leaves it out: patient id.")
     page.get_by_label("patient id").select_option("other")
-    expect(told).to_have_count(0)
+    expect(warning).to_have_count(0)
 
 
 def test_roles_are_guessed_from_no_more_rows_than_is_said(opened: Console) -> None:
     """The sample is 100,000 characters, here of 24 per row, even if more of the table arrives at once."""
     rows = "\n".join(f"person-{row:07d},town-{row % 90 + 10}" for row in range(20_000))
     opened.upload("many.csv", f"who,where\n{rows}\n")
-    told = opened.page.locator("section p", has_text="The roles are a guess").inner_text()
-    read = re.search(r"the first ([\d,]+) rows", told)
+    warning = opened.page.locator("section p", has_text="The roles are a guess").inner_text()
+    read = re.search(r"the first ([\d,]+) rows", warning)
     assert read is not None
     assert 2_000 < int(read[1].replace(",", "")) <= 100_000 / 24
 
@@ -345,10 +345,10 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, client: httpx.
         page.on("request", lambda request: sent.append(request.headers.get("authorization")))
         page.goto(f"{tab.address}/#/jobs")
         dialog = page.get_by_role("dialog", name="Access key")
-        expect(dialog).to_contain_text("who calls: paste the key")
+        expect(dialog).to_contain_text("an access key: paste the one")
         page.get_by_label("Key", exact=True).fill("rv_wrong")
         page.keyboard.press("Enter")
-        expect(dialog).to_contain_text("not one of this service")
+        expect(dialog).to_contain_text("unknown to this service")
         assert f"Bearer {key}" not in sent
         page.get_by_label("Key", exact=True).fill(key)
         page.keyboard.press("Enter")

@@ -113,12 +113,12 @@ def test_every_parameter_has_its_explanation(tab: Console, client: httpx.Client)
     }"""
     for service in client.get("/v1/services").json()["services"]:
         schema = service["parameters_schema"]
-        told = tab.evaluate(show, schema)
-        assert told.keys() == schema["properties"].keys()
+        suggested = tab.evaluate(show, schema)
+        assert suggested.keys() == schema["properties"].keys()
         for name, each in schema["properties"].items():
             words = each["description"].replace("\n", " ").replace("`", "")
             words = words.replace("true: ", "Ticked: ").replace("false: ", "not ticked: ")
-            assert told[name] == words, (service["identifier"], name)
+            assert suggested[name] == words, (service["identifier"], name)
 
 
 def test_csv_is_read_as_it_was_written(tab: Console) -> None:

@@ -83,7 +83,7 @@ def test_a_key_that_cannot_be_sent_is_asked_for_again(browser: Browser, client: 
         for given in (f"{key}…", "rv_ two words"):
             tab.page.get_by_label("Key", exact=True).fill(given)
             tab.page.keyboard.press("Enter")
-            expect(dialog).to_contain_text("signs in it that no key has")
+            expect(dialog).to_contain_text("characters that no key has")
         tab.page.get_by_label("Key", exact=True).fill(key)
         tab.page.keyboard.press("Enter")
         expect(tab.page.get_by_role("heading", name="Jobs")).to_be_visible()
@@ -102,7 +102,7 @@ def test_a_cancel_that_is_refused_can_be_asked_for_again(opened: Console) -> Non
     opened.ended("cancelled")
 
 
-def test_older_jobs_come_once_each_and_a_refusal_is_told(opened: Console) -> None:
+def test_older_jobs_come_once_each_and_a_refusal_is_reported(opened: Console) -> None:
     page = opened.page
     job = {"kind": "swap", "service": "DSWAP", "state": "succeeded", "row_count": 1}
     job |= {"created_at": "2026-01-01T00:00:00Z", "rerun_of": None}

@@ -29,7 +29,7 @@ MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }
 
-NOT_BESIDE_THE_PAGE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+NOT_NEXT_TO_THE_PAGE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 CUT_OFF = """[...document.querySelectorAll('h1,h2,h3,p,li,dd,dt,figcaption,svg')].filter(element => {
   const box = element.getBoundingClientRect();
   const beyond = box.width && (box.right > innerWidth + 1 || box.left < -1);
@@ -105,7 +105,7 @@ def test_page_is_legible_on_a_narrow_screen(reader: Reader) -> None:
     try:
         for state in ("false", "true"):
             page.evaluate(f"document.querySelectorAll('details').forEach(one => one.open = {state})")
-            assert page.evaluate(NOT_BESIDE_THE_PAGE)
+            assert page.evaluate(NOT_NEXT_TO_THE_PAGE)
             assert page.evaluate(CUT_OFF) == []
         sizes = page.evaluate(
             "[...document.querySelectorAll('svg text')].map(text => text.getBoundingClientRect().height)"

@@ -67,13 +67,13 @@ def test_every_page_is_in_the_site_and_lists_are_lists(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "reported"),
     [
         ("[gone](gone.md), [no such part](keys.md#no-such-part)", ("gone.md", "no-such-part")),
         ("[no such file](../providers/gone.py)", ("providers/gone.py",)),
     ],
 )
-def test_a_broken_link_fails(tmp_path: Path, written: str, told: tuple[str, ...]) -> None:
+def test_a_broken_link_fails(tmp_path: Path, written: str, reported: tuple[str, ...]) -> None:
     """Links to a page, to a section, to a file of the repository."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     for path in ROOT.iterdir():
@@ -83,7 +83,7 @@ def test_a_broken_link_fails(tmp_path: Path, written: str, told: tuple[str, ...]
     page.write_text(f"{page.read_text(encoding='utf-8')}\n{written}\n", encoding="utf-8")
     built = build(tmp_path, tmp_path / "site")
     assert built.returncode != 0
-    assert all(name in built.stdout + built.stderr for name in told)
+    assert all(name in built.stdout + built.stderr for name in reported)
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -24,7 +24,7 @@ from tests.faults.running import PATIENCE, Loop
 class Running:
     """A job service and the loop it runs in."""
 
-    def __init__(self, settings: Settings, work: TaskFunction = doings.swap_as_told) -> None:
+    def __init__(self, settings: Settings, work: TaskFunction = doings.swap_as_instructed) -> None:
         self.settings = settings
         self.loop = Loop()
         self.jobs = JobService(settings, work)

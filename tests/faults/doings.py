@@ -1,6 +1,6 @@
 """Worker functions of these tests. A task carries no code, so it names one of these functions.
 
-`swap_as_told` is given to `JobService` in place of `run_job` and does as the job's seed says, so
+`swap_as_instructed` is given to `JobService` in place of `run_job` and does as the job's seed says, so
 that a test can hold a real job at a known place, in a real worker, and let it go on. It waits by
 opening a pipe, which returns when the test opens the other end.
 """
@@ -35,7 +35,7 @@ def gate_of(home: Path, job_id: str) -> Path:
     return home / f"gate-{job_id}"
 
 
-def swap_as_told(task: JobTask) -> Outcome:
+def swap_as_instructed(task: JobTask) -> Outcome:
     """`run_job`, with what the seed says before it."""
     if task.seed == HELD:
         gate = gate_of(Path(task.progress_path).parent.parent, task.job_id)
@@ -63,22 +63,22 @@ def wait_at(gate: str) -> dict[str, Any]:
     return {"pid": os.getpid()}
 
 
-def tell_and_wait(pipes: tuple[str, str]) -> dict[str, Any]:
+def signal_and_wait(pipes: tuple[str, str]) -> dict[str, Any]:
     """Send the process id through the first pipe, then wait at the second."""
-    _tell(pipes[0])
+    _signal(pipes[0])
     return wait_at(pipes[1])
 
 
-def tell_and_compute(pipe: str) -> dict[str, Any]:
+def signal_and_compute(pipe: str) -> dict[str, Any]:
     """Send the process id, then compute without end, never returning to Python."""
     _endless.compile((types.int64,))
-    _tell(pipe)
+    _signal(pipe)
     return {"never": _endless(1)}
 
 
-def _tell(pipe: str) -> None:
-    with Path(pipe).open("w") as told:
-        told.write(str(os.getpid()))
+def _signal(pipe: str) -> None:
+    with Path(pipe).open("w") as started:
+        started.write(str(os.getpid()))
 
 
 @njit  # type: ignore[untyped-decorator]

@@ -1,6 +1,6 @@
 """A service to be killed: takes two held jobs on the home it is given, and says when one of them runs.
 
-The first is a swap or, if so told, a frontier; the second a swap or a table to be judged.
+The first is a swap or, if requested, a frontier; the second a swap or a table to be judged.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ def _new_jobs(kind: str) -> tuple[NewJob, NewJob]:
 
 async def main(home: Path, kind: str) -> None:
     """Print ``<running job> <queued job> <worker>`` and wait to be killed."""
-    jobs = JobService(settings_of(home, workers=1), doings.swap_as_told)
+    jobs = JobService(settings_of(home, workers=1), doings.swap_as_instructed)
     await jobs.start()
     accepted = [await jobs.submit(new) for new in _new_jobs(kind)]
     async for _, progress in jobs.updates(accepted[0].id):

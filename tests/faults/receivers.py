@@ -38,7 +38,7 @@ class Receiver:
         self.messages: list[dict[str, Any]] = []
         """Headers in small letters, `path`, and the body as it was parsed."""
         self._answers = list(answers) or [status(204)]
-        self._told = threading.Condition()
+        self._received = threading.Condition()
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -63,8 +63,8 @@ class Receiver:
 
     def wait_for(self, count: int) -> list[dict[str, Any]]:
         """Wait for a number of messages and return them."""
-        with self._told:
-            assert self._told.wait_for(lambda: len(self.messages) >= count, PATIENCE), self.messages
+        with self._received:
+            assert self._received.wait_for(lambda: len(self.messages) >= count, PATIENCE), self.messages
         return self.messages
 
     def close(self) -> None:
@@ -79,8 +79,8 @@ class Receiver:
         signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
         mac = base64.b64encode(hmac.new(KEY, signed, hashlib.sha256).digest()).decode()
         assert headers["webhook-signature"] == f"v1,{mac}"
-        with self._told:
+        with self._received:
             answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
             self.messages.append(headers | {"path": handler.path, "raw": body, "body": json.loads(body)})
-            self._told.notify_all()
+            self._received.notify_all()
         answer(handler)

@@ -115,10 +115,10 @@ def pipe(tmp_path: Path) -> Callable[[], str]:
 
 
 def test_two_tasks_run_at_once_in_two_processes(engine: Engine, pipe: Callable[[], str]) -> None:
-    told, gate, other_told, other_gate = (pipe() for _ in range(4))
-    first = engine.start("first", doings.tell_and_wait, (told, gate))
-    second = engine.start("second", doings.tell_and_wait, (other_told, other_gate))
-    pids = {int(Path(told).read_text()), int(Path(other_told).read_text())}
+    started, gate, other_started, other_gate = (pipe() for _ in range(4))
+    first = engine.start("first", doings.signal_and_wait, (started, gate))
+    second = engine.start("second", doings.signal_and_wait, (other_started, other_gate))
+    pids = {int(Path(started).read_text()), int(Path(other_started).read_text())}
     assert len(pids | {os.getpid()}) == 3
     Path(gate).write_text("")
     Path(other_gate).write_text("")
@@ -126,10 +126,10 @@ def test_two_tasks_run_at_once_in_two_processes(engine: Engine, pipe: Callable[[
 
 
 def test_a_killed_worker_fails_its_own_task_alone(engine: Engine, pipe: Callable[[], str]) -> None:
-    told, gate, other_told, other_gate = (pipe() for _ in range(4))
-    first = engine.start("first", doings.tell_and_wait, (told, gate))
-    second = engine.start("second", doings.tell_and_wait, (other_told, other_gate))
-    killed, other = int(Path(told).read_text()), int(Path(other_told).read_text())
+    started, gate, other_started, other_gate = (pipe() for _ in range(4))
+    first = engine.start("first", doings.signal_and_wait, (started, gate))
+    second = engine.start("second", doings.signal_and_wait, (other_started, other_gate))
+    killed, other = int(Path(started).read_text()), int(Path(other_started).read_text())
     os.kill(killed, signal.SIGKILL)
     failure = first.result(PATIENCE)
     assert isinstance(failure, Failure)
@@ -167,18 +167,18 @@ def test_an_idle_worker_that_is_killed_is_replaced(engine: Engine) -> None:
 
 
 def test_cancel_stops_a_worker_within_a_kernel(engine: Engine, pipe: Callable[[], str]) -> None:
-    told = pipe()
-    running = engine.start("endless", doings.tell_and_compute, told)
-    pid = int(Path(told).read_text())
+    started = pipe()
+    running = engine.start("endless", doings.signal_and_compute, started)
+    pid = int(Path(started).read_text())
     engine.loop.do(engine.engine.cancel("endless"))
     wait_until_gone(pid, 0)
     assert running.result(PATIENCE).code == "cancelled"
 
 
 def test_cancelling_twice_at_once_is_cancelling_once(engine: Engine, pipe: Callable[[], str]) -> None:
-    told = pipe()
-    running = engine.start("endless", doings.tell_and_compute, told)
-    Path(told).read_text()
+    started = pipe()
+    running = engine.start("endless", doings.signal_and_compute, started)
+    Path(started).read_text()
 
     async def twice() -> None:
         await asyncio.gather(*(engine.engine.cancel("endless") for _ in range(2)))
@@ -189,8 +189,8 @@ def test_cancelling_twice_at_once_is_cancelling_once(engine: Engine, pipe: Calla
 
 def test_a_task_that_waits_for_a_worker_is_cancelled_at_once(engine: Engine, pipe: Callable[[], str]) -> None:
     pipes = [(pipe(), pipe()) for _ in range(2)]
-    holding = [engine.start(told, doings.tell_and_wait, (told, gate)) for told, gate in pipes]
-    pids = {int(Path(told).read_text()) for told, _ in pipes}
+    holding = [engine.start(started, doings.signal_and_wait, (started, gate)) for started, gate in pipes]
+    pids = {int(Path(started).read_text()) for started, _ in pipes}
     waiting = engine.start("waiting", doings.who)
     engine.loop.do(engine.engine.cancel("waiting"))
     assert waiting.result(PATIENCE).code == "cancelled"
@@ -204,7 +204,7 @@ def test_cancelling_what_has_ended_does_nothing(engine: Engine) -> None:
     assert engine.pid()
 
 
-def test_what_nobody_foresaw_tells_its_place_and_no_value(engine: Engine) -> None:
+def test_what_nobody_foresaw_reports_its_place_and_no_value(engine: Engine) -> None:
     failure = engine.failure(doings.fail, "the income 98765.4321 of Ada")
     assert failure.code == "internal_error"
     assert failure.trace[0] == "builtins.ValueError"
@@ -228,9 +228,9 @@ def test_a_task_over_its_time_is_stopped(kind: str, pipe: Callable[[], str]) -> 
 @EACH_KIND
 def test_closing_stops_what_runs(kind: str, pipe: Callable[[], str]) -> None:
     closed = Engine(kind, workers=1, time_limit=PATIENCE)
-    told = pipe()
-    running = closed.start("endless", doings.tell_and_compute, told)
-    pid = int(Path(told).read_text())
+    started = pipe()
+    running = closed.start("endless", doings.signal_and_compute, started)
+    pid = int(Path(started).read_text())
     closed.close()
     wait_until_gone(pid)
     assert running.result(PATIENCE).code == "cancelled"
@@ -241,21 +241,21 @@ def test_an_engine_is_ready_when_a_worker_is_up(engine: Engine) -> None:
     assert not EmbeddedEngine(1, SETUP, 1.0).ready()
 
 
-def test_progress_is_read_as_it_was_told(tmp_path: Path) -> None:
+def test_progress_is_read_as_it_was_reported(tmp_path: Path) -> None:
     path = tmp_path / "progress"
     assert read_progress(path) is None
     make_progress_file(path)
     assert read_progress(path) == Progress(0.0, "")
     with ProgressFile(str(path)) as progress:
         progress(0.25, "exchanging income")
-        told = read_progress(path)
-        assert told is not None
-        assert (told.fraction, told.stage, told.pid) == (0.25, "exchanging income", os.getpid())
+        started = read_progress(path)
+        assert started is not None
+        assert (started.fraction, started.stage, started.pid) == (0.25, "exchanging income", os.getpid())
         progress(7.0, "ä" * 200)
-        told = read_progress(path)
-        assert told is not None
-        assert told.fraction == 1.0
-        assert set(told.stage) == {"ä"}
+        started = read_progress(path)
+        assert started is not None
+        assert started.fraction == 1.0
+        assert set(started.stage) == {"ä"}
     path.write_bytes(b"torn")
     assert read_progress(path) is None
 

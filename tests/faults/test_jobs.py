@@ -66,7 +66,7 @@ def test_an_unforeseen_failure_shows_no_value_and_no_place(
     assert "Ada" not in shown
     assert ".py" not in shown
     (logged,) = [record.getMessage() for record in caplog.records if failed.id in record.getMessage()]
-    assert "swap_as_told" in logged
+    assert "swap_as_instructed" in logged
     assert "Ada" not in logged
 
 
@@ -175,7 +175,7 @@ def test_a_job_that_the_service_does_not_survive_is_given_up(start: Start, tmp_p
 
 @embedded
 def test_a_home_has_one_service(service: Running) -> None:
-    with pytest.raises(HomeInUse, match="another service works on"):
+    with pytest.raises(HomeInUse, match="another service uses"):
         Running(service.settings)
 
 

@@ -72,12 +72,17 @@ def test_a_job_gives_what_its_provider_gives(service: Running) -> None:
     assert job.source_blob is None
 
 
-def test_an_accepted_job_tells_all_there_is_to_tell(service: Running) -> None:
+def test_an_accepted_job_reports_all_that_is_known(service: Running) -> None:
     job = service.submit(people())
-    told = {
+    accepted = {
         name: getattr(job, name) for name in {*Job.__mapper__.columns.keys()} - {"sealed_report", "manifest"}
     }
-    assert (told["state"], told["started_at"], told["outcome"], told["attempt"]) == ("queued", None, None, 0)
+    assert (accepted["state"], accepted["started_at"], accepted["outcome"], accepted["attempt"]) == (
+        "queued",
+        None,
+        None,
+        0,
+    )
     service.end(job)
 
 
@@ -185,7 +190,7 @@ def test_updates_go_from_state_to_state_and_end(service: Running) -> None:
     assert service.loop.do(watch()) == ["succeeded"]
 
 
-def test_progress_does_not_fall_back_while_an_end_is_told(service: Running) -> None:
+def test_progress_does_not_fall_back_while_an_end_is_reported(service: Running) -> None:
     """The progress file is deleted as soon as the end is in the database, before watchers are notified."""
     held = service.submit(people(), seed=doings.HELD)
     seen: list[Progress] = []
@@ -312,7 +317,7 @@ def test_a_candidate_kept_by_another_rule_is_not_chosen_again(
 def test_a_running_job_is_not_deleted(service: Running) -> None:
     held = service.submit(people(), seed=doings.HELD)
     service.wait_until_held(held)
-    with pytest.raises(StateConflict, match="cancel it first"):
+    with pytest.raises(StateConflict, match="cancel it before"):
         service.loop.do(service.jobs.delete(held.id))
     service.open_gate(held)
     service.end(held)
@@ -334,7 +339,7 @@ def test_a_plan_says_what_a_run_would_do_and_stores_nothing(service: Running) ->
     assert {path.name for path in files_below(service.settings.home / "blobs")} == before
 
 
-def test_a_plan_of_what_cannot_be_read_tells_why(service: Running) -> None:
+def test_a_plan_of_what_cannot_be_read_reports_why(service: Running) -> None:
     provider = PROVIDERS["CDSWAP"]
     numbers = pa.schema([("income", pa.int64()), ("city", pa.int64())])
     parameters = {"swap_fields": ["income"], "control_field": "city", "classifier": {"breaks": [1, 2]}}

@@ -101,9 +101,9 @@ def test_a_replica_that_starts_before_its_database_waits_for_it(rounds: Rounds) 
     replica.end(signal.SIGTERM)
     rounds.postgres.kill()
     try:
-        told = replica.log.stat().st_size
+        logged = replica.log.stat().st_size
         replica.start()
-        until("it has asked for it", lambda: "it is tried again" in replica.log.read_text()[told:])
+        until("it has asked for it", lambda: "it is tried again" in replica.log.read_text()[logged:])
     finally:
         rounds.postgres.start()
     until("it is up", lambda: replica.up)

@@ -51,14 +51,14 @@ def test_a_rerun_under_a_key_is_made_once(service: Running) -> None:
         service.submit(people(), idempotency_key="again", request_fingerprint="other")
 
 
-def test_a_key_is_used_anew_when_its_job_was_deleted(service: Running) -> None:
+def test_a_key_is_used_again_when_its_job_was_deleted(service: Running) -> None:
     call = {"idempotency_key": "deleted", "request_fingerprint": "aaaa"}
     first = service.run(people(), **call)
     service.loop.do(service.jobs.delete(first.id))
     assert service.run(people(), **call).id != first.id
 
 
-def test_a_key_is_used_anew_when_its_time_is_over(start: Start) -> None:
+def test_a_key_is_used_again_when_its_time_is_over(start: Start) -> None:
     """With the same request or another one; two at once still make one job."""
     one = start(idempotency_ttl=0.3)
     first = one.run(people(), idempotency_key="k", request_fingerprint="aaaa")
@@ -204,7 +204,7 @@ def test_rows_and_bytes_of_jobs_are_limited_together(start: Start) -> None:
     one.wait_until_held(held)
     again = one.loop.do(one.jobs.rerun(first.id))
     assert (again.row_count, again.byte_size) == (1000, table.nbytes)
-    with pytest.raises(LimitReached, match=r"2500 at a time of the rows .* there are 2000, and this would"):
+    with pytest.raises(LimitReached, match=r"the rows .* to 2500 .* there are 2000, and this request"):
         one.submit(table)
     with pytest.raises(TooLarge, match="ROWVEIL_CALLER_ROWS"):
         one.submit(people(2501))

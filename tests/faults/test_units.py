@@ -275,10 +275,10 @@ def test_a_job_of_the_service_is_shared_out_at_home_as_well(tmp_path: Path) -> N
     async def stages() -> set[str]:
         return {progress.stage async for _, progress in service.jobs.updates(job.id)}
 
-    told = service.loop.do(stages())
+    reported = service.loop.do(stages())
     ended = service.end(job)
     assert ended.state == "succeeded", ended.error
-    assert "working on its units" in told
+    assert "working on its units" in reported
     parameters = {"swap_fields": ["income"], "control_field": "city"}
     assert ended.destination_digest == table_digest(swap("CDSWAP", table, parameters).table)
     assert not list((tmp_path / "scratch").iterdir())

@@ -35,9 +35,9 @@ LOCAL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def notifying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service whose webhooks may reach this machine."""
-    running = Running(settings_of(tmp_path_factory.mktemp("told") / "home", **LOCAL))
+    running = Running(settings_of(tmp_path_factory.mktemp("notifying") / "home", **LOCAL))
     yield running
     running.close()
 
@@ -75,28 +75,28 @@ def settled(service: Running, job: Job) -> Delivery:
     raise AssertionError("the message is pending still")
 
 
-def test_every_end_is_told_signed_and_without_a_value(
-    told: Running, receive: Callable[..., Receiver]
+def test_every_end_is_notified_signed_and_without_a_value(
+    notifying: Running, receive: Callable[..., Receiver]
 ) -> None:
     """Succeeded, failed, cancelled while it ran or was queued, and past its deadline."""
     receiver = receive()
-    good = told.end(submit(told, receiver.url))
-    failed = told.end(submit(told, receiver.url, seed=doings.BROKEN))
-    held = [submit(told, receiver.url, seed=doings.HELD) for _ in range(2)]
+    good = notifying.end(submit(notifying, receiver.url))
+    failed = notifying.end(submit(notifying, receiver.url, seed=doings.BROKEN))
+    held = [submit(notifying, receiver.url, seed=doings.HELD) for _ in range(2)]
     for job in held:
-        told.wait_until_held(job)
-    queued = submit(told, receiver.url)
-    late = submit(told, receiver.url, deadline_seconds=0.01)
-    told.end(late)
+        notifying.wait_until_held(job)
+    queued = submit(notifying, receiver.url)
+    late = submit(notifying, receiver.url, deadline_seconds=0.01)
+    notifying.end(late)
     for job in (queued, *held):
-        told.loop.do(told.jobs.cancel(job.id))
+        notifying.loop.do(notifying.jobs.cancel(job.id))
     ends = {message["body"]["data"]["job"]: message for message in receiver.wait_for(6)}
     assert len(ends) == 6
     expected = {good.id: "succeeded", failed.id: "failed", late.id: "failed", queued.id: "cancelled"}
     expected |= {job.id: "cancelled" for job in held}
     for job_id, state in expected.items():
         body = ends[job_id]["body"]
-        ended = told.loop.do(told.jobs.get(job_id))
+        ended = notifying.loop.do(notifying.jobs.get(job_id))
         assert body == {
             "type": f"job.{state}",
             "timestamp": ended.finished_at.isoformat(),  # type: ignore[union-attr]  # it has ended
@@ -113,39 +113,39 @@ def test_every_end_is_told_signed_and_without_a_value(
 
 
 def test_what_fails_is_tried_again_with_the_same_message(
-    told: Running, receive: Callable[..., Receiver]
+    notifying: Running, receive: Callable[..., Receiver]
 ) -> None:
     receiver = receive(status(500), status(429), status(200))
-    job = submit(told, receiver.url)
-    delivery = settled(told, job)
+    job = submit(notifying, receiver.url)
+    delivery = settled(notifying, job)
     assert (delivery.state, delivery.attempts, delivery.sealed_webhook) == ("delivered", 3, None)
     messages = receiver.wait_for(3)
     assert len({(message["webhook-id"], message["raw"]) for message in messages}) == 1
 
 
-def test_after_the_last_attempt_it_is_given_up(told: Running, receive: Callable[..., Receiver]) -> None:
+def test_after_the_last_attempt_it_is_given_up(notifying: Running, receive: Callable[..., Receiver]) -> None:
     """A job's own end is not touched by that."""
     receiver = receive(status(503))
-    job = submit(told, receiver.url)
-    delivery = settled(told, job)
+    job = submit(notifying, receiver.url)
+    delivery = settled(notifying, job)
     assert (delivery.state, delivery.attempts) == ("given_up", 4)
     assert len(receiver.messages) == 4
-    assert told.get(job).state == "succeeded"
+    assert notifying.get(job).state == "succeeded"
 
 
-def test_who_says_gone_is_not_asked_again(told: Running, receive: Callable[..., Receiver]) -> None:
+def test_who_says_gone_is_not_asked_again(notifying: Running, receive: Callable[..., Receiver]) -> None:
     receiver = receive(status(410))
-    assert settled(told, submit(told, receiver.url)).attempts == 1
+    assert settled(notifying, submit(notifying, receiver.url)).attempts == 1
 
 
-def test_a_redirect_is_not_followed(told: Running, receive: Callable[..., Receiver]) -> None:
+def test_a_redirect_is_not_followed(notifying: Running, receive: Callable[..., Receiver]) -> None:
     other = receive()
     receiver = receive(status(307, location=other.url), status(301, location=other.url), status(204))
-    assert settled(told, submit(told, receiver.url)).state == "delivered"
+    assert settled(notifying, submit(notifying, receiver.url)).state == "delivered"
     assert other.messages == []
 
 
-def test_an_answer_without_end_costs_nothing(told: Running, receive: Callable[..., Receiver]) -> None:
+def test_an_answer_without_end_costs_nothing(notifying: Running, receive: Callable[..., Receiver]) -> None:
     """Its status is all that is read; one that never comes is waited for no longer than a timeout."""
 
     def endless(handler: BaseHTTPRequestHandler) -> None:
@@ -159,7 +159,7 @@ def test_an_answer_without_end_costs_nothing(told: Running, receive: Callable[..
         handler.rfile.read(1)  # returns when the other side has gone
 
     receiver = receive(silent, endless)
-    assert (settled(told, submit(told, receiver.url)).attempts, len(receiver.messages)) == (2, 2)
+    assert (settled(notifying, submit(notifying, receiver.url)).attempts, len(receiver.messages)) == (2, 2)
 
 
 def test_a_message_outlives_the_service(
@@ -178,16 +178,16 @@ def test_a_message_outlives_the_service(
     assert receiver.wait_for(1)[0]["body"]["data"]["job"] == job.id
 
 
-def test_the_database_holds_neither_address_nor_secret(told: Running) -> None:
-    held = submit(told, "http://127.0.0.1:9/needle-in-the-path", seed=doings.HELD)
-    told.wait_until_held(held)
-    files = [path for path in files_below(told.settings.home) if not path.is_fifo()]
+def test_the_database_holds_neither_address_nor_secret(notifying: Running) -> None:
+    held = submit(notifying, "http://127.0.0.1:9/needle-in-the-path", seed=doings.HELD)
+    notifying.wait_until_held(held)
+    files = [path for path in files_below(notifying.settings.home) if not path.is_fifo()]
     stored = b"".join(path.read_bytes() for path in files)
     assert held.id.encode() in stored
     assert b"needle" not in stored
     assert SECRET.encode() not in stored
-    told.open_gate(held)
-    assert settled(told, held).state == "given_up"
+    notifying.open_gate(held)
+    assert settled(notifying, held).state == "given_up"
 
 
 def test_an_address_that_is_not_public_is_not_reached(

@@ -11,7 +11,7 @@ from tests.fuzz.running import target
 def main() -> int:
     """Fuzz the service; return 0 if every response matches the document."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=20_000, help="at least so many [20000]")
+    parser.add_argument("--calls", type=int, default=20_000, help="minimum number of calls [20000]")
     parser.add_argument("--examples", type=int, default=100, help="of each operation, a pass [100]")
     parser.add_argument("--seed", type=int, default=1, help="of the first pass [1]")
     asked = parser.parse_args()
@@ -22,7 +22,7 @@ def main() -> int:
             calls += done.calls
             print(f"seed {seed}: {calls} calls so far", flush=True)
             if done.failed or done.leaked or done.errors or not done.calls:
-                print(done.told)
+                print(done.output)
                 print("unexpected errors in the log:", *done.errors, sep="\n")
                 print(f"a secret in it: {done.leaked}")
                 return 1

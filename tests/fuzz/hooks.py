@@ -93,11 +93,11 @@ def problem_documents(context: CheckContext, response: Response, case: AnyCase) 
 
 
 @schemathesis.check
-def no_secret_is_told(context: CheckContext, response: Response, case: AnyCase) -> None:
+def no_secret_is_revealed(context: CheckContext, response: Response, case: AnyCase) -> None:
     """Check that no response contains a value of a row, a seed or a webhook secret unless it should."""
     operation = case.operation.definition.raw["operationId"]
     text = response.content.decode("utf-8", "replace")
     if response.status_code < 400 and (operation in _WITH_VALUES or '"destination"' in text):
         return
     found = found_in(text)
-    assert found is None, f"{operation} tells {found}"
+    assert found is None, f"{operation} reveals {found}"

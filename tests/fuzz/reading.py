@@ -72,7 +72,7 @@ def _outcome(media_type: str, data: bytes) -> str:
         digest = table_digest(table)
         written = b"".join(write_table(media_type, table))
     except FormatError as error:
-        return "told in a library's words" if "arrow." in error.message.lower() else "refused"
+        return "reported in a library's words" if "arrow." in error.message.lower() else "refused"
     except (MemoryError, pa.ArrowMemoryError):
         return "too large"
     assert table_digest(read_table(media_type, written)) == digest

@@ -31,7 +31,7 @@ class Fuzzed:
     calls: int
     """Number of requests in the service's log."""
     failed: bool
-    told: str
+    output: str
     """Output of Schemathesis: each violation with its request."""
     errors: tuple[str, ...]
     """Unexpected errors in the service's log, whatever was responded."""
@@ -68,7 +68,7 @@ class Target:
         return Fuzzed(
             calls=log.count(_REQUEST) - before,
             failed=done.returncode != 0,
-            told=done.stdout + done.stderr,
+            output=done.stdout + done.stderr,
             errors=tuple(line for line in log.splitlines() if '"level":"error"' in line),
             leaked=found_in(log),
         )

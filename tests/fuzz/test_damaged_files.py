@@ -20,6 +20,6 @@ def test_a_damaged_file_is_refused_or_a_table(name: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     seen = json.loads(done.stdout)
     assert sum(seen.values()) == COUNT
-    assert "told in a library's words" not in seen
+    assert "reported in a library's words" not in seen
     assert seen["refused"] > 0
     assert seen["tables"] > 0

@@ -64,12 +64,12 @@ def liar(tmp_path: Path) -> Iterator[Target]:
         thread.join()
 
 
-def test_an_answer_that_tells_a_value_is_found(liar: Target) -> None:
+def test_an_answer_that_reveals_a_value_is_found(liar: Target) -> None:
     """The service's own checks are active and find their violations."""
     done = liar.fuzz(SEED_OF_CI, examples=8, phases=("fuzzing",))
     assert done.failed
-    assert "problem_documents" in done.told
-    assert "no_secret_is_told" in done.told
+    assert "problem_documents" in done.output
+    assert "no_secret_is_revealed" in done.output
 
 
 def test_every_secret_of_a_call_has_its_mark() -> None:
@@ -84,8 +84,8 @@ def test_every_secret_of_a_call_has_its_mark() -> None:
     assert made["source"]["fields"] == {"a": "string"}
     assert made["seed"] == SEED + "ab12"
     assert made["parameters"] == {"SWAP_SEED": SEED + "no hex", "swap_fields": ["a"]}
-    for told in (made["seed"], made["source"]["rows"][0]["a"].upper(), made["webhook"]["secret"]):
-        assert found_in(f"the value {told} is not right") is not None
+    for secret in (made["seed"], made["source"]["rows"][0]["a"].upper(), made["webhook"]["secret"]):
+        assert found_in(f"the value {secret} is not right") is not None
 
 
 @pytest.mark.faults
@@ -94,7 +94,7 @@ def test_every_answer_is_as_the_document_says(tmp_path: Path) -> None:
     """No 500, no undocumented response, no value, seed or secret in a rejection or in the log."""
     with target(tmp_path) as service:
         done = service.fuzz(SEED_OF_CI, examples=70, phases=("fuzzing", "stateful"))
-    assert not done.failed, done.told
-    assert done.calls > 1500, done.told
+    assert not done.failed, done.output
+    assert done.calls > 1500, done.output
     assert done.errors == ()
     assert done.leaked is None

@@ -146,10 +146,10 @@ def _varint(number: int) -> bytes:
 def _promised_rows() -> bytes:
     """Create a Parquet file whose footer states 200 million rows, with 135 000 000 bytes less."""
     whole = parquet(pa.table({"a": pa.array(np.arange(200_000_000 // 1000))}))
-    told, lie = _varint(200_000), _varint(1_000_000)
-    assert len(told) == len(lie)
-    assert told in whole[-1000:]
-    return whole[:-1000] + whole[-1000:].replace(told, lie)
+    stated, lie = _varint(200_000), _varint(1_000_000)
+    assert len(stated) == len(lie)
+    assert stated in whole[-1000:]
+    return whole[:-1000] + whole[-1000:].replace(stated, lie)
 
 
 def _footer_length(length: int) -> Callable[[], bytes]:
@@ -244,7 +244,7 @@ FILES = [
         CSV,
         lambda: gzip.compress(b"a,b\n1,2\n" * 1000)[:-9],
         (400,),
-        "cut short",
+        "truncated",
         {"content-encoding": "gzip"},
     ),
     Hostile("gzip, none", CSV, lambda: b"a,b\n1,2\n", (400,), "gzip", {"content-encoding": "gzip"}),
@@ -270,7 +270,7 @@ FILES = [
         "multipart/form-data; boundary=x",
         lambda: b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.csv"\r\n\r\na,b\r\n1,2\r\n',
         (400,),
-        "cut short",
+        "truncated",
     ),
     Hostile(
         "form with an endless header",

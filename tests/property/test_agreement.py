@@ -102,7 +102,7 @@ def test_distances_over_many_blocks() -> None:
         (pa.timestamp("s", "Europe/Zurich"), 1),
     ],
 )
-def test_near_values_are_told_apart_beside_extremes(kind: pa.DataType, in_a_unit: int) -> None:
+def test_near_values_are_distinguished_next_to_extremes(kind: pa.DataType, in_a_unit: int) -> None:
     """Distances of 3, 25 and 2, and one of 2**64 - 3: exact, however far the field reaches."""
     least, most = -(2**63), 2**63 - 1
     stored = [least, least + 3, 10, 35, most - 2, most]

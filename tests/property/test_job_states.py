@@ -148,7 +148,7 @@ class JobLife(RuleBasedStateMachine):
         return (row.id, row.attempt)
 
     @rule(replica=replicas_)
-    def renew_or_be_told(self, replica: str) -> None:
+    def renew_or_be_refused(self, replica: str) -> None:
         """A replica whose lease expired can neither renew it nor claim a job."""
         alive = replica in self.alive
         with self.database.write() as session:

@@ -100,12 +100,12 @@ def cases(draw: st.DrawFn) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def is_possible(table: pa.Table, parameters: dict[str, Any]) -> bool:
-    """Whether no two relations ask for an equality, which is refused."""
+    """Whether no two relations require an equality, which is refused."""
     provider = PROVIDERS["LOCALITY"]
     try:
         provider.check(provider.params.model_validate(parameters), table.schema)
     except ParameterError as error:
-        if "ask for an equality" in error.message:
+        if "require an equality" in error.message:
             return False
         raise
     return True
@@ -140,9 +140,9 @@ def test_relations_and_selections(case: tuple[pa.Table, dict[str, Any]], seed: b
         event(code)
     event(f"relations: {bool(parameters['relations'])}")
     event(f"repaired: {bool(fast.provider['segments_repaired'])}")
-    told = {int(number): part["segments"] for number, part in fast.provider.get("relations", {}).items()}
+    reported = {int(number): part["segments"] for number, part in fast.provider.get("relations", {}).items()}
     assert isinstance(naive, LocalityOutcome)
-    assert told == naive.provider["relations"]
+    assert reported == naive.provider["relations"]
 
 
 @settings(max_examples=40, deadline=None)
@@ -162,7 +162,7 @@ BROKEN: list[tuple[list[dict[str, Any]], str]] = [
     ([{"rows": {"100": 1}, "at_most": 1e6, "field": "y"}], "there is no record 100"),
     (
         [{"rows": {"9": 1, "10": 1}, "at_most": 1e6, "field": "y"}],
-        "records 9 and 10 are of different segments",
+        "records 9 and 10 are in different segments",
     ),
     (
         [

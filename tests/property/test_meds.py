@@ -173,7 +173,7 @@ def test_distances_beyond_float64(values: list[float]) -> None:
     assert "200" not in error.value.message
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     """Fractions of the whole grow to the end, and stages have names."""
     from providers import PROVIDERS
     from providers.randomness.chacha20 import Stream
@@ -181,11 +181,11 @@ def test_progress_is_told() -> None:
     table = table_of(np.random.default_rng(1).normal(size=50_000))
     provider = PROVIDERS["MEDS"]
     params = provider.check(MedsParams.model_validate({"swap_fields": ["x"], "k": 20}), table.schema)
-    told: list[tuple[float, str]] = []
-    provider.swap(table, params, Stream(bytes(32), "MEDS", 1), lambda *each: told.append(each))
-    fractions = [fraction for fraction, _ in told]
+    reported: list[tuple[float, str]] = []
+    provider.swap(table, params, Stream(bytes(32), "MEDS", 1), lambda *each: reported.append(each))
+    fractions = [fraction for fraction, _ in reported]
     assert fractions == sorted(fractions)
-    assert {"measuring fields", "making bins", "exchanging x"} <= {stage for _, stage in told}
+    assert {"measuring fields", "making bins", "exchanging x"} <= {stage for _, stage in reported}
 
 
 @pytest.mark.parametrize(

@@ -59,18 +59,18 @@ def assert_mews_agrees(table: pa.Table, parameters: dict[str, Any], seed: bytes)
 
 @given(st.data(), SEEDS)
 def test_mews(data: st.DataObject, seed: bytes) -> None:
-    """MEWS is its twin in every value and figure, or cannot tell the cells apart."""
+    """MEWS is its twin in every value and figure, or cannot distinguish the cells."""
     table, swap_fields, unusable = data.draw(number_tables())
     parameters = data.draw(bin_parameters(table, swap_fields, unusable))
     parameters |= data.draw(grids(len(swap_fields), parameters["others"]))
     parameters["singletons"] = data.draw(st.sampled_from(["merge", "merge", "keep", "suppression"]))
     if parameters["singletons"] == "keep":
         parameters["suppression"] = {"policy": "keep"}
-    told_apart = False
+    distinguished = False
     with contextlib.suppress(ParameterError):
         swap("MEWS", table, {**parameters, "suppression": {"policy": "keep"}})
-        told_apart = True
-    assume(told_apart)  # or float64 cannot tell the cells apart, which tests of its own look at
+        distinguished = True
+    assume(distinguished)  # or float64 cannot distinguish the cells, which tests of its own look at
     assert_mews_agrees(table, parameters, seed)
 
 
@@ -217,8 +217,8 @@ def test_other_fields_change_nothing(people: pa.Table) -> None:
     parameters = {"swap_fields": ["age", "income"], "bins": 25}
     alone = swap("MEWS", people.select(["income", "age", "label"]), parameters).table
     for others in ("keep", "univariate"):
-        beside = swap("MEWS", people, {**parameters, "others": others}).table
-        assert beside.select(["income", "age"]).equals(alone.select(["income", "age"]))
+        together = swap("MEWS", people, {**parameters, "others": others}).table
+        assert together.select(["income", "age"]).equals(alone.select(["income", "age"]))
 
 
 @pytest.mark.parametrize("fields", [1, 2, 3])

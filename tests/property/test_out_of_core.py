@@ -106,7 +106,7 @@ BROKEN_FIELDS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("parameters", "message"), BROKEN_FIELDS)
-def test_what_cannot_be_redrawn_is_told_the_same(parameters: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_redrawn_is_reported_the_same(parameters: dict[str, Any], message: str) -> None:
     """The error counts all rows of the first field at fault, before a destination exists."""
     number = np.arange(100)
     table = pa.table(
@@ -191,7 +191,7 @@ def test_bins_come_out_the_same(parameters: dict[str, Any], memory: int, table: 
         assert found.provider["merged"] > 20
 
 
-def test_cells_that_are_too_many_to_merge_are_told() -> None:
+def test_cells_that_are_too_many_to_merge_are_reported() -> None:
     """Without merging there may be as many cells as rows."""
     rows = 10_000
     apart = pa.table({"x": np.random.default_rng(5).permutation(rows), "label": np.arange(rows)})
@@ -280,7 +280,10 @@ def test_parts_that_do_not_fit_are_refused_with_a_number_that_does(
     """The error points to `parts`; the number that it advises runs, and one less does not."""
     table = pa.table({"x": np.arange(20_000.0), "y": np.arange(20_000) % 13})
     given = {"neighbours": "partition", "parts": 1} | parameters
-    words = r"a part of 20000 rows takes about \d+ bytes with within '\w+', and the memory leaves 300000"
+    words = (
+        r"a part of 20000 rows takes about \d+ bytes with within '\w+', and 300000 bytes of memory are "
+        "available"
+    )
     with pytest.raises(SourceError, match=words) as raised:
         swap_out_of_core("RWN", table, given, 600_000, 5000)
     assert raised.value.pointer == "/parameters/parts"
@@ -298,7 +301,7 @@ def test_few_rows_are_shuffled_the_same(table: pa.Table) -> None:
             assert assert_same("PABIDOT", table.slice(7, rows), {"fields": ["x", "still"]}, TINY, 100, units)
 
 
-def test_what_cannot_be_rotated_is_told_the_same(table: pa.Table) -> None:
+def test_what_cannot_be_rotated_is_reported_the_same(table: pa.Table) -> None:
     """Nulls are counted over all ranges before anything is refused."""
     assert assert_same("PABIDOT", table, {"fields": ["v", "x"]}, 1_500_000, 5000) is None
 

@@ -145,19 +145,19 @@ def test_threads_change_no_byte(large: pa.Table) -> None:
     before = numba.get_num_threads()
     provider = PROVIDERS["PABIDOT"]
     params = provider.check(provider.params(nulls="drop_from_fit"), large.schema)
-    told: list[float] = []
+    reported: list[float] = []
     results = []
     try:
         for threads in (1, 2):
             if threads > numba.config.NUMBA_NUM_THREADS:
                 pytest.skip("one processor only")
             numba.set_num_threads(threads)
-            told.clear()
+            reported.clear()
             stream = Stream(SEED, "PABIDOT", provider.revision)
-            results.append(provider.swap(large, params, stream, lambda share, stage: told.append(share)))
-            assert told == sorted(told)
-            assert 0 <= told[0] <= told[-1] <= 1
-            assert len(told) > 10
+            results.append(provider.swap(large, params, stream, lambda share, stage: reported.append(share)))
+            assert reported == sorted(reported)
+            assert 0 <= reported[0] <= reported[-1] <= 1
+            assert len(reported) > 10
     finally:
         numba.set_num_threads(before)
     one, two = results

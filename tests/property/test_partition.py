@@ -87,12 +87,12 @@ def test_slices_change_nothing(method: str, monkeypatch: pytest.MonkeyPatch) -> 
     """Interrupted after little work, or never, at any point; the reported progress only grows."""
     points = np.random.default_rng(3).normal(size=(3, 3000))
     whole = partition(points, 10, method, lambda share: None)
-    told: list[float] = []
+    reported: list[float] = []
     monkeypatch.setattr(diametral, "_WORK", 3000)
-    assert (partition(points, 10, method, told.append) == whole).all()
-    assert len(told) > 30
-    assert told == sorted(told)
-    assert 0 < told[0] < told[-1] <= 1
+    assert (partition(points, 10, method, reported.append) == whole).all()
+    assert len(reported) > 30
+    assert reported == sorted(reported)
+    assert 0 < reported[0] < reported[-1] <= 1
 
 
 @pytest.mark.parametrize("distinct", [1, 2, 50])

@@ -114,18 +114,18 @@ def test_the_source_stays_as_it_is(table: pa.Table) -> None:
     assert data_of(table) == before
 
 
-def test_progress_is_told_within_the_work(table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_within_the_work(table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress never decreases, reaches the end, and names its stages."""
     from providers.randomness.chacha20 import Stream
     from providers.services.rwn import PROVIDER, RwnParams
 
     monkeypatch.setattr(progress_module, "_SECONDS", 1e-9)
-    told: list[tuple[float, str]] = []
+    reported: list[tuple[float, str]] = []
     params = PROVIDER.check(RwnParams(), table.schema)
     stream = Stream(bytes(32), "RWN", 1)
-    PROVIDER.swap(table, params, stream, lambda fraction, stage: told.append((fraction, stage)))
-    fractions = [fraction for fraction, _ in told]
+    PROVIDER.swap(table, params, stream, lambda fraction, stage: reported.append((fraction, stage)))
+    fractions = [fraction for fraction, _ in reported]
     assert fractions == sorted(fractions)
     assert 0 <= fractions[0] < 0.1
     assert 0.9 < fractions[-1] <= 1
-    assert sum(stage == "drawing donors" for _, stage in told) > 10
+    assert sum(stage == "drawing donors" for _, stage in reported) > 10

@@ -43,7 +43,7 @@ class Storage:
 def s3_address() -> Iterator[str]:
     from moto.server import ThreadedMotoServer  # takes seconds, which other tests need not wait
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells of every request
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs every request
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -166,7 +166,7 @@ def test_a_job_is_taken_up_again_by_the_next_service(
     assert of_file((tmp_path / "out" / "held.csv").read_bytes(), ".csv").num_rows == 400
 
 
-def test_an_attempt_that_was_taken_for_dead_puts_nothing_in_place(tmp_path: Path) -> None:
+def test_an_attempt_whose_lease_expired_puts_nothing_in_place(tmp_path: Path) -> None:
     """It goes on while the next one writes: neither may take the other's half for the whole."""
     reference, prefix = parse_reference(f"file://{tmp_path}/held.csv"), parse_reference(f"file://{tmp_path}")
     begun, go_on = threading.Event(), threading.Event()
@@ -234,7 +234,7 @@ def test_more_than_one_part_is_given_up_as_well(storage: Storage) -> None:
     assert "out/parts.bin" not in [*storage.keys("released"), *storage.unfinished("released")]
 
 
-def test_a_storage_that_does_not_answer_is_told_without_its_address(
+def test_a_storage_that_does_not_answer_is_reported_without_its_address(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
@@ -245,15 +245,15 @@ def test_a_storage_that_does_not_answer_is_told_without_its_address(
             pass
 
     loop = Loop()
-    with pytest.raises(ReferenceUnavailable) as told:
+    with pytest.raises(ReferenceUnavailable) as caught:
         loop.do(read())
     loop.close()
-    assert "127.0.0.1" not in str(told.value)
-    assert SECRET not in str(told.value)
+    assert "127.0.0.1" not in str(caught.value)
+    assert SECRET not in str(caught.value)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").touch(mode=0)
     settings = Settings(home=tmp_path / "home", source_prefixes=f"file://{tmp_path}/data")

@@ -108,11 +108,11 @@ def test_what_is_no_plain_file_is_refused_at_once(storage: Storage, api: Api) ->
     os.mkfifo(storage.folder / "pipe.csv")
     (storage.folder / "folder.csv").mkdir()
     for name in ("pipe.csv", "folder.csv"):
-        assert "no plain file" in refused(storage, api, call(below(storage, name)), "/source/reference")
+        assert "not a regular file" in refused(storage, api, call(below(storage, name)), "/source/reference")
 
 
 @pytest.mark.parametrize("where", ["s3://given", "file"])
-def test_what_is_not_there_is_told(storage: Storage, api: Api, where: str) -> None:
+def test_what_is_not_there_is_reported(storage: Storage, api: Api, where: str) -> None:
     prefix = f"file://{storage.folder}" if where == "file" else where
     assert "no such" in refused(storage, api, call(f"{prefix}/none/people.csv"), "/source/reference")
 
@@ -171,7 +171,7 @@ def test_a_source_that_says_too_much_or_nonsense(
 
 def test_options_of_a_reference_go_with_one(storage: Storage, api: Api) -> None:
     body = {"source": {"rows": [{"income": 1}], "delimiter": ";"}, "parameters": PARAMETERS}
-    assert "'delimiter' goes with 'reference'" in refused(storage, api, body, "/source")
+    assert "'delimiter' is used only with 'reference'" in refused(storage, api, body, "/source")
 
 
 def _hostile() -> dict[str, bytes]:

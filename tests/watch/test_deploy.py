@@ -89,7 +89,7 @@ def test_every_alert_says_what_to_do() -> None:
     assert len({rule["alert"] for rule in alerts()}) == len(alerts())
 
 
-def test_no_failure_that_the_service_can_name_is_told_as_one_that_it_cannot() -> None:
+def test_no_failure_that_the_service_can_name_is_reported_as_one_that_it_cannot() -> None:
     """`other` alerts the operator: a full or unavailable destination would count as the service's fault."""
     codes = {value for name, value in vars(engine).items() if name.isupper() and isinstance(value, str)}
     assert "destination_not_sent" in codes

@@ -42,8 +42,8 @@ def test_a_trace_goes_from_the_request_into_the_worker(watched: WatchedService) 
         assert spans[name].parent_span_id == spans["job.run"].span_id
     assert spans["job.run"].start_time_unix_nano >= spans["job.queue"].end_time_unix_nano
     assert spans["provider.run"].end_time_unix_nano <= spans["job.run"].end_time_unix_nano
-    told = {attribute.key for span in spans.values() for attribute in span.attributes}
-    assert told == {
+    recorded = {attribute.key for span in spans.values() for attribute in span.attributes}
+    assert recorded == {
         "http.request.method",
         "http.response.status_code",
         "http.route",
@@ -197,7 +197,7 @@ def test_head_and_streams_are_watched_like_the_rest(watched: WatchedService) -> 
         assert f'rowveil_http_requests_total{{method="{method}",route="{route}",status="200"}}' in text
 
 
-def test_a_limit_is_told_by_the_fields_of_the_draft(watched: WatchedService) -> None:
+def test_a_limit_is_reported_by_the_fields_of_the_draft(watched: WatchedService) -> None:
     """The delay ends when the first buffer expires."""
     csv = b"a,b\n" + b"".join(b"%d,%d\n" % (row, row) for row in range(500))
     headers = {"content-type": "text/csv"}

@@ -38,20 +38,20 @@ async def _identified(request: Request) -> Caller:
         return ANONYMOUS
     given = request.headers.getlist("authorization")
     if not given:
-        raise Unauthenticated(f"this needs to know who calls: {_HOW}")
+        raise Unauthenticated(f"this operation needs credentials: {_HOW}")
     kind, _, text = given[0].partition(" ")
     if len(given) > 1 or kind.lower() != "bearer" or not text.strip():
-        raise Unauthenticated(f"the Authorization header is not one that is taken here: {_HOW}")
+        raise Unauthenticated(f"the Authorization header is not a single bearer credential: {_HOW}")
     text = text.strip()
     if text.startswith("rv_"):
         keys: ApiKeys = request.app.state.jobs.api_keys
         known = await to_thread.run_sync(keys.caller, text)
         if known is None:
-            raise InvalidToken("the key is not one of this service, was revoked, or has expired")
+            raise InvalidToken("the key is unknown to this service, was revoked, or has expired")
         return known
     tokens: Tokens | None = request.app.state.tokens
     if tokens is None:
-        raise InvalidToken(f"this is no key of this service, and it takes no tokens: {_HOW}")
+        raise InvalidToken(f"this is not a key of this service, which accepts no tokens: {_HOW}")
     return await tokens.caller(text)
 
 
@@ -64,7 +64,7 @@ def _must_be_of_this_machine(request: Request) -> None:
     origin = request.headers.get("origin")
     allowed = request.app.state.settings.cors_origins
     if _hostname(host) not in LOOPBACK:
-        raise Forbidden("authentication is off: the service answers at localhost alone")
+        raise Forbidden("authentication is off: the service accepts requests only at localhost")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}", *allowed):
         raise Forbidden("authentication is off: pages of other origins may not call the service")
 

@@ -63,18 +63,20 @@ class Tokens:
         try:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError:
-            raise InvalidToken(
-                "this is neither a key of this service nor a signed token that is read here"
-            ) from None
+            raise InvalidToken("this is neither a key of this service nor a signed token") from None
         algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in self._settings.oidc_algorithm_list:
             allowed = ", ".join(self._settings.oidc_algorithm_list)
-            raise InvalidToken(f"the token is not signed by an algorithm that is allowed here: {allowed}")
+            raise InvalidToken(
+                f"the algorithm of the token's signature is not allowed; allowed are {allowed}"
+            )
         if not isinstance(key_id, str):
-            raise InvalidToken("the token does not say which key signed it ('kid')")
+            raise InvalidToken("the token's header lacks 'kid', the id of the key that signed it")
         key = await self._keys.find(key_id)
         if key is None or key.algorithm_name != algorithm:
-            raise InvalidToken("the token is signed by a key that its issuer does not publish for that")
+            raise InvalidToken(
+                "the issuer does not publish the key that signed the token, or not for this algorithm"
+            )
         return self._named_by(self._verified(token, key, algorithm))
 
     def _verified(self, token: str, key: jwt.PyJWK, algorithm: str) -> Mapping[str, Any]:
@@ -93,10 +95,10 @@ class Tokens:
         except jwt.InvalidAudienceError:
             raise InvalidToken("the token is meant for another audience than this service") from None
         except jwt.InvalidIssuerError:
-            raise InvalidToken("the token is of another issuer than the one that is trusted here") from None
+            raise InvalidToken("the token's issuer is not the one that this service trusts") from None
         except jwt.PyJWTError:
             raise InvalidToken(
-                "the token is not valid: its signature, its times, or a claim that lacks"
+                "the token is not valid: its signature or its times are wrong, or a claim is missing"
             ) from None
         return claims
 
@@ -137,7 +139,7 @@ class IssuerKeys:
                 if missing and self._is_over(self._tried, _BETWEEN_FETCHES_SECONDS):
                     await self._fetch()
         if self._is_over(self._fetched, _KEYS_LAST_SECONDS):
-            raise Unavailable("the keys of the tokens' issuer cannot be had just now")
+            raise Unavailable("the keys of the tokens' issuer cannot be fetched at present; try again")
         return self._keys.get(key_id)
 
     async def _fetch(self) -> None:
@@ -169,11 +171,11 @@ async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     async with client.stream("GET", url) as answer:
         answer.raise_for_status()
         if not answer.is_success:
-            raise ValueError("a redirect is not followed")
+            raise ValueError("redirects are not followed")
         async for chunk in answer.aiter_bytes():
             content += chunk
             if len(content) > _MOST_BYTES:
-                raise ValueError("longer than keys are")
+                raise ValueError("the document is too long for a key set")
     document: dict[str, Any] = httpx.Response(200, content=bytes(content)).json()
     return document
 

@@ -84,7 +84,9 @@ class SurplusConnections:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it."""
         if scope.get(_SURPLUS) and scope["path"] not in _PROBES:
-            error = Unavailable("the service has as many connections as it takes; try again in some seconds")
+            error = Unavailable(
+                "the service has reached its limit of connections; try again in a few seconds"
+            )
             headers = {**error.headers(), "Connection": "close"}
             await problem_response(error.problem(), scope["path"], headers)(scope, receive, send)
             return
@@ -246,7 +248,7 @@ class _LimitedProtocol(H11Protocol):
         if rate := self.limits.least_read_rate:
             late = max(late, now - self._watched_from - (taken - self._taken_first) / rate)
         if late > self.limits.read_patience:
-            _log.info("a caller did not take its answer in time; its connection was reset")
+            _log.info("a caller did not read its response in time; its connection was reset")
             self._reset()
             return
         self._look_again()

@@ -33,4 +33,4 @@ class HeadIsGetWithoutContent:
         try:
             await self._app(asked, gone, send_head)
         finally:
-            scope["route"] = asked.get("route")  # for whoever watches
+            scope["route"] = asked.get("route")  # read by the request log and the metrics

@@ -62,9 +62,9 @@ class RequestLog:
                 span.set({"http.response.status_code": status, "rowveil.request_id": request_id})
                 if status >= 500:
                     span.failed(str(status))
-                self._tell(method, route, status, time.perf_counter() - started)
+                self._log_request(method, route, status, time.perf_counter() - started)
 
-    def _tell(self, method: str, route: str, status: int, seconds: float) -> None:
+    def _log_request(self, method: str, route: str, status: int, seconds: float) -> None:
         shown = str(status) if status else _ABORTED
         self._metrics.requests.labels(method, route, shown).inc()
         self._metrics.request_seconds.labels(method, route).observe(seconds)

@@ -67,7 +67,7 @@ _PARAMETERS = {
     "job_id": JOB_ID,
     "buffer_id": BUFFER_ID,
     "identifier": "CDSWAP",
-    "reason": "a rerun by another version is to be compared",
+    "reason": "compare with a rerun by another version",
 }
 
 

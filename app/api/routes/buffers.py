@@ -113,7 +113,9 @@ async def create_buffer_from_form(
     """
     content_type = request.headers.get("content-type", "")
     if essence(content_type) != FORM:
-        raise UnsupportedMediaType(f"this operation takes {FORM}; POST /v1/buffers takes a table as it is")
+        raise UnsupportedMediaType(
+            f"this operation takes {FORM}; POST /v1/buffers takes a table without a form"
+        )
     return await _from_form(request, response, jobs, submission, CsvOptions())
 
 

@@ -221,7 +221,7 @@ def _sent_to(given: Source) -> SentTo:
     """Return the reference to write a run's destination to. Raises InvalidRequest."""
     if given.reference is None:
         raise InvalidRequest(
-            "the job made its destination itself: give its source, or a 'reference' to write to",
+            "the job made its own destination: give its source, or a 'reference' to write to",
             "/destination",
         )
     try:
@@ -229,7 +229,7 @@ def _sent_to(given: Source) -> SentTo:
     except ValidationError as error:
         place = "".join(f"/{part}" for part in error.errors()[0]["loc"])
         raise InvalidRequest(
-            "a destination to be written has a 'reference' and a 'media_type' alone, "
-            f"which is one of {', '.join(UPLOADED)}",
+            "a destination to write has only a 'reference' and a 'media_type', which is one of "
+            f"{', '.join(UPLOADED)}",
             f"/destination{place}",
         ) from None

@@ -9,8 +9,8 @@ import * as session from "../session.js";
 import { between, counted, moment, number, written } from "../format.js";
 
 const OUTCOMES = {
-  SUCCESS: "All was done as asked.",
-  SUCCESS_WITH_INFO: "There is something to know:",
+  SUCCESS: "Everything was done as requested.",
+  SUCCESS_WITH_INFO: "There are events:",
 };
 const FILES = {
   CSV: ["text/csv", "csv"],
@@ -252,7 +252,7 @@ function rerun(job) {
   };
   return element(
     "section",
-    { "aria-labelledby": "rerun", class: "beside" },
+    { "aria-labelledby": "rerun", class: "panel" },
     element("h2", { id: "rerun" }, "Run again"),
     element(
       "p",
@@ -295,7 +295,7 @@ function removal(job) {
     "details",
     {},
     element("summary", {}, "Delete this job"),
-    element("p", {}, "Its result, its report and its seed go for good; a line of the audit stays."),
+    element("p", {}, "Its result, its report and its seed are deleted for good; a line of the audit remains."),
     remove,
     said,
   );

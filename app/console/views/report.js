@@ -102,7 +102,7 @@ function frontier({ risk, utility, goals, points, axes, passed_over: passed, ver
       "p",
       {},
       none ? "" : "Combinations that no other one beats come first, in bold.",
-      source ? "" : " Upload the table again in this tab to take one of them on.",
+      source ? "" : " Upload the table again in this tab to run one of them.",
     ),
     quiet([...constant, ...chance, ...unranked(passed)]),
     table(

@@ -165,7 +165,7 @@ function planned({ plan }) {
       "p",
       { class: alone ? "warning" : "good" },
       alone
-        ? `${counted(alone, "row")} in ${counted(plan.unswappable_groups, "group")} cannot be swapped: suppression says what becomes of ${alone === 1 ? "it" : "them"}.`
+        ? `${counted(alone, "row")} in ${counted(plan.unswappable_groups, "group")} cannot be swapped: the parameter suppression decides what happens to ${alone === 1 ? "it" : "them"}.`
         : "Every row with values has a swap partner, as far as can be determined without a draw.",
     ),
     facts([
@@ -175,7 +175,7 @@ function planned({ plan }) {
         "Rows of a group",
         `${number(size.smallest)} to ${number(size.largest)}, median ${number(size.median)}`,
       ],
-      ["Memory, at a guess", bytes(plan.estimated_memory_bytes)],
+      ["Estimated memory", bytes(plan.estimated_memory_bytes)],
     ]),
   ];
 }

@@ -39,8 +39,8 @@ export async function view([id]) {
   const tellNaming = () => naming.replaceChildren(...stillNaming(fields));
   tellNaming();
   const guessed = rows
-    ? `The roles are a guess, from the names, the types and the first ${counted(rows.length, "row")}. Nobody but you knows what the fields mean: correct what is wrong.`
-    : "The roles are a guess, from names and types alone. Nobody but you knows what the fields mean: correct what is wrong.";
+    ? `The roles are a guess, from the names, the types and the first ${counted(rows.length, "row")}. Only you know what the fields mean: correct what is wrong.`
+    : "The roles are a guess, from names and types alone. Only you know what the fields mean: correct what is wrong.";
   return {
     title: shown(name),
     nodes: [
@@ -176,7 +176,7 @@ export function about(service, heading) {
       : [];
   return element(
     "details",
-    { class: "told" },
+    { class: "guarantees" },
     element(
       "summary",
       {},
@@ -195,7 +195,7 @@ function removal(id) {
   const said = element("div", {});
   return element(
     "section",
-    { class: "beside", "aria-labelledby": "removal" },
+    { class: "panel", "aria-labelledby": "removal" },
     element("h2", { id: "removal" }, "Done with it?"),
     element(
       "p",

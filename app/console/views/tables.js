@@ -64,12 +64,12 @@ export async function view() {
         if (event.dataTransfer.files.length) take(event.dataTransfer.files[0]);
       },
     },
-    element("label", { for: input.id }, "A file: CSV with a line of names, Parquet, or an Arrow stream"),
+    element("label", { for: input.id }, "A file: CSV with a header line, Parquet, or an Arrow stream"),
     input,
     element(
       "p",
       { class: "quiet" },
-      "Choose it, or drop it here. It is kept sealed, and goes at its expiry.",
+      "Choose it, or drop it here. It is stored encrypted, and deleted at its expiry.",
     ),
     element("details", { class: "more" }, element("summary", {}, "How the CSV is written"), writing.node),
   );
@@ -86,7 +86,7 @@ export async function view() {
       said,
       element(
         "section",
-        { class: "beside", "aria-labelledby": "try" },
+        { class: "panel", "aria-labelledby": "try" },
         element("h2", { id: "try" }, "No table at hand?"),
         element("p", {}, "A thousand people who do not exist, made up in this browser."),
         element(
@@ -137,7 +137,7 @@ function tableList() {
   const id = element("input", { id: newId("id"), type: "text", autocomplete: "off", spellcheck: "false" });
   return element(
     "section",
-    { class: "beside", "aria-labelledby": "known" },
+    { class: "panel", "aria-labelledby": "known" },
     element("h2", { id: "known" }, "Uploaded before"),
     tables.length
       ? element(

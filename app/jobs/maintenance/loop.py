@@ -63,7 +63,7 @@ class MaintenanceLoop:
                 head = head_of(session)
             longer = head is not None and keep_anchor(self._settings.home, head)
         except Exception as error:  # the anchor stored before remains valid
-            _log.error("no anchor of the audit was left: %s", type(error).__qualname__)
+            _log.error("no anchor of the audit could be written: %s", type(error).__qualname__)
             return
         if not longer:
             _log.error("the audit is shorter than it was: see `rowveil audit verify`")

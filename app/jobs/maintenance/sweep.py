@@ -115,8 +115,9 @@ class Sweeper:
         held = len(orphans) if takes_too_much(len(orphans), total) else 0
         if held:
             _log.error(
-                "%d of %d tables are named by no row: more than a sweep takes by itself (%.0f %%, and %d). "
-                "The database may be an older state of itself. None was moved: docs/operations.md, Restore",
+                "%d of %d tables are named by no row: more than a sweep takes by itself (%.0f %%, and "
+                "%d). The database may have been restored to an older state. None was moved: see "
+                "docs/operations.md, Restore",
                 *(held, total, 100 * MOST_SHARE, MOST_FILES),
             )
             if held != self.held:

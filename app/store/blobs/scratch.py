@@ -97,7 +97,7 @@ class SealedFile:
         try:
             return self._cipher.decrypt(number.to_bytes(12, "big"), sealed, None)
         except InvalidTag as error:
-            raise SealBroken("what a job had put aside was changed") from error
+            raise SealBroken("a job's scratch file was changed") from error
 
 
 class SealedScratch(SealedFile):

@@ -426,7 +426,7 @@ class SealedReader(io.RawIOBase):
         self.size = body - self._chunks * _TAG
         """Total plain bytes."""
         if self.size < 0:
-            raise SealBroken(f"blob {access.id} is cut short")
+            raise SealBroken(f"blob {access.id} is truncated")
         self._position = 0
         self._plain = bytearray(min(CHUNK, self.size))
         self._sealed = bytearray(len(self._plain) + _TAG)
@@ -495,7 +495,7 @@ class SealedReader(io.RawIOBase):
                 raise InvalidTag
             self._cipher.decrypt_into(nonce, sealed, None, plain)
         except InvalidTag as error:
-            raise SealBroken(f"blob {self._id} was changed, or cut short, at chunk {chunk}") from error
+            raise SealBroken(f"blob {self._id} was changed or truncated at chunk {chunk}") from error
 
 
 def _context(blob_id: str) -> str:

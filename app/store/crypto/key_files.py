@@ -75,19 +75,23 @@ def subkey(master: bytes, purpose: str) -> bytes:
 
 def _refuse_weak(keys: list[bytes], settings: Settings) -> None:
     if settings.mode == "production" and any(len(set(key)) < _LEAST_DISTINCT for key in keys):
-        raise KeyUnreadable(f"a master key is not random; mode 'production' wants one of `{_KEY_COMMAND}`")
+        raise KeyUnreadable(
+            f"a master key is not random; mode 'production' needs one made by `{_KEY_COMMAND}`"
+        )
 
 
 def _read_or_make(path: Path, production: bool = False) -> str:
     try:
         if production and path.stat().st_mode & 0o077:
-            raise KeyUnreadable(f"{path} can be read by others; mode 'production' wants `chmod 600` of it")
+            raise KeyUnreadable(
+                f"{path} can be read by others; mode 'production' needs its mode to be 600 (`chmod 600`)"
+            )
         return path.read_text()
     except FileNotFoundError:
         if production:
             raise KeyUnreadable(
-                f"there is no key in {path}, and mode 'production' makes none: put one there that is kept "
-                f"elsewhere too, such as of `{_KEY_COMMAND}`"
+                f"there is no key in {path}, and mode 'production' makes none: store a key there and a "
+                f"copy elsewhere, such as one made by `{_KEY_COMMAND}`"
             ) from None
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")

@@ -142,19 +142,19 @@ class AuditTrail:
                     return Verdict(head, f"line {line['id']} was altered, or the line before it")
                 previous = line["mac"] or ""
             if expected.pop(line["id"], line["mac"]) != line["mac"]:
-                return Verdict(head, f"line {line['id']} is not the one that an anchor is of")
+                return Verdict(head, f"line {line['id']} is not the line of the anchor")
             before = line["id"]
         if before != head.number or previous != head.mac:
             return Verdict(head, f"the audit ends at line {before}, and its head says line {head.number}")
         if early and not previous:
-            return Verdict(head, "no line has an HMAC: nothing shows that any is as it was written")
+            return Verdict(head, "no line has an HMAC, so that no change can be detected")
         if expected:
             cut = f"the end was cut off: line {max(expected)} was there, and {before} are left"
             return Verdict(head, cut)
         beyond = session.scalar(sa.select(sa.func.max(AuditLine.id))) or 0
         newest = head_of(session)  # read last: lines may be added meanwhile
         if newest is None or beyond > newest.number:
-            return Verdict(head, f"line {head.number + 1} was added by something else than the service")
+            return Verdict(head, f"line {head.number + 1} was not added by the service")
         return Verdict(head, unchained=len(early))
 
     def _mac(self, line: _Line, previous: str) -> str:

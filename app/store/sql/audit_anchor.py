@@ -23,8 +23,8 @@ def kept_anchor(home: Path) -> Anchor | None:
         return None
     except ValueError:
         raise AnchorUnreadable(
-            f"{home / _FILE} holds no anchor of the audit: somebody changed it, or a disk lost it. Take the "
-            "file away, and give one that was kept elsewhere by --anchor; the service leaves a new one"
+            f"{home / _FILE} holds no anchor of the audit: the file was changed or damaged. Remove it, "
+            "and pass an anchor that was kept elsewhere by --anchor; the service writes a new one"
         ) from None
 
 

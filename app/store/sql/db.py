@@ -93,8 +93,9 @@ class Database:
             ValueError,
         ):  # none of them is quoted: it may hold a password
             raise DatabaseUnusable(
-                "ROWVEIL_DATABASE_URL is not the address of a database whose driver is installed; it is like "
-                "sqlite:////var/lib/rowveil/rowveil.db or postgresql://user:password@host/rowveil"
+                "ROWVEIL_DATABASE_URL is not the address of a database whose driver is installed; "
+                "examples are sqlite:////var/lib/rowveil/rowveil.db or "
+                "postgresql://user:password@host/rowveil"
             ) from None
         self._write_lock = nullcontext() if self.shared else threading.RLock()
 
@@ -244,10 +245,10 @@ def _translated_errors() -> Iterator[None]:
         _log.error("the database is not available: %s", type(getattr(error, "orig", error)).__qualname__)
         if any(words in cause for words in _FULL):
             raise StorageFull("the database is full; delete buffers and jobs, or try again later") from error
-        raise Unavailable("the database is not available just now; try again") from error
+        raise Unavailable("the database is temporarily not available; try again") from error
     except sa.exc.DataError as error:
         raise InvalidRequest(
-            "a name in the request is longer than the database keeps, or holds the character U+0000"
+            "a name in the request is longer than the database allows, or holds the character U+0000"
         ) from error
 
 

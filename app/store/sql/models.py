@@ -45,7 +45,7 @@ class UtcDateTime(TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Convert to UTC. Raises ValueError for a time without a zone."""
         if value is not None and value.tzinfo is None:
-            raise ValueError("a moment needs its time zone")
+            raise ValueError("a moment needs a time zone")
         return value.astimezone(UTC) if value is not None else None
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:

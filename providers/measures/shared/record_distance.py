@@ -7,7 +7,7 @@ from providers.neighbours.closest_record import Closest
 COST = "O(n log n) in few fields, towards O(n^2) in many: on the sample"
 
 COST_AMONG_SAMPLE = (
-    f"{COST}, among whose rows the closest is sought; so PSCR and DCR are larger than they would be among "
+    f"{COST}: the closest row is sought in the sample only, so that PSCR and DCR are larger than among "
     "all rows"
 )
 

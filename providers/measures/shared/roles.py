@@ -58,7 +58,7 @@ def role_of(column: Column) -> str | None:
         many = _distinct(column) > max(_MANY, rows // 10)
         return "its name is that of an identifier" if many else None
     if text:
-        return "every row has a text of its own" if _distinct(column) == rows else None
+        return "every row has a different text" if _distinct(column) == rows else None
     numbers = column.numbers("source")
     counts = numbers.max() - numbers.min() == rows - 1 and _distinct(column) == rows
     return "it numbers the rows" if counts else None

@@ -80,7 +80,7 @@ def _find(comparison: Comparison) -> Finding:
     columns = comparison.columns
     categories = [name for name in comparison.categorical if name not in comparison.identifying]
     if not categories or len(categories) + len(comparison.numeric) < 2:
-        raise NotApplicable("it needs a category of few values, and another field")
+        raise NotApplicable("it needs a categorical field with few values, and another field")
     pairs = list(combinations(categories, 2))
     by_v: dict[Side, list[float | None]] = {side: [] for side in SIDES}
     by_eta: dict[Side, list[float | None]] = {side: [] for side in SIDES}
@@ -98,7 +98,7 @@ def _find(comparison: Comparison) -> Finding:
         "correlation_ratio": mean_change(by_eta["source"], by_eta["destination"]),
     }
     if value["cramers_v"] is None and value["correlation_ratio"] is None:
-        raise NotApplicable("no category varies together with another field in the source")
+        raise NotApplicable("no categorical field varies together with another field in the source")
     return Finding(value, [*categories, *comparison.numeric])
 
 

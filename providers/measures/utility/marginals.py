@@ -122,6 +122,6 @@ MEASURE = Measure(
     words={
         "identical": "share of fields with the very same values",
         "mean_distance": "mean distance",
-        "by_field.by": "told by",
+        "by_field.by": "kind of distance",
     },
 )

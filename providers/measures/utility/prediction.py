@@ -87,7 +87,7 @@ def _find(comparison: Comparison) -> Finding:
     rotated = comparison.release.service in _ROTATING
     if comparison.release.perturb is None and not rotated:
         raise NotApplicable(
-            "rows are to be set aside before anything is changed, and only a run of a service can be repeated"
+            "it runs the service again on a part of the rows, which is possible only in a run of a service"
         )
     fields = explaining_fields(comparison, target)
     count = len(comparison.sample.source)

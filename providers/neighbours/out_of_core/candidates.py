@@ -114,7 +114,7 @@ def check_parts_fit(
     advice = f"use at least {enough} parts" if enough <= rows // 2 else "use a smaller sample_size"
     raise SourceError(
         f"a part of {chosen.largest_part(rows)} rows takes about {needed(chosen.parts)} bytes with "
-        f"within '{chosen.method}', and the memory leaves {most}; {advice}",
+        f"within '{chosen.method}', and {most} bytes of memory are available; {advice}",
         "/parameters/parts",
     )
 

@@ -72,9 +72,9 @@ class DonorSearch:
         most_bytes = max(memory // 8, _LEAST_STATE)
         if leaf_bytes > most_bytes:
             raise SourceError(
-                f"the {rule.k} nearest rows of {LEAF} rows take {leaf_bytes} bytes while they are looked "
-                f"for, and the memory leaves {most_bytes}; use a k of {most_bytes // (12 * LEAF) - 8} "
-                "or less, or 'epsilon' for neighbourhoods as large as that",
+                f"the {rule.k} nearest rows of {LEAF} rows take {leaf_bytes} bytes during the search, and "
+                f"{most_bytes} bytes of memory are available; use a k of {most_bytes // (12 * LEAF) - 8} "
+                "or less, or 'epsilon' for neighbourhoods of this size",
                 "/parameters/k",
             )
         self._leaves = most_bytes // leaf_bytes

@@ -75,8 +75,8 @@ def refuse_large_blocks(
     most = max(ONE_BUCKET, Sizes.of(source, fields, resources.memory_bytes).unit_rows)
     if block_size > most:
         raise SourceError(
-            f"blocks of {block_size} rows do not fit the memory that a job may take; blocks of {most} "
-            "do: lower block_size, or raise that memory"
+            f"blocks of {block_size} rows do not fit into a job's memory budget, but blocks of {most} do: "
+            "lower block_size, or raise the budget"
         )
 
 

@@ -96,7 +96,7 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
 
     def divide(run: Run[P], progress: Progress, wanted: int) -> Division:
         swap = _swap_run(run, groupings.grouping(run.params, run.source.schema, run.source.rows, 0).controls)
-        progress(0.0, "looking for places to cut")
+        progress(0.0, "finding the splitters")
         passes = swap.sort_passes(groupings.by_count(run.params))
         group_rows = groupings.group_rows(run.params)
         units: list[_Unit] = []

@@ -91,23 +91,23 @@ def test_a_misspelt_setting_is_refused_with_the_right_name(
     monkeypatch.setenv("ROWVEIL_WORKRES", "3")
     monkeypatch.setenv("ROWVEIL_DATA", "the tests' own")
     assert main(["migrate"]) == 2
-    told = capsys.readouterr().err
-    assert "ROWVEIL_WORKRES: there is no such setting; did you mean 'ROWVEIL_WORKERS'?" in told
-    assert "ROWVEIL_DATA:" not in told
+    printed = capsys.readouterr().err
+    assert "ROWVEIL_WORKRES: there is no such setting; did you mean 'ROWVEIL_WORKERS'?" in printed
+    assert "ROWVEIL_DATA:" not in printed
 
 
 @pytest.mark.parametrize("url", ["nonsense", "nosuch://db", "sqlite:////proc/none/at/all.db"])
-def test_a_database_that_cannot_be_used_is_told_in_one_line(
+def test_a_database_that_cannot_be_used_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str
 ) -> None:
     monkeypatch.setenv("ROWVEIL_DATABASE_URL", url)
     assert main(["migrate"]) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "database" in told
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert "database" in printed
 
 
-def test_a_log_for_programs_tells_each_request_and_one_for_people_does_not() -> None:
+def test_a_log_for_programs_has_each_request_and_one_for_people_does_not() -> None:
     assert (Settings().log_level, Settings(log_format="json").log_level) == ("warning", "info")
     assert Settings(log_format="json", log_level="error").log_level == "error"
 

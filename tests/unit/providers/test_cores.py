@@ -135,7 +135,7 @@ def test_what_the_environment_says_stays() -> None:
 
 
 @pytest.mark.slow
-def test_whoever_started_numbas_threads_before_is_warned() -> None:
+def test_a_program_that_started_numbas_threads_before_is_warned() -> None:
     """libgomp has read the environment by then; a policy of the user's own needs no warning."""
     assert "import providers first" in run(LATE, NUMBA_THREADING_LAYER="omp")
     assert run(LATE, NUMBA_THREADING_LAYER="omp", OMP_WAIT_POLICY="passive").strip() == "[]"

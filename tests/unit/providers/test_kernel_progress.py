@@ -134,4 +134,4 @@ def test_a_process_that_is_killed_ends_it(script: str) -> None:
     """With what could not be compiled; nothing waits for it for ever."""
     done = piped(script, "first", "killed", "second")
     assert done.returncode == 1
-    assert "the kernels of killed could not be compiled: its process failed, or was killed" in done.stderr
+    assert "the kernels of killed could not be compiled: its process failed or was killed" in done.stderr

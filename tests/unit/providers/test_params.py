@@ -257,12 +257,13 @@ BY_MODEL: list[tuple[str, dict[str, Any], str]] = [
     (
         "CDSWAP",
         {**INCOME, "control_field": ["a", "b"], "classifier": {"prefix": 2}},
-        "there are 2 control fields and 1 classifiers: give a list of one for each",
+        "there are 2 control fields and 1 classifiers: give a list with one classifier for each control "
+        "field",
     ),
     (
         "CDSWAP",
         {**INCOME, "control_field": "a", "classifier": ["identity", "identity"]},
-        "give a list of one for each",
+        "give a list with one classifier for each control field",
     ),
     ("DDSWAP", {**INCOME, "control_field": "a"}, "Field required"),
     ("DDSWAP", {**INCOME, "control_field": "a", "block_size": 1}, "greater than or equal to 2"),

@@ -183,7 +183,7 @@ for law in ("rounded", "hit_and_run", "paper"):
     ):
         parameters = {"walk": law, **change}
         swap("LOCALITY", floats, {"fields": ["f", "i"], **parameters})
-        if "decimals" not in change and "relations" not in change:  # some are wider than float64 tells apart
+        if "decimals" not in change and "relations" not in change:  # float64 cannot distinguish some
             swap("LOCALITY", table.slice(0, 40), {"fields": few, **parameters})
 new = {name: found - before[name] for name, found in compiled().items() if found - before[name]}
 assert not new, new

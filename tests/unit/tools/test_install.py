@@ -50,7 +50,7 @@ def test_the_settings_of_pip_are_passed_on_to_uv() -> None:
     }
 
 
-def test_what_the_user_has_told_uv_stays() -> None:
+def test_what_the_user_has_configured_for_uv_stays() -> None:
     """Package sources are then not a mixture of both configurations."""
     own = {
         "UV_INDEX": "https://own.example/simple",
@@ -244,7 +244,7 @@ def test_pip_installs_where_it_can_bring_no_uv(checkout: Checkout) -> None:
     """For example behind a mirror without uv; a version older than the tested one is not used."""
     checkout.uv(f"touch {checkout.folder}/ran", version="0.1.0")
     done = checkout.install()
-    assert "instead of uv, which takes a minute: pip could not bring uv: " in done.stdout
+    assert "instead of uv, which takes a minute: pip could not install uv: " in done.stdout
     assert "installed by pip" in done.stdout
     assert checkout.is_installed
     assert not (checkout.folder / "ran").exists()

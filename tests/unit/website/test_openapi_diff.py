@@ -88,7 +88,7 @@ def changed(change: Callable[[Any], Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", BREAKING)
-def test_a_break_is_told(name: str) -> None:
+def test_a_break_is_reported(name: str) -> None:
     change, words = BREAKING[name]
     found = changed(change)
     assert any(words in line for line in found), found

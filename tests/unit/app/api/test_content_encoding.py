@@ -43,9 +43,9 @@ def test_pieces_are_bounded() -> None:
 def test_what_is_not_whole_gzip_is_refused() -> None:
     zipped = gzip.compress(TEXT)
     for broken, words in (
-        (TEXT, "not whole gzip"),
-        (zipped[:-5], "cut short"),
-        (zipped + b"tail", "not whole"),
+        (TEXT, "not complete gzip data"),
+        (zipped[:-5], "truncated"),
+        (zipped + b"tail", "not complete"),
     ):
         with pytest.raises(BadRequest, match=words):
             undone(broken, "gzip")

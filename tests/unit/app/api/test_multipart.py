@@ -46,14 +46,14 @@ def test_file_and_values_are_found_wherever_the_body_is_cut(size: int) -> None:
 @pytest.mark.parametrize(
     ("body", "error", "words"),
     [
-        (FILE + CONTENT, BadRequest, "cut short"),
-        (b"", BadRequest, "cut short"),
+        (FILE + CONTENT, BadRequest, "truncated"),
+        (b"", BadRequest, "truncated"),
         (b"no form", BadRequest, "RFC 7578"),
-        (VALUE + END, InvalidRequest, "lacks its 'file'"),
+        (VALUE + END, InvalidRequest, "lacks its part 'file'"),
         (FILE + b"\r\n" + FILE + b"\r\n" + END, InvalidRequest, "two files"),
         (VALUE.replace(b'"word"', b'"wrod"') + END, InvalidRequest, "did you mean 'word'?"),
         (VALUE.replace("né".encode(), b"\xff") + END, InvalidRequest, "'word' is not UTF-8"),
-        (VALUE.replace("né".encode(), b"x" * 2**20 * 2) + END, TooLarge, "beside the file"),
+        (VALUE.replace("né".encode(), b"x" * 2**20 * 2) + END, TooLarge, "other than the file"),
         (VALUE * 301 + END, TooLarge, "300 parts"),
         (b"--edge\r\n" + b"x" * 10**6, BadRequest, "RFC 7578"),
     ],

@@ -98,7 +98,7 @@ def test_parquet_names_the_field_that_it_cannot_carry(array: pa.Array) -> None:
 
 
 def test_parquet_says_so_when_an_instant_is_too_far_off() -> None:
-    with pytest.raises(FormatError, match="too far off for Parquet"):
+    with pytest.raises(FormatError, match="outside of Parquet's range"):
         body(PARQUET, pa.table({"a": pa.array([2**62], pa.timestamp("s"))}))
 
 
@@ -146,12 +146,12 @@ def test_damaged_buffers_are_found_before_they_are_used() -> None:
     )
     late = pa.array([90_000], pa.int32()).view(pa.time32("s"))
     for array in (wild, latin, late):
-        with pytest.raises(FormatError, match=r"damaged|not a whole"):
+        with pytest.raises(FormatError, match=r"damaged|not a complete"):
             read_table(ARROW_STREAM, stream(pa.record_batch({"a": array})))
 
 
 @pytest.mark.parametrize("media_type", [ARROW_STREAM, PARQUET])
 @pytest.mark.parametrize("data", [b"", b"junk", b"PAR1", b"\xff" * 64, b"PAR1" + bytes(64) + b"PAR1"])
-def test_what_is_no_binary_table_is_told_so(media_type: str, data: bytes) -> None:
-    with pytest.raises(FormatError, match="is not a whole"):
+def test_what_is_no_binary_table_is_refused(media_type: str, data: bytes) -> None:
+    with pytest.raises(FormatError, match="is not a complete"):
         read_table(media_type, data)

@@ -54,7 +54,7 @@ def test_types_are_inferred_from_csv_cells(cells: list[str], name: str) -> None:
     assert csv_types("other,field\r\n" + "".join(f"x,{cell}\r\n" for cell in quoted))[1] == name
 
 
-def test_csv_tells_null_from_empty_text_and_keeps_awkward_cells() -> None:
+def test_csv_distinguishes_null_from_empty_text_and_keeps_awkward_cells() -> None:
     cells = ["", None, 'a"b', "c,d", "e\r\nf", " g ", "\ufeffh", "00", "\r", "NULL"]
     table = pa.table({"wörd 😀": cells, "\ufeffx,y": pa.array([1, None] * 5)})
     text = body(CSV, table)
@@ -109,7 +109,7 @@ def test_floats_and_decimals_keep_every_digit_in_csv() -> None:
         (b"a,b\n1,2\n", {"a": "null"}, "null is written as null alone"),
     ],
 )  # fmt: skip
-def test_wrong_csv_is_told_what_would_be_right(
+def test_wrong_csv_is_answered_with_what_would_be_right(
     text: bytes, fields: dict[str, str] | None, words: str
 ) -> None:
     for data in (text, io.BytesIO(text)):

@@ -63,7 +63,7 @@ def test_every_encoding_is_read(encoding: str) -> None:
     assert table.column(word).unique().to_pylist() == [word]
 
 
-def test_what_is_not_of_the_encoding_is_told() -> None:
+def test_what_is_not_of_the_encoding_is_reported() -> None:
     for text in ("ü,b\n1,2\n".encode("iso-8859-1"), b"a,b\n" + b"1,2\n" * 30_000 + b"\x81\xff,2\n"):
         with pytest.raises(FormatError, match="is not in shift_jis; state the encoding"):
             read(text, encoding="shift_jis")

@@ -75,7 +75,7 @@ def test_corrupt_input_is_a_format_error_or_a_table(media_type: str) -> None:
         assert str(Path.cwd()) not in said
 
 
-def test_an_unknown_media_type_is_told_the_known_ones() -> None:
+def test_an_unknown_media_type_is_answered_with_the_known_ones() -> None:
     for call in (lambda: read_table("text/html", b""), lambda: write_table("text/html", pa.table({}))):
         with pytest.raises(FormatError, match="known are application/json, text/csv"):
             call()

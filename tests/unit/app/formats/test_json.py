@@ -317,7 +317,7 @@ def test_a_json_document_has_rows_or_columns_and_may_state_types() -> None:
         (b'{"rows":[{"a":' + b"9" * 5000 + b"}]}", "not valid JSON"),
     ],
 )
-def test_a_wrong_json_document_is_told_what_would_be_right(text: bytes, words: str) -> None:
+def test_a_wrong_json_document_is_answered_with_what_would_be_right(text: bytes, words: str) -> None:
     with pytest.raises(FormatError, match=re.escape(words)):
         read_table(JSON, text)
 

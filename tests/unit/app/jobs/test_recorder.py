@@ -83,7 +83,7 @@ def test_a_table_that_is_being_named_is_not_swept(replica: Stores, other: Stores
     assert is_there(replica, blob)
 
 
-def test_who_was_taken_for_dead_records_no_table(replica: Stores, other: Stores) -> None:
+def test_an_attempt_whose_lease_expired_records_no_table(replica: Stores, other: Stores) -> None:
     claimed, blob = made(replica)
     run_out(replica.database, replica.lease.replica)
     with other.database.write() as session:

@@ -57,7 +57,7 @@ def test_short() -> None:
     ]  # fmt: skip
 
 
-def test_names_are_escaped_and_what_acts_unseen_is_told() -> None:
+def test_names_are_escaped_and_what_acts_unseen_is_shown() -> None:
     """A control or an override of direction is escaped; a joined emoji is kept."""
     assert named("<i>&\"'") == '<bdi class="name">&lt;i&gt;&amp;&#34;&#39;</bdi>'
     assert visible("a\nb\x00\u202ec\u2028") == "a\\nb\\x00\\u202ec\\u2028"
@@ -102,7 +102,7 @@ def test_shares_of_few_rows_are_bounds() -> None:
     assert of.figure(0.02, sample=500) == "0.02"
 
 
-def test_own_figures_of_few_rows_are_not_told() -> None:
+def test_own_figures_of_few_rows_are_not_shown() -> None:
     """An integer counts rows unless it is known to count others."""
     of = Discretion(1000, 10)
     assert of.own_figure("singletons", 9) == "fewer than 10"

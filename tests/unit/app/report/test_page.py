@@ -121,7 +121,7 @@ def test_names_stand_as_they_are() -> None:
     assert any(text.text == "<script>alert(1)</script>" for text in page.all("text", "name"))
 
 
-def told(summary: dict[str, Any], own: dict[str, Any], counts: dict[str, int], changed: float) -> str:
+def sentences(summary: dict[str, Any], own: dict[str, Any], counts: dict[str, int], changed: float) -> str:
     """Return the text of a page of 4000 rows with a threshold of 50, without style and evidence."""
     full = full_report(provider=own)
     full["pictures"]["threshold"] = 50
@@ -135,10 +135,10 @@ def told(summary: dict[str, Any], own: dict[str, Any], counts: dict[str, int], c
 
 
 @pytest.mark.parametrize("few", [37, 1])
-def test_few_rows_are_told_as_few(few: int) -> None:
+def test_few_rows_are_shown_as_few(few: int) -> None:
     """The page shows no number below the threshold, and none from which one would follow."""
     rest = 4000 - few
-    text = told(
+    text = sentences(
         {
             "took_part": rest,
             "changed": {"age": few, "income": rest},
@@ -159,9 +159,9 @@ def test_few_rows_are_told_as_few(few: int) -> None:
         assert not re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", text), number
 
 
-def test_many_rows_are_told() -> None:
+def test_many_rows_are_shown() -> None:
     """Larger counts are shown."""
-    text = told(
+    text = sentences(
         {"took_part": 3211, "changed": {"age": 3007, "income": 2000}, "suppressed": 789, "unswapped": 789},
         {"singletons": 148},
         {"suppressed": 789},
@@ -197,7 +197,7 @@ def test_measures_stand_in_their_group_with_all_that_explains_them() -> None:
     ]
 
 
-def test_what_was_left_out_is_told_with_its_reason() -> None:
+def test_what_was_left_out_is_reported_with_its_reason() -> None:
     """Measures are named by their titles, fields by their names."""
     page = read(html_report(*PAGES["full"]))
     [section] = [part for part in page.all("section") if part.attributes["aria-labelledby"] == "left-out"]
@@ -252,17 +252,17 @@ def test_the_chosen_candidate_is_marked() -> None:
     assert rows[5][3] == "-"
     assert len(section.all("tr", "marked")) == 1
     assert "5 candidates were run" in section.text
-    assert "Change of regression coefficients ranked nobody: it needs a target." in section.text
+    assert "Change of regression coefficients ranked nothing: it needs a target." in section.text
 
 
-def test_what_was_asked_for_besides_the_parameters_is_told() -> None:
+def test_what_was_asked_for_besides_the_parameters_is_reported() -> None:
     """Options of measuring and choosing are shown as the JSON of the request."""
     page = read(html_report(job(options={"candidates": {"count": 5}}), report()))
     [section] = [part for part in page.all("section") if part.attributes["aria-labelledby"] == "parameters"]
     assert 'candidates{"count": 5}' in section.text.replace("\n", "")
 
 
-def test_the_frontier_is_marked_joined_and_told() -> None:
+def test_the_frontier_is_marked_joined_and_described() -> None:
     """Points that are not dominated are diamonds, others circles; failed ones are not drawn."""
     page = read(html_report(*PAGES["frontier"]))
     [drawing] = page.one("figure").all("svg")
@@ -279,11 +279,11 @@ def test_the_frontier_is_marked_joined_and_told() -> None:
     assert "best corner is bottom left" in page.text
 
 
-def test_only_a_service_tells_what_happened_to_rows() -> None:
+def test_only_a_service_reports_what_happened_to_rows() -> None:
     """Kinds of jobs that change no rows have no section of events, since their absence would mislead."""
-    told = "nothing was suppressed, kept or left out"
-    assert told in read(html_report(job(event_counts={}), report())).text
+    sentence = "nothing was suppressed, kept or left out"
+    assert sentence in read(html_report(job(event_counts={}), report())).text
     for kind in ("frontier", "measures"):
         page = read(html_report(job(kind, event_counts={}, parameters={"risk": None, "seed": 7}), {}))
-        assert told not in page.text
+        assert sentence not in page.text
         assert "null" not in page.text

@@ -64,7 +64,7 @@ def test_intervals_of_any_size_are_drawn(edges: list[Any]) -> None:
     assert "nan" not in str([bar.attributes for bar in drawing.all("rect")])
 
 
-def test_dates_are_told_as_dates() -> None:
+def test_dates_are_shown_as_dates() -> None:
     """Dates are shown at the axis, in words and in the table, never as days since 1970."""
     dates = ["2020-01-01", "2020-06-30", "2020-12-27"]
     counts = {"source": [12, 8], "destination": [11, 9], "missing": {"source": 0, "destination": 0}}
@@ -123,7 +123,7 @@ def test_a_value_that_is_called_like_the_others_is_a_value() -> None:
     assert "bars of their own" not in picture.caption
 
 
-def test_a_field_that_stayed_is_told_so() -> None:
+def test_a_field_that_stayed_is_described_so() -> None:
     """A swap keeps each field's distribution, so that two equal charts need an explanation."""
     same = {"field": "x", "kind": "number", "edges": [0, 1], "source": [9], "destination": [9], "missing": {}}
     [picture] = distributions([same], 5)

@@ -31,7 +31,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_it_is_told_at_its_place_and_without_the_words_of_a_library(case: str) -> None:
+def test_it_is_reported_at_its_place_and_without_the_words_of_a_library(case: str) -> None:
     given, pointer, message = WRONG[case]
     with pytest.raises(ValidationError) as caught:
         PROVIDERS["DSWAP"].params.model_validate(given)

@@ -108,7 +108,7 @@ def test_moments_lie_in_utc_and_need_a_zone(database: Database) -> None:
     (job_id,) = add(database, job(created_at=NOW.astimezone(dublin_summer)))
     read = found(database, job_id).created_at
     assert (read, read.tzinfo) == (NOW, UTC)
-    with pytest.raises(StatementError, match="needs its time zone"):
+    with pytest.raises(StatementError, match="needs a time zone"):
         add(database, job(created_at=NOW.replace(tzinfo=None)))
 
 
@@ -179,7 +179,7 @@ def test_an_idempotency_key_is_taken_once(database: Database) -> None:
         assert idempotency.find(session, "anonymous", "k", NOW + timedelta(hours=24)) is None
 
 
-def test_an_idempotency_key_is_used_anew_when_its_time_is_over_or_its_job_gone(database: Database) -> None:
+def test_an_idempotency_key_is_used_again_when_its_time_is_over_or_its_job_gone(database: Database) -> None:
     with database.write() as session:
         idempotency.keep(session, kept_key("one"))
     with database.write() as session:

@@ -58,7 +58,7 @@ CASES = {"a task that nobody waits for": leave_a_failed_task, "a callback": call
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_asyncio_tells_of_an_error_quotes_nothing_of_it(kept: Kept, case: str) -> None:
+def test_what_asyncio_logs_of_an_error_quotes_nothing_of_it(kept: Kept, case: str) -> None:
     asyncio.run(CASES[case]())
     as_json, as_text = kept.lines
     assert orjson.loads(as_json)["message"].startswith(("Task exception", "Exception in callback"))
@@ -68,7 +68,7 @@ def test_what_asyncio_tells_of_an_error_quotes_nothing_of_it(kept: Kept, case: s
         assert "\n" not in line
 
 
-def test_an_error_that_is_logged_is_told_without_its_message(kept: Kept) -> None:
+def test_an_error_is_logged_without_its_message(kept: Kept) -> None:
     try:
         fail_at_once("")
     except ValueError:

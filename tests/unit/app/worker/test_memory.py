@@ -163,7 +163,7 @@ def test_fields_are_read_in_the_schemas_order(store: BlobStore, table: pa.Table)
     assert blob.read([]).num_columns == 0
 
 
-def test_what_is_put_aside_is_sealed_and_has_no_name(tmp_path: Path) -> None:
+def test_scratch_is_sealed_and_has_no_name(tmp_path: Path) -> None:
     """Nothing is to be seen in the folder, and of the values nothing in the file."""
     table = pa.table({"name": [f"Person-{row:06d}-Quux" for row in range(5000)]})
     with SealedScratch(tmp_path) as scratch:

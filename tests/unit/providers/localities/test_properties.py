@@ -62,7 +62,7 @@ def sampled(copies: int, **parameters: Any) -> Points:
     }  # fmt: skip
     result = swap("LOCALITY", table, parameters, bytes([1]) * 32)
     assert result.provider["violations"] == result.provider["segments_repaired"] == 0
-    assert [told["segments"] for told in result.provider["relations"].values()] == [copies] * 3
+    assert [part["segments"] for part in result.provider["relations"].values()] == [copies] * 3
     return np.asarray(result.table["x"].to_numpy()).reshape(copies, 5)
 
 
@@ -324,7 +324,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"relations": [{**ONE, "at_most": 1e301}]}, "/at_most", "1e-200 to 1e300"),
     ({"relations": [{**ONE, "field": "aa"}]}, "/field", "did you mean 'a'"),
     ({"relations": [ONE], "fields": ["a", "b"]}, "/field", "name the relation's field"),
-    ({"relations": [{"rows": {"-1": 1}, "at_most": 1}]}, "/rows/-1", "no record number"),
+    ({"relations": [{"rows": {"-1": 1}, "at_most": 1}]}, "/rows/-1", "not a record number"),
     ({"relations": [{"rows": {"900": 1}, "at_most": 1}]}, "/rows/900", "the table has 900"),
     ({"relations": [{"rows": {"1": 1, "21": -1}, "at_most": 1}]}, "/rows/21", "different segments of 20"),
     ({"relations": [{"coefficients": {"max": 1}, "at_most": 7}]}, "", "does not hold on field 'a'"),
@@ -348,7 +348,7 @@ def test_an_equality_is_refused() -> None:
         {"coefficients": {"mean": 1, "max": -0.5}, "at_most": 3},
         {"coefficients": {"max": 1, "mean": -2}, "at_most": -6},
     ]
-    with pytest.raises(ParameterError, match="relations 0 and 1 together ask for an equality") as caught:
+    with pytest.raises(ParameterError, match="relations 0 and 1 together require an equality") as caught:
         swap("LOCALITY", people(), {"fields": ["a"], "relations": relations})
     assert caught.value.pointer == "/parameters/relations/1/at_most"
 

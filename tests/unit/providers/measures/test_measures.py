@@ -58,13 +58,13 @@ def test_bits_of_groups_add_up() -> None:
     assert matching_bits([1, 1], 1.0) == matching_bits([], 1.0) == 0.0
 
 
-def test_whoever_tries_every_seed_needs_no_more() -> None:
+def test_an_intruder_who_tries_every_seed_needs_no_more() -> None:
     """The length of the seed is an upper bound."""
     assert inversion_bits(matching_bits([10_000_000], 1.0), 128) == 128.0
     assert inversion_bits(5.5, 128) == 5.5
 
 
-def test_a_swap_tells_its_bits() -> None:
+def test_a_swap_reports_its_bits() -> None:
     """Independent fields add up, locked fields count once, groups that are not swapped not at all."""
     table = pa.table({"a": range(7), "b": range(7), "c": [0, 0, 0, 0, 1, 2, 2], "rest": range(7)})
     parameters = {"swap_fields": ["a", "b"], "control_field": "c", "min_group_size": 3}

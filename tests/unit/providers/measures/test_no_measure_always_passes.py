@@ -74,7 +74,7 @@ def figure(key: str, value: Any) -> float:
 
 
 @pytest.mark.parametrize("key", sorted(set(MEASURES) - BY_RUN_ALONE - {"enumeration_attack"}))
-def test_a_measure_tells_a_faithful_release_from_a_useless_one(key: str) -> None:
+def test_a_measure_distinguishes_a_faithful_release_from_a_useless_one(key: str) -> None:
     """The useless release has lower risk and lower utility, each by a margin.
 
     If the source's value is the goal, the number is the distance from it, and low is better.

@@ -64,7 +64,7 @@ def test_what_takes_no_part_is_in_no_measure_of_distance_or_relation() -> None:
     for key in TAKE_PART:
         assert not {"person_id", "nickname", "sampling_weight"} & set(found.measures[key]["fields"]), key
     assert found.left_out["fields.person_id"].startswith("its name is that of an identifier")
-    assert found.left_out["fields.nickname"].startswith("every row has a text of its own")
+    assert found.left_out["fields.nickname"].startswith("every row has a different text")
     assert found.left_out["fields.sampling_weight"].startswith("its name is that of a survey weight")
     assert found.measures["changed_share"]["value"]["nickname"] == 0
     assert set(found.measures["marginals"]["fields"]) == set(people().column_names)

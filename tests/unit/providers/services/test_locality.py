@@ -320,15 +320,15 @@ def test_slices_of_work_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_progress_is_reported_within_a_walk() -> None:
     """Progress never decreases, and advances also within the walk of a single segment."""
-    told: list[float] = []
+    reported: list[float] = []
     provider = PROVIDERS["LOCALITY"]
     table = pa.table({"x": np.random.default_rng(5).normal(size=200)})
     params = provider.check(LocalityParams(fields=("x",), segment_size=200), table.schema)
     stream = Stream(SEED, "LOCALITY", 1)
-    provider.swap(table, params, stream, lambda fraction, stage: told.append(fraction))
-    assert len(told) > 8000 // 1024
-    assert told == sorted(told)
-    assert 0 <= told[0] <= told[-1] <= 1
+    provider.swap(table, params, stream, lambda fraction, stage: reported.append(fraction))
+    assert len(reported) > 8000 // 1024
+    assert reported == sorted(reported)
+    assert 0 <= reported[0] <= reported[-1] <= 1
 
 
 # ------------------------------------------------------------------------------------ types and edges

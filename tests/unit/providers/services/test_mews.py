@@ -98,9 +98,9 @@ def test_a_proper_subset_of_the_fields() -> None:
     [
         ([0.0, 1e300], {"width": 1e-300}, ParameterError, "'x' would be cut into more than 2.52 cells"),
         ([0, 2**60], {"width": 1}, ParameterError, "raise its width"),
-        ([-1e308, 1e308], {"bins": 2}, SourceError, "lie further apart"),
+        ([-1e308, 1e308], {"bins": 2}, SourceError, "are further apart"),
         ([1.0, 2.0], {"bins": 2, "origin": -1.7e308}, None, ""),
-        ([1e308, 1.1e308], {"bins": 2, "origin": -1e308}, SourceError, "or from the origin"),
+        ([1e308, 1.1e308], {"bins": 2, "origin": -1e308}, SourceError, "or further from the origin"),
         ([1.0, 2.0], {"bins": 2, "origin": 1.5}, ParameterError, "the origin lies above the smallest value"),
         ([1.0, 2.0], {"degree": 2, "origin": 1.5}, ParameterError, "the origin lies above"),
         ([1.0, 2.0], {"width": 2, "origin": 1.5}, None, ""),
@@ -146,7 +146,7 @@ def test_rows_all_equal() -> None:
         assert fast.events.counts == {"nothing_changed": 2}
 
 
-def test_a_table_that_cannot_be_swapped_fails_when_told_to() -> None:
+def test_a_table_that_cannot_be_swapped_fails_when_requested() -> None:
     """Policy ``fail``, and no bin of two rows to merge into."""
     parameters = {
         "swap_fields": ["x"],
@@ -219,9 +219,9 @@ def test_minimal_depths_are_those_of_admissible_widths() -> None:
     (field,) = values_of([0.0, 0.0, 1.0, 1.0, 1.0])
     assert minimal_depths([field], widest=1.0) == {2, 5}
     assert minimal_depths([field], widest=0.5) == {2}
-    (lonely,) = values_of([0.0, 0.0, 0.0, 1.0])
-    assert minimal_depths([lonely], widest=1.0) == {4}
-    assert minimal_depths([lonely], widest=0.9) == set()
+    (singleton,) = values_of([0.0, 0.0, 0.0, 1.0])
+    assert minimal_depths([singleton], widest=1.0) == {4}
+    assert minimal_depths([singleton], widest=0.9) == set()
 
 
 @pytest.mark.parametrize("cells", [1, 2, 3, 7, 10, 49, 98, 103, 107, 161, 187, 197])

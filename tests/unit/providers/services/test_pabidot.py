@@ -160,19 +160,19 @@ def test_noise_goes_away_from_zero_by_half_normal_numbers() -> None:
         assert added.std() == pytest.approx(0.5 * math.sqrt(1 - 2 / math.pi), rel=0.05)
 
 
-def told(result: SwapResult) -> str:
+def report_text(result: SwapResult) -> str:
     """Everything that is published with the data, as one text."""
     parts = asdict(result.summary), result.provider, result.measures, result.events.counts
     return orjson.dumps([parts, [asdict(event) for event in result.events.listed]]).decode()
 
 
-def test_the_report_tells_no_secret() -> None:
+def test_the_report_reveals_no_secret() -> None:
     """The report has exactly these figures, without angle, axis, translation and order."""
     source = table()
     result = swap("PABIDOT", source, {})
     assert set(result.provider) == {"phi", "selection", "transforms", "outside_range"}
     assert set(result.measures) == {"phi", "inversion_bits"}
-    assert all(word not in told(result) for word in ("theta", "axis", "angle", "translation", "order"))
+    assert all(word not in report_text(result) for word in ("theta", "axis", "angle", "translation", "order"))
     assert result.provider["transforms"] == 172 * 4
     assert result.table.schema.metadata is None
 

@@ -108,7 +108,7 @@ def test_parameters_that_are_wrong_in_themselves(parameters: dict[str, Any], wor
         (
             TABLE,
             {**DISTANCES, "ordinal_fields": {"size": ["small", "medium"]}},
-            "field 'size' holds 1 values that are none of its levels",
+            "field 'size' holds 1 values that are not among its levels",
         ),
     ],
 )
@@ -199,7 +199,7 @@ def test_every_other_row_is_as_likely_in_an_own_sample(size: int) -> None:
     assert abs(chi - 360) < 4 * math.sqrt(2 * 360)  # 20 times 18 degrees of freedom
 
 
-def test_categories_that_do_not_change_are_told_of() -> None:
+def test_categories_that_do_not_change_are_reported() -> None:
     """Cells of more than k rows: neighbours agree on the category, whatever its values' owners do."""
     random = np.random.default_rng(1)
     table = pa.table(
@@ -213,7 +213,9 @@ def test_categories_that_do_not_change_are_told_of() -> None:
     assert "k = 5 rows" in kept.message
     assert nothing.field == "one"
     unchanged = result.provider["unchanged_rows"]
-    assert rows.message.startswith(f"{unchanged} of 200 rows ({unchanged / 200:.1%}) leave as they came")
+    assert rows.message.startswith(
+        f"{unchanged} of 200 rows ({unchanged / 200:.1%}) are released with no value changed"
+    )
     free = swap("RWN", table, {"categorical_weight": 0.001})
     assert "category_kept" not in free.events.counts
     assert free.summary.changed["c"] > 100
@@ -284,7 +286,7 @@ def test_what_is_the_same_everywhere_is_left_out() -> None:
     assert points.codes.shape == (2, 0)
 
 
-def test_missing_numbers_are_the_median_beside_a_flag() -> None:
+def test_missing_numbers_are_the_median_and_a_flag() -> None:
     table = pa.table(
         {"x": pa.array([0.0, None, 1.0, math.nan, 0.5, 1.0]), "t": ["a", "b", "a", "b", "a", "b"]}
     )

@@ -216,7 +216,7 @@ def test_a_control_field_that_stays_is_enough(service: str, extra: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("service", "names", "extra", "told"),
+    ("service", "names", "extra", "reported"),
     [
         ("DSWAP", ["v"], {}, True),
         ("DSWAP", ["v", "w"], {}, False),
@@ -227,10 +227,10 @@ def test_a_control_field_that_stays_is_enough(service: str, extra: dict[str, Any
     ],
 )
 def test_a_single_field_is_taken_with_a_notice(
-    service: str, names: list[str], extra: dict[str, Any], told: bool
+    service: str, names: list[str], extra: dict[str, Any], reported: bool
 ) -> None:
     """A caller may restore a single field by the order of rows: it is swapped, and an event warns of it."""
     schema = pa.schema([(name, pa.int64()) for name in names])
     provider = PROVIDERS[service]
     params = provider.check(provider.params.model_validate({"swap_fields": ["v"], **extra}), schema)
-    assert [event.code for event in provider.notices(params, schema)] == [ROWS_ONLY_REORDERED] * told
+    assert [event.code for event in provider.notices(params, schema)] == [ROWS_ONLY_REORDERED] * reported

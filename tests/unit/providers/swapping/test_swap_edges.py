@@ -258,13 +258,13 @@ def test_progress_rises(service: str, extra: dict[str, Any]) -> None:
     params = provider.check(
         provider.params.model_validate({"swap_fields": ["a", "b"], **extra}), table.schema
     )
-    told: list[tuple[float, str]] = []
+    reported: list[tuple[float, str]] = []
     provider.swap(
-        table, params, Stream(SEED, service, 1), lambda fraction, stage: told.append((fraction, stage))
+        table, params, Stream(SEED, service, 1), lambda fraction, stage: reported.append((fraction, stage))
     )
-    fractions = [fraction for fraction, _ in told]
+    fractions = [fraction for fraction, _ in reported]
     assert fractions == sorted(fractions)
-    assert all(0 <= fraction <= 1 and stage for fraction, stage in told)
+    assert all(0 <= fraction <= 1 and stage for fraction, stage in reported)
 
 
 @EACH_SERVICE

@@ -158,7 +158,7 @@ def test_metadata_that_only_a_writer_may_set_are_not_believed(store: BlobStore) 
 def test_a_date_beyond_32_bits_is_refused_by_name() -> None:
     """The date has no canonical form; the message states what to send."""
     far = pa.array([(2**31 + 5) * 86_400_000], pa.int64()).view(pa.date64())
-    with pytest.raises(FormatError, match="field 'd' has a date64 that no date of 32 bits holds"):
+    with pytest.raises(FormatError, match="field 'd' has a date64 that does not fit a date of 32 bits"):
         list(open_table(ARROW_STREAM, stream_of(pa.table({"d": far})))[1])
 
 

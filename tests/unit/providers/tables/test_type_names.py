@@ -108,7 +108,7 @@ def test_every_type_reads_back_from_its_name(data_type: pa.DataType) -> None:
         ("list<" * 70 + "int8" + ">" * 70, "flatten it"),
     ],
 )
-def test_a_wrong_name_is_told_what_would_be_right(name: str, hint: str) -> None:
+def test_a_wrong_name_is_answered_with_what_would_be_right(name: str, hint: str) -> None:
     with pytest.raises(ValueError, match="type") as caught:
         parse_type(name)
     assert hint in str(caught.value)

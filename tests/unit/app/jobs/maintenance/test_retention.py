@@ -89,7 +89,7 @@ def test_no_transaction_takes_more_than_a_batch(stores: Stores, monkeypatch: pyt
 
 
 def failing(*_: object) -> tuple[int, list[str]]:
-    raise Unavailable("the database is not available just now; try again")
+    raise Unavailable("the database is temporarily not available; try again")
 
 
 def test_a_step_that_fails_does_not_keep_the_others_from_running(

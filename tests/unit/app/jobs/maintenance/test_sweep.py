@@ -215,7 +215,7 @@ def test_a_folder_that_cannot_be_changed_stops_no_start(
     assert audited(stores) == []
 
 
-def test_a_rotation_seals_the_trash_anew(tmp_path: Path) -> None:
+def test_a_rotation_seals_the_trash_again(tmp_path: Path) -> None:
     """A table that is taken back opens under the new key; one of another key stops no rotation."""
     old, new, unknown = (Sealer([bytes([byte]) * 32]) for byte in (1, 2, 3))
     both = Sealer([bytes([2]) * 32, bytes([1]) * 32])

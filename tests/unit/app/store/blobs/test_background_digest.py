@@ -55,7 +55,7 @@ def test_a_large_batch_of_other_fields_is_refused() -> None:
         digest.update(other)
 
 
-def test_what_goes_wrong_in_a_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_in_a_thread_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next call raises it: the digest is never that of earlier batches alone."""
 
     def fails() -> None:

@@ -166,7 +166,7 @@ def test_a_writer_left_by_an_error_leaves_nothing(store: BlobStore, tmp_path: Pa
 def test_a_flush_that_fails_leaves_no_blob(
     store: BlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: str
 ) -> None:
-    """The system tells once that bytes did not come to the disk: also where they were flushed on the way."""
+    """The system reports once that bytes did not come to the disk: also if they were flushed before."""
 
     def lost(_: int) -> None:
         raise OSError(errno.EIO, "lost")

@@ -61,7 +61,7 @@ def test_an_old_key_still_opens_after_the_keys_were_changed() -> None:
         SEALER.open(rotated.seal(b"seed", "c"), "c")
 
 
-def test_fingerprints_are_keyed_and_tell_seeds_apart() -> None:
+def test_fingerprints_are_keyed_and_distinguish_seeds() -> None:
     seeds = [number.to_bytes(32, "big") for number in range(2000)]
     prints = [SEALER.fingerprint(seed) for seed in seeds]
     assert len(set(prints)) == len(seeds)

@@ -92,7 +92,7 @@ TAMPERED = {
     "a line added": (
         "INSERT INTO audit (at, action, subject, who, mac) "
         f"VALUES ('2026-03-01 12:00:00.000000', 'seed.read', 'x', 'bob', '{'0' * 64}')",
-        "line 21 was added",
+        "line 21 was not added",
     ),
     "the head gone": ("DELETE FROM audit_head", "head is gone"),
 }
@@ -106,7 +106,7 @@ def test_the_first_line_that_does_not_hold_is_named(database: Database, home: Pa
     assert said in fault(database)
 
 
-def test_a_chain_made_anew_without_the_key_does_not_hold(database: Database, home: Path) -> None:
+def test_a_chain_made_again_without_the_key_does_not_hold(database: Database, home: Path) -> None:
     """An attacker who can write to the database, and knows the algorithm, still lacks the key."""
     tamper(home, "DELETE FROM audit", "UPDATE audit_head SET number = 0, mac = ''")
     add(database, key=bytes(32))
@@ -115,7 +115,7 @@ def test_a_chain_made_anew_without_the_key_does_not_hold(database: Database, hom
 
 
 def test_an_end_cut_off_with_its_head_is_found_by_an_anchor(database: Database, home: Path) -> None:
-    """An older state holds by itself; a line that is remembered elsewhere tells that it is older."""
+    """An older state holds by itself; a line that is remembered elsewhere shows that it is older."""
     add(database, 5)
     older = head(database)
     add(database, 5)
@@ -126,7 +126,7 @@ def test_an_end_cut_off_with_its_head_is_found_by_an_anchor(database: Database, 
     assert fault(database, older) == ""
     assert "line 10 was there, and 5 are left" in fault(database, newer)
     add(database, 5, what="other")  # the service goes on, and knows nothing of it
-    assert "line 10 is not the one" in fault(database, newer)
+    assert "line 10 is not the line of the anchor" in fault(database, newer)
 
 
 def test_an_anchor_is_never_moved_back(tmp_path: Path) -> None:

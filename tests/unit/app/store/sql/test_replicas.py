@@ -218,7 +218,7 @@ def test_a_lease_is_not_ended_while_something_is_named_under_it(database: Databa
 
 
 @shared
-def test_who_asks_for_a_new_blob_waits_for_a_commit_that_was_not_told(database: Database) -> None:
+def test_who_asks_for_a_new_blob_waits_for_a_commit_that_was_not_announced(database: Database) -> None:
     two = TwoAtOnce(database)
 
     def name(session: Transaction) -> None:

@@ -1,7 +1,12 @@
-"""The writing guide holds: first words of docstrings, and words of the glossary's column "do not use"."""
+"""The writing guide holds: first words of docstrings, and words of the glossary's column "do not use".
+
+Checked for the words are docstrings, strings, comments and identifiers of Python, the console, and pages.
+"""
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,15 +35,22 @@ INSTEAD = {
     "beside": "next to, in addition to, relative to",
     "so many": "n, as many as",
     "lonely": "singleton",
-    "(is|are|was|were|be|been) told": "is notified, is reported",
-    "told (of|about|by|apart)": "notified of, reported by, distinguished",
+    "(tell|tells|told|telling)": "notify, report, show, distinguish",
     "(taken|thought) for dead": "its lease expired",
     "what came out": "the release, the result",
     "may know of": "visible to",
     "put aside": "stored in scratch space",
+    "what goes when": "retention and expiry",
+    "what callers have going": "usage",
 }
 """Word or phrase that is not used, as a regular expression -> what to write."""
 _NOT_USED = re.compile(rf"\b({'|'.join(INSTEAD)})\b", re.IGNORECASE)
+
+FILE_METHODS = {"tell": "name of a method that Python's file objects have"}
+"""Identifier that contains a word not to use -> why it is kept."""
+
+CONSOLE = ("*.js", "*.css", "*.html")
+"""Sources of the console, whose words are checked as one text."""
 
 QUOTING = ("docs/glossary.md", "docs/writing.md")
 """Pages that list the words in order to name them."""
@@ -54,7 +66,11 @@ def checked_files(folder: str) -> list[Path]:
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and text of each docstring of a file, including those of attributes."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    yield from _docstrings(ast.parse(path.read_bytes()))
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
@@ -64,6 +80,25 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
                     before = body[index - 1] if index else node
                     if isinstance(before, _DOCUMENTED):
                         yield statement.lineno, text
+
+
+def words_of_code(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the strings, comments and identifiers of a Python file, without docstrings.
+
+    Identifiers are yielded as words: `test_a_b` as "test a b".
+    """
+    tree = ast.parse(source)
+    documents = {line for line, _ in _docstrings(tree)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if node.lineno not in documents:
+                yield node.lineno, text
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        match token.type:
+            case tokenize.COMMENT:
+                yield token.start[0], token.string
+            case tokenize.NAME if token.string not in FILE_METHODS:
+                yield token.start[0], token.string.replace("_", " ")
 
 
 _DOCUMENTED = (
@@ -112,6 +147,31 @@ def test_docstrings_use_the_words_of_the_glossary(folder: str) -> None:
     assert not found, "\n".join([f"{len(found)} words of the column 'do not use':", *found])
 
 
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_strings_comments_and_names_use_the_words_of_the_glossary(folder: str) -> None:
+    """Rule 2 over messages, comments and identifiers."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {word[0]}"
+        for path in checked_files(folder)
+        if path != Path(__file__)
+        for line, text in words_of_code(path.read_text(encoding="utf-8"))
+        for word in _NOT_USED.finditer(" ".join(text.split()))
+    ]
+    assert not found, "\n".join([f"{len(found)} words of the column 'do not use':", *found])
+
+
+def test_the_console_uses_the_words_of_the_glossary() -> None:
+    """Rule 2 over everything that the console shows, and over its comments and style classes."""
+    files = [path for pattern in CONSOLE for path in sorted((ROOT / "app/console").rglob(pattern))]
+    assert files
+    found = [
+        f"{path.relative_to(ROOT)}: {word[0]}"
+        for path in files
+        for word in _NOT_USED.finditer(" ".join(path.read_text(encoding="utf-8").split()))
+    ]
+    assert not found, "\n".join([f"{len(found)} words of the column 'do not use':", *found])
+
+
 def test_pages_use_the_words_of_the_glossary() -> None:
     """Rule 2; examples are checked, too."""
     found = [
@@ -129,6 +189,17 @@ def test_the_glossary_lists_the_words() -> None:
     )
     listed = ", ".join(rows)
     assert [word for word in INSTEAD if "(" not in word and word not in listed] == []
+
+
+def test_words_of_code_are_found() -> None:
+    """Strings, also parts of f-strings, comments and names; docstrings have a test of their own."""
+    source = '"""Docstring."""\ndef told_so(x):\n    return f"beside {x} file"  # whoever\n'
+    found = {text for _, text in words_of_code(source)}
+    assert {"told so", "beside ", " file", "# whoever"} <= found
+    assert "Docstring." not in found
+    refused = sorted(word[0] for text in found for word in _NOT_USED.finditer(text))
+    assert refused == ["beside", "told", "whoever"]
+    assert list(words_of_code("file.tell()")) == [(1, "file")]
 
 
 def test_docstrings_of_attributes_are_found(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import logging
 import random
 from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from app import __version__
 from app.settings import Settings, webhook_networks
@@ -24,6 +24,9 @@ from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
 from app.webhooks.addresses import AddressRefused, Reach
 from app.webhooks.messages import message_id_of, open_webhook, signed_headers
+
+if TYPE_CHECKING:
+    from app.webhooks.post import Sender
 
 _log = logging.getLogger("rowveil.webhooks")
 
@@ -67,6 +70,7 @@ class Deliverer:
         self._threads = threads
         self._metrics = metrics
         self._reach = reach_of(settings)
+        self._sender: Sender | None = None
         self._wake = asyncio.Event()
         self._polling: asyncio.Task[None] | None = None
         self._running: set[asyncio.Task[None]] = set()
@@ -148,12 +152,15 @@ class Deliverer:
             "connection": "close",
             **signed_headers(message_id_of(delivery), datetime.now(UTC), body, webhook.secret),
         }
-        # Imported by the first delivery, in a thread: httpcore takes a tenth of a second.
-        network = await asyncio.to_thread(importlib.import_module, "app.webhooks.post")
-        status: int | None = await network.post(
-            webhook.url, headers, body, self._settings.webhook_timeout, self._reach
-        )
-        return status
+        sender = await asyncio.to_thread(self._open_sender)
+        return await sender.post(webhook.url, headers, body)
+
+    def _open_sender(self) -> "Sender":
+        """Return the sender. The first delivery creates it: importing httpcore takes a tenth of a second."""
+        if self._sender is None:
+            network = importlib.import_module("app.webhooks.post")
+            self._sender = network.Sender(self._reach, self._settings.webhook_timeout)
+        return self._sender
 
     def _claim(self, most: int) -> list[Delivery]:
         lease = timedelta(seconds=2 * self._settings.webhook_timeout + 30)

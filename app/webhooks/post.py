@@ -7,7 +7,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Iterable, Mapping
-from functools import cache
 from ipaddress import ip_address
 
 import httpcore
@@ -16,50 +15,49 @@ from httpcore import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream
 from app.webhooks.addresses import Address, AddressRefused, Reach
 
 
-async def post(url: str, headers: Mapping[str, str], body: bytes, seconds: float, reach: Reach) -> int | None:
-    """Post the message and return the status of the response; None if there is no response.
+class Sender:
+    """Sends messages by HTTP, with trust in the authorities that the system trusts at its creation."""
 
-    Parameters
-    ----------
-    url : str
-        Checked URL of the webhook.
-    headers : mapping
-        All headers, with the content's length.
-    body : bytes
-    seconds : float
-        Time limit of the whole exchange.
-    reach : Reach
-        Addresses that may be reached.
+    def __init__(self, reach: Reach, seconds: float) -> None:
+        self._reach = reach
+        self._seconds = seconds
+        self._trusted = ssl.create_default_context()
 
-    Raises
-    ------
-    AddressRefused
-    """
-    extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), seconds)}
-    try:
-        async with (
-            asyncio.timeout(seconds),
-            httpcore.AsyncConnectionPool(
-                ssl_context=_trusted(), network_backend=CheckedNetwork(reach)
-            ) as pool,
-            pool.stream(
-                "POST", url, headers=list(headers.items()), content=body, extensions=extensions
-            ) as response,
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int | None:
+        """Post the message and return the status of the response; None if there is no response.
+
+        Parameters
+        ----------
+        url : str
+            Checked URL of the webhook.
+        headers : mapping
+            All headers, with the content's length.
+        body : bytes
+
+        Raises
+        ------
+        AddressRefused
+        """
+        limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._seconds)}
+        try:
+            async with (
+                asyncio.timeout(self._seconds),  # of the whole exchange
+                httpcore.AsyncConnectionPool(
+                    ssl_context=self._trusted, network_backend=CheckedNetwork(self._reach)
+                ) as pool,
+                pool.stream(
+                    "POST", url, headers=list(headers.items()), content=body, extensions=limits
+                ) as response,
+            ):
+                return response.status
+        except (
+            httpcore.NetworkError,
+            httpcore.ProtocolError,
+            httpcore.TimeoutException,
+            TimeoutError,
+            OSError,
         ):
-            return response.status
-    except (
-        httpcore.NetworkError,
-        httpcore.ProtocolError,
-        httpcore.TimeoutException,
-        TimeoutError,
-        OSError,
-    ):
-        return None
-
-
-@cache
-def _trusted() -> ssl.SSLContext:
-    return ssl.create_default_context()
+            return None
 
 
 class CheckedNetwork(AsyncNetworkBackend):

@@ -172,7 +172,7 @@ def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
         "priority": set(PRIORITIES),
         "limit": {"jobs", "rows", "bytes", "buffer_bytes"},
         "result": {"delivered", "refused", "gone", "given_up", "retried"},
-        "what": {"buffer", "result", "job", "idempotency_key", "webhook"},
+        "what": {"buffer", "result", "job", "idempotency_key", "webhook", "caller"},
     }
     seen: set[str] = set()
     for family in text_string_to_metric_families(watched.metrics()):

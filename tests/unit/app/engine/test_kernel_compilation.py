@@ -82,7 +82,7 @@ def test_stop_ends_the_child_and_its_own_children(tmp_path: Path) -> None:
     fork = "own = os.fork()", f"own and open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{own}}')"
 
     async def run() -> CompilationProgress | None:
-        kernels = KernelCompilation(child(*fork, printing(2), "time.sleep(3600)"))
+        kernels = KernelCompilation(child(*fork, f"own and {printing(2)}", "time.sleep(3600)"))
         kernels.start()
         await until(lambda: kernels.progress is not None and kernels.progress.kernels == 4 and pids.exists())
         progress = kernels.progress

@@ -25,6 +25,7 @@ from benchmarks import (
     pabidot,
     rwn,
     rwn_scaling,
+    start,
     waiting,
 )
 
@@ -49,6 +50,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "http-large": lambda given: [http_large.measure(max(given.rows), given.rounds)],
     "buffers": lambda given: [buffers.measure(int(given.gigabytes * 10**9))],
     "measures": lambda given: [measures.measure(given.rounds)],
+    "start": lambda given: [start.measure(given.rounds)],
     "waiting": lambda given: [waiting.measure(min(3, given.rounds))],
 }
 """Available benchmarks, in order of execution."""

@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Installs with uv (installed by pip), or with pip if uv fails; both verify hashes.
 INSTALL := $(BIN)/python tools/install.py
 
-.PHONY: help demo serve test test-quick tests fuzz lint openapi clients docs site bench image-check load lock audit sbom clean
+.PHONY: help demo serve test test-quick tests fuzz lint openapi clients docs site bench image-check processor-check load lock audit sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ bench: $(VENV)/.development ## benchmark kernels against other libraries, and HT
 
 image-check: $(VENV)/.development ## run the Dockerfile's steps without a container engine (root, minutes)
 	IMAGE_CHECK=full $(BIN)/python -m pytest tests/deploy/test_image.py
+
+processor-check: $(VENV)/.development ## run kernels of the image's baseline on an emulated processor (needs qemu-user)
+	$(BIN)/python -m tests.deploy.other_processor
 
 load: $(VENV)/.development ## load-test with 64 concurrent clients for ten minutes: p50, p99, memory
 	$(BIN)/python -m benchmarks.load --minutes 10 --clients 64

@@ -100,6 +100,44 @@ def test_an_unknown_name_is_replaced_and_reported(tmp_path: Path) -> None:
     assert "ROWVEIL_KERNEL_CPU: there is no processor 'pentium'" in warning
 
 
+ELSEWHERE = """
+import sys
+
+import llvmlite.binding as llvm
+
+sys.path.insert(0, sys.argv[1])
+if sys.argv[2:]:  # the same processor in the eyes of LLVM, but for its name and features
+    llvm.get_host_cpu_name = lambda: sys.argv[2]
+    llvm.get_host_cpu_features = lambda: llvm.FeatureMap({"cx16": True})
+import providers
+import sample_kernel
+
+assert sample_kernel.doubled(2) == 4
+print(sum(sample_kernel.doubled.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.parametrize(("wanted", "loaded"), [("baseline", 1), ("native", 0)])
+def test_a_kernel_of_a_baseline_is_loaded_on_another_processor(
+    tmp_path: Path, wanted: str, loaded: int
+) -> None:
+    """One that was compiled for the processor itself is compiled again there."""
+    text = "from numba import njit\n\n@njit(cache=True)\ndef doubled(number):\n    return 2 * number\n"
+    (tmp_path / "sample_kernel.py").write_text(text)
+    hits = []
+    for processor in ([], ["nehalem"]):
+        run = subprocess.run(
+            [sys.executable, "-c", ELSEWHERE, str(tmp_path), *processor],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), kernel_cpu.VARIABLE: wanted},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        hits.append(int(run.stdout))
+    assert hits == [0, loaded]
+
+
 def test_a_name_of_another_architecture_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no processor 'x86-64-v3' for aarch64; known are .*armv8-a"):
         choose("x86-64-v3", "aarch64")

@@ -13,6 +13,8 @@ COPY deploy/*.py deploy/
 ARG KERNEL_CPU=baseline
 ENV ROWVEIL_KERNEL_CPU=$KERNEL_CPU XDG_CACHE_HOME=/opt/rowveil/cache
 RUN ["/opt/rowveil/bin/python", "-m", "providers.warm"]
+# The cache is private to the user who compiles, here root; the service's user copies it.
+RUN ["chmod", "-R", "a+rX", "/opt/rowveil/cache"]
 RUN ["/opt/rowveil/bin/python", "-m", "compileall", "-q", "."]
 
 FROM python:3.11-slim

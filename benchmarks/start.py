@@ -56,7 +56,7 @@ class Figure:
 
 
 def measure(rounds: int) -> str:
-    """Return the table of all figures; each of a warm start is the median of so many rounds."""
+    """Return the table of all figures; each of a warm start is the median of `rounds` starts."""
     figures = [*_fresh(), *_warm(rounds)]
     load = os.getloadavg()[1]
     head = f"## Start, {os.cpu_count()} cores, load average {load:.1f} at the end\n"

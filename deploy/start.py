@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 APPLICATION = Path(__file__).resolve().parent.parent
-_ORDER = (".nbc", ".nbi", ".json")
-"""Suffixes of the files to copy: code, then the indexes that name it, then the states of the sources."""
+_ORDER = (".nbc", ".nbi", ".json", ".compiled")
+"""Suffixes of the files to copy: code, the indexes that name it, states of the sources, the record of all."""
 SHIPPED = APPLICATION.with_name("cache") / "rowveil"
 
 

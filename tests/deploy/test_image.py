@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from deploy.start import fill
@@ -120,7 +121,9 @@ def running(root: Root, volumes: dict[str, Path]) -> Iterator[tuple[str, subproc
 def test_the_container_runs_as_nobody_on_a_read_only_root(root: Root, volumes: dict[str, Path]) -> None:
     """It passes its own health check, compiles nothing, and exits with 0 after SIGTERM."""
     cache = root.folder / "opt/rowveil/cache/rowveil"
-    shipped = {path.relative_to(cache) for path in cache.rglob("*.nbc")}
+    suffixes = (".nbc", ".compiled")
+    shipped = {path.relative_to(cache) for path in cache.rglob("*") if path.suffix in suffixes}
+    assert {path.suffix for path in shipped} == set(suffixes)
     assert {path.parts[0] for path in shipped} == {expected_folder()}
     for _ in range(2):  # on a new volume, and on an existing one
         with running(root, volumes) as (port, process):
@@ -129,13 +132,14 @@ def test_the_container_runs_as_nobody_on_a_read_only_root(root: Root, volumes: d
             health = [word.replace(":8080", f":{port}") for word in health_command(container())]
             line = root.command(health, environment(), user=USER, read_only=True)
             assert subprocess.run(line, check=False, timeout=PATIENCE).returncode == 0
+            assert "kernels" not in httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE).json()
             mount = Path(f"/proc/{process.pid}/mounts").read_text().splitlines()
             options = {line.split()[1]: line.split()[3].split(",") for line in mount}
             assert "ro" in options["/"]
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE) == 0
     volume = volumes["/var/cache/rowveil"] / "rowveil"
-    assert {path.relative_to(volume) for path in volume.rglob("*.nbc")} == shipped
+    assert {path.relative_to(volume) for path in volume.rglob("*") if path.suffix in suffixes} == shipped
 
 
 def test_a_health_check_fails_where_nobody_answers(root: Root) -> None:

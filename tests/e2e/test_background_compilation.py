@@ -9,6 +9,8 @@ import pytest
 
 from demo.service import running_service
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120.0
 
 

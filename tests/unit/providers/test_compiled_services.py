@@ -13,6 +13,8 @@ from providers import compiled_services
 from providers.compiled_services import are_compiled, compiling, record, wait_until_compiled
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120.0
 
 HOLDER = """

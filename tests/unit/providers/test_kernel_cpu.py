@@ -16,6 +16,8 @@ from providers import kernel_cpu
 from providers.kernel_cpu import BASELINES, KernelCpu, choose
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.slow
+
 V3 = frozenset(BASELINES["x86-64-v3"].flags)
 ON_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="masks features of an x86-64 processor")
 

@@ -7,16 +7,16 @@ from typing import Annotated
 
 import pyarrow as pa
 from anyio import CancelScope, to_thread
-from fastapi import Depends, Header, Response
+from fastapi import Depends, Header, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic.json_schema import SkipJsonSchema
 
 from app import __version__
 from app.api.request_headers import none_match
-from app.errors import NotAcceptable
-from app.formats import check_values, needs_values, stream_chunks
+from app.errors import InvalidRequest, NotAcceptable
+from app.formats import Formulas, check_values, needs_values, stream_chunks
 from app.formats.errors import FormatError
-from app.formats.media_types import MEDIA_TYPES, negotiate
+from app.formats.media_types import CSV, MEDIA_TYPES, negotiate
 from app.store.blobs.arrow_stream import TableReader
 
 _CHARSET = {"text/csv": "text/csv; charset=utf-8; header=present"}
@@ -26,11 +26,14 @@ Accept = Annotated[str | SkipJsonSchema[None], Header(alias="Accept", include_in
 
 
 class Representation:
-    """Requested representation: the headers `Accept` and `If-None-Match`."""
+    """Requested representation: the headers `Accept` and `If-None-Match`, and what CSV does with formulas."""
 
-    def __init__(self, accept: str | None, if_none_match: str | None) -> None:
+    def __init__(
+        self, accept: str | None, if_none_match: str | None, csv_formulas: Formulas = "keep"
+    ) -> None:
         self.accept = accept
         self.if_none_match = if_none_match
+        self.csv_formulas: Formulas = csv_formulas
 
 
 async def _wanted(
@@ -39,8 +42,16 @@ async def _wanted(
         str | SkipJsonSchema[None],
         Header(description="Entity tags that the caller has cached; 304 if one of them matches the rows."),
     ] = None,
+    csv_formulas: Annotated[
+        Formulas,
+        Query(
+            description="CSV: whether texts that a spreadsheet could take for formulas stay as they are "
+            "(`keep`) or follow an apostrophe (`escape`): those that begin with `=`, `+`, `-`, `@`, a tab or "
+            "a line break. The table and its digest are the same."
+        ),
+    ] = "keep",
 ) -> Representation:
-    return Representation(accept, if_none_match)
+    return Representation(accept, if_none_match, csv_formulas)
 
 
 RequestedRepresentation = Annotated[Representation, Depends(_wanted)]
@@ -58,11 +69,15 @@ async def table_response(
     ------
     NotAcceptable
         No offered type is acceptable, or the chosen one cannot represent a field's type.
+    InvalidRequest
+        Formulas are to be escaped in another media type than CSV.
     """
     media_type = negotiate(wanted.accept, MEDIA_TYPES)
     if media_type is None:
         raise NotAcceptable(f"a table is available as {', '.join(MEDIA_TYPES)}")
-    etag_input = f"{digest} {media_type} {__version__} {pa.__version__}"
+    if wanted.csv_formulas != "keep" and media_type != CSV:
+        raise InvalidRequest(f"'csv_formulas' is for CSV; leave it out with {media_type}")
+    etag_input = f"{digest} {media_type} {__version__} {pa.__version__} {wanted.csv_formulas}"
     headers = {"ETag": f'"{hashlib.sha256(etag_input.encode()).hexdigest()[:32]}"', "Vary": "Accept"}
     if not none_match(wanted.if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
@@ -70,7 +85,7 @@ async def table_response(
     try:
         if needs_values(media_type, rows.schema):
             await _check_values(open_rows)
-        chunks = await to_thread.run_sync(stream_chunks, media_type, rows.schema, rows)
+        chunks = await to_thread.run_sync(stream_chunks, media_type, rows.schema, rows, wanted.csv_formulas)
     except BaseException as error:
         rows.close()
         if isinstance(error, FormatError):

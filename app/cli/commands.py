@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import get_args
 
 from app.cli import report_commands, run, seeds, verify
 from app.cli.exit_codes import CommandFailed, Exit
@@ -14,6 +15,7 @@ from app.cli.options import Options
 from app.cli.request_builder import CSV, Call
 from app.cli.workspace import Failed
 from app.errors import AppError
+from app.formats import Formulas
 from app.requests.measures import MeasureRequest
 from app.requests.run import RunRequest
 from app.requests.uploads import CsvOptions
@@ -53,6 +55,12 @@ def add_run(parser: argparse.ArgumentParser) -> None:
             "--report-level",
             choices=("summary", "full"),
             help="`full`: every measure of risk and utility that applies. Default: summary",
+        )
+        service.add_argument(
+            "--csv-formulas",
+            choices=get_args(Formulas),
+            help="CSV destination: `escape` puts an apostrophe before texts that a spreadsheet computes. "
+            "Default: keep",
         )
         options.add_model(MeasureOptions, ("measures",), "measures")
         options.add_model(CandidateOptions, ("candidates",), "candidates")

@@ -14,8 +14,9 @@ from app.cli.outputs import Keys, check_report_name, finish_job, new_job, write_
 from app.cli.request_builder import Call, as_source
 from app.cli.seeds import seed_given, seed_kept
 from app.cli.workspace import Workspace, WorkspaceTable
-from app.formats import stream_chunks
+from app.formats import Formulas, stream_chunks
 from app.formats.errors import FormatError
+from app.formats.media_types import CSV
 from app.requests.run import RunRequest, checked_run, run_request_model
 from app.settings import Settings
 from app.store.blobs.arrow_stream import TableReader
@@ -42,6 +43,8 @@ def run(call: Call, settings: Settings) -> int:
     }
     check_places([given.source, given.seed_file], outputs)
     written_as = media_type_of(given.destination, given.format)
+    if given.csv_formulas is not None and written_as != CSV:
+        raise CommandFailed("--csv-formulas: the destination is no CSV; leave the option out", Exit.USAGE)
     upload = call.upload(given.source)
     level = {"report": given.report_level or ("summary" if given.report else "none")}
     request = call.request(run_request_model(provider), **level, seed="0")
@@ -67,7 +70,7 @@ def run(call: Call, settings: Settings) -> int:
         task = _task(job, request, source, destination, workspace, settings)
         report = finish_job(job, workspace.run(run_swap, task), request.seed.secret, request.seed.bits, keys)
         with seed_kept(given, seed):
-            _write(job, workspace, given.destination, written_as, destination)
+            _write(job, workspace, given.destination, written_as, destination, given.csv_formulas or "keep")
         if given.report:
             write_report(job, report, given.report)
         if given.manifest:
@@ -111,7 +114,14 @@ def _plan(workspace: Workspace, service: str, parameters: dict[str, Any], source
     return Exit.OK
 
 
-def _write(job: Job, workspace: Workspace, name: str, media_type: str, destination: BlobAccess) -> None:
+def _write(
+    job: Job,
+    workspace: Workspace,
+    name: str,
+    media_type: str,
+    destination: BlobAccess,
+    csv_formulas: Formulas,
+) -> None:
     rows = TableReader(destination)
     to_terminal = name == STANDARD and sys.stdout.isatty()  # a progress bar would appear among the rows
     try:
@@ -124,7 +134,7 @@ def _write(job: Job, workspace: Workspace, name: str, media_type: str, destinati
                     yield batch
                     bar.update(batch.num_rows * share)
 
-            write(name, stream_chunks(media_type, schema, counted()))
+            write(name, stream_chunks(media_type, schema, counted(), csv_formulas))
     except FormatError as error:
         raise CommandFailed(f"{name}: {error.message}") from None
     finally:

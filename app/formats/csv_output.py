@@ -2,9 +2,18 @@
 
 A null is an empty cell; empty text and empty bytes are a quoted empty one, ``""``. Cells have the forms of
 `app.formats.value_text`.
+
+A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula and computes it. If
+formulas are to be escaped, an apostrophe is put before each text that it could take for one: names of fields
+and cells of text fields. Numbers, dates and times stay as they are.
+
+References
+----------
+OWASP, CSV Injection (the characters at which a text is escaped).
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,10 +31,18 @@ _BATCH_ROWS = 16384
 
 _BATCH_BYTES = 1 << 22
 
+Formulas = Literal["keep", "escape"]
+"""Whether texts that a spreadsheet could take for formulas stay as they are or follow an apostrophe."""
+
+_FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+"""Beginning of a text that is escaped: also after a control character, and in full width."""
+
 _QUOTED = '[",\r\n]|^$|^\ufeff'
 
 
-def csv_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def csv_chunks(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], formulas: Formulas = "keep"
+) -> Iterator[bytes]:
     """Encode a CSV in chunks. Raises FormatError before the first one if CSV cannot represent the table."""
     refuse_intervals(schema)
     if not len(schema):
@@ -35,20 +52,20 @@ def csv_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator
         if pa.types.is_nested(canonical_type(field.type)):
             what = "holds nested values, which CSV cannot carry; use JSON, Arrow or Parquet"
             raise FormatError(f"field '{field.name}' {what}")
-    return _chunks(schema, batches)
+    return _chunks(schema, batches, formulas)
 
 
-def _chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    header = _quoted(pa.array(schema.names, pa.large_string()))
+def _chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch], formulas: Formulas) -> Iterator[bytes]:
+    header = _quoted(_texts(pa.array(schema.names, pa.large_string()), formulas))
     yield ",".join(header.to_pylist()).encode() + b"\r\n"
     for batch in batches:
         for piece in pieces(batch, _BATCH_BYTES, _BATCH_ROWS):
             if piece.num_rows:
-                yield _lines(piece)
+                yield _lines(piece, formulas)
 
 
-def _lines(batch: pa.RecordBatch) -> bytes:
-    cells = elementwise(_cells, batch.columns, [None] * batch.num_columns)
+def _lines(batch: pa.RecordBatch, formulas: Formulas) -> bytes:
+    cells = elementwise(_cells, batch.columns, [formulas] * batch.num_columns)
     comma, nothing, end = (pa.scalar(mark, pa.large_string()) for mark in (",", "", "\r\n"))
     rows = pc.binary_join_element_wise(*cells, comma) if len(cells) > 1 else cells[0]
     lines = pc.binary_join_element_wise(rows, end, nothing)
@@ -56,12 +73,27 @@ def _lines(batch: pa.RecordBatch) -> bytes:
     return bytes(memoryview(text)) if text is not None else b""
 
 
-def _cells(column: pa.Array, how: None = None) -> pa.Array:
+def _cells(column: pa.Array, formulas: Formulas) -> pa.Array:
     column = plain(column)
     if pa.types.is_null(column.type):
         return pa.array([""] * len(column), pa.large_string())
     texts = to_text(column)
+    if _is_text(canonical_type(column.type)):
+        texts = _texts(texts, formulas)
     return pc.fill_null(_quoted(texts) if may_be_empty(canonical_type(column.type)) else texts, "")
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(data_type) or pa.types.is_string(data_type))
+
+
+def _texts(texts: pa.Array, formulas: Formulas) -> pa.Array:
+    """Put an apostrophe before each text that looks like a formula, if they are to be escaped."""
+    if formulas == "keep":
+        return texts
+    empty, apostrophe = pa.scalar("", pa.large_string()), pa.scalar("'", pa.large_string())
+    is_formula = pc.match_substring_regex(texts, _FORMULA)
+    return pc.if_else(is_formula, pc.binary_join_element_wise(apostrophe, texts, empty), texts)
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

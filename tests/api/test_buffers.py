@@ -260,3 +260,19 @@ def test_allow_lists_head_where_there_is_a_get(api: Api, rows_path: str) -> None
     assert answer.headers["allow"] == "GET, HEAD"
     assert api.client.patch("/v1/buffers").headers["allow"] == "POST"
     assert api.client.patch(rows_path.removesuffix("/rows")).headers["allow"] == "DELETE, GET, HEAD"
+
+
+def test_csv_escapes_formulas_if_asked(api: Api) -> None:
+    """The digest of the buffer is that of its values; the escaped bytes have an entity tag of their own."""
+    sent = b"name,balance\r\n=1+1,-5\r\nAda,7\r\n"
+    headers = {"content-type": "text/csv"}
+    buffer = api.client.post("/v1/buffers", content=sent, headers=headers).raise_for_status().json()
+    path, accept = f"/v1/buffers/{buffer['id']}/rows", {"accept": "text/csv"}
+    kept = api.client.get(path, headers=accept)
+    escaped = api.client.get(path, params={"csv_formulas": "escape"}, headers=accept)
+    assert (kept.content, escaped.content) == (sent, sent.replace(b"=1", b"'=1"))
+    assert kept.headers["etag"] != escaped.headers["etag"]
+    assert api.client.get(f"/v1/buffers/{buffer['id']}").json()["digest"] == buffer["digest"]
+    for accepted, words in ((ARROW, "leave it out"), ("application/json", "leave it out")):
+        answer = api.client.get(path, params={"csv_formulas": "escape"}, headers={"accept": accepted})
+        assert words in api.problem(answer, 422, "invalid_request")["detail"]

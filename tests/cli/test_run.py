@@ -281,3 +281,12 @@ def test_nothing_is_left_in_the_temporary_folder(desk: Desk, monkeypatch: pytest
     desk.done("run", "DSWAP", "in.parquet", "out.parquet", "--swap-fields", "income")
     desk.call("run", "DSWAP", "in.parquet", "out.parquet", "--swap-fields", "agee")
     assert list(room.iterdir()) == []
+
+
+def test_formulas_are_escaped_in_a_csv_alone(desk: Desk) -> None:
+    Path("formulas.csv").write_text("name,balance\n=1+1,-5\n=1+1,-5\n")
+    given = ["--swap-fields", "balance", "--seed-file", "seed", "--csv-formulas", "escape"]
+    desk.done("run", "DSWAP", "formulas.csv", "out.csv", *given)
+    assert Path("out.csv").read_bytes() == b"name,balance\r\n'=1+1,-5\r\n'=1+1,-5\r\n"
+    code, _, err = desk.call("run", "DSWAP", "formulas.csv", "out.parquet", *given)
+    assert (code, "--csv-formulas: the destination is no CSV" in err) == (2, True)

@@ -73,6 +73,21 @@ def test_a_table_is_protected_by_keyboard_alone(opened: Console, tmp_path: Path)
     expect(page.get_by_text("Reproduced: the very bytes")).to_be_visible()
 
 
+def test_a_csv_has_no_formulas_unless_they_are_wanted(opened: Console) -> None:
+    page = opened.page
+    table = opened.upload("formulas.csv", "name,balance\n=1+1,5\n=1+1,6\n")
+    opened.open(f"tables/{table}/DSWAP")
+    page.get_by_role("group", name="Swap fields", exact=True).get_by_role("checkbox").last.check()
+    page.get_by_role("button", name="Run").click()
+    opened.ended()
+    for wanted, first in ((False, "'=1+1"), (True, "=1+1")):
+        if wanted:
+            page.get_by_role("checkbox", name="apostrophe").uncheck()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Result as CSV").click()
+        assert Path(download.value.path()).read_text().splitlines()[1].split(",")[0] == first
+
+
 def test_names_are_text_wherever_they_stand(opened: Console, client: httpx.Client) -> None:
     """Markup, quotes, spaces, an emoji and reversed direction: from the upload to the report and back."""
     page = opened.page

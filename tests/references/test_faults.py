@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from app.errors import InvalidRequest, ReferenceUnavailable
-from app.formats import stream_chunks
+from app.formats import Formulas, stream_chunks
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.requests import SendTo
 from app.jobs.service import JobService, NewJob
@@ -37,9 +37,13 @@ class Gate:
         self.fails = self.trickles = False
 
     def stream(
-        self, media_type: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+        self,
+        media_type: str,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        csv_formulas: Formulas = "keep",
     ) -> Iterator[bytes]:
-        chunks = stream_chunks(media_type, schema, batches)
+        chunks = stream_chunks(media_type, schema, batches, csv_formulas)
         yield next(chunks)
         self.reached.set()
         while self.trickles and not self.open.wait(0.01):

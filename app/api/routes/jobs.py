@@ -115,7 +115,7 @@ async def watch_job(
     "/{job_id}/rows",
     operation_id="getJobRows",
     summary="Get the destination buffer",
-    responses=rows_content("The destination buffer.") | problems(404, 406, 409, 410),
+    responses=rows_content("The destination buffer.") | problems(404, 406, 409, 410, 422),
 )
 async def get_rows(job_id: str, jobs: Jobs, wanted: RequestedRepresentation) -> Response:
     """Get the rows in the media type that `Accept` requests.

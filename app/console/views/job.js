@@ -156,6 +156,7 @@ function reproduced(job) {
 
 function files(job) {
   const said = element("div", { "aria-live": "polite" });
+  const escapes = element("input", { type: "checkbox", checked: true });
   const button = (words, path, type, name, primary) =>
     element(
       "button",
@@ -165,7 +166,7 @@ function files(job) {
         onclick: async () => {
           said.replaceChildren(element("p", { class: "quiet" }, `Fetching ${name} …`));
           try {
-            await api.download(path, type, name);
+            await api.download(asked(path, type), type, name);
             said.replaceChildren(element("p", { class: "quiet" }, `Saved as ${name}.`));
           } catch (error) {
             said.replaceChildren(alarm(error));
@@ -174,6 +175,8 @@ function files(job) {
       },
       words,
     );
+  const asked = (path, type) =>
+    type === "text/csv" && escapes.checked ? `${path}?csv_formulas=escape` : path;
   const path = pathOf(job.id);
   const stem = `rowveil-${job.id}`;
   return element(
@@ -192,6 +195,15 @@ function files(job) {
       button("Report as a page", `${path}/report`, "text/html", `${stem}-report.html`),
       button("Report as JSON", `${path}/report`, api.JSON_TYPE, `${stem}-report.json`),
     ),
+    job.kind === "swap"
+      ? element(
+          "label",
+          {},
+          escapes,
+          " In the CSV, put an apostrophe before texts that a spreadsheet would compute as formulas. " +
+            "A file to verify against the manifest needs them as they are.",
+        )
+      : null,
     said,
   );
 }

@@ -1,5 +1,6 @@
 """CSV edge cases: nulls, quotes, types and rejected data."""
 
+import csv
 import io
 import re
 from decimal import Decimal
@@ -7,6 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from app.formats import stream_chunks
 from app.formats.errors import FormatError
 from app.formats.media_types import CSV, JSON
 from providers.tables.type_names import type_name
@@ -131,3 +133,27 @@ def test_csv_refuses_to_write_what_it_cannot_carry() -> None:
             write_table(CSV, table)
     with pytest.raises(FormatError, match="holds intervals"):
         write_table(JSON, pa.table({"a": pa.array([[(1, 2, 3)]], pa.list_(interval.type))}))
+
+
+_FULL_WIDTH = [f"{chr(ord(sign) + 0xFEE0)}1" for sign in "=+-@"]
+
+
+def test_texts_that_look_like_formulas_follow_an_apostrophe_if_asked() -> None:
+    """Field names and text fields; numbers, dates and all other texts stay, and nulls and quotes as well."""
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", *_FULL_WIDTH]
+    plain = ["a=1", "", None, "'=1", " =1", 'say "x"']
+    table = pa.table(
+        {
+            "=name": [*texts, *plain],
+            "number": list(range(-5, len(texts) + len(plain) - 5)),
+            "dictionary": pa.array([*texts, *plain]).dictionary_encode(),
+        }
+    )
+    chunks = stream_chunks(CSV, table.schema, table.to_batches(), "escape")
+    [header, *rows] = csv.reader(io.StringIO(b"".join(chunks).decode(), newline=""))
+    assert header == ["'=name", "number", "dictionary"]
+    expected = [*(f"'{text}" for text in texts), *(text or "" for text in plain)]
+    assert [row[0] for row in rows] == [row[2] for row in rows] == expected
+    assert [int(row[1]) for row in rows] == table["number"].to_pylist()
+    kept = csv.reader(io.StringIO(body(CSV, table).decode(), newline=""))
+    assert [row[0] for row in kept] == ["=name", *texts, *(text or "" for text in plain)]

@@ -1,39 +1,23 @@
-"""Engine with worker processes on this machine: one pebble pool with one process for each worker.
+"""Engine with worker processes on this machine, each with a socket of its own to the event loop.
 
-Workers do not share a pool, because the processes of a pool share a pipe and its locks: a process that is
-killed while it holds a lock, or while it is idle, breaks the whole pool. With separate pools a failing worker
-affects no other worker.
+Workers share nothing: the processes of a usual pool share a pipe and its locks, and one that is killed while
+it holds a lock breaks the whole pool. Here a failing worker affects no other worker.
 
-A worker that was stopped, killed or lost is replaced. It takes tasks again when the new process has responded
-to a ping, so a free worker is always up, and warm if the settings ask for that.
+A worker that was stopped, killed or lost is replaced. It takes tasks again when the new process has sent its
+id, so a free worker is always up, and warm if the settings ask for that.
 """
 
 import asyncio
 import logging
-import multiprocessing
-import os
-import signal
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from pebble import ProcessExpired, ProcessFuture, ProcessPool
-
-from app.engine.engine import (
-    CANCELLED,
-    MEMORY_LIMIT,
-    TIME_LIMIT,
-    WORKER_DIED,
-    Failure,
-    Outcome,
-    Running,
-    TaskFunction,
-)
-from app.engine.worker_process import WorkerSetup, call, ping, set_up
+from app.engine.engine import CANCELLED, TIME_LIMIT, WORKER_DIED, Failure, Outcome, Running, TaskFunction
+from app.engine.worker_link import WorkerLink, exists
+from app.engine.worker_process import WorkerSetup, failure_of
 
 _log = logging.getLogger("rowveil.engine")
-
-_PING_SECONDS = 5.0  # counted after the process has been set up
 
 _RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
 
@@ -41,69 +25,9 @@ _IDLE_CHECK_SECONDS = 1.0
 
 _POLL_SECONDS = 0.01
 
-_LOST = Failure(WORKER_DIED, "the worker that ran the job was lost")
-
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
 
 _ENDS_WORKER = (CANCELLED, TIME_LIMIT, WORKER_DIED)
-
-
-class _Worker:
-    """One process and its pool."""
-
-    def __init__(self, setup: WorkerSetup) -> None:
-        self._setup = setup
-        self._pool = self._new_pool()
-        self.pid = 0
-        """Process id from the last ping."""
-
-    @property
-    def sound(self) -> bool:
-        """Whether the process exists and the pool works; an idle process that dies breaks its pool."""
-        return _exists(self.pid) and bool(self._pool.active)
-
-    async def start(self, new_pool: bool = False) -> None:
-        """Return when the process, or its replacement, is up. Raises the error of a failed start.
-
-        With ``new_pool`` the pool is replaced as well, because the old one does not know that it must end
-        its process.
-        """
-        # In a thread: starting a process takes milliseconds that would block the event loop.
-        self.pid = await asyncio.wrap_future(await asyncio.to_thread(self._ping, new_pool))
-
-    async def run(
-        self, function: TaskFunction, task: Any, time_limit: float, stop: asyncio.Future[None]
-    ) -> Outcome:
-        """Run the task and return its outcome; stop it and the process if ``stop`` is done first."""
-        try:
-            future = self._pool.schedule(call, (function, task), {})
-        except RuntimeError:
-            return _LOST
-        ended = asyncio.wrap_future(future)
-        # Not pebble's own time limit, which uses the wall clock: that may jump.
-        await _first_of(ended, stop, within=time_limit)
-        if not ended.done() and future.cancel():  # type: ignore[no-untyped-call]  # False: it has just ended
-            return _CANCELLED if stop.done() else _over(time_limit)
-        await asyncio.wait([ended])
-        return _outcome_of(ended)
-
-    async def stop(self) -> None:
-        """Stop the process at once."""
-        await asyncio.to_thread(_stop_pool, self._pool)
-
-    def _ping(self, new_pool: bool) -> ProcessFuture[int]:
-        if new_pool or not self._pool.active:
-            _stop_pool(self._pool)
-            self._pool = self._new_pool()
-        return self._pool.schedule(ping, (), {}, _PING_SECONDS)
-
-    def _new_pool(self) -> ProcessPool:
-        return ProcessPool(
-            max_workers=1,
-            initializer=set_up,
-            initargs=(self._setup,),
-            context=multiprocessing.get_context("spawn"),
-        )
 
 
 class EmbeddedEngine:
@@ -111,12 +35,12 @@ class EmbeddedEngine:
 
     def __init__(self, workers: int, setup: WorkerSetup, time_limit: float) -> None:
         self.on_capacity: Callable[[], None] = lambda: None
-        self._workers = [_Worker(setup) for _ in range(workers)]
+        self._workers = [WorkerLink(setup) for _ in range(workers)]
         self._time_limit = time_limit
-        self._free: deque[_Worker] = deque()
-        self._waiting: deque[asyncio.Future[_Worker]] = deque()
+        self._free: deque[WorkerLink] = deque()
+        self._waiting: deque[asyncio.Future[WorkerLink]] = deque()
         self._running: dict[str, Running] = {}
-        self._busy: set[_Worker] = set()
+        self._busy: set[WorkerLink] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._closing = False
 
@@ -158,12 +82,12 @@ class EmbeddedEngine:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await asyncio.gather(*(worker.stop() for worker in self._workers))
-        await asyncio.gather(*(running.task for running in left))
+        await asyncio.gather(*(running.task for running in left))  # nothing waits for a socket that closes
+        await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._workers))
 
     async def _run(
         self,
-        free: asyncio.Future[_Worker],
+        free: asyncio.Future[WorkerLink],
         function: TaskFunction,
         task: Any,
         stop: asyncio.Future[None],
@@ -175,34 +99,43 @@ class EmbeddedEngine:
             free.cancel()
             return _CANCELLED
         worker = free.result()
-        outcome = _CANCELLED if stop.done() else await worker.run(function, task, self._time_limit, stop)
+        outcome: Outcome = _CANCELLED
+        if not stop.done():
+            calling = asyncio.ensure_future(worker.call(function, task))
+            await _first_of(calling, stop, within=self._time_limit)
+            if calling.done():
+                outcome = _outcome_of(calling)
+            else:  # the process is replaced below
+                outcome = _CANCELLED if stop.done() else _over(self._time_limit)
+                calling.cancel()
+                await asyncio.wait([calling])
         if isinstance(outcome, Failure) and outcome.code in _ENDS_WORKER:
             await self._replace(worker)
         else:
             self._give_back(worker)
         return outcome
 
-    async def _replace(self, worker: _Worker) -> None:
+    async def _replace(self, worker: WorkerLink) -> None:
         """Start a replacement; return when the old process has ended, or the worker is free again."""
         self._busy.discard(worker)
         pid = worker.pid
         replacing = self._spawn(self._bring_up(worker))
-        while replacing is not None and not replacing.done() and _exists(pid):
+        while replacing is not None and not replacing.done() and exists(pid):
             await asyncio.sleep(_POLL_SECONDS)
 
-    def _next_worker(self) -> asyncio.Future[_Worker]:
-        next_worker: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
+    def _next_worker(self) -> asyncio.Future[WorkerLink]:
+        next_worker: asyncio.Future[WorkerLink] = asyncio.get_running_loop().create_future()
         while self._free:
-            worker = self._free.popleft()
+            worker = self._free.pop()  # the last used: its caches are warm
             if worker.sound:
                 self._busy.add(worker)
                 next_worker.set_result(worker)
                 return next_worker
-            self._spawn(self._bring_up(worker, new_pool=True))
+            self._spawn(self._bring_up(worker))
         self._waiting.append(next_worker)
         return next_worker
 
-    def _give_back(self, worker: _Worker) -> None:
+    def _give_back(self, worker: WorkerLink) -> None:
         self._busy.discard(worker)
         while self._waiting:
             waiting = self._waiting.popleft()
@@ -213,11 +146,11 @@ class EmbeddedEngine:
         self._free.append(worker)
         self.on_capacity()
 
-    async def _bring_up(self, worker: _Worker, new_pool: bool = False) -> None:
+    async def _bring_up(self, worker: WorkerLink) -> None:
         failures = 0
         while True:
             try:
-                await worker.start(new_pool)
+                await worker.start()
                 break
             except Exception as error:
                 wait = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
@@ -234,7 +167,7 @@ class EmbeddedEngine:
             for worker in [idle for idle in self._free if not idle.sound]:
                 _log.warning("idle worker %s died and is replaced", worker.pid)
                 self._free.remove(worker)
-                self._spawn(self._bring_up(worker, new_pool=True))
+                self._spawn(self._bring_up(worker))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         if self._closing:
@@ -258,37 +191,8 @@ def _over(time_limit: float) -> Failure:
     )
 
 
-def _outcome_of(future: asyncio.Future[Outcome]) -> Outcome:
+def _outcome_of(calling: asyncio.Future[Outcome]) -> Outcome:
     try:
-        return future.result()
-    except MemoryError:  # too little memory was left even to return the Failure
-        return Failure(MEMORY_LIMIT, "the job needed more memory than a worker may take")
-    except ProcessExpired as error:
-        return Failure(WORKER_DIED, f"the worker that ran the job {_end_of(error.exitcode)}")
-    except Exception as error:
-        _log.error("a worker's pool broke: %s", type(error).__qualname__)
-        return _LOST
-
-
-def _stop_pool(pool: ProcessPool) -> None:
-    pool.stop()  # type: ignore[no-untyped-call]  # pebble has no types here
-    pool.join()
-
-
-def _exists(pid: int) -> bool:
-    try:
-        if hasattr(os, "waitid"):  # None while it runs; WNOWAIT leaves the ended process to its pool
-            return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-        os.kill(pid, 0)
-    except (ChildProcessError, ProcessLookupError):
-        return False
-    return True
-
-
-def _end_of(exitcode: int) -> str:
-    if exitcode >= 0:
-        return f"ended by itself with code {exitcode}"
-    name = signal.Signals(-exitcode).name
-    if -exitcode == signal.SIGKILL:
-        return f"was killed ({name}); unless somebody killed it, the machine ran out of memory"
-    return f"was ended by {name}"
+        return calling.result()
+    except Exception as error:  # the task or its outcome cannot be sent
+        return failure_of(error)

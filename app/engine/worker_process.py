@@ -1,12 +1,15 @@
-"""Worker process: set-up, resource limits, and the conversion of errors to data.
+"""Worker process: set-up, resource limits, the loop of its tasks, and the conversion of errors to data.
 
 Imports nothing heavy: the number of threads is set before numba and Arrow are first imported.
 """
 
 import importlib
 import os
+import pickle
 import resource
 import signal
+import socket
+import struct
 import threading
 import traceback
 from dataclasses import dataclass
@@ -34,6 +37,10 @@ _OUT_OF_MEMORY = Failure(
 _NO_ROOM = Failure(STORAGE_FULL, "the storage is full; delete buffers and jobs, or try again later")
 
 
+LENGTH = struct.Struct("=Q")
+"""Length of a message, before it."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
     """Configuration of a worker process."""
@@ -49,8 +56,49 @@ class WorkerSetup:
     It is a name, because the function itself would import numba before the threads are set."""
 
 
+def serve_tasks(setup: WorkerSetup, connection: socket.socket) -> None:
+    """Set this process up, send its id, and run the tasks that come, until the service closes the socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the service decides when a worker ends
+    set_up(setup)
+    out_of_memory = pickle.dumps(_OUT_OF_MEMORY)  # made while there is memory for it
+    _send(connection, pickle.dumps(os.getpid()))
+    while (message := _received(connection)) is not None:
+        try:
+            outcome = call(*pickle.loads(message))  # noqa: S301 - the service sent it
+            del message
+            answer = pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
+            del outcome
+        except MemoryError:
+            answer = out_of_memory
+        except Exception as error:  # the task or its outcome cannot be sent
+            answer = pickle.dumps(failure_of(error))
+        _send(connection, answer)
+
+
+def _send(connection: socket.socket, message: bytes) -> None:
+    connection.sendall(LENGTH.pack(len(message)))
+    connection.sendall(message)
+
+
+def _received(connection: socket.socket) -> bytearray | None:
+    """Return the next message; None if the other end was closed."""
+    head = _read(connection, LENGTH.size)
+    return None if head is None else _read(connection, LENGTH.unpack(head)[0])
+
+
+def _read(connection: socket.socket, size: int) -> bytearray | None:
+    message = bytearray(size)
+    view, taken = memoryview(message), 0
+    while taken < size:
+        count = connection.recv_into(view[taken:])
+        if not count:
+            return None
+        taken += count
+    return message
+
+
 def set_up(setup: WorkerSetup) -> None:
-    """Make this process a worker. Called by the pool before the first task."""
+    """Make this process a worker."""
     # A kernel does not return to Python until it ends, so only the signal's default action stops it at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_exit_with_the_service, daemon=True).start()
@@ -84,11 +132,6 @@ def failure_of(error: Exception) -> Failure:
     stack = tuple(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
     message = "the service failed at this job; its log has the cause under the job's id"
     return Failure(INTERNAL_ERROR, message, trace=(kind, *stack))
-
-
-def ping() -> int:
-    """Return this worker's process id."""
-    return os.getpid()
 
 
 def _limit_library_threads(threads: int) -> None:

@@ -8,6 +8,7 @@ opening a pipe, which returns when the test opens the other end.
 import contextlib
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,13 @@ def end_by(name: str) -> dict[str, Any]:
 def fail(message: str) -> dict[str, Any]:
     """Fail as nobody foresaw."""
     raise ValueError(message)
+
+
+def give_back(sent: bytes) -> dict[str, Any]:
+    """What was sent."""
+    return {"back": sent}
+
+
+def give_a_lock(_: Any) -> dict[str, Any]:
+    """Return what no pickle can hold."""
+    return {"lock": threading.Lock()}

@@ -309,3 +309,16 @@ def test_a_cluster_is_reached_over_tls(tmp_path: Path) -> None:
     loop.do(engine.close())
     loop.do(cluster.close())
     loop.close()
+
+
+def test_large_tasks_and_outcomes_come_whole(engine: Engine) -> None:
+    """Larger than what a socket holds at once, in both directions."""
+    sent = bytes(range(256)) * 8192
+    outcome = engine.run(doings.give_back, sent)
+    assert outcome == {"back": sent}
+
+
+def test_an_outcome_that_cannot_be_sent_is_a_failure_and_the_worker_goes_on(engine: Engine) -> None:
+    pid = engine.pid()
+    assert engine.failure(doings.give_a_lock).code == "internal_error"
+    assert pid in {engine.pid() for _ in range(4)}

@@ -1,0 +1,160 @@
+"""One worker process of this machine and the socket to it.
+
+The service sends a task and receives its outcome in the event loop itself: no thread is between them, and no
+lock is shared with another worker. The end of a process closes its socket, which ends a call at once.
+
+A message is its length in 8 bytes, and a pickle. A worker is trusted with what it returns: it runs our code.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import pickle
+import signal
+import socket
+import threading
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from app.engine.engine import WORKER_DIED, Failure, Outcome, TaskFunction
+from app.engine.worker_process import LENGTH, WorkerSetup, serve_tasks
+
+_PIECE = 1 << 20
+_JOIN_SECONDS = 10.0
+"""Time in which the system ends a killed process; its code is unknown after that."""
+
+_LOST = Failure(WORKER_DIED, "the worker that ran the job was lost")
+
+
+_PROCESSES = threading.Lock()
+"""Starting a process asks for the exit codes of all others; two askers at once would lose a code."""
+
+
+class StartFailed(Exception):
+    """The worker's process ended before it could take a task."""
+
+
+class WorkerLink:
+    """A process and its socket; a new process takes the place of an old one."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self._setup = setup
+        self._process: BaseProcess | None = None
+        self._socket: socket.socket | None = None
+        self._changing = threading.Lock()
+        self._closed = False
+        self.pid = 0
+        """Process id; 0 until the first process is up."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether the process is up and its socket open."""
+        return self._socket is not None and exists(self.pid)
+
+    async def start(self) -> None:
+        """Kill the old process, start a new one, and return when it takes tasks.
+
+        Raises StartFailed, OSError.
+        """
+        # In a thread: starting a process takes milliseconds that would block the event loop.
+        await asyncio.to_thread(self._restart)
+        try:
+            self.pid = pickle.loads(await self._receive())  # noqa: S301 - see the module
+        except (EOFError, OSError):
+            raise StartFailed("a worker ended while it started") from None
+
+    async def call(self, function: TaskFunction, task: Any) -> Outcome:
+        """Run ``function(task)`` in the process and return its outcome, also when the process dies."""
+        loop = asyncio.get_running_loop()
+        if self._socket is None:
+            return _LOST
+        message = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
+        try:
+            await loop.sock_sendall(self._socket, LENGTH.pack(len(message)) + message)
+            outcome: Outcome = pickle.loads(await self._receive())  # noqa: S301 - see the module
+        except (EOFError, OSError):
+            return await asyncio.to_thread(self._end)
+        return outcome
+
+    def close(self) -> None:
+        """Kill the process and return when it has ended; no other one will start. Blocking."""
+        self._closed = True
+        with self._changing:
+            self._kill()
+
+    def _kill(self) -> None:
+        process, opened = self._process, self._socket
+        self._process = self._socket = None
+        if process is not None:
+            process.kill()
+            _exit_code(process)
+        if opened is not None:
+            opened.close()
+
+    def _restart(self) -> None:
+        with self._changing:
+            self._kill()
+            if self._closed:
+                raise StartFailed("the engine is closed")
+            here, there = socket.socketpair()
+            with there, _PROCESSES:
+                context = multiprocessing.get_context("spawn")
+                process = context.Process(target=serve_tasks, args=(self._setup, there), daemon=True)
+                try:
+                    process.start()
+                except BaseException:
+                    here.close()
+                    raise
+            here.setblocking(False)
+            self._process, self._socket = process, here
+
+    async def _receive(self) -> bytearray:
+        """Return the next message. Raises EOFError, OSError."""
+        if self._socket is None:
+            raise EOFError
+        loop = asyncio.get_running_loop()
+        received = bytearray(await loop.sock_recv(self._socket, _PIECE))
+        while len(received) < LENGTH.size or len(received) < LENGTH.size + LENGTH.unpack_from(received)[0]:
+            more = await loop.sock_recv(self._socket, _PIECE)
+            if not more:
+                raise EOFError
+            received += more
+        del received[: LENGTH.size]
+        return received
+
+    def _end(self) -> Failure:
+        """Return how the process ended. Blocking: it has closed its socket, and ends now."""
+        process = self._process
+        exitcode = None if process is None else _exit_code(process)
+        if exitcode is None:
+            return _LOST
+        return Failure(WORKER_DIED, f"the worker that ran the job {_end_of(exitcode)}")
+
+
+def _exit_code(process: BaseProcess) -> int | None:
+    """Wait for the end of a process and return its exit code; None if it does not end. Blocking."""
+    if connection.wait([process.sentinel], _JOIN_SECONDS):
+        with _PROCESSES:
+            process.join(_JOIN_SECONDS)  # it has closed its end, and ends now
+    return process.exitcode
+
+
+def exists(pid: int) -> bool:
+    """Whether the process runs, as long as nobody has asked for its exit code."""
+    try:
+        if hasattr(os, "waitid"):  # None while it runs; WNOWAIT leaves the exit code to be asked for
+            return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        os.kill(pid, 0)
+    except (ChildProcessError, ProcessLookupError):
+        return False
+    return True
+
+
+def _end_of(exitcode: int) -> str:
+    if exitcode >= 0:
+        return f"ended by itself with code {exitcode}"
+    name = signal.Signals(-exitcode).name
+    if -exitcode == signal.SIGKILL:
+        return f"was killed ({name}); unless somebody killed it, the machine ran out of memory"
+    return f"was ended by {name}"

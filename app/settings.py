@@ -123,6 +123,9 @@ class Settings(BaseSettings):
     oidc_algorithms: str = "RS256,PS256,ES256,EdDSA"
     """Accepted signature algorithms of tokens, separated by commas. Shared secrets (HS256) and `none` are
     never accepted."""
+    oidc_typed_tokens: bool = False
+    """Accept only tokens whose header has the type `at+jwt` (RFC 9068). By default a token without it is
+    accepted unless its claims are those of an ID token."""
     oidc_scope_claim: str = "scope"
     """The claim with the scopes: a list, or words separated by spaces."""
     oidc_scope_prefix: str = "rowveil:"

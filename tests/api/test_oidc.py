@@ -146,9 +146,24 @@ HOSTILE = {
         lambda issuer: issuer.token(headers={"crit": ["exp"], "b64": True}),
         "neither",
     ),
+    "an ID token with a nonce": (lambda issuer: issuer.token(nonce="n-0S6_WzA2Mj"), "ID token"),
+    "an ID token next to an access token": (lambda issuer: issuer.token(at_hash="MTIzNDU2"), "ID token"),
+    "an ID token next to a code": (lambda issuer: issuer.token(c_hash="MTIzNDU2"), "ID token"),
+    "an ID token of Keycloak": (lambda issuer: issuer.token(typ="ID"), "ID token"),
+    "an ID token of Amazon Cognito": (lambda issuer: issuer.token(token_use="id"), "ID token"),
     "too long": (lambda issuer: issuer.token(padding="x" * 20_000), "longer"),
     "not a token": (lambda issuer: "eyJhbGciOi.x.y", "neither"),
 }
+
+
+def test_an_access_token_may_have_a_type_which_can_be_required(own: Issuer, tmp_path: Path) -> None:
+    """The type is believed more than the claims: an issuer may put a nonce into its access tokens."""
+    typed = [own.token(headers={"typ": word}, nonce="n") for word in ("at+jwt", "application/AT+JWT")]
+    assert [caller.owner for caller in read(tokens_of(own, tmp_path), *typed)] == ["oidc:ada"] * 2
+    strict = tokens_of(own, tmp_path, oidc_typed_tokens=True)
+    assert [caller.owner for caller in read(strict, *typed)] == ["oidc:ada"] * 2
+    with pytest.raises(InvalidToken, match=r"at\+jwt"):
+        read(strict, own.token())
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -4,6 +4,11 @@ A token is accepted if a published key of the issuer signed it, with an algorith
 allow and that fits the key, and if issuer, audience and times are valid (RFC 9068, RFC 8725). Only the
 settings determine the URL of the keys: the token's own header fields for that (`jku`, `x5u`, `jwk`, `x5c`)
 are ignored.
+
+An ID token has the same issuer, key and often the same audience, but says that a person has signed in to
+some client, not that the bearer may call this service. It is refused: by its type (RFC 9068, section 4), or
+by claims that only ID tokens have (OpenID Connect Core 1.0, sections 2 and 3.3.2.11; the last two are those
+of Keycloak and Amazon Cognito).
 """
 
 import asyncio
@@ -33,6 +38,14 @@ _FETCH_SECONDS = 5.0
 _MOST_BYTES = 1 << 20
 
 _LONGEST_TOKEN = 1 << 14
+
+_ACCESS_TOKEN = ("at+jwt", "application/at+jwt")
+"""Values of an access token's `typ` header, in lower case."""
+
+_OF_ID_TOKENS = ("nonce", "at_hash", "c_hash")
+
+_KINDS = {"typ": "id", "token_use": "id"}
+"""Claims with which issuers name the kind of a token, and their values in an ID token, in lower case."""
 
 _LEAST_RSA_BITS = 2048
 
@@ -77,7 +90,9 @@ class Tokens:
             raise InvalidToken(
                 "the issuer does not publish the key that signed the token, or not for this algorithm"
             )
-        return self._named_by(self._verified(token, key, algorithm))
+        claims = self._verified(token, key, algorithm)
+        self._check_kind(str(header.get("typ", "")).lower(), claims)
+        return self._named_by(claims)
 
     def _verified(self, token: str, key: jwt.PyJWK, algorithm: str) -> Mapping[str, Any]:
         try:
@@ -101,6 +116,16 @@ class Tokens:
                 "the token is not valid: its signature or its times are wrong, or a claim is missing"
             ) from None
         return claims
+
+    def _check_kind(self, kind: str, claims: Mapping[str, Any]) -> None:
+        """Refuse a token that is no access token. Raises InvalidToken."""
+        if kind in _ACCESS_TOKEN:
+            return
+        if self._settings.oidc_typed_tokens:
+            raise InvalidToken("the token's header does not have the type 'at+jwt' of an access token")
+        named = any(str(claims.get(name, "")).lower() == value for name, value in _KINDS.items())
+        if named or any(name in claims for name in _OF_ID_TOKENS):
+            raise InvalidToken("this is an ID token; send the access token that its issuer gave with it")
 
     def _named_by(self, claims: Mapping[str, Any]) -> Caller:
         settings = self._settings

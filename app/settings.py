@@ -80,6 +80,9 @@ class Settings(BaseSettings):
     shared_folder: Path = Field(default_factory=lambda given: Path(given.get("home", ".")))
     """The folder of sealed buffers, progress files and scratch space. Every replica must reach it, and
     with engine `dask` every worker at the same path. Default: the home."""
+    small_table_bytes: Annotated[int, Field(ge=0, le=2**20)] = 131_072
+    """Largest table of a job, in bytes of an Arrow stream, that is stored sealed in the job's row. Larger
+    ones are sealed files of the shared folder. 0: every table is a file."""
     workers: Annotated[int, Field(ge=1)] = Field(default_factory=available_cores)
     """Number of worker processes, which is the number of jobs that run at the same time. Default: one per
     core."""

@@ -18,6 +18,7 @@ from app.api.schemas import (
     FieldDescription,
     Job,
     PlanDescription,
+    Problem,
     ProgressDescription,
     TableDescription,
 )
@@ -34,6 +35,11 @@ from providers.results import Event
 
 RETRY_AFTER_SECONDS = 1
 
+Headers = dict[str, str]
+
+_SMALL_BYTES = 1 << 18
+"""Largest rows in bytes that are encoded in the event loop: a thread costs more than that work."""
+
 _ROWS = b"\0"
 """Placeholder of the rows. JSON always escapes this character, so no value can contain it."""
 
@@ -44,15 +50,11 @@ def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
 
 
 def document_of(job: models.Job, progress: Progress) -> dict[str, Any]:
-    """Return the Job resource with this progress."""
+    """Return the Job resource with this progress: what `app.api.schemas.Job` would make of it."""
     destination = None
     if job.destination_digest is not None:
-        destination = {
-            "digest": job.destination_digest,
-            "fields": job.destination_fields,
-            "reference": job.destination_reference,
-        }
-    values = {
+        destination = _described(job.destination_digest, job.destination_fields, job.destination_reference)
+    document = {
         "id": job.id,
         "kind": kind_of(job.service),
         "service": job.service,
@@ -64,24 +66,45 @@ def document_of(job: models.Job, progress: Progress) -> dict[str, Any]:
         "seed_fingerprint": job.seed_fingerprint,
         "row_count": job.row_count,
         "priority": job.priority,
-        "deadline": job.deadline,
-        "created_at": job.created_at,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
+        "deadline": _time(job.deadline),
+        "created_at": _time(job.created_at),
+        "started_at": _time(job.started_at),
+        "finished_at": _time(job.finished_at),
         "progress": {"fraction": progress.fraction, "stage": progress.stage},
-        "source": {
-            "digest": job.source_digest,
-            "fields": job.source_fields,
-            "reference": job.source_reference,
-        },
+        "source": _described(job.source_digest, job.source_fields, job.source_reference),
         "destination": destination,
-        "events": job.events or [],
+        "events": [_present(event) for event in job.events or ()],
         "event_counts": job.event_counts or {},
         "rerun_of": job.rerun_of,
         "reproduced": job.reproduced,
-        "error": job.error,
+        "error": job.error and Problem.model_validate(job.error).document(),
     }
-    return Job.model_validate(values).document()
+    return _present(document)
+
+
+def _described(digest: str, fields: list[dict[str, Any]] | None, reference: str | None) -> dict[str, Any]:
+    return _present({"digest": digest, "fields": fields, "reference": reference})
+
+
+def _present(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
+
+
+def document_response(
+    document: dict[str, Any], status: int = 200, headers: Headers | None = None
+) -> Response:
+    """Return the response with a Job resource, or with a page of them."""
+    return Response(_encoded(document), status, headers, "application/json")
+
+
+def _encoded_bytes(table: pa.Table) -> int:
+    """Estimate the size of the table's rows as JSON; every row repeats the names of the fields."""
+    names: int = table.num_rows * sum(len(name) + 16 for name in table.column_names)
+    return names + int(table.nbytes)
 
 
 def _encoded(document: dict[str, Any]) -> bytes:
@@ -138,7 +161,7 @@ def validated_response(
         ),
         plan=plan,
     )
-    return Response(_encoded(job.document()), 200, media_type="application/json")
+    return document_response(job.document())
 
 
 async def previous_response(
@@ -176,10 +199,13 @@ async def job_response(
         headers["Preference-Applied"] = preference.applied
     if not job.ended:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-        return Response(_encoded(document), 202, headers, "application/json")
+        return document_response(document, 202, headers)
     if job.state == "succeeded" and not kind_of(job.service).has_rows:
         document["report"] = await jobs.report(job.id)
     if job.state == "succeeded" and job.inline:
-        chunks = _with_rows(document, await jobs.destination_of(job))
+        table = await jobs.destination_of(job)
+        chunks = _with_rows(document, table)
+        if _encoded_bytes(table) <= _SMALL_BYTES:
+            return Response(b"".join(chunks), 200, headers, "application/json")
         return StreamingResponse(prefetched(chunks), 200, headers, "application/json")
-    return Response(_encoded(document), 200, headers, "application/json")
+    return document_response(document, 200, headers)

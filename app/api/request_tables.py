@@ -1,9 +1,9 @@
 """Tables named in a request: resolves ``source`` and ``destination`` to tables, buffers or references."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 from anyio import to_thread
@@ -26,6 +26,12 @@ from providers.tables.type_names import parse_type
 
 _ZIPPED = ".gz"
 
+_SMALL_BODY = 1 << 17
+"""Largest request body in bytes whose table is read in the event loop: a thread costs more than that work."""
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
 
 class Tables:
     """Tables of one request.
@@ -39,7 +45,7 @@ class Tables:
         self._stored: list[StoredTable] = []
 
     async def read(self, source: Source, place: str = "/source") -> SourceTable:
-        """Return the table: inline rows parsed in a thread, a buffer, or the stored copy of a reference.
+        """Return the table: inline rows, a buffer, or the stored copy of a reference.
 
         Parameters
         ----------
@@ -59,13 +65,21 @@ class Tables:
         if source.reference is not None:
             return await self._fetched(source, source.reference, place)
         if source.buffer is None:
-            table = await to_thread.run_sync(_inline_table, source, place)
+            table = await self.in_thread_unless_small(_inline_table, source, place)
             return SourceTable(table, table.schema, table.num_rows)
         try:
             buffer = await self._jobs.buffers.get(source.buffer)
         except NotFound as error:
             raise InvalidRequest(error.message, f"{place}/buffer") from None
         return SourceTable(buffer.id, _schema(buffer.fields), buffer.row_count, buffer.digest)
+
+    async def in_thread_unless_small(
+        self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        """Return ``function(*arguments)``, computed in a thread unless the request's body is small."""
+        if len(await self._request.body()) <= _SMALL_BODY:
+            return function(*arguments, **named)
+        return await to_thread.run_sync(partial(function, *arguments, **named))
 
     async def release_unused(self) -> None:
         """Delete tables that were read by reference and that no job has taken."""

@@ -6,7 +6,7 @@ run the job from its row alone, even if this process ends.
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,12 +26,21 @@ from app.jobs.requests import (
     choice_revision_of,
     head_start,
 )
+from app.jobs.states import State, Step, after
 from app.jobs.stores import Stores
 from app.settings import Settings
-from app.store.blobs.arrow_stream import write_table
+from app.store.blobs.arrow_stream import table_bytes, write_table
 from app.store.blobs.sealed_files import BlobAccess
-from app.store.sql import buffers, jobs, usage
-from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, seed_binding, table_binding
+from app.store.sql import buffers, jobs, replicas, usage
+from app.store.sql.bindings import (
+    NamedBlob,
+    Role,
+    blob_of_buffer,
+    rows_binding,
+    seed_binding,
+    table_binding,
+)
+from app.store.sql.db import Transaction
 from app.store.sql.models import Job
 from app.store.sql.replicas import LeaseLost, moment
 from app.webhooks.messages import seal_webhook
@@ -51,8 +60,11 @@ class Acceptance:
         self._limits = limits
         self._idempotency = idempotency
 
-    def accept(self, job_id: str, new: NewJob, caller: Caller) -> Job:
-        """Queue a job under this id; return the earlier job if its idempotency key has been used before.
+    def accept(self, job_id: str, new: NewJob, caller: Caller, claim: bool) -> Job:
+        """Store a job under this id; return the earlier job if its idempotency key has been used before.
+
+        With ``claim`` a worker is free: if no other job is queued, this replica claims the new one in the
+        same transaction. Otherwise it is queued.
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
@@ -77,7 +89,7 @@ class Acceptance:
         _set_send_to(job, new.send_to)
         self._set_seed(job, seed, bits)
         tables = _tables_by_role(job, new.source, new.destination)
-        return self._insert(job, tables, new.submission, caller, "job.submit")
+        return self._insert(job, tables, new.submission, caller, claim, "job.submit")
 
     def accept_rerun(
         self,
@@ -88,8 +100,9 @@ class Acceptance:
         send_to: SendTo | None,
         submission: SubmissionOptions,
         caller: Caller,
+        claim: bool,
     ) -> Job:
-        """Queue a job under this id with the parameters and the seed of a job that has ended.
+        """Store a job under this id with the parameters and the seed of a job that has ended; see `accept`.
 
         Returns the earlier rerun if its idempotency key has been used before.
 
@@ -148,7 +161,7 @@ class Acceptance:
         seed = self._stores.open_value(first.sealed_seed, seed_binding(first))
         self._set_seed(job, seed, first.seed_bits)
         tables = _tables_by_role(job, source, destination)
-        return self._insert(job, tables, submission, caller, "job.rerun", first)
+        return self._insert(job, tables, submission, caller, claim, "job.rerun", first)
 
     def accepted_before(self, submission: SubmissionOptions, caller: Caller) -> Job | None:
         """Return the job that an equal earlier request has made. Raises IdempotencyKeyReused."""
@@ -171,21 +184,26 @@ class Acceptance:
 
     def _set_table(self, job: Job, role: Role, given: "_TableColumns") -> None:
         binding = table_binding(job, role)
-        if isinstance(given.blob, NamedBlob):
+        blob: str | None = None
+        sealed_key = sealed_rows = None
+        if isinstance(given.blob, bytes):
+            sealed_rows = self._stores.sealer.seal(given.blob, rows_binding(job, role))
+        elif isinstance(given.blob, NamedBlob):
             blob, sealed_key = given.blob.blob, self._stores.move_key(given.blob, binding)
         else:
             assert given.blob is not None
             blob, sealed_key = given.blob.id, self._stores.blobs.seal_key(given.blob, binding)
-        job.byte_size += given.bytes
+        job.byte_size += given.byte_size
         if role == "source":
             job.source_digest, job.source_fields, job.row_count = given.digest, given.fields, given.rows
             job.source_blob, job.source_buffer = blob, given.buffer
             job.source_reference, job.sealed_source_key = given.reference, sealed_key
+            job.sealed_source = sealed_rows
         else:
             job.destination_digest, job.destination_fields = given.digest, given.fields
             job.destination_rows, job.destination_blob = given.rows, blob
             job.destination_buffer, job.destination_reference = given.buffer, given.reference
-            job.sealed_destination_key = sealed_key
+            job.sealed_destination_key, job.sealed_destination = sealed_key, sealed_rows
 
     def _set_submission(self, job: Job, submission: SubmissionOptions, now: datetime) -> None:
         job.priority = submission.priority
@@ -203,13 +221,15 @@ class Acceptance:
         tables: Mapping[Role, GivenTable | None],
         submission: SubmissionOptions,
         caller: Caller,
+        claim: bool,
         action: str,
         first: Job | None = None,
     ) -> Job:
-        """Write the tables that came with the request, and insert the row in one transaction.
+        """Seal the tables that came with the request, and insert the row in one transaction.
 
-        Tables are checked and written before the transaction, which holds the owner's lock and must be
-        short. Buffers and retained tables are looked up within it, so that they cannot expire meanwhile.
+        Small tables are sealed into the row, others are written. Both are done before the transaction, which
+        holds the owner's lock and must be short. Buffers and retained tables are looked up within it, so that
+        they cannot expire meanwhile.
         """
         written: list[str] = []
         try:
@@ -221,6 +241,9 @@ class Acceptance:
                         table_digest(table), description["fields"], description["rows"], table.nbytes
                     )
                     _check_same_rows(given, role, first)
+                    if (content := self._small(table)) is not None:
+                        self._set_table(job, role, replace(given, blob=content))
+                        continue
                     access = self._stores.new_blob()
                     written.append(access.id)
                     _write(access, table)
@@ -262,9 +285,9 @@ class Acceptance:
                     elif table is None:
                         assert first is not None
                         given = _table_columns(first, role)
-                        given = replace(
-                            given, blob=jobs.retained(session, role, first, job.created_at, caller)
-                        )
+                        retained = jobs.retained(session, role, first, job.created_at, caller)
+                        content = None if retained else self._retained_table(session, role, first)
+                        given = replace(given, blob=retained or content)
                         if given.blob is None:
                             raise Conflict(
                                 f"the job's {role} was not retained; give it again: its digest must be "
@@ -272,6 +295,11 @@ class Acceptance:
                             )
                         self._set_table(job, role, given)
                 self._limits.admit_job(session, job.owner, job.row_count, job.byte_size)
+                if claim and not jobs.any_queued(session):
+                    replica = self._stores.lease.replica
+                    replicas.hold(session, [replica])
+                    job.state, job.attempt = after(State.QUEUED, Step.CLAIM), 1
+                    job.started_at, job.claimed_by = job.created_at, replica
                 jobs.insert(session, job)
                 self._idempotency.keep(session, job.owner, submission, job.id, job.created_at)
                 reason = first.id if first is not None else None
@@ -288,6 +316,19 @@ class Acceptance:
             raise
         self._stores.mark_named(written)
         return job
+
+    def _small(self, table: pa.Table) -> bytes | None:
+        """Return the stream of a table that goes into the row; None: it goes into a file."""
+        most = self._settings.small_table_bytes
+        if table.nbytes > most:
+            return None
+        content = table_bytes(table.schema, table.to_batches())
+        return content if len(content) <= most else None
+
+    def _retained_table(self, session: Transaction, role: Role, first: Job) -> bytes | None:
+        """Return the stream of a small table that the first job's row still holds."""
+        sealed = jobs.retained_table(session, role, first.id)
+        return None if sealed is None else self._stores.open_value(sealed, rows_binding(first, role))
 
 
 def _write(access: BlobAccess, table: pa.Table) -> None:
@@ -312,9 +353,9 @@ class _TableColumns:
     digest: str
     fields: list[dict[str, Any]]
     rows: int
-    bytes: int = 0
-    blob: BlobAccess | NamedBlob | None = None
-    """A new blob, or one that another row names; None: not known yet."""
+    byte_size: int = 0
+    blob: BlobAccess | NamedBlob | bytes | None = field(default=None, repr=False)
+    """A new blob, one that another row names, or the stream of a small table; None: not known yet."""
     buffer: str | None = None
     reference: str | None = None
 

@@ -17,11 +17,12 @@ import secrets
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from threading import Thread
 from typing import Final
 
 from app.callers import RESERVED, SCOPES, Caller
-from app.errors import InvalidRequest
+from app.errors import InvalidRequest, StorageFull, Unavailable
 from app.store.crypto.canonical_json import canonical_json
 from app.store.crypto.key_files import subkey
 from app.store.sql import api_keys
@@ -64,12 +65,17 @@ class NewKey:
 
 
 class ApiKeys:
-    """The keys of this installation. Blocking: called in a thread."""
+    """The keys of this installation. Blocking: called in a thread, but for `caller` if `quick`."""
 
     def __init__(self, database: Database, audit: AuditTrail) -> None:
         self._database = database
         self._audit = audit
         self._mac_key = subkey(audit.key, "api-keys/1")
+        self.quick = not database.shared
+        """Whether a key is found without waiting: a read of an embedded database takes less time than to hand
+        it to a thread, and waits for no writer."""
+        self._recording: set[str] = set()
+        """Keys whose use a thread is recording."""
 
     def create(self, new: NewKey, by: Caller) -> tuple[str, ApiKey]:
         """Create a key. Return its text, which cannot be shown again, and its stored row."""
@@ -118,11 +124,29 @@ class ApiKeys:
         if key.revoked_at is not None or key.expires_at <= now:
             return None
         if key.last_used_at is None or now - key.last_used_at >= _USE_RECORDED_EVERY:
-            with self._database.write() as session:
-                api_keys.record_use(session, key.id, now)
+            self._record_use(key.id, now)
         return Caller(key.name, key.project, frozenset(key.scopes.split()))
 
-    def _mac(self, text: str, key: ApiKey) -> str:
+    def _record_use(self, key_id: str, now: datetime) -> None:
+        if not self.quick:
+            self._write_use(key_id, now)
+        elif key_id not in self._recording:  # a write waits for other writers: not in the event loop
+            self._recording.add(key_id)
+            Thread(target=self._try_write_use, args=(key_id, now), name="rowveil-key-use").start()
+
+    def _try_write_use(self, key_id: str, now: datetime) -> None:
+        try:
+            self._write_use(key_id, now)
+        except (Unavailable, StorageFull):  # logged; the next call tries again
+            pass
+        finally:
+            self._recording.discard(key_id)
+
+    def _write_use(self, key_id: str, now: datetime) -> None:
+        with self._database.write() as session:
+            api_keys.record_use(session, key_id, now)
+
+    def _mac(self, text: str, key: ApiKey | api_keys.KeyRow) -> str:
         allowed = [text, key.name, key.project, key.scopes, key.expires_at.isoformat(timespec="microseconds")]
         return hmac.new(self._mac_key, canonical_json(allowed), hashlib.sha256).hexdigest()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 from app.engine.engine import (
     CANCELLED,
@@ -24,7 +24,7 @@ from app.jobs.job_metrics import JobMetrics
 from app.jobs.maintenance.takeover import Takeover
 from app.jobs.recorder import Recorder, requeue
 from app.jobs.reference_writer import ReferenceWriter
-from app.jobs.states import Step
+from app.jobs.states import State, Step
 from app.jobs.stores import Stores
 from app.jobs.task_builder import TaskBuilder
 from app.jobs.unit_runner import JobRuns
@@ -33,6 +33,8 @@ from app.store.sql import jobs, replicas
 from app.store.sql.models import Job
 from app.telemetry import tracing
 from app.worker.tasks import JobTask, SwapTask
+
+T = TypeVar("T")
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -87,9 +89,11 @@ class Dispatcher:
         """Claimed jobs and the tasks that track them."""
         self._to_cancel: set[str] = set()
         self._overdue: set[str] = set()
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[Any]] = set()
         self._stopping = self._halted = False
         self._sweeping = self._sweep_wanted = False
+        self._reserved = 0
+        """Free workers that are kept for jobs being accepted."""
 
     async def start(self) -> None:
         """Start to claim queued jobs and to expire those that are past their deadline."""
@@ -102,6 +106,46 @@ class Dispatcher:
         """Check for a job to claim."""
         self._may_be_queued = True
         self._wake.set()
+
+    async def accept(self, job_id: str, accept: Callable[[bool], Job]) -> Job:
+        """Store a new job by ``accept``, and start it at once if a worker is free and no job waits.
+
+        Parameters
+        ----------
+        job_id
+            Id of the new job.
+        accept
+            Stores the job and returns it, or an earlier one. Its argument says whether it may claim the job
+            for this replica. Called in a thread.
+        """
+        # The caller may go meanwhile: what was claimed must be started all the same.
+        return await asyncio.shield(self._spawn(self._accept(job_id, accept)))
+
+    async def _accept(self, job_id: str, accept: Callable[[bool], Job]) -> Job:
+        may_claim = not self._stopping and self._free_workers() > 0
+        self._reserved += may_claim
+        try:
+            job, task = await self._in_thread(self._accept_and_build, job_id, accept, may_claim)
+            if task is not None:
+                self._begin(job, task)
+        finally:
+            self._reserved -= may_claim
+            self._wake.set()  # a job may have been queued behind the reserved worker
+        if job.state == State.QUEUED:
+            self.wake()
+        accepted: Job = job
+        return accepted
+
+    def _accept_and_build(
+        self, job_id: str, accept: Callable[[bool], Job], may_claim: bool
+    ) -> tuple[Job, JobTask | None]:
+        job = accept(may_claim)
+        if job.id != job_id or job.state != State.RUNNING:
+            return job, None
+        return job, self._built(job)
+
+    def _free_workers(self) -> int:
+        return self._engine.capacity() - self._reserved
 
     async def cancel(self, job_id: str) -> bool:
         """Stop the job and return when its end has been recorded; False if it does not run here."""
@@ -165,6 +209,8 @@ class Dispatcher:
         if self._claiming is not None:
             self.wake()
             await self._claiming
+            if self._background:  # jobs that are being accepted, perhaps with a claim
+                await asyncio.wait(set(self._background), timeout=grace)
         if self._tracked:
             await asyncio.wait(self._tracked.values(), timeout=grace)
         self._halted = True
@@ -181,7 +227,7 @@ class Dispatcher:
         while not self._stopping:
             await self._wake.wait()
             self._wake.clear()
-            while self._may_be_queued and self._engine.capacity() > 0 and not self._stopping:
+            while self._may_be_queued and self._free_workers() > 0 and not self._stopping:
                 self._may_be_queued = False
                 try:
                     claimed = await self._in_thread(self._claim)
@@ -192,15 +238,19 @@ class Dispatcher:
                 if claimed is None:
                     break
                 job, task, more = claimed
-                self._job_metrics.count_start(job)
-                _trace_waiting(job)
                 self._may_be_queued |= more
-                self._watchers.expect(job.id)
-                self._watchers.notify(job.id, ended=False)
-                running = self._runs.run(job.id, task)
-                tracking = asyncio.create_task(self._track(job, task, running))
-                self._tracked[job.id] = tracking
-                self._stop_at_deadline(job, tracking)
+                self._begin(job, task)
+
+    def _begin(self, job: Job, task: JobTask) -> None:
+        """Start a claimed job in a free worker."""
+        self._job_metrics.count_start(job)
+        _trace_waiting(job)
+        self._watchers.expect(job.id)
+        self._watchers.notify(job.id, ended=False)
+        running = self._runs.run(job.id, task)
+        tracking = asyncio.create_task(self._track(job, task, running))
+        self._tracked[job.id] = tracking
+        self._stop_at_deadline(job, tracking)
 
     def _stop_at_deadline(self, job: Job, tracking: asyncio.Task[None]) -> None:
         if job.deadline is None:
@@ -234,12 +284,13 @@ class Dispatcher:
     async def _track(self, job: Job, task: JobTask, running: asyncio.Task[Outcome]) -> None:
         """Wait for the run, write the destination to its reference, and record the end."""
         outcome = await running
+        ended = False
         if isinstance(task, SwapTask) and job.destination_reference is not None:
             outcome = await self._write_destination(job, task, outcome)
         for wait in chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1])):
             try:
                 with _traced(job, "job.record"):
-                    await self._in_thread(self._record, job, task, outcome)
+                    ended = await self._in_thread(self._record, job, task, outcome)
                 break
             except Exception as error:
                 if isinstance(error, Unavailable | StorageFull):
@@ -255,7 +306,7 @@ class Dispatcher:
         del self._tracked[job.id]
         self._to_cancel.discard(job.id)
         self._overdue.discard(job.id)
-        self._watchers.notify(job.id, ended=True)
+        self._watchers.notify(job.id, ended=True, job=job if ended else None)
 
     async def _write_destination(self, job: Job, task: SwapTask, outcome: Outcome) -> Outcome:
         """Write the destination to the job's reference. Return the outcome, or the failure to write."""
@@ -281,52 +332,61 @@ class Dispatcher:
                 self._recorder.record_end(job, Step.CANCEL)
                 self._event_loop.call_soon_threadsafe(self._watchers.notify, job.id, True)
                 continue
-            try:
-                return job, self._tasks.build(job), more
-            except Exception as error:
-                _log.error("job %s cannot be started: %s", job.id, failure_of(error).trace)
-                self._recorder.record_end(
-                    job, Step.FAIL, error=problem_of(Failure(INTERNAL_ERROR, _UNREADABLE))
-                )
-                self._event_loop.call_soon_threadsafe(self._watchers.notify, job.id, True)
+            task = self._built(job)
+            if task is not None:
+                return job, task, more
 
-    def _record(self, job: Job, task: JobTask, outcome: Outcome) -> None:
+    def _built(self, job: Job) -> JobTask | None:
+        """Build the task of a claimed job; None: its tables or its seed do not open, and it has failed."""
+        try:
+            return self._tasks.build(job)
+        except Exception as error:
+            _log.error("job %s cannot be started: %s", job.id, failure_of(error).trace)
+            self._recorder.record_end(job, Step.FAIL, error=problem_of(Failure(INTERNAL_ERROR, _UNREADABLE)))
+            self._event_loop.call_soon_threadsafe(self._watchers.notify, job.id, True)
+            return None
+
+    def _record(self, job: Job, task: JobTask, outcome: Outcome) -> bool:
+        """Record the end of the run. Return whether ``job`` is now the row of the job that has ended."""
         values: dict[str, Any] = {}
         if not isinstance(outcome, Failure):
             try:
                 values = self._recorder.result_values(job, task, outcome)
             except Exception as error:
                 outcome = failure_of(error)
+        progress_path = self._stores.progress_path(job)
         if isinstance(outcome, Failure):
-            self._record_failure(job, outcome)
-            named = False
+            ended, named = self._record_failure(job, outcome), False
         else:
-            named = self._recorder.record_end(job, Step.SUCCEED, **values)
+            ended = named = self._recorder.record_end(job, Step.SUCCEED, **values)
         if isinstance(task, SwapTask):
             if named:
                 self._stores.mark_named([task.destination.id])
             else:
                 self._stores.drop([task.destination.id])
-        self._stores.progress_path(job).unlink(missing_ok=True)
+        progress_path.unlink(missing_ok=True)
+        return ended
 
-    def _record_failure(self, job: Job, failure: Failure) -> None:
+    def _record_failure(self, job: Job, failure: Failure) -> bool:
+        """Record the end, or put the job back into the queue. Return whether an end was recorded."""
         if failure.trace:
             _log.error("job %s failed: %s", job.id, " < ".join(failure.trace))
         if failure.code == CANCELLED and job.id in self._to_cancel:
-            self._recorder.record_end(job, Step.CANCEL)
-        elif failure.code == CANCELLED and job.id in self._overdue:
-            self._recorder.record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
-        elif failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
+            return self._recorder.record_end(job, Step.CANCEL)
+        if failure.code == CANCELLED and job.id in self._overdue:
+            return self._recorder.record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
+        if failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
             with self._stores.database.write() as session:
                 requeue(session, job, job.crashes)
             self._job_metrics.count_requeue()
-        else:
-            self._recorder.record_end(job, Step.FAIL, error=problem_of(failure))
+            return False
+        return self._recorder.record_end(job, Step.FAIL, error=problem_of(failure))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._event_loop.run_in_executor(self._threads, function, *arguments)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from app.job_kinds import kind_of
@@ -14,7 +15,7 @@ from app.jobs.stores import Stores
 from app.jobs.weak_seeds import flagged, is_weak
 from app.store.crypto.sealing import Sealer
 from app.store.sql import jobs, replicas
-from app.store.sql.bindings import report_binding, table_binding
+from app.store.sql.bindings import report_binding, rows_binding, table_binding
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job
 from app.store.sql.replicas import LeaseLost
@@ -61,11 +62,15 @@ class Recorder:
                 "destination_digest": destination["digest"],
                 "destination_fields": destination["fields"],
                 "destination_rows": destination["rows"],
-                "destination_blob": task.destination.id,
-                "sealed_destination_key": self._stores.blobs.seal_key(
-                    task.destination, table_binding(job, "destination")
-                ),
             }
+            if (content := result.get("table")) is None:
+                values["destination_blob"] = task.destination.id
+                values["sealed_destination_key"] = self._stores.blobs.seal_key(
+                    task.destination, table_binding(job, "destination")
+                )
+            else:
+                binding = rows_binding(job, "destination")
+                values["sealed_destination"] = self._stores.sealer.seal(content, binding)
         return values
 
     def _sealed_report(self, job: Job, report: dict[str, Any] | None) -> bytes | None:
@@ -74,11 +79,17 @@ class Recorder:
         return self._stores.sealer.seal(json.dumps(report).encode(), report_binding(job))
 
     def record_end(self, job: Job, step: Step, **values: Any) -> bool:
-        """Record the end of this claim of the job; False if another end was recorded before."""
+        """Record the end of this claim of the job; False if another end was recorded before.
+
+        Afterwards ``job`` is the row of the job that has ended, so that nobody has to read it again.
+        """
         with self._stores.database.write() as session:
             end = self.end(session, job, step, **values)
             unnamed = jobs.unnamed(session, end.released) if end is not None else []
         self.publish([end] if end is not None else [], unnamed)
+        if end is not None:
+            for name, value in (end.values | released_columns(job) | {"state": end.state.value}).items():
+                setattr(job, name, value.value if isinstance(value, StrEnum) else value)
         return end is not None
 
     def end(self, session: Transaction, job: Job, step: Step, **values: Any) -> End | None:

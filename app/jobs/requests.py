@@ -55,8 +55,8 @@ def tables_given(job: Job) -> dict[str, str | None]:
 
 
 def released_columns(job: Job) -> dict[str, None]:
-    """Return the columns that an ended job gives up, so that it no longer names the tables it was given."""
-    columns = ("{role}_blob", "sealed_{role}_key")
+    """Return the columns that an ended job gives up, so that it no longer has the tables it was given."""
+    columns = ("{role}_blob", "sealed_{role}_key", "sealed_{role}")
     roles = () if job.retain_source else tables_given(job)
     return {column.format(role=role): None for role in roles for column in columns}
 

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
@@ -20,7 +21,6 @@ from app.jobs.states import State
 from app.jobs.watchers import LOOK_SECONDS
 from app.settings import Settings
 from app.store.blobs.arrow_stream import TableReader, read_table
-from app.store.sql.bindings import NamedBlob, blob_of_job
 from app.store.sql.models import Job
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
@@ -117,7 +117,8 @@ class JobService:
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
-        return await self._accepted(lambda job_id: self._acceptance.accept(job_id, new, self._caller))
+        accept, caller = self._acceptance.accept, self._caller
+        return await self._accepted(lambda job_id, claim: accept(job_id, new, caller, claim))
 
     async def accepted_before(self, submission: SubmissionOptions) -> Job | None:
         """Return the job that an equal earlier request has made. Raises IdempotencyKeyReused."""
@@ -158,12 +159,17 @@ class JobService:
         """
         accept_rerun, caller = self._acceptance.accept_rerun, self._caller
         return await self._accepted(
-            lambda new: accept_rerun(new, job_id, source, destination, send_to, submission, caller)
+            lambda new, claim: accept_rerun(
+                new, job_id, source, destination, send_to, submission, caller, claim
+            )
         )
 
     async def wait(self, job_id: str, seconds: float) -> Job:
-        """Return the job when it has ended, or in its state after ``seconds``. Raises NotFound."""
-        return await self._watchers.wait_for_end(job_id, seconds, self.get)
+        """Return the job when it has ended, or in its state after ``seconds``. Raises NotFound.
+
+        The row holds its destination, if that is small.
+        """
+        return await self._watchers.wait_for_end(job_id, seconds, self._get_with_table)
 
     def updates(self, job_id: str) -> AsyncIterator[tuple[Job, Progress]]:
         """Yield the job and its progress now and at every change, until it has ended. Raises NotFound."""
@@ -250,8 +256,8 @@ class JobService:
         job = await self.get(job_id)
         if not kind_of(job.service).has_rows:
             raise NotFound(f"a {job.service} job has no rows: its result is its report")
-        job = await self._succeeded(job_id)
-        _destination_blob(job)
+        job = await self._succeeded(job_id, "sealed_destination")
+        _check_destination(job)
         return job
 
     async def destination(self, job_id: str) -> pa.Table:
@@ -259,12 +265,20 @@ class JobService:
         return await self.destination_of(await self.with_destination(job_id))
 
     async def destination_of(self, job: Job) -> pa.Table:
-        """Return the whole destination buffer of a job that has succeeded. Raises Gone (it has expired)."""
-        named = _destination_blob(job)
-        return await self._in_thread(lambda: read_table(self._stores.open_blob(named)))
+        """Return the whole destination buffer of a job that has succeeded. Raises Gone (it has expired).
+
+        ``job`` was read with its destination, by `with_destination` or `wait`.
+        """
+        _check_destination(job)
+        if job.sealed_destination is not None:  # small: a thread would cost more
+            return read_table(self._stores.open_table(job, "destination"))
+        return await self._in_thread(lambda: read_table(self._stores.open_table(job, "destination")))
 
     async def open_destination(self, job: Job) -> TableReader:
-        """Open the job's destination buffer, to be read in bounded memory; the caller closes it."""
+        """Open the job's destination buffer, to be read in bounded memory; the caller closes it.
+
+        ``job`` was read by `with_destination`.
+        """
         return await self._in_thread(self._transactions.open_destination, self._caller, job)
 
     async def seed(self, job_id: str, reason: str) -> tuple[Job, str]:
@@ -292,14 +306,17 @@ class JobService:
                 await self._in_thread(self._transactions.request_cancel, job.id)
                 await changed.within(LOOK_SECONDS)
 
-    async def _accepted(self, accept: Callable[[str], Job]) -> Job:
+    async def _get_with_table(self, job_id: str) -> Job:
+        return await self._in_thread(self._transactions.find, self._caller, job_id, "sealed_destination")
+
+    async def _accepted(self, accept: Callable[[str, bool], Job]) -> Job:
         job_id = new_id()
         if not self._stores.database.shared:  # else another replica may run it, and its end is not seen here
             self._watchers.expect(job_id)  # before the job can end
         accepted = ""
         try:
             with tracing.span("job.accept") as span:
-                job = await self._in_thread(accept, job_id)
+                job = await self._dispatcher.accept(job_id, partial(accept, job_id))
                 span.set({"rowveil.service": job.service, "rowveil.rows": job.row_count})
             accepted = job.id
         finally:
@@ -307,7 +324,6 @@ class JobService:
                 self._watchers.notify(job_id, ended=True)
         if accepted == job_id:
             self.metrics.accepted.labels(job.service, job.priority).inc()
-        self._dispatcher.wake()
         return job
 
     async def _job_to_change(self, job_id: str) -> Job:
@@ -330,8 +346,7 @@ class JobService:
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
 
 
-def _destination_blob(job: Job) -> NamedBlob:
-    named = blob_of_job(job, "destination")
-    if named is None:
+def _check_destination(job: Job) -> None:
+    """Raise Gone if the job's row names no destination and holds none."""
+    if job.destination_blob is None and job.sealed_destination is None:
         raise Gone("the destination buffer has expired; rerun the job")
-    return named

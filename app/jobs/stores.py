@@ -15,12 +15,12 @@ from app.jobs.maintenance.binding import bind_once
 from app.jobs.maintenance.lease import Lease, renewed
 from app.jobs.maintenance.sweep import Sweeper
 from app.settings import Settings
-from app.store.blobs.sealed_files import BlobAccess, BlobStore, owner_of
+from app.store.blobs.sealed_files import BlobAccess, BlobMissing, BlobStore, owner_of, small_table
 from app.store.crypto.key_files import KEY_BYTES, load_folder_id, load_master_keys, load_signing_key
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, Signer, first_fingerprint_key
 from app.store.sql import jobs, replicas
 from app.store.sql.audit import AuditTrail
-from app.store.sql.bindings import NamedBlob
+from app.store.sql.bindings import NamedBlob, Role, blob_of_job, rows_binding, table_binding
 from app.store.sql.db import Database, Transaction, migrate
 from app.store.sql.deployment import pair, usable
 from app.store.sql.models import Job
@@ -107,6 +107,24 @@ class Stores:
     def progress_path(self, job: Job) -> Path:
         """Return the progress file of the job's current attempt, which its worker writes."""
         return self.progress_folder / f"{job.id}.{job.attempt}"
+
+    def table(self, job: Job, role: Role) -> BlobAccess:
+        """Return access to a table of the job, in its row or in a file; the row was read with its tables.
+
+        Raises BlobMissing (it was released), SealBroken.
+        """
+        sealed = job.sealed_source if role == "source" else job.sealed_destination
+        if sealed is not None:
+            return small_table(self.sealer.open(sealed, rows_binding(job, role)))
+        named = blob_of_job(job, role)
+        if named is None:
+            raise BlobMissing(f"job {job.id} has no {role} any more")
+        return self.blobs.access(named.blob, named.sealed_key, named.binding)
+
+    def open_table(self, job: Job, role: Role) -> BlobAccess:
+        """Open a table of the job as `table`, for a caller. Raises BlobMissing, AppError as `open_value`."""
+        with _for_caller(table_binding(job, role)):
+            return self.table(job, role)
 
     def new_blob(self) -> BlobAccess:
         """Allocate a blob to write; afterwards a row names it (`mark_named`), or it is dropped (`drop`)."""

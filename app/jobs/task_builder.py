@@ -4,8 +4,7 @@ from app.engine.progress_file import make_progress_file
 from app.job_kinds import Kind, kind_of
 from app.jobs.stores import Stores
 from app.settings import Settings
-from app.store.blobs.sealed_files import BlobAccess
-from app.store.sql.bindings import Role, blob_of_job, seed_binding
+from app.store.sql.bindings import seed_binding
 from app.store.sql.models import Job
 from app.worker.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
 
@@ -17,6 +16,7 @@ class TaskBuilder:
         self._stores = stores
         self._memory_bytes = settings.worker_memory_bytes
         self._units = settings.units_per_job
+        self._small_bytes = settings.small_table_bytes
 
     def build(self, job: Job) -> JobTask:
         """Create the job's progress file and return its task. Raises BlobMissing, SealBroken."""
@@ -24,7 +24,7 @@ class TaskBuilder:
         progress_path = stores.progress_path(job)
         make_progress_file(progress_path)
         seed = stores.sealer.open(job.sealed_seed, seed_binding(job))
-        source = self._table(job, "source")
+        source = stores.table(job, "source")
         options = job.options or {}
         match kind_of(job.service):
             case Kind.MEASURES:
@@ -32,7 +32,7 @@ class TaskBuilder:
                     job_id=job.id,
                     seed=seed,
                     source=source,
-                    destination=self._table(job, "destination"),  # the table that it measures
+                    destination=stores.table(job, "destination"),  # the table that it measures
                     parameters=job.parameters,
                     options=options,
                     progress_path=str(progress_path),
@@ -66,10 +66,5 @@ class TaskBuilder:
             scratch_folder=str(stores.scratch_folder),
             trace_parent=job.trace_parent,
             units=self._units,
+            small_bytes=self._small_bytes if job.destination_reference is None else 0,
         )
-
-    def _table(self, job: Job, role: Role) -> BlobAccess:
-        """Return access to a table that the job was given. Raises BlobMissing, SealBroken."""
-        named = blob_of_job(job, role)
-        assert named is not None  # a job that has not ended has the tables it was given
-        return self._stores.blobs.access(named.blob, named.sealed_key, named.binding)

@@ -1,7 +1,7 @@
 """Database transactions behind `JobService`: one transaction a method. Blocking: they run in threads."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.callers import Caller
@@ -11,9 +11,9 @@ from app.jobs.requests import released_columns, tables_given
 from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores
 from app.store.blobs.arrow_stream import TableReader
-from app.store.blobs.sealed_files import BlobMissing
+from app.store.blobs.sealed_files import BlobAccess, BlobMissing
 from app.store.sql import idempotency, jobs
-from app.store.sql.bindings import NamedBlob, blob_of_buffer, blob_of_job, report_binding, seed_binding
+from app.store.sql.bindings import blob_of_buffer, report_binding, seed_binding
 from app.store.sql.models import Buffer, Job
 from app.store.sql.replicas import moment
 from app.webhooks.messages import queue_message
@@ -85,20 +85,12 @@ class JobTransactions:
     def open_buffer(self, caller: Caller, buffer: Buffer) -> TableReader:
         """Audit the access and open a buffer's table. Raises NotFound (it is gone just now)."""
         self.audit(caller, "buffer.read", buffer.id)
-        return self._open_table(blob_of_buffer(buffer))
+        return _opened(lambda: self._stores.open_blob(blob_of_buffer(buffer)))
 
     def open_destination(self, caller: Caller, job: Job) -> TableReader:
         """Audit the access and open a job's destination. Raises NotFound (it was deleted just now)."""
         self.audit(caller, "rows.read", job.id)
-        named = blob_of_job(job, "destination")
-        assert named is not None  # looked at before
-        return self._open_table(named)
-
-    def _open_table(self, named: NamedBlob) -> TableReader:
-        try:
-            return TableReader(self._stores.open_blob(named))
-        except BlobMissing:
-            raise NotFound("the rows were deleted or have expired just now") from None
+        return _opened(lambda: self._stores.open_table(job, "destination"))
 
     def open_report(self, caller: Caller, job: Job) -> dict[str, Any]:
         """Open a job's sealed report and audit the access."""
@@ -114,3 +106,10 @@ class JobTransactions:
         with self._stores.database.write() as session:
             self._stores.audit.append(session, caller, "seed.read", job.id, moment(session), reason)
         return job, f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
+
+
+def _opened(access: Callable[[], BlobAccess]) -> TableReader:
+    try:
+        return TableReader(access())
+    except BlobMissing:
+        raise NotFound("the rows were deleted or have expired just now") from None

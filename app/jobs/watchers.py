@@ -24,11 +24,14 @@ class ChangeSignal:
     def __init__(self) -> None:
         self._change = asyncio.Event()
         self._end = asyncio.Event()
+        self.job: Job | None = None
+        """Row of the job that has ended, if the process that ran it is this one."""
 
-    def set(self, ended: bool) -> None:
+    def set(self, ended: bool, job: Job | None = None) -> None:
         """Signal a change, and the end if the job has ended."""
         self._change.set()
         if ended:
+            self.job = job
             self._end.set()
 
     async def within(self, seconds: float) -> bool:
@@ -76,6 +79,8 @@ class Watchers:
                         return job
                 if not await changed.ends_within(deadline - loop.time()) or self.closing:
                     return await find(job_id)
+                if changed.job is not None:
+                    return changed.job
 
     async def updates(
         self, job_id: str, find: FindJob, progress_of: Callable[[Job], Progress | None]
@@ -115,12 +120,12 @@ class Watchers:
         """Whether the job's end will be signalled; if not, only the database knows whether it has ended."""
         return job_id in self._expected
 
-    def notify(self, job_id: str, ended: bool) -> None:
-        """Signal a change of the job to its watchers."""
+    def notify(self, job_id: str, ended: bool, job: Job | None = None) -> None:
+        """Signal a change of the job to its watchers; ``job`` is its row now, if it is known."""
         if ended:
             self._expected.discard(job_id)
         for changed in self._watched.get(job_id, ()):
-            changed.set(ended)
+            changed.set(ended, job)
 
     def watched(self) -> list[str]:
         """Ids of the jobs that have a watcher."""

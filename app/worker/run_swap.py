@@ -74,7 +74,7 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
                 destination = _make_destination(
                     task, provider, params, source, resources, sub_progress(progress, _LOADED, ended)
                 )
-            result, digest, rows = write_streamed(
+            result, written_table = write_streamed(
                 task, destination.streamed, source.rows, sub_progress(progress, ended, written)
             )
         add_notices(result, provider, params, source.schema)
@@ -86,7 +86,7 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
             stream, measuring = measures_stream(task.seed), sub_progress(progress, written, 1.0)
             report |= asdict(assess(released, _measures(task), stream, measuring))
         progress(1.0, "written")
-    return result_columns(result, digest, rows, report, destination.chosen)
+    return result_columns(result, written_table, report, destination.chosen)
 
 
 def provider_of(task: SwapTask) -> tuple[Provider[Any], Params]:
@@ -106,14 +106,23 @@ def provider_of(task: SwapTask) -> tuple[Provider[Any], Params]:
     return provider, provider.params.model_validate(task.parameters)
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenTable:
+    """A destination, in its blob or, if it is small, in memory."""
+
+    digest: str
+    rows: int
+    content: bytes | None = field(repr=False)
+
+
 def write_streamed(
     task: SwapTask, streamed: StreamedResult, rows: int, progress: Progress
-) -> tuple[SwapResult, str, int]:
-    """Write the destination. Return the provider's result, the digest and the number of rows."""
+) -> tuple[SwapResult, WrittenTable]:
+    """Write the destination, unless it is small. Return the provider's result and the table."""
     tables = _with_progress(streamed.pieces, rows, progress)
     with tracing.span("destination.write"):  # an out-of-core run does most of its work here
-        digest, written = write_tables(task.destination, streamed.schema, tables)
-    return streamed.result(), digest, written
+        written = write_tables(task.destination, streamed.schema, tables, task.small_bytes)
+    return streamed.result(), WrittenTable(*written)
 
 
 def add_notices(result: SwapResult, provider: Provider[Any], params: Params, schema: pa.Schema) -> None:
@@ -123,12 +132,12 @@ def add_notices(result: SwapResult, provider: Provider[Any], params: Params, sch
 
 
 def result_columns(
-    result: SwapResult, digest: str, rows: int, report: dict[str, Any] | None, chosen: int = 0
+    result: SwapResult, written: WrittenTable, report: dict[str, Any] | None, chosen: int = 0
 ) -> dict[str, Any]:
     """Build the columns of the job's row from the provider's result."""
-    return plain(
+    columns = plain(
         {
-            "destination": described(result.table) | {"digest": digest, "rows": rows},
+            "destination": described(result.table) | {"digest": written.digest, "rows": written.rows},
             "events": [_event(event) for event in result.events.listed],
             "event_counts": dict(result.events.counts),
             "chosen": chosen,
@@ -137,6 +146,8 @@ def result_columns(
             "platform": platform.platform(),
         }
     )
+    columns["table"] = written.content
+    return columns
 
 
 @dataclass(frozen=True, slots=True)

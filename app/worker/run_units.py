@@ -94,11 +94,11 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
         streamed = _sharing(provider).gather(
             run, sub_progress(progress, GATHERED, GATHERED), task.division, done
         )
-        result, digest, rows = write_streamed(job, streamed, job.rows, sub_progress(progress, GATHERED, 1.0))
+        result, written = write_streamed(job, streamed, job.rows, sub_progress(progress, GATHERED, 1.0))
         add_notices(result, provider, params, run.source.schema)
         progress(1.0, "written")
     report = None if job.report == "none" else report_of(job.service, result, job.seed_bits)
-    return result_columns(result, digest, rows, report)
+    return result_columns(result, written, report)
 
 
 def _sharing(provider: Provider[Any]) -> Sharing[Any]:

@@ -40,6 +40,8 @@ class SwapTask:
     """Span of the request (W3C Trace Context), if traces are recorded."""
     units: int = 1
     """Largest number of units that it may be divided into."""
+    small_bytes: int = 0
+    """Largest destination in bytes that comes back with the result; a larger one is written to its blob."""
 
     @property
     def spool_folder(self) -> Path:

@@ -157,6 +157,17 @@ def service(
     running.close()
 
 
+@pytest.fixture(scope="module")
+def service_of_files(
+    database_kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """A service that writes small tables to files too."""
+    home = tmp_path_factory.mktemp("files") / "home"
+    running = Running(settings_of(home, 2, small_table_bytes=0, **database_of(database_kind, request)))
+    yield running
+    running.close()
+
+
 @pytest.fixture
 def database(database_kind: str, request: pytest.FixtureRequest) -> dict[str, str]:
     """The setting of the test's own database; nothing for one below the home."""

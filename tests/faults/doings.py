@@ -118,7 +118,7 @@ def fail(message: str) -> dict[str, Any]:
 
 
 def give_back(sent: bytes) -> dict[str, Any]:
-    """What was sent."""
+    """Return what was sent."""
     return {"back": sent}
 
 

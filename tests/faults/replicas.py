@@ -63,6 +63,8 @@ class Replica:
             "ROWVEIL_LEASE_SECONDS": str(LEASE_SECONDS),
             "ROWVEIL_SHUTDOWN_GRACE": str(GRACE_SECONDS),
         }
+        if name == "one":  # small tables are files for one replica, and in rows for the other
+            self._environment["ROWVEIL_SMALL_TABLE_BYTES"] = "0"
         if library is not None:
             self._environment |= {"LD_PRELOAD": str(library), "FAULTS_FILE": str(faults)}
         self._address: str | None = None

@@ -115,8 +115,9 @@ def test_a_job_given_to_another_owner_opens_for_nobody(service: Running) -> None
     assert victim.rerun(job).reproduced is True
 
 
-def test_a_table_named_in_another_row_does_not_open(service: Running) -> None:
+def test_a_table_named_in_another_row_does_not_open(service_of_files: Running) -> None:
     """A buffer or a job of the thief's that names the victim's table, with its sealed key or without."""
+    service = service_of_files
     victim, thief = Desk(service, VICTIM), Desk(service, THIEF)
     job, buffer = victim.run(people(), retain_source=True), victim.upload(people())
     own_buffer, own_job = thief.upload(people(10)), thief.run(people(10), retain_source=True)
@@ -154,6 +155,25 @@ def test_a_table_named_in_another_row_does_not_open(service: Running) -> None:
     assert victim.buffer_rows(buffer.id) == people()
 
 
+def test_a_small_table_copied_to_another_row_does_not_open(service: Running) -> None:
+    """Nor does a destination as a source."""
+    victim, thief = Desk(service, VICTIM), Desk(service, THIEF)
+    job, own = victim.run(people(), retain_source=True), thief.run(people(), retain_source=True)
+    copied = "(SELECT {} FROM jobs WHERE id = :victim)"
+    for column in ("sealed_source", "sealed_destination"):
+        other = copied.format(column)
+        write(
+            service,
+            f"UPDATE jobs SET sealed_source = {other}, sealed_destination = {other} WHERE id = :id",
+            victim=job.id,
+            id=own.id,
+        )
+        for action in (thief.rows, thief.streamed, thief.rerun):
+            refused(action, own)
+    write(service, "UPDATE jobs SET sealed_destination = sealed_source WHERE id = :id", id=job.id)
+    refused(victim.rows, job)
+
+
 def test_a_rerun_takes_no_buffer_that_its_caller_does_not_see(service: Running) -> None:
     victim, thief = Desk(service, VICTIM), Desk(service, THIEF)
     buffer, own = victim.upload(people()), thief.run(people(10))
@@ -168,8 +188,9 @@ def test_a_rerun_takes_no_buffer_that_its_caller_does_not_see(service: Running) 
         thief.rerun(own)
 
 
-def test_a_queued_job_cannot_be_pointed_at_anothers_table(service: Running) -> None:
+def test_a_queued_job_cannot_be_pointed_at_anothers_table(service_of_files: Running) -> None:
     """It fails before a worker sees the table."""
+    service = service_of_files
     victim, thief = Desk(service, VICTIM), Desk(service, THIEF)
     job = victim.run(people(), retain_source=True)
     held = [service.submit(people(), seed=doings.HELD) for _ in range(2)]  # no worker is free
@@ -265,7 +286,7 @@ def test_rows_of_an_older_version_are_bound_at_the_first_start_and_never_again(
 def test_a_table_that_is_missing_does_not_keep_the_others_from_being_bound(
     start: Callable[..., Running],
 ) -> None:
-    old = start()
+    old = start(small_table_bytes=0)
     victim = Desk(old, VICTIM)
     lost, job = victim.run(people()), victim.run(people())
     rows, home, database = victim.rows(job), old.settings.home, Database(old.settings)

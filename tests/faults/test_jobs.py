@@ -180,7 +180,7 @@ def test_a_home_has_one_service(service: Running) -> None:
 
 
 def test_a_source_that_was_touched_fails_its_job_alone(start: Start) -> None:
-    one = start(workers=1)
+    one = start(workers=1, small_table_bytes=0)
     held, touched = one.submit(people(), seed=doings.HELD), one.submit(people())
     one.wait_until_held(held)
     blob = one.settings.home / "blobs" / str(touched.source_blob)[:2] / str(touched.source_blob)
@@ -224,9 +224,12 @@ def test_the_bytes_do_not_depend_on_workers_or_threads(start: Start) -> None:
 
 
 @embedded
-def test_nothing_at_rest_shows_a_seed_or_a_value(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("small_table_bytes", [0, 2**17], ids=["files", "rows"])
+def test_nothing_at_rest_shows_a_seed_or_a_value(
+    start: Start, caplog: pytest.LogCaptureFixture, small_table_bytes: int
+) -> None:
     caplog.set_level(logging.DEBUG)
-    one = start(workers=1)
+    one = start(workers=1, small_table_bytes=small_table_bytes)
     seed = bytes(range(101, 133))
     ended = one.run(people(), seed=seed, retain_source=True)
     one.run(people(), seed=doings.BROKEN)
@@ -247,7 +250,9 @@ def test_nothing_at_rest_shows_a_seed_or_a_value(start: Start, caplog: pytest.Lo
         "category": b"City-1",
     }
     files = files_below(one.settings.home)
-    assert {path.name for path in files} >= {"rowveil.db", "rowveil.db-wal", str(ended.source_blob)}
+    names = {path.name for path in files}
+    assert names >= {"rowveil.db", "rowveil.db-wal"}
+    assert (str(ended.source_blob) in names) == (small_table_bytes == 0)
     for what, secret in secrets.items():
         for path in files:
             assert secret not in path.read_bytes(), f"{what} in {path}"

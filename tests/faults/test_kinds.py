@@ -39,8 +39,9 @@ def ended(service: Running, new: NewJob) -> Job:
     return service.end(service.accept(new))
 
 
-def test_judged_tables_go_with_the_end_of_the_job(service: Running) -> None:
+def test_judged_tables_go_with_the_end_of_the_job(service_of_files: Running) -> None:
     """Both, as a source does."""
+    service = service_of_files
     before = blobs(service)
     table = people()
     job = service.accept(new_measures(table, released(table), seed=doings.HELD))
@@ -57,8 +58,9 @@ def test_judged_tables_go_with_the_end_of_the_job(service: Running) -> None:
         service.loop.do(service.jobs.rerun(job.id))
 
 
-def test_retained_tables_are_kept_until_the_job_is_deleted(service: Running) -> None:
+def test_retained_tables_are_kept_until_the_job_is_deleted(service_of_files: Running) -> None:
     """And give the same report again."""
+    service = service_of_files
     before = blobs(service)
     table = people()
     job = ended(service, new_measures(table, released(table), seed=SEED, retain_source=True))

@@ -28,24 +28,29 @@ def as_setting(*keys: bytes) -> SecretStr:
 
 
 @embedded
+@pytest.mark.parametrize("small_table_bytes", [0, 2**17], ids=["files", "rows"])
 def test_after_a_rotation_the_old_key_opens_nothing(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    start: Callable[..., Running],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    small_table_bytes: int,
 ) -> None:
     """While the service runs, with a job in its midst; results, fingerprints and the audit go on."""
-    before = start(workers=1, key=as_setting(OLD))
+    before = start(workers=1, small_table_bytes=small_table_bytes, key=as_setting(OLD))
     job = before.run(people(), seed=SEED, retain_source=True)
     digest = job.destination_digest
     before.close()
 
-    between = start(workers=1, key=as_setting(NEW, OLD))
+    between = start(workers=1, small_table_bytes=small_table_bytes, key=as_setting(NEW, OLD))
     held = between.submit(people(), seed=doings.HELD)
     between.wait_until_held(held)
     home = between.settings.home
     monkeypatch.setenv("ROWVEIL_HOME", str(home))
     monkeypatch.setenv("ROWVEIL_KEY", as_setting(NEW, OLD).get_secret_value())
     assert main(["rotate-keys"]) == 0
-    # A seed, a report, the keys of two tables in the row, two kept keys; two tables.
-    assert "6 values and 2 blobs" in capsys.readouterr().out
+    # A seed, a report, two tables or their keys in the row, two kept keys; two tables.
+    in_files = small_table_bytes == 0
+    assert f"6 values and {2 * in_files} blobs" in capsys.readouterr().out
     assert main(["rotate-keys"]) == 0
     assert "0 values and 0 blobs" in capsys.readouterr().out
     between.open_gate(held)
@@ -58,12 +63,12 @@ def test_after_a_rotation_the_old_key_opens_nothing(
             with pytest.raises(SealBroken, match="not among the keys"):
                 old.open(sealed, Binding("seed", "DSWAP", job_id, "service", None))
     files = [path for path in (home / "blobs").glob("??/*") if path.is_file()]
-    assert len(files) == 3
+    assert len(files) == 3 * in_files
     for path in files:
         with pytest.raises(SealBroken, match="not among the keys"):
             BlobStore(home / "blobs", old).access_by_header(path.name)
 
-    after = start(workers=1, key=as_setting(NEW))
+    after = start(workers=1, small_table_bytes=small_table_bytes, key=as_setting(NEW))
     again = after.end(after.loop.do(after.jobs.rerun(job.id)))
     assert (again.reproduced, again.destination_digest) == (True, digest)
     assert again.seed_fingerprint == job.seed_fingerprint

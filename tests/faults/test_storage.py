@@ -16,6 +16,7 @@ from tests.postgres import Postgres
 pytestmark = pytest.mark.faults
 
 SMALL = {"workers": "1", "worker_threads": "1", "warm_workers": "false", "shutdown_grace": "0"}
+SMALL |= {"small_table_bytes": "0"}  # a table is a file, whose folder may be another one
 CSV = b"income,city\n1,a\n2,b\n"
 
 

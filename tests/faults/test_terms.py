@@ -198,7 +198,7 @@ def test_no_more_jobs_at_a_time_than_allowed_whatever_comes_at_once(start: Start
 def test_rows_and_bytes_of_jobs_are_limited_together(start: Start) -> None:
     """A job that would not fit even as the only one is too large; a rerun counts like its first run."""
     table = people()
-    one = start(workers=1, caller_rows=2500, caller_bytes=int(2.5 * table.nbytes))
+    one = start(workers=1, small_table_bytes=0, caller_rows=2500, caller_bytes=int(2.5 * table.nbytes))
     first = one.run(table, retain_source=True)
     held = one.submit(table, seed=doings.HELD)
     one.wait_until_held(held)

@@ -11,7 +11,13 @@ from pydantic.json_schema import SkipJsonSchema
 
 from app.api.dependencies import Jobs, ServiceSettings
 from app.api.job_options import RequestSubmission
-from app.api.job_response import document_of, job_document, job_response, previous_response
+from app.api.job_response import (
+    document_of,
+    document_response,
+    job_document,
+    job_response,
+    previous_response,
+)
 from app.api.json_request import JsonRoute
 from app.api.openapi_responses import accepted, problems, rows_content
 from app.api.report_response import REPORT_CONTENT, report_response
@@ -42,10 +48,15 @@ async def _known_job(job_id: str, jobs: Jobs) -> None:
     await jobs.get(job_id)
 
 
-@router.get("", operation_id="listJobs", summary="List jobs, newest first", responses=problems(422))
+@router.get(
+    "",
+    operation_id="listJobs",
+    summary="List jobs, newest first",
+    response_model=JobPage,
+    responses=problems(422),
+)
 async def list_jobs(
     jobs: Jobs,
-    response: Response,
     request: Request,
     state: Annotated[
         Literal["queued", "running", "succeeded", "failed", "cancelled"] | SkipJsonSchema[None],
@@ -56,20 +67,29 @@ async def list_jobs(
     page_token: Annotated[
         str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
     ] = None,
-) -> JobPage:
+) -> Any:
     """Get one page of jobs. The `Link` header points to the next page too (RFC 8288)."""
     found, next_token = await jobs.list(state, service, page_size, page_token)
+    headers = {}
     if next_token is not None:
         next_url = request.url.include_query_params(page_token=next_token)
-        response.headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
-    page = [Job.model_validate(job_document(jobs, job)) for job in found]
-    return JobPage(jobs=page, next_page_token=next_token)
+        headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
+    page: dict[str, Any] = {"jobs": [job_document(jobs, job) for job in found]}
+    if next_token is not None:
+        page["next_page_token"] = next_token
+    return document_response(page, 200, headers)
 
 
-@router.get("/{job_id}", operation_id="getJob", summary="Get one job", responses=problems(404))
-async def get_job(job_id: str, jobs: Jobs) -> Job:
+@router.get(
+    "/{job_id}",
+    operation_id="getJob",
+    summary="Get one job",
+    response_model=Job,
+    responses=problems(404),
+)
+async def get_job(job_id: str, jobs: Jobs) -> Any:
     """Get the job's state, figures and events, without its seed and rows."""
-    return Job.model_validate(document_of(*await jobs.look(job_id)))
+    return document_response(document_of(*await jobs.look(job_id)))
 
 
 @router.post(

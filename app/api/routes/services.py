@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from anyio import to_thread
 from fastapi import APIRouter, Response
 
 from app.api.dependencies import Jobs, ServiceSettings
@@ -12,7 +11,11 @@ from app.api.job_response import plan_response, previous_response, submit_job
 from app.api.json_request import JsonRoute
 from app.api.openapi_responses import accepted, problems
 from app.api.request_headers import PreferHeaders, preference_of
-from app.api.request_tables import RequestTables, check_carried, checked_destination
+from app.api.request_tables import (
+    RequestTables,
+    check_carried,
+    checked_destination,
+)
 from app.api.schemas import Job, Service, ServiceList
 from app.errors import NotFound
 from app.jobs.service import NewJob
@@ -78,7 +81,7 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
         send_to = await checked_destination(call.destination, jobs)  # before anything large is read
         source = await tables.read(call.source)
         check_carried(send_to, source.schema)
-        parameters, options = await to_thread.run_sync(checked_run, provider, call, source.schema)
+        parameters, options = await tables.in_thread_unless_small(checked_run, provider, call, source.schema)
         new = NewJob(
             service=provider.identifier,
             parameters=parameters,

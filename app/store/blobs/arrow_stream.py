@@ -1,14 +1,14 @@
-"""Arrow tables in sealed blobs, as an Arrow IPC stream."""
+"""Arrow tables in sealed blobs or in rows, as an Arrow IPC stream."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
 from app.store.blobs.batches import pieces
-from app.store.blobs.sealed_files import BlobAccess, SealedReader, SealedWriter
+from app.store.blobs.sealed_files import BlobAccess, SealedWriter, open_blob
 
 _BATCH_ROWS = 65_536  # rows that a reader in bounded memory holds
 
@@ -21,9 +21,19 @@ def write_table(access: BlobAccess, table: pa.Table, batch_rows: int | None = _B
                 writer.write_batch(piece)
 
 
+def table_bytes(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
+    """Return the stream of a small table."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
 def read_table(access: BlobAccess) -> pa.Table:
     """Read the whole table; its columns are views of the one buffer that holds the decrypted blob."""
-    with SealedReader(access) as reader:
+    with open_blob(access) as reader:
         return pa.ipc.open_stream(reader.read_whole()).read_all()
 
 
@@ -31,7 +41,7 @@ class TableReader:
     """Iterator over the batches of a stored table, in bounded memory."""
 
     def __init__(self, access: BlobAccess) -> None:
-        self._file = io.BufferedReader(SealedReader(access))
+        self._file = buffered(access)
         try:
             self._stream = pa.ipc.open_stream(self._file)
         except BaseException:
@@ -49,6 +59,12 @@ class TableReader:
         """Close the file."""
         self._stream.close()
         self._file.close()
+
+
+def buffered(access: BlobAccess) -> io.BufferedIOBase:
+    """Open the table for reading in small pieces. Raises BlobMissing."""
+    opened = open_blob(access)
+    return opened if isinstance(opened, io.BytesIO) else io.BufferedReader(opened)
 
 
 class TableWriter:

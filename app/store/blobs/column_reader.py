@@ -2,14 +2,15 @@
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
-from app.store.blobs.arrow_stream import TableWriter, read_table
+from app.store.blobs.arrow_stream import TableWriter, buffered, read_table, table_bytes
 from app.store.blobs.background_digest import BackgroundDigest
 from app.store.blobs.batches import pieces
-from app.store.blobs.sealed_files import BlobAccess, SealedReader
+from app.store.blobs.sealed_files import BlobAccess, open_blob
 from providers.tables.columns import is_words
 
 _BATCH_ROWS = 65_536
@@ -22,7 +23,7 @@ class BlobTable:
         """Read the schema. Raises BlobMissing, SealBroken."""
         self.rows = rows
         self._access = access
-        with SealedReader(access) as reader:
+        with open_blob(access) as reader:
             self.nbytes = reader.size
             """Stored bytes of the whole table, which are about its bytes in memory."""
             with pa.ipc.open_stream(io.BufferedReader(reader)) as stream:
@@ -34,7 +35,7 @@ class BlobTable:
         indices = [index for index, name in enumerate(self.schema.names) if name in wanted]
         options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)
         with (
-            io.BufferedReader(SealedReader(self._access)) as reader,
+            buffered(self._access) as reader,
             pa.ipc.open_stream(reader, options=options) as stream,
         ):
             yield from stream
@@ -79,14 +80,46 @@ def _copied(column: pa.ChunkedArray) -> pa.Array:
     return pa.Array.from_buffers(column.type, len(column), [None, pa.py_buffer(words)])
 
 
-def write_tables(access: BlobAccess, schema: pa.Schema, tables: Iterable[pa.Table]) -> tuple[str, int]:
-    """Write a table that arrives as several tables as a new blob. Return its digest and number of rows."""
-    with BackgroundDigest(schema) as digest, TableWriter(access, schema) as writer:
-        for table in tables:
-            for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
-                for piece in pieces(batch):
-                    digest.update(piece)
-                    writer.write(piece)
-            if not table.num_columns:
-                digest.rows += table.num_rows
-        return digest.finish(), digest.rows
+def write_tables(
+    access: BlobAccess, schema: pa.Schema, tables: Iterable[pa.Table], small_bytes: int = 0
+) -> tuple[str, int, bytes | None]:
+    """Write a table that arrives as several tables as a new blob, unless it is small.
+
+    Parameters
+    ----------
+    access : BlobAccess
+        The new blob.
+    schema : pa.Schema
+    tables : iterable of pa.Table
+    small_bytes : int
+        Largest stream in bytes that is returned and not written.
+
+    Returns
+    -------
+    tuple of str, int, and bytes or None
+        Digest, number of rows, and the stream of a small table.
+    """
+    with BackgroundDigest(schema) as digest:
+        batches = _digested(tables, digest)
+        held: list[pa.RecordBatch] = []
+        size = 0
+        while size <= small_bytes and (batch := next(batches, None)) is not None:
+            held.append(batch)
+            size += batch.nbytes
+        if size <= small_bytes and len(content := table_bytes(schema, held)) <= small_bytes:
+            return digest.finish(), digest.rows, content
+        with TableWriter(access, schema) as writer:
+            for batch in chain(held, batches):
+                writer.write(batch)
+        return digest.finish(), digest.rows, None
+
+
+def _digested(tables: Iterable[pa.Table], digest: BackgroundDigest) -> Iterator[pa.RecordBatch]:
+    """Yield the tables in batches that the digest has got."""
+    for table in tables:
+        for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+            for piece in pieces(batch):
+                digest.update(piece)
+                yield piece
+        if not table.num_columns:
+            digest.rows += table.num_rows

@@ -80,6 +80,13 @@ class BlobAccess:
     path: str
     header: bytes = field(repr=False)
     data_key: bytes = field(repr=False)
+    content: bytes | None = field(default=None, repr=False)
+    """Plain bytes of a small table, which is in a row and not in a file; None: the file has them."""
+
+
+def small_table(content: bytes) -> BlobAccess:
+    """Return access to a table whose plain bytes were in a row."""
+    return BlobAccess("", "", b"", b"", content)
 
 
 class BlobStore:
@@ -407,6 +414,24 @@ class _BackgroundFlush:
         """Wait for the running flush and ignore its result."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
+
+
+class MemoryReader(io.BytesIO):
+    """Plain bytes of a small table, with the interface of `SealedReader`."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.size = len(content)
+        self._content = content
+
+    def read_whole(self) -> pa.Buffer:
+        """Return all bytes."""
+        return pa.py_buffer(self._content)
+
+
+def open_blob(access: BlobAccess) -> "SealedReader | MemoryReader":
+    """Open the table for reading. Raises BlobMissing."""
+    return SealedReader(access) if access.content is None else MemoryReader(access.content)
 
 
 class SealedReader(io.RawIOBase):

@@ -2,11 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any, TypeAlias, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.store.sql.models import ApiKey
+
+KeyRow: TypeAlias = sa.Row[Any]
+"""Row of a key, with the attributes of `ApiKey`."""
+
+_KEYS = cast(sa.Table, ApiKey.__table__)
+
+_FIND = sa.select(_KEYS).where(_KEYS.c.id == sa.bindparam("key_id"))  # every request runs it
 
 
 def insert(session: Session, key: ApiKey) -> None:
@@ -14,9 +22,9 @@ def insert(session: Session, key: ApiKey) -> None:
     session.add(key)
 
 
-def find(session: Session, key_id: str) -> ApiKey | None:
-    """Return the key; None if there is none."""
-    return session.get(ApiKey, key_id)
+def find(session: Session, key_id: str) -> KeyRow | None:
+    """Return the key's row; None if there is none."""
+    return session.connection().execute(_FIND, {"key_id": key_id}).one_or_none()
 
 
 def list_all(session: Session) -> Sequence[ApiKey]:

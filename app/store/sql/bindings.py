@@ -45,6 +45,11 @@ def table_binding(job: JobColumns, role: Role) -> Binding:
     return Binding(role, job.service, job.id, job.owner, job.project)
 
 
+def rows_binding(job: JobColumns, role: Role) -> Binding:
+    """Return the binding of a small source or destination that the job's row holds."""
+    return Binding(f"{role} rows", job.service, job.id, job.owner, job.project)
+
+
 def buffer_binding(buffer: Buffer | sa.Row[Any]) -> Binding:
     """Return the binding of the data key of a buffer's table; the store adds the blob."""
     return Binding("table", "buffer", buffer.id, buffer.owner, buffer.project)

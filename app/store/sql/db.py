@@ -2,8 +2,8 @@
 
 A SQLite file is the embedded default. Its write-ahead log is flushed at every commit (``synchronous=FULL``),
 so that an accepted job survives a killed service and a power cut. With NORMAL it would survive the former
-only; the difference is one flush of the disk per commit, and there are three commits per job. Deleted rows
-are overwritten (``secure_delete``), so that a purge leaves no sealed seed in free pages.
+only; the difference is one flush of the disk per commit, and a job has two or three commits. Deleted rows are
+overwritten (``secure_delete``), so that a purge leaves no sealed seed or table in free pages.
 
 PostgreSQL serves several replicas. Its write transactions are READ COMMITTED and lock the rows that a
 concurrent transaction must not change. All such locks are in `jobs.unnamed`, `replicas.hold` and
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
 
-NEWEST_REVISION = "2026_11_24_binding"
+NEWEST_REVISION = "2026_11_24_small_tables"
 """Revision of the newest migration. A database that has it needs no migration."""
 
 _LOCK_SECONDS = 30

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, undefer
+from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
 from app.callers import THE_SERVICE, Caller
 from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, table_binding
@@ -18,26 +19,33 @@ from app.store.sql.visibility import visible_to
 _JOBS = cast(sa.Table, Job.__table__)
 
 _FIRST = (
-    sa.select(Job.id)
-    .where(Job.state == "queued")
-    .order_by(Job.ranked_at, Job.id)
+    sa.select(_JOBS.c.id)
+    .where(_JOBS.c.state == "queued")
+    .order_by(_JOBS.c.ranked_at, _JOBS.c.id)
     .limit(1)
     .with_for_update(skip_locked=True)
     .scalar_subquery()
 )
 
 _CLAIM = (
-    sa.update(Job)
-    .where(Job.id == _FIRST, Job.state == "queued")
+    sa.update(_JOBS)
+    .where(_JOBS.c.id == _FIRST, _JOBS.c.state == "queued")
     .values(
         state="running",
         started_at=sa.bindparam("claimed_at"),
         claimed_by=sa.bindparam("claimed_by_replica"),
-        attempt=Job.attempt + 1,
+        attempt=_JOBS.c.attempt + 1,
     )
-    .returning(Job)
-    .options(undefer(Job.sealed_seed))
+    .returning(*_JOBS.c)
 )
+
+_INSERT = sa.insert(_JOBS)
+
+_DEFAULTS = {
+    name: column.default.arg
+    for name, column in _JOBS.c.items()
+    if isinstance(column.default, ScalarElementColumnDefault)
+}
 
 _ANY_QUEUED = sa.select(_JOBS.c.id).where(_JOBS.c.state == "queued").limit(1)
 
@@ -70,9 +78,12 @@ def _move(names: frozenset[str], at_claim: bool) -> sa.Update:
 
 
 def insert(session: Session, job: Job) -> None:
-    """Add the job."""
-    session.add(job)
-    session.flush()
+    """Add the job. It is not loaded from the database: what it holds is what was stored."""
+    for name, value in _DEFAULTS.items():
+        if getattr(job, name) is None:
+            setattr(job, name, value)
+    values = {name: value for name, value in vars(job).items() if name in _JOBS.c}
+    session.connection().execute(_INSERT, values)
 
 
 def find(session: Session, job_id: str, *deferred: str, caller: Caller = THE_SERVICE) -> Job | None:
@@ -104,17 +115,19 @@ def newest(
 
 
 def claim_oldest(session: Session, replica: str, now: datetime) -> Job | None:
-    """Claim the queued job with the smallest `Job.ranked_at` for this replica; loads its sealed seed.
+    """Claim the queued job with the smallest `Job.ranked_at` for this replica; loads all columns.
 
     `Job.ranked_at` combines age and priority. See also `replicas.hold`. Rows that another claim has locked
     are skipped if the database has row locks.
     """
-    return session.scalar(_CLAIM, {"claimed_at": now, "claimed_by_replica": replica})
+    given = {"claimed_at": now, "claimed_by_replica": replica}
+    row = session.connection().execute(_CLAIM, given).mappings().one_or_none()
+    return None if row is None else Job(**row)
 
 
 def any_queued(session: Session) -> bool:
     """Whether there is a job to claim."""
-    return session.scalar(_ANY_QUEUED) is not None
+    return session.connection().scalar(_ANY_QUEUED) is not None
 
 
 def move(
@@ -143,7 +156,7 @@ def move(
     given = {"moved_id": job_id, "moved_from": list(sources), "state": target, **values}
     if attempt is not None:
         given["moved_attempt"] = attempt
-    result = session.execute(_move(frozenset(values), attempt is not None), given)
+    result = session.connection().execute(_move(frozenset(values), attempt is not None), given)
     assert isinstance(result, sa.CursorResult)
     return result.rowcount == 1
 
@@ -208,17 +221,25 @@ def retained(session: Session, role: Role, job: Job, now: datetime, caller: Call
     return None if buffer is None else blob_of_buffer(buffer)
 
 
+def retained_table(session: Session, role: Role, job_id: str) -> bytes | None:
+    """Return the small sealed table that the job was given, if its row still holds it."""
+    column = Job.sealed_source if role == "source" else Job.sealed_destination
+    return session.scalar(sa.select(column).where(Job.id == job_id))
+
+
 def release_old(session: Session, before: datetime, most: int) -> tuple[list[str], list[str]]:
     """Release the tables of up to ``most`` jobs that ended before a time.
 
     Return their ids, and the blobs that no row names now.
     """
-    held = sa.or_(Job.source_blob.is_not(None), Job.destination_blob.is_not(None))
+    tables = (Job.source_blob, Job.destination_blob, Job.sealed_source, Job.sealed_destination)
+    held = sa.or_(*(table.is_not(None) for table in tables))
     query = sa.select(Job.id, Job.source_blob, Job.destination_blob).where(Job.finished_at < before, held)
     query = query.order_by(Job.id).limit(most).with_for_update(skip_locked=True)
     old = session.execute(query).all()
     ids = [row.id for row in old]
-    given_up = ("source_blob", "destination_blob", "sealed_source_key", "sealed_destination_key")
+    given_up = [f"{table.key}{suffix}" for table in tables[2:] for suffix in ("", "_key")]
+    given_up += [table.key for table in tables[:2]]
     session.execute(sa.update(Job).where(Job.id.in_(ids)).values(dict.fromkeys(given_up)))
     blobs = [blob for row in old for blob in (row.source_blob, row.destination_blob)]
     return ids, unnamed(session, blobs)

@@ -1,8 +1,8 @@
 """Rotate the master key: seal all values again under the first key, so that the others can be removed.
 
-Only values sealed under the master key itself change: seeds, reports, webhooks, service keys and the data
-keys of blobs. Each row is changed only if it still holds the value that was read. So the service may run
-meanwhile, and an interrupted rotation can be repeated.
+Only values sealed under the master key itself change: seeds, reports, webhooks, small tables, service keys
+and the data keys of blobs. Each row is changed only if it still holds the value that was read. So the service
+may run meanwhile, and an interrupted rotation can be repeated.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,13 @@ import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute
 
 from app.store.crypto.sealing import Binding, Sealer, webhook_context
-from app.store.sql.bindings import buffer_binding, report_binding, seed_binding, table_binding
+from app.store.sql.bindings import (
+    buffer_binding,
+    report_binding,
+    rows_binding,
+    seed_binding,
+    table_binding,
+)
 from app.store.sql.db import Database
 from app.store.sql.models import Buffer, Delivery, Job, KeptKey
 from app.store.sql.service_keys import context_of
@@ -49,6 +55,8 @@ _SEALED_COLUMNS = (
         lambda row: replace(table_binding(row, "destination"), blob=row.destination_blob),
         (*_JOB, Job.destination_blob),
     ),
+    _Sealed(Job.id, Job.sealed_source, lambda row: rows_binding(row, "source"), _JOB),
+    _Sealed(Job.id, Job.sealed_destination, lambda row: rows_binding(row, "destination"), _JOB),
     _Sealed(Job.id, Job.sealed_webhook, lambda row: webhook_context(row.id), (Job.id,)),
     _Sealed(
         Buffer.id,

@@ -170,6 +170,12 @@ class Job(Base):
     cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=false())
     """Whether a caller has requested cancellation; the replica that runs the job polls this."""
 
+    sealed_source: Mapped[bytes | None] = mapped_column(deferred=True)
+    """Sealed stream of a small source; then `source_blob` is None. The last columns: reading the others
+    skips what is large."""
+    sealed_destination: Mapped[bytes | None] = mapped_column(deferred=True)
+    """Sealed stream of a small destination; then `destination_blob` is None."""
+
     @property
     def ended(self) -> bool:
         """Whether the job has ended."""

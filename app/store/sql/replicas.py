@@ -11,16 +11,19 @@ Leases are measured by the database's clock only, so that no replica's clock can
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.store.sql.models import Job, Replica
 
+_REPLICAS = cast(sa.Table, Replica.__table__)
+
 # FOR KEY SHARE: a renewal of the lease does not wait for it, its end does.
 _HELD = (
-    sa.select(Replica.id)
-    .where(Replica.id.in_(sa.bindparam("replicas", expanding=True)))
+    sa.select(_REPLICAS.c.id)
+    .where(_REPLICAS.c.id.in_(sa.bindparam("replicas", expanding=True)))
     .with_for_update(read=True, key_share=True)
 )
 
@@ -77,7 +80,8 @@ def hold(session: Session, replica_ids: Collection[str]) -> None:
     """
     if not replica_ids:
         return
-    if set(session.scalars(_HELD, {"replicas": list(replica_ids)})) != set(replica_ids):
+    held = session.connection().scalars(_HELD, {"replicas": list(replica_ids)})
+    if set(held) != set(replica_ids):
         raise LeaseLost("this replica's lease expired; it stops its jobs and restarts")
 
 

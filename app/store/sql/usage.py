@@ -17,11 +17,13 @@ _SEEN = sa.update(_CALLERS).where(_CALLERS.c.owner == sa.bindparam("seen_owner")
 
 _SEEN = _SEEN.values(seen_at=sa.bindparam("seen_at"))
 
+_JOBS = cast(sa.Table, Job.__table__)
+
 _ACTIVE = sa.select(
     sa.func.count(),
-    sa.func.coalesce(sa.func.sum(Job.row_count), 0),
-    sa.func.coalesce(sa.func.sum(Job.byte_size), 0),
-).where(Job.owner == sa.bindparam("owner"), Job.state.in_(("queued", "running")))
+    sa.func.coalesce(sa.func.sum(_JOBS.c.row_count), 0),
+    sa.func.coalesce(sa.func.sum(_JOBS.c.byte_size), 0),
+).where(_JOBS.c.owner == sa.bindparam("owner"), _JOBS.c.state.in_(("queued", "running")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,7 @@ def lock(session: Session, owner: str, now: datetime) -> None:
     SQLite has only one writer at a time; in PostgreSQL the update locks the owner's row.
     """
     for _ in range(2):
-        result = session.execute(_SEEN, {"seen_owner": owner, "seen_at": now})
-        assert isinstance(result, sa.CursorResult)
+        result = session.connection().execute(_SEEN, {"seen_owner": owner, "seen_at": now})
         if result.rowcount == 1:
             return
         try:
@@ -66,7 +67,7 @@ def lock(session: Session, owner: str, now: datetime) -> None:
 
 def active(session: Session, owner: str) -> ActiveUsage:
     """Return the usage by the owner's active jobs."""
-    jobs, rows, size = session.execute(_ACTIVE, {"owner": owner}).one()
+    jobs, rows, size = session.connection().execute(_ACTIVE, {"owner": owner}).one()
     return ActiveUsage(jobs, int(rows), int(size))
 
 

@@ -1,0 +1,61 @@
+"""Floors of a small call: FastAPI that parses and writes a table, or also swaps it in its process."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import orjson
+import pyarrow as pa
+from fastapi import FastAPI, Request, Response
+
+from app.formats.json_input import table_from_rows
+from app.formats.json_output import json_chunks
+from providers import PROVIDERS
+from providers.progress import no_progress
+from providers.randomness.chacha20 import Stream
+
+app = FastAPI()
+
+
+@app.post("/echo")
+async def echo(request: Request) -> Response:
+    """Parse the body and write it again."""
+    return Response(orjson.dumps(await request.json()), media_type="application/json")
+
+
+@app.post("/swap/{service}")
+async def swap(service: str, request: Request) -> Response:
+    """Parse the table, swap it in this process, and write the rows."""
+    document: dict[str, Any] = await request.json()
+    provider = PROVIDERS[service]
+    table: pa.Table = table_from_rows(document["source"]["rows"])
+    params = provider.check(provider.params.model_validate(document["parameters"]), table.schema)
+    stream = Stream(bytes(32), service, provider.revision)
+    swapped = provider.swap(table, params, stream, no_progress).table
+    content = b"".join(json_chunks(swapped.schema, swapped.to_batches()))
+    return Response(content, media_type="application/json")
+
+
+@contextlib.contextmanager
+def running() -> Iterator[tuple[str, int]]:
+    """Run the floors in one process of uvicorn; yield its address and process id."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "uvicorn", f"{__name__}:app", "--port", str(port)]
+    with subprocess.Popen([*command, "--log-level", "warning"]) as server:
+        address = f"http://127.0.0.1:{port}"
+        try:
+            for _ in range(300):
+                with contextlib.suppress(httpx.TransportError):
+                    httpx.get(address)
+                    break
+                time.sleep(0.1)
+            yield address, server.pid
+        finally:
+            server.terminate()

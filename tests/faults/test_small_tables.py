@@ -1,0 +1,127 @@
+"""Small tables are sealed in their job's row, and a free worker gets a job by its acceptance."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from app.errors import Gone
+from app.store.sql.models import Job
+from providers.tables.digest import table_digest
+from tests.faults import doings
+from tests.faults.conftest import Running, embedded, new_measures, people
+
+pytestmark = pytest.mark.faults
+
+Start = Callable[..., Running]
+LARGE = 20_000
+SEED = bytes(range(32))
+
+
+def stored(service: Running, job: Job) -> Any:
+    """The columns of the row that hold or name tables."""
+    columns = (Job.source_blob, Job.destination_blob, Job.sealed_source, Job.sealed_destination)
+    with service.jobs._stores.database.read() as session:
+        return session.execute(sa.select(*columns).where(Job.id == job.id)).one()
+
+
+def blobs(service: Running) -> set[str]:
+    return service.jobs._stores.blobs.names()
+
+
+def test_a_small_job_leaves_no_file_and_keeps_its_destination_sealed(service: Running) -> None:
+    before = blobs(service)
+    ended = service.run(people(), seed=SEED)
+    source_blob, destination_blob, source, destination = stored(service, ended)
+    assert (ended.state, source_blob, destination_blob, source) == ("succeeded", None, None, None)
+    assert b"Person-000" not in destination
+    assert table_digest(service.rows(ended)) == ended.destination_digest
+    assert blobs(service) == before
+
+
+@embedded
+def test_rows_are_the_same_from_a_row_and_from_a_file(start: Start) -> None:
+    in_row, in_file = start("row"), start("file", small_table_bytes=0)
+    tables = [one.rows(one.run(people(), seed=SEED)) for one in (in_row, in_file)]
+    assert tables[0].equals(tables[1])
+    assert not blobs(in_row)
+    assert len(blobs(in_file)) == 1
+
+
+def test_a_table_over_the_limit_is_a_file(service: Running) -> None:
+    before = blobs(service)
+    ended = service.run(people(LARGE))
+    source_blob, destination_blob, source, destination = stored(service, ended)
+    assert (source_blob, source, destination) == (None, None, None)
+    assert blobs(service) - before == {destination_blob}
+
+
+def test_a_retained_small_source_is_there_for_a_rerun_and_for_the_rerun_of_that(service: Running) -> None:
+    first = service.run(people(), seed=SEED, retain_source=True)
+    assert stored(service, first)[2] is not None
+    second = service.end(service.loop.do(service.jobs.rerun(first.id)))
+    assert (second.state, second.reproduced) == ("succeeded", True)
+
+
+def test_both_small_tables_of_a_measures_job_are_let_go_at_its_end(service: Running) -> None:
+    ended = service.end(service.accept(new_measures(people(), people())))
+    assert ended.state == "succeeded"
+    assert stored(service, ended) == (None, None, None, None)
+
+
+def test_a_small_source_that_was_touched_fails_its_job_alone(start: Start) -> None:
+    one = start(workers=1)
+    held, touched = one.submit(people(), seed=doings.HELD), one.submit(people())
+    one.wait_until_held(held)
+    sealed = bytearray(stored(one, touched)[2])
+    sealed[30] ^= 1
+    with one.jobs._stores.database.write() as session:
+        session.execute(sa.update(Job).where(Job.id == touched.id).values(sealed_source=bytes(sealed)))
+    one.open_gate(held)
+    failed = one.end(touched)
+    assert failed.error is not None
+    assert (failed.state, failed.error["code"]) == ("failed", "internal_error")
+    assert one.end(held).state == "succeeded"
+
+
+def test_a_released_small_destination_is_gone(start: Start) -> None:
+    one = start(result_retention=0.001)
+    ended = one.run(people())
+    one.loop.do(one.jobs.purge())
+    assert stored(one, ended) == (None, None, None, None)
+    with pytest.raises(Gone):
+        one.rows(ended)
+
+
+def test_a_job_that_finds_a_free_worker_takes_two_transactions(start: Start) -> None:
+    """Its acceptance is its claim, and its end. Where a job waits, a new one queues behind it."""
+    one = start(workers=1, lease_seconds=60.0)
+    one.run(people())
+    commits: list[Any] = []
+    event.listen(one.jobs._stores.database.engine, "commit", commits.append)
+    ended = one.run(people())
+    assert (ended.state, ended.attempt, len(commits)) == ("succeeded", 1, 2)
+    assert ended.started_at == ended.created_at
+    held = one.submit(people(), seed=doings.HELD)
+    assert held.state == "running"
+    waiting = [one.submit(people()) for _ in range(2)]
+    assert [job.state for job in waiting] == ["queued", "queued"]
+    one.wait_until_held(held)
+    one.open_gate(held)
+    ends = [one.end(job) for job in (held, *waiting)]
+    assert [job.state for job in ends] == ["succeeded"] * 3
+    assert ends[1].started_at is not None
+    assert ends[2].started_at is not None
+    assert ends[1].started_at < ends[2].started_at
+
+
+def test_the_row_of_an_ended_job_is_what_the_database_holds(service: Running) -> None:
+    """The end is handed to who waits without reading it again."""
+    submitted = service.submit(people(), service="CDSWAP", parameters={"control_field": "city"})
+    ended = service.end(submitted)
+    read = service.loop.do(service.jobs._get_with_table(ended.id))
+    names = [column.key for column in sa.inspect(Job).columns if column.key in read.__dict__]
+    assert len(names) > 40
+    assert {name: getattr(ended, name) for name in names} == {name: getattr(read, name) for name in names}

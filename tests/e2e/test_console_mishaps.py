@@ -66,7 +66,7 @@ def test_what_is_no_number_is_not_taken_for_the_default(opened: Console) -> None
         page.get_by_role("button", name=button, exact=True).click()
         expect(rate).to_be_focused()
         expect(rate).to_have_attribute("aria-invalid", "true")
-        expect(page.get_by_role("alert")).to_contain_text("no number")
+        expect(page.get_by_role("alert")).to_contain_text("not a number")
     assert not [url for url in opened.asked if url.endswith("/v1/services/DSWAP") and "#" not in url][1:]
     rate.press_sequentially("0")
     expect(rate).not_to_have_attribute("aria-invalid", "true")

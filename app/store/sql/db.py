@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
 
-NEWEST_REVISION = "2026_11_24_small_tables"
+NEWEST_REVISION = "2026_11_23_small_tables"
 """Revision of the newest migration. A database that has it needs no migration."""
 
 _LOCK_SECONDS = 30

@@ -1,6 +1,7 @@
 """The migrations make exactly the tables of the models, and unmake them."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from alembic.script import ScriptDirectory
 
 from app.settings import Settings
 from app.store.sql.db import NEWEST_REVISION, Database, migrate, migration_config
-from app.store.sql.models import Base
+from app.store.sql.models import Base, Job
 from tests.conftest import DATABASES, settings_on
 from tests.postgres import Postgres
 
@@ -49,6 +50,27 @@ def test_up_down_and_up_again(settings: Settings) -> None:
     migrate(settings)
     migrate(settings)
     assert tables(settings) == set(Base.metadata.tables)
+
+
+def test_small_tables_are_not_lost_with_their_columns(settings: Settings) -> None:
+    """The way back is refused while a job has one, and free when it is deleted."""
+    migrate(settings)
+    database = Database(settings)
+    now = datetime.now(UTC)
+    job = Job(
+        id="job", service="DSWAP", revision=1, state="succeeded", parameters={}, sealed_seed=b"", seed_bits=1,
+        seed_fingerprint="", created_at=now, ranked_at=now, row_count=1, source_digest="", source_fields=[],
+        inline=True, retain_source=False, sealed_destination=b"sealed", report_level="none",
+    )  # fmt: skip
+    with database.write() as session:
+        session.add(job)
+    with pytest.raises(RuntimeError, match="1 jobs have small tables"):
+        downgrade_to_base(settings)
+    with database.write() as session:
+        session.execute(sa.delete(Job))
+    database.close()
+    downgrade_to_base(settings)
+    assert tables(settings) == set()
 
 
 def test_the_models_are_what_the_migrations_make(settings: Settings) -> None:

@@ -6,7 +6,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "2026_11_24_binding"
+revision = "2026_11_23_row_binding"
 down_revision = "2026_11_23_deployment"
 
 _COLUMNS = (

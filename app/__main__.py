@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from app import __version__
 from app.cli.parser import CommandParser
+from app.lean import leave_out_pandas
 from providers import numba
 
 if TYPE_CHECKING:
@@ -60,10 +61,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if given.command == "serve":
         numba.leave_out()  # before a provider is imported: kernels run in the workers
+        if settings.engine == "local":
+            _begin_workers()
         from app.server import serve
 
         return serve(settings)
     if given.command == "worker":
+        _begin_workers()
         from app.server import work
 
         return work(settings)
@@ -97,6 +101,14 @@ def _settings(on_tables: bool) -> "Settings | None":
             name = "".join(f"ROWVEIL_{str(part).upper()}: " for part in item["loc"])
             print(f"{name}{item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
         return None
+
+
+def _begin_workers() -> None:
+    """Let a process of their own import what workers need, while this one imports what the service needs."""
+    leave_out_pandas()
+    from app.engine import fork_server
+
+    fork_server.start()
 
 
 def _migrate(settings: "Settings") -> int:

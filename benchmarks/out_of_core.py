@@ -17,9 +17,9 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from app.engine.data_limit import limit_memory
 from app.engine.engine import Failure
 from app.engine.progress_file import make_progress_file
-from app.engine.worker_process import limit_memory
 from app.store.blobs.arrow_stream import write_table
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer

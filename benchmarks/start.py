@@ -105,7 +105,7 @@ def _warm(rounds: int) -> Iterator[Figure]:
     )
     yield _median("first job, from its turn to its end", [(each.first_job, None) for each in starts], 0.3)
     yield _median("second job", [(each.second_job, None) for each in starts])
-    for name, goal in (("service", 150), ("worker", 150)):
+    for name, goal in (("service", 150), ("fork server", None), ("worker", 150)):
         for kind in ("RSS", "PSS"):
             megabytes = statistics.median(each.memory[name, kind] for each in starts)
             yield Figure(f"idle {name}, {kind}", megabytes, "MB", goal if kind == "RSS" else None)
@@ -198,7 +198,7 @@ class _Start:
     first_job: float
     second_job: float
     memory: Mapping[tuple[str, str], float]
-    """Megabytes by process (``service``, ``worker`` the largest one, ``all``) and kind."""
+    """Megabytes by process (``service``, ``fork server``, ``worker`` the largest one, ``all``) and kind."""
 
     @classmethod
     def measured(cls) -> "_Start":
@@ -262,12 +262,16 @@ def _free_port() -> int:
         return port
 
 
+def _children(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
 def _tree(process: int) -> list[int]:
     """Return a process and all its descendants."""
     found = [process]
     for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            found += [int(child) for child in task.read_text().split()]
+        found += _children(parent)
     return found
 
 
@@ -281,16 +285,13 @@ def _processor_of(process: int) -> float:
 
 
 def _memory(process: int) -> dict[tuple[str, str], float]:
-    service, *others = (_smaps(each) for each in _tree(process))
-    everything = sum(each["Pss"] for each in (service, *others))
-    largest = max(others, key=lambda each: each["Rss"])
-    return {
-        ("service", "RSS"): service["Rss"],
-        ("service", "PSS"): service["Pss"],
-        ("worker", "RSS"): largest["Rss"],
-        ("worker", "PSS"): largest["Pss"],
-        ("all", "PSS"): everything,
-    }
+    """Return the memory of the processes; the child that has children is the fork server of the workers."""
+    service, everything = _smaps(process), sum(_smaps(each)["Pss"] for each in _tree(process))
+    (server,) = (child for child in _children(process) if _children(child))
+    worker = max((_smaps(each) for each in _children(server)), key=lambda each: each["Rss"])
+    named = {"service": service, "fork server": _smaps(server), "worker": worker}
+    found = {(name, kind.upper()): each[kind] for name, each in named.items() for kind in ("Rss", "Pss")}
+    return found | {("all", "PSS"): everything}
 
 
 def _smaps(process: int) -> dict[str, float]:

@@ -7,7 +7,7 @@ A message is its length in 8 bytes, and a pickle. A worker is trusted with what 
 """
 
 import asyncio
-import multiprocessing
+import contextlib
 import os
 import pickle
 import signal
@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from app.engine.engine import WORKER_DIED, Failure, Outcome, TaskFunction
+from app.engine.fork_server import UNKNOWN_EXIT, new_process
 from app.engine.worker_process import LENGTH, WorkerSetup, serve_tasks
 
 _PIECE = 1 << 20
@@ -50,7 +51,15 @@ class WorkerLink:
     @property
     def sound(self) -> bool:
         """Whether the process is up and its socket open."""
-        return self._socket is not None and exists(self.pid)
+        if self._socket is None:
+            return False
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)  # an idle worker sends nothing; a dead one has closed it
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
 
     async def start(self) -> None:
         """Kill the old process, start a new one, and return when it takes tasks.
@@ -99,8 +108,7 @@ class WorkerLink:
                 raise StartFailed("the engine is closed")
             here, there = socket.socketpair()
             with there, _PROCESSES:
-                context = multiprocessing.get_context("spawn")
-                process = context.Process(target=serve_tasks, args=(self._setup, there), daemon=True)
+                process = new_process(serve_tasks, (self._setup, there))
                 try:
                     process.start()
                 except BaseException:
@@ -133,11 +141,19 @@ class WorkerLink:
 
 
 def _exit_code(process: BaseProcess) -> int | None:
-    """Wait for the end of a process and return its exit code; None if it does not end. Blocking."""
+    """Wait for the end of a process; return its exit code, or None if it does not end or nobody knows it.
+
+    Blocking.
+    """
     if connection.wait([process.sentinel], _JOIN_SECONDS):
         with _PROCESSES:
             process.join(_JOIN_SECONDS)  # it has closed its end, and ends now
-    return process.exitcode
+    if process.exitcode != UNKNOWN_EXIT or process.pid is None:
+        return process.exitcode
+    # The system gives the processes of a dead fork server to process 1, which in a container is the service.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(process.pid, os.WNOHANG)
+    return None
 
 
 def exists(pid: int) -> bool:
@@ -145,8 +161,11 @@ def exists(pid: int) -> bool:
     try:
         if hasattr(os, "waitid"):  # None while it runs; WNOWAIT leaves the exit code to be asked for
             return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        pass  # a child of the fork server, which asks for the exit code as soon as there is one
+    try:
         os.kill(pid, 0)
-    except (ChildProcessError, ProcessLookupError):
+    except ProcessLookupError:
         return False
     return True
 

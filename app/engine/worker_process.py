@@ -3,30 +3,35 @@
 Imports nothing heavy: the number of threads is set before numba and Arrow are first imported.
 """
 
+import ctypes
 import importlib
+import multiprocessing
 import os
 import pickle
-import resource
 import signal
 import socket
 import struct
+import sys
 import threading
 import traceback
 from dataclasses import dataclass
 from multiprocessing import connection, parent_process
-from pathlib import Path
 from typing import Any
 
+from app.engine.data_limit import limit_memory
 from app.engine.engine import INTERNAL_ERROR, MEMORY_LIMIT, STORAGE_FULL, Failure, Outcome, TaskFunction
 from app.errors import NO_ROOM
 
-_THREAD_VARIABLES = (
+THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
     "OMP_NUM_THREADS",
     "OMP_THREAD_LIMIT",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
 )
+"""Variables that libraries read when they are loaded."""
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 _OUT_OF_MEMORY = Failure(
     MEMORY_LIMIT,
@@ -102,7 +107,9 @@ def set_up(setup: WorkerSetup) -> None:
     # A kernel does not return to Python until it ends, so only the signal's default action stops it at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_exit_with_the_service, daemon=True).start()
-    for variable in _THREAD_VARIABLES:
+    _exit_with_the_fork_server()
+    multiprocessing.set_start_method("spawn", force=True)  # with "fork..." numba makes a semaphore that stays
+    for variable in THREAD_VARIABLES:
         os.environ[variable] = str(setup.threads)
     for module in setup.preload:
         importlib.import_module(module)
@@ -111,6 +118,7 @@ def set_up(setup: WorkerSetup) -> None:
         module, _, function = setup.warm.partition(":")
         getattr(importlib.import_module(module), function)()
     limit_memory(setup.memory_bytes)
+    importlib.import_module("app.engine.kernel_memory").exempt_kernels()
 
 
 def call(function: TaskFunction, task: Any) -> Outcome:
@@ -138,27 +146,16 @@ def _limit_library_threads(threads: int) -> None:
     """Limit the threads of libraries that were imported before the environment variables were set."""
     numba = importlib.import_module("numba")
     numba.config.reload_config()
+    parallel: Any = importlib.import_module("numba.np.ufunc.parallel")
+    # numba reads the number when it is imported, which the fork server may have done.
+    parallel.NUM_THREADS, parallel.snt_check = parallel.get_thread_count(), parallel.gen_snt_check()
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    if threads > 1:  # BLAS may have been loaded with one thread, by the fork server
+        importlib.import_module("threadpoolctl").threadpool_limits(threads, user_api="blas")
     arrow = importlib.import_module("pyarrow")
     arrow.set_cpu_count(threads)
     # Arrow's default allocator reserves a gigabyte at once, which would count as memory of the idle worker.
     arrow.set_memory_pool(arrow.system_memory_pool())
-
-
-def limit_memory(extra: int) -> None:
-    """Limit the process's private writable memory to its current size plus ``extra`` bytes (Linux).
-
-    RLIMIT_DATA counts mapped private memory, used or not, and no files. So unlike the address space it
-    measures what a job has allocated.
-    """
-    try:
-        with Path("/proc/self/status").open() as status:
-            own = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:"))
-    except (OSError, StopIteration):
-        return  # not Linux: the setting only affects plans
-    _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = own + extra if most == resource.RLIM_INFINITY else min(own + extra, most)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
 def _exit_with_the_service() -> None:
@@ -166,4 +163,14 @@ def _exit_with_the_service() -> None:
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _exit_with_the_fork_server() -> None:
+    """Let the system kill this process when the fork server ends, which reports the ends of its workers."""
+    service, server = parent_process(), os.getppid()
+    if service is None or service.pid == server or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:  # it ended before the call
         os._exit(1)

@@ -12,10 +12,9 @@ with a batch.
 import io
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from app.formats.arrow import BROKEN, ChunkSink, checked
 from app.formats.bounded_file import Batches, BoundedFile
@@ -25,6 +24,9 @@ from providers.tables.columns import without_null_entries
 from providers.tables.encodings import canonical_array
 from providers.tables.layouts import original_schema, restored
 from providers.tables.type_names import canonical_type, type_name
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _BATCH_ROWS = 1 << 16
 
@@ -48,6 +50,8 @@ _ARROW_SCHEMA = b"ARROW:schema"
 
 def open_parquet(data: bytes | BinaryIO) -> Batches:
     """Open the table of a Parquet file; batches are decoded one at a time, pages are read when needed."""
+    import pyarrow.parquet as pq  # imported late: it brings clients of cloud storages
+
     try:
         # a row group's column is read through a buffer of this size, not completely
         file = pq.ParquetFile(BoundedFile(data), buffer_size=_PAGE_BUFFER, pre_buffer=False)
@@ -67,7 +71,7 @@ def open_parquet(data: bytes | BinaryIO) -> Batches:
     return schema, _as_many_as_promised(sound, metadata.num_rows)
 
 
-def _rows_at_once(metadata: pq.FileMetaData) -> int:
+def _rows_at_once(metadata: "pq.FileMetaData") -> int:
     """Return a number of rows per batch that takes little memory, estimated from the file's metadata."""
     rows: int = min(_BATCH_ROWS, _BATCH_CELLS // max(1, metadata.num_columns))
     for number in range(min(metadata.num_row_groups, 64)):
@@ -121,6 +125,8 @@ def _doubtful(schema: pa.Schema) -> list[int]:
 
 
 def _parquet_pieces(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    import pyarrow.parquet as pq  # imported late: it brings clients of cloud storages
+
     pieces = ChunkSink()
     with pq.ParquetWriter(pieces, schema, compression="zstd") as writer:
         for group in _row_groups(schema, batches):
@@ -193,6 +199,8 @@ def _parquet_field(came: pa.Field, field: pa.Field) -> pa.Field:
 @lru_cache(maxsize=1024)
 def _parquet_type(data_type: pa.DataType) -> pa.DataType | None:
     """Return the type or its canonical type, whichever Parquet accepts in a trial; None if neither."""
+    import pyarrow.parquet as pq  # imported late: it brings clients of cloud storages
+
     canonical = canonical_type(data_type)
     for candidate in (data_type, canonical):
         if pa.types.is_nested(candidate) and candidate != canonical:

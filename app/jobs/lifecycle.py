@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 from app.engine.dask_address import cluster_of
 from app.engine.engine import Engine, TaskFunction
+from app.engine.fork_server import worker_modules
 from app.engine.kernel_compilation import KernelCompilation
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.worker_process import WorkerSetup
@@ -37,7 +38,6 @@ from app.jobs.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.settings import Settings
 from app.store.sql.db import DatabaseAway
-from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
 from app.webhooks.delivery import Deliverer
 from providers import KERNEL_CPU
@@ -155,10 +155,7 @@ def _engine_of(settings: Settings) -> Engine:
     setup = WorkerSetup(
         settings.worker_threads,
         settings.worker_memory_bytes,
-        preload=(
-            *("app.worker.run_ingest", "app.worker.run_job"),
-            *(tracing.PRELOAD if tracing.wanted() else ()),
-        ),
+        preload=worker_modules(),
         warm="providers.warm:warm" if settings.warm_workers else "",
     )
     if settings.engine == "local":

@@ -73,8 +73,9 @@ def test_both_small_tables_of_a_measures_job_are_let_go_at_its_end(service: Runn
 
 def test_a_small_source_that_was_touched_fails_its_job_alone(start: Start) -> None:
     one = start(workers=1)
-    held, touched = one.submit(people(), seed=doings.HELD), one.submit(people())
-    one.wait_until_held(held)
+    held = one.submit(people(), seed=doings.HELD)
+    one.wait_until_held(held)  # now no worker is free, and the other job's table stays in its row
+    touched = one.submit(people())
     sealed = bytearray(stored(one, touched)[2])
     sealed[30] ^= 1
     with one.jobs._stores.database.write() as session:

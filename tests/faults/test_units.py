@@ -90,9 +90,11 @@ class Workers:
 
     def kill_parent_of(self, child: int) -> None:
         """Kill the worker whose child this is, at once."""
-        status = Path(f"/proc/{child}/status").read_text()
-        parent = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
-        (killed,) = (process for process in self.processes if process.pid == parent)
+        known = {process.pid: process for process in self.processes}
+        while child not in known:  # the fork server is between them
+            status = Path(f"/proc/{child}/status").read_text()
+            child = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
+        killed = known[child]
         killed.kill()
         killed.wait(PATIENCE)
         self.processes.remove(killed)

@@ -1,0 +1,41 @@
+"""First module of the fork server: set its process up before libraries are loaded.
+
+- Libraries that are loaded afterwards start no thread. Each worker sets its own number of threads after the
+  fork (`app.engine.worker_process`).
+- A Ctrl-C in the terminal reaches the server as well: the service decides when its workers end.
+- If the service is killed, the server removes the folder of its listening socket, which the service would
+  have removed.
+"""
+
+import atexit
+import contextlib
+import os
+import signal
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any
+
+from app.engine.worker_process import THREAD_VARIABLES
+from app.lean import leave_out_pandas
+
+
+def _remove_listener(server: int) -> None:
+    """Remove the socket and its folder, unless this is a forked process or the service was faster."""
+    own: Any = forkserver._forkserver  # its main function notes the address here
+    if os.getpid() != server or not own._forkserver_address:
+        return
+    address = Path(own._forkserver_address)
+    with contextlib.suppress(OSError):  # also if the folder has other files
+        address.unlink(missing_ok=True)
+        address.parent.rmdir()
+
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+atexit.register(_remove_listener, os.getpid())
+
+for _variable in THREAD_VARIABLES:
+    os.environ[_variable] = "1"
+# Arrow's own allocator would reserve a gigabyte, which the limit of a worker's memory counts.
+os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+
+leave_out_pandas()

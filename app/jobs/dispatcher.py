@@ -93,7 +93,7 @@ class Dispatcher:
         self._stopping = self._halted = False
         self._sweeping = self._sweep_wanted = False
         self._reserved = 0
-        """Free workers that are kept for jobs being accepted."""
+        """Free workers that are kept for jobs being accepted or claimed."""
 
     async def start(self) -> None:
         """Start to claim queued jobs and to expire those that are past their deadline."""
@@ -229,17 +229,20 @@ class Dispatcher:
             self._wake.clear()
             while self._may_be_queued and self._free_workers() > 0 and not self._stopping:
                 self._may_be_queued = False
+                self._reserved += 1
                 try:
                     claimed = await self._in_thread(self._claim)
+                    if claimed is None:
+                        break
+                    job, task, more = claimed
+                    self._may_be_queued |= more
+                    self._begin(job, task)
                 except Exception as error:
                     _log.error("claiming a job failed: %s", failure_of(error).trace)
                     self._event_loop.call_later(_RETRY_SECONDS[1], self.wake)
                     break
-                if claimed is None:
-                    break
-                job, task, more = claimed
-                self._may_be_queued |= more
-                self._begin(job, task)
+                finally:
+                    self._reserved -= 1
 
     def _begin(self, job: Job, task: JobTask) -> None:
         """Start a claimed job in a free worker."""

@@ -1,5 +1,6 @@
 """Small tables are sealed in their job's row, and a free worker gets a job by its acceptance."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from app.store.sql.models import Job
 from providers.tables.digest import table_digest
 from tests.faults import doings
 from tests.faults.conftest import Running, embedded, new_measures, people
+from tests.faults.running import PATIENCE
 
 pytestmark = pytest.mark.faults
 
@@ -126,3 +128,33 @@ def test_the_row_of_an_ended_job_is_what_the_database_holds(service: Running) ->
     names = [column.key for column in sa.inspect(Job).columns if column.key in read.__dict__]
     assert len(names) > 40
     assert {name: getattr(ended, name) for name in names} == {name: getattr(read, name) for name in names}
+
+
+@embedded
+def test_a_worker_that_a_queued_job_is_about_to_get_is_not_free_for_a_new_job(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is claimed without a worker could run in another replica instead."""
+    one = start(workers=1)
+    dispatcher = one.jobs._dispatcher
+    claim, claimed, go_on = dispatcher._claim, threading.Event(), threading.Event()
+
+    def claim_slowly() -> Any:
+        found = claim()
+        if found is not None:
+            claimed.set()
+            assert go_on.wait(PATIENCE)
+        return found
+
+    held = one.submit(people(), seed=doings.HELD)
+    one.wait_until_held(held)
+    queued = one.submit(people())
+    monkeypatch.setattr(dispatcher, "_claim", claim_slowly)
+    one.open_gate(held)
+    assert claimed.wait(PATIENCE)
+    newest = one.submit(people())
+    try:
+        assert (one.get(queued).state, newest.state) == ("running", "queued")
+    finally:
+        go_on.set()
+    assert [one.end(job).state for job in (held, queued, newest)] == ["succeeded"] * 3

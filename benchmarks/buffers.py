@@ -76,7 +76,8 @@ def _up_and_down(
 
     start = time.perf_counter()
     with ExitStack() as stack:
-        rises = [stack.enter_context(watched(process)) for process in (pid, *children(pid))]
+        workers = [worker for server in children(pid) for worker in children(server)]
+        rises = [stack.enter_context(watched(process)) for process in (pid, *workers)]
         answer = client.post("/v1/buffers", content=counted(), headers={"content-type": media_type})
     buffer = answer.raise_for_status().json()
     worker = f"{max(rise.bytes for rise in rises[1:]) / 1e6:.0f}"

@@ -50,7 +50,7 @@ def large(service: Service) -> str:
 
 
 def test_an_upload_takes_little_memory_of_the_service_and_of_its_worker(service: Service) -> None:
-    (worker,) = [child for child in children(service.pid) if _is_worker(child)]
+    (worker,) = [worker for server in children(service.pid) for worker in children(server)]
     for media_type, content in ((ARROW, arrow_stream(SIZE)), ("text/csv", csv_text(SIZE // 2))):
         with watched(service.pid) as rise, watched(worker) as worker_rise:
             answer = service.client.post("/v1/buffers", content=content, headers={"content-type": media_type})
@@ -113,10 +113,6 @@ def _wait_until_closed(pid: int) -> None:
     while _open_blobs(pid):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def _is_worker(pid: int) -> bool:
-    return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -189,7 +189,7 @@ FILES = [
     *(Hostile(f"empty {kind}", kind, lambda: b"") for kind in (ARROW, PARQUET, CSV)),
     *(Hostile(f"noise as {kind}", kind, lambda: bytes(range(256)) * 40) for kind in (ARROW, PARQUET, CSV)),
     *(
-        Hostile(f"{kind} cut at {share}", kind, _cut(make, share), says="whole")
+        Hostile(f"{kind} cut at {share}", kind, _cut(make, share), says="complete")
         for kind, make in ((ARROW, _people_arrow), (PARQUET, _people_parquet))
         for share in (0.02, 0.5, 0.98)
     ),
@@ -201,8 +201,8 @@ FILES = [
     Hostile("Arrow, overlapping texts", ARROW, _text_views, (422,), "smaller batches"),
     Hostile("Arrow, a dictionary of one", ARROW, _dictionary, (413,), "decoded"),
     Hostile("Arrow, a buffer of 4 EiB", ARROW, _lying_buffer_length, (413, 422)),
-    Hostile("Arrow, a message a little too long", ARROW, _lying_message_length(64), (422,), "whole"),
-    Hostile("Arrow, a message far too long", ARROW, _lying_message_length(2**60), (422,), "whole"),
+    Hostile("Arrow, a message a little too long", ARROW, _lying_message_length(64), (422,), "complete"),
+    Hostile("Arrow, a message far too long", ARROW, _lying_message_length(2**60), (422,), "complete"),
     Hostile(
         "Arrow, 50 levels deep",
         ARROW,
@@ -223,8 +223,8 @@ FILES = [
     Hostile(
         "Parquet, 33 levels deep", PARQUET, lambda: parquet(pa.table({"a": pa.nulls(1, _nested(33))})), (422,)
     ),
-    Hostile("Parquet, a footer before its file", PARQUET, _footer_length(2**31 - 1), says="whole"),
-    Hostile("Parquet, a footer of nothing", PARQUET, _footer_length(0), says="whole"),
+    Hostile("Parquet, a footer before its file", PARQUET, _footer_length(2**31 - 1), says="complete"),
+    Hostile("Parquet, a footer of nothing", PARQUET, _footer_length(0), says="complete"),
     Hostile("CSV, a million fields", CSV, _fields(10**6), says="100000"),
     Hostile("CSV, twenty million fields", CSV, lambda: b"," * (20 * MIB), says="header"),
     Hostile("CSV, an endless name", CSV, lambda: b"x" * (20 * MIB), says="header"),

@@ -176,7 +176,7 @@ def _count_sorted(values, origin, width, last, limit):
 
     Parameters
     ----------
-    values : ndarray of float64
+    values : ndarray of float64, shape (values,)
         Ascending.
     origin, width, last : float
         Of the field's `Axis`.

@@ -148,7 +148,10 @@ def _split_level(means, numbers, level, depth, boxes, smallest):
 
 @njit(cache=True, nogil=True)
 def _bound(point, low, high, half):
-    """Lower bound of the squared distance from the point to the box, which `half` extends to each side."""
+    """Lower bound of the squared distance from the point to the box, which `half` extends to each side.
+
+    `point` and the edges of the box, `low` and `high`, are float64 (fields,); `half` is a float.
+    """
     total = 0.0
     for field in range(len(point)):
         gap = max(low[field] - half - point[field], point[field] - high[field] - half, 0.0)

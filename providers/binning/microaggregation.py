@@ -49,7 +49,15 @@ _WORK = 8_000_000
 
 @njit(cache=True, nogil=True)
 def _box(tree, low, high):
-    """Copy a box into the tree's scratch, since the arrays that it comes from may change meanwhile."""
+    """Copy a box into the tree's scratch, since the arrays that it comes from may change meanwhile.
+
+    Parameters
+    ----------
+    tree : Boxes
+        Written: `edges`.
+    low, high : ndarrays of float64, shape (fields,)
+        Edges of the box.
+    """
     for field in range(len(low)):
         tree.edges[0, field] = low[field]
         tree.edges[1, field] = high[field]
@@ -58,7 +66,16 @@ def _box(tree, low, high):
 
 @njit(cache=True, nogil=True)
 def _open(tree, node):
-    """Give the node's children or sites bounds of their own; until computed, that of the node."""
+    """Give the node's children or sites bounds of their own; until computed, that of the node.
+
+    Parameters
+    ----------
+    tree : Boxes
+        Written: `opened` of the node; `bound`, `bound_row` and `bound_witness` of its children, or `far` and
+        `witness` of its sites.
+    node : int
+        Number of a node that is not opened.
+    """
     tree.opened[node] = True
     first_child = tree.child[node]
     if first_child:
@@ -139,7 +156,17 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _put(tree, scratch, place, row, number):
-    """Move a row into bin `number` and subtract it from the exact sums."""
+    """Move a row into bin `number` and subtract it from the exact sums.
+
+    Parameters
+    ----------
+    tree : Boxes
+        Written: `bin_of` and `head`.
+    scratch : Scratch
+        Written: `sums`.
+    place, row, number : int
+        Place of the row's site, row number, and bin.
+    """
     take(tree, place, row, number)
     for field in range(len(scratch.bits)):
         add_exactly(scratch.sums[field], scratch.bits[field, row], -1)
@@ -258,7 +285,7 @@ def _nearest_bin(values, bits, listing, starts, row):
     values : ndarray of float64, shape (fields, rows)
     bits : ndarray of int64, shape (fields, rows)
         Bits of the values.
-    listing : ndarray of int32
+    listing : ndarray of int32, shape (binned rows,)
         Rows by bin.
     starts : ndarray of int64, shape (bins + 1,)
         Start of each bin in `listing`.

@@ -3,6 +3,19 @@
 Equal rows form one *site*. A node stores the tight bounding box and the smallest row number of the rows that
 are left in it; both are updated as rows are removed. `shrinking_tree_search` searches the tree.
 
+Arguments of kernels
+--------------------
+tree : Boxes
+    The tree. `take` writes `bin_of` and `head`; `bound_leaf` and `bound_parent` write `bound` and
+    `bound_row`. `_join` also writes `lower`, `upper` and `smallest`. `_refresh_leaf`, `refresh` and `settle`
+    also write `live`, `points`, `head`, `stop`, `far` and `witness` of leaves.
+node, leaf : int
+    Number of a node, and of a leaf.
+place, row : int
+    Place of a site, and its first row that is left.
+number : int
+    Number of a bin.
+
 References
 ----------
 Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: k-d trees and nearest neighbours by bounds.

@@ -19,7 +19,11 @@ from providers.numba import njit
 
 @njit(cache=True, nogil=True, forceinline=True)  # a call would count references to every array of the tree
 def _far_bound(tree, node, low, high):
-    """Upper bound of the squared distance from any point of the box to any row left in the node."""
+    """Upper bound of the squared distance from any point of the box to any row left in the node.
+
+    `tree` is a Boxes, `node` the number of a node; `low` and `high` are the edges of the box, float64
+    (fields,).
+    """
     total = 0.0
     for field in range(len(low)):
         difference = max(tree.upper[node, field] - low[field], high[field] - tree.lower[node, field])
@@ -103,7 +107,10 @@ def farthest(tree, low, high, excluded):
 
 @njit(cache=True, nogil=True, forceinline=True)  # a call would count references to every array of the tree
 def _near_bound(tree, node, point):
-    """Lower bound of the squared distance from the point to any row left in the node."""
+    """Lower bound of the squared distance from the point to any row left in the node.
+
+    `tree` is a Boxes, `node` the number of a node, and `point` float64 (fields,).
+    """
     total = 0.0
     for field in range(len(point)):
         difference = max(tree.lower[node, field] - point[field], point[field] - tree.upper[node, field], 0.0)
@@ -117,9 +124,9 @@ def _select(distances, rows, places, count, wanted):
 
     Parameters
     ----------
-    distances : ndarray of float64
-    rows : ndarray of int32
-    places : ndarray of int64
+    distances : ndarray of float64, shape (at least count,)
+    rows : ndarray of int32, same shape
+    places : ndarray of int64, same shape
         All three are permuted in place, together.
     count : int
         Number of entries in use.
@@ -158,7 +165,7 @@ def _select(distances, rows, places, count, wanted):
 
 @njit(cache=True, nogil=True)
 def _swap(distances, rows, places, one, two):
-    """Exchange two entries."""
+    """Exchange the entries `one` and `two` (ints) of `distances`, `rows` and `places`, as in `_select`."""
     distances[one], distances[two] = distances[two], distances[one]
     rows[one], rows[two] = rows[two], rows[one]
     places[one], places[two] = places[two], places[one]

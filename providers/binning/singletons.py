@@ -162,7 +162,15 @@ def add_up(
 
 @njit(cache=True, nogil=True, parallel=True)
 def _add_up(addresses, order, starts, bins, cuts, sums):
-    """Add values as `add_up` does; ``addresses``: uint64, addresses of the columns, shape (fields,)."""
+    """Add values as `add_up` does.
+
+    Parameters
+    ----------
+    addresses : ndarray of uint64, shape (fields,)
+        Addresses of the columns of float64.
+    order, starts, bins, cuts, sums
+        As for `add_up`; `sums` is added to.
+    """
     for at in prange(len(bins)):
         start, stop = starts[bins[at]], starts[bins[at] + 1]
         for field in range(len(cuts)):

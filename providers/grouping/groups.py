@@ -133,7 +133,7 @@ class BufferPool:
 
 @njit(cache=True, nogil=True, parallel=True)
 def _is_in_row_order(order):
-    """Whether ``order[i] == i`` for all i (int32 or int64)."""
+    """Whether ``order[i] == i`` for all i; int32 or int64, shape (rows,)."""
     misplaced = 0
     for index in prange(len(order)):
         misplaced += order[index] != index
@@ -142,7 +142,10 @@ def _is_in_row_order(order):
 
 @njit(cache=True, nogil=True, parallel=True)
 def _invert(order, places):
-    """Write ``places[order[i]] = i`` for all i with ``order[i] >= 0``; both int32 or int64."""
+    """Write ``places[order[i]] = i`` for all i with ``order[i] >= 0``.
+
+    `order` and `places` are int32 or int64, of shapes (listed rows,) and (rows,).
+    """
     for index in prange(len(order)):
         if order[index] >= 0:
             places[order[index]] = index
@@ -158,6 +161,9 @@ def inverse(order: IndexArray, rows: int) -> IndexArray:
 
 @njit(cache=True, nogil=True, parallel=True)
 def _compose(places, moved, composed):
-    """Write ``moved[places[row]]``, or -1 where the place is negative, to `composed`; all int32 or int64."""
+    """Write ``moved[places[row]]``, or -1 where the place is negative, to `composed`.
+
+    All are int32 or int64; `places` and `composed` have the shape (rows,), `moved` (listed rows,).
+    """
     for row in prange(len(places)):
         composed[row] = moved[places[row]] if places[row] >= 0 else -1

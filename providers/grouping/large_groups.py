@@ -52,7 +52,16 @@ def _fill_buckets(key, identity, bits, first, buckets):
 
 @njit(cache=True, nogil=True)
 def _rows_taking_part(rows, rate, key, identity):
-    """Return the number of rows of a group that take part; see `shuffle.rows_taking_part`."""
+    """Return the number of rows of a group that take part; see `shuffle.rows_taking_part`.
+
+    Parameters
+    ----------
+    rows : int64
+        Number of rows of the group.
+    rate : float64
+    key : uint32, shape (8,)
+    identity : uint64
+    """
     address = np.zeros((4, LANES), np.uint32)
     block = np.empty((LANES, LANES), np.uint32)
     words = np.empty(256, np.uint32)

@@ -52,7 +52,7 @@ def _shuffle(places, start, stop, key, identity, level, words, buffered, address
 
     Parameters
     ----------
-    places : int32 or int64
+    places : int32 or int64, shape (rows,)
         Receives the order.
     start, stop : int64
     key : uint32, shape (8,)
@@ -109,7 +109,10 @@ def _shuffle(places, start, stop, key, identity, level, words, buffered, address
 
 @njit(cache=True, nogil=True)
 def _all_certain(words, position, run, bound):
-    """Whether none of `run` words (uint32) from `position` on is rejected, for `bound`, `bound` - 1, ..."""
+    """Whether none of `run` words (uint32) from `position` on is rejected, for `bound`, `bound` - 1, ...
+
+    `position`, `run` and `bound` are ints.
+    """
     uncertain = np.uint32(0)
     for i in range(run):
         below = np.uint32(bound - i)

@@ -5,6 +5,34 @@ With the slacks s and their rates a along v, equation 5 gives the chord [-1 / ma
 only the greatest and the least quotient are needed. Slacks are updated in the same pass that takes the next
 step's quotients, and are computed afresh from z every 1024 steps.
 
+Arguments of kernels
+--------------------
+segments : Segments
+    Batch of segments. Kernels of one segment write the arrays that the kernel over a range of tasks or
+    segments names; `_basis_of` and `_polytope_of` write none.
+t : int
+    Index of a segment in `segments`.
+n : int
+    Number of variables of segment t.
+with_bounds, walks_ends : bool
+    Whether the ends are variables, bounded by 0 and 1; else they are fixed at 0 and 1.
+from_data : bool
+    Whether the walk starts at the source's values; else it starts at the centre.
+law : int
+    ROUNDED, WHOLE_CHORD or FORWARD.
+ties, sigma, selection
+    As for `relations.choose_relations`: int, float and int.
+steps : int
+    Maximum number of Newton steps of one call.
+flat : float64, shape (dimensions * n,) or (0,)
+    Directions of one task, a row after the other. Written by `_make_ready` if `law` is ROUNDED.
+flat_rates : float64, shape (dimensions * slacks,) or (0,)
+    Rates of all slacks along each of these directions. Written at the same time.
+directions, known_rates : float64, shapes (dimensions or 0, n) and (dimensions or 0, slacks)
+    The same as matrices, in `_walk` and `walk_polytope`; without rows if they are not stored.
+first_step, last_step : int
+    First step of a walk, a multiple of 1024, and the one after the last.
+
 References
 ----------
 Smith 1984, Operations Research 32(6), doi:10.1287/opre.32.6.1296: hit-and-run.
@@ -77,7 +105,15 @@ def _polytope_of(segments, t, n, with_bounds):
 
 @borrowing
 def _source_shape(exact, units, values, first, last, shape):
-    """Write the shape of the source's values, 0 at the first and 1 at the last, to `shape` (float64)."""
+    """Write the shape of the source's values, 0 at the first and 1 at the last, to `shape`.
+
+    Parameters
+    ----------
+    exact, units, values, first, last
+        As for `relations.choose_relations`.
+    shape : float64, shape (variables,)
+        Written.
+    """
     n = len(values)
     for index in range(n):
         if n == 1:
@@ -189,7 +225,16 @@ def place_start(point, centre, polytope, from_data):
     """Put `point`, which is at the source, at the start of the walk: the source or the centre.
 
     If ties place the source on the boundary, from which a walk hardly gets away, the walk starts 1/1024 of
-    the way from there to the centre. Both arrays are float64, shape (n,); `point` is written.
+    the way from there to the centre.
+
+    Parameters
+    ----------
+    point, centre : float64, shape (n,)
+        Current point and analytic centre. `point` is written.
+    polytope : Polytope
+        Inequalities of the segment.
+    from_data : bool
+        Whether the walk starts at the source.
     """
     if not from_data:
         point[:] = centre
@@ -282,8 +327,19 @@ def _make_ready(segments, t, law, walks_ends, from_data, flat, flat_rates):
 def _update_slacks(slack, step, previous, rate, top, bottom):
     """Add step * previous to the slacks; return the greatest and the least quotient rate / slack.
 
-    Sixteen lanes have a greatest and a least of their own in `top` and `bottom` (float64 scratch), so that
-    the compiler uses vectors. The greatest does not depend on the order of comparisons.
+    Sixteen lanes have a greatest and a least of their own, so that the compiler uses vectors. The greatest
+    does not depend on the order of comparisons.
+
+    Parameters
+    ----------
+    slack : float64, shape (slacks,)
+        Slacks before the last step; updated.
+    step : float
+        Length of the last step.
+    previous, rate : float64, shape (slacks,)
+        Rates of the slacks along the directions of the last and of the next step.
+    top, bottom : float64, shape (16,)
+        Scratch: greatest and least quotient of each lane.
     """
     for lane in range(QUOTIENT_LANES):
         top[lane] = bottom[lane] = 0.0
@@ -311,7 +367,7 @@ def _update_slacks(slack, step, previous, rate, top, bottom):
 def _note_modes(trace, point, centre):
     """Add two slow modes of the point to the trace: its bend, and the difference of bend between its sides.
 
-    `trace` is float64 (2, 6), as in `Segments`.
+    `trace` is float64 (2, 6), as in `Segments`, and updated; `point` and `centre` are float64 (n,).
     """
     n = len(point)
     for mode in range(2):
@@ -407,7 +463,8 @@ def walk_polytope(
 ):  # fmt: skip
     """Take steps `first_step` to `last_step` of the walk of segment t, in `count` dimensions.
 
-    The other parameters are those of `take_steps`. Written: `point`, `trace` and WORDS in `counts`.
+    `polytope`, `basis`, `law`, `directions` and `known_rates` are those of `take_steps`. Of `segments`,
+    `point`, `trace` and WORDS in `counts` are written.
     """
     its_variables = slice(segments.variable_starts[t], segments.variable_starts[t + 1])
     point, centre = segments.point[its_variables], segments.centre[its_variables]

@@ -37,7 +37,8 @@ def _reduce(basis, values, count):
     """Make all but one of the first `count` values 0 by Euclid's algorithm on the basis; return that one.
 
     The pivot is the first of the values that are least in size. Return -1 if all are 0, and -2 if entries
-    grow too large. `basis` is int64 (n, n), `values` int64 (n,); both are changed in place.
+    grow too large. `basis` is int64 (n, n), `values` int64 (n,); both are changed in place; `count` is an
+    int.
     """
     while True:
         pivot, others = -1, 0
@@ -162,7 +163,11 @@ def on_lattice(shape, first, span, lattice, count, x):
 
 @borrowing
 def grid_constraints_hold(x, constraints, count, low, high):
-    """Whether grid points x, int64 (n,), are ascending from `low` to `high` and satisfy all constraints."""
+    """Whether grid points x, int64 (n,), are ascending from `low` to `high` and satisfy all constraints.
+
+    The constraints are the first `count` of `constraints`, int32 (4, ...). `low`, `high` and `count` are
+    ints.
+    """
     n = len(x)
     if x[0] < low or x[n - 1] > high:
         return False
@@ -178,7 +183,10 @@ def grid_constraints_hold(x, constraints, count, low, high):
 
 @within
 def constraints_of_variables(n, constraints, count):
-    """Group the constraints by variable: starts, int64 (n + 1,), and constraints, int64 (3 count,)."""
+    """Group the constraints by variable: starts, int64 (n + 1,), and constraints, int64 (3 count,).
+
+    The constraints are the first `count` of `constraints`, int32 (4, ...); n is the number of variables.
+    """
     starts = np.zeros(n + 1, np.int64)
     for c in range(count):
         for entry in range(3):
@@ -236,7 +244,7 @@ def range_on_grid(x, one, constraints, its_constraints, low, high, margin):
         The variable.
     constraints : int32, shape (4, ...)
         Constraints of the segment.
-    its_constraints : int64
+    its_constraints : int64, shape (constraints of the variable,)
         Indices of the constraints that contain the variable.
     low, high, margin : int
         As for `walk_on_grid`.
@@ -260,7 +268,17 @@ def range_on_grid(x, one, constraints, its_constraints, low, high, margin):
 
 @borrowing
 def _sweep(x, constraints, starts, listed, low, high, margin, fixed, sweeps, draws):
-    """Move the variables as `walk_on_grid`; `starts` and `listed` are from `constraints_of_variables`."""
+    """Move the variables as `walk_on_grid`.
+
+    Parameters
+    ----------
+    x, constraints, low, high, margin, fixed, sweeps
+        As for `walk_on_grid`; `x` is moved in place.
+    starts, listed : int64, shapes (n + 1,) and (3 count,)
+        Constraints by variable, from `constraints_of_variables`.
+    draws : uint32
+        Open random stream; advanced.
+    """
     n = len(x)
     for _ in range(sweeps):
         for one in range(1 if fixed else 0, n - 1 if fixed else n):
@@ -272,7 +290,10 @@ def _sweep(x, constraints, starts, listed, low, high, margin, fixed, sweeps, dra
 
 @borrowing
 def integer_below(draws, bound):
-    """Uniform integer from 0 below `bound`; above 2**32 it is drawn by rejection on up to 62 bits."""
+    """Uniform integer from 0 below `bound`; above 2**32 it is drawn by rejection on up to 62 bits.
+
+    `draws` is an open random stream (uint32, see `open_stream`), and advanced; `bound` is an int.
+    """
     if bound <= 2**32:
         return bounded(draws, bound)
     mask = np.int64(1)

@@ -12,6 +12,25 @@ Every sum is taken in a stated order, row by row or column by column, so that no
 number of threads. Only elementwise operations are vectorised. BLAS is not used, because it sums in an order
 of its own.
 
+Arguments of kernels
+--------------------
+polytope : Polytope
+    Inequalities of the segment.
+n : int
+    Number of variables of the segment.
+with_bounds : bool
+    As in `Polytope`.
+basis : float64, shape (directions, n)
+    Directions that keep equal ties; without rows for the free variables.
+x, direction : float64, shape (n,)
+    Point, and direction of a step.
+slack, rate : float64, shape (slacks,)
+    Slacks at a point, and their rates along a direction, in the order of `Polytope`.
+gradient, hessian : float64, shapes (n,) and (n, n)
+    Gradient, and upper half of the Hessian, of the barrier. Written.
+matrix, upper : float64, shape (size, size)
+    Symmetric matrix, and its Cholesky factor. Entries below the diagonal are not used.
+
 References
 ----------
 Boyd and Vandenberghe 2004, Convex Optimization, sections 8.5.3 (analytic centre) and 9.6 (damped Newton for
@@ -74,7 +93,10 @@ def free_variables(n, with_bounds):
 
 @borrowing
 def rates(direction, polytope, out):
-    """Write the rate of every slack along a direction (equation 4) to `out`, in the order of `Polytope`."""
+    """Write the rate of every slack along a direction (equation 4) to `out`, in the order of `Polytope`.
+
+    `direction` is float64 (n,), `out` float64 (slacks,).
+    """
     n, count = len(direction), polytope.n_constraints
     constraints, weights = polytope.constraints, polytope.weights
     for c in range(count):
@@ -95,7 +117,10 @@ def rates(direction, polytope, out):
 
 @borrowing
 def slacks(x, polytope, out):
-    """Write the slack of every inequality at x (equation 1) to `out`, in the order of `Polytope`."""
+    """Write the slack of every inequality at x (equation 1) to `out`, in the order of `Polytope`.
+
+    `x` is float64 (n,), `out` float64 (slacks,).
+    """
     rates(x, polytope, out)  # a slack is linear in x, up to the constants that are added below
     first = len(out) - len(polytope.limits)
     if polytope.with_bounds:
@@ -106,7 +131,10 @@ def slacks(x, polytope, out):
 
 @within
 def move_equalities_last(constraints, n_constraints):
-    """Move the `=` constraints behind the others, each in their order; return the number of the others."""
+    """Move the `=` constraints behind the others, each in their order; return the number of the others.
+
+    `constraints`, int32 (4, at least `n_constraints`), is changed in place; `n_constraints` is an int.
+    """
     kept = moved = 0
     equal = np.empty((4, n_constraints), np.int32)
     for c in range(n_constraints):
@@ -176,7 +204,7 @@ def _derivatives(slack, polytope, gradient, hessian):
 def _reduced_derivatives(slack, polytope, basis, gradient, hessian):
     """Gradient and upper half of the Hessian over the free variables, or over the basis' coefficients.
 
-    `gradient` (n,) and `hessian` (n, n) are scratch.
+    `gradient` (n,) and `hessian` (n, n) are scratch; new arrays are returned.
     """
     _derivatives(slack, polytope, gradient, hessian)
     n, count = len(gradient), len(basis)
@@ -205,7 +233,7 @@ _PANEL = 4
 
 @borrowing
 def factorise(matrix):
-    """Replace the upper half of a matrix by its Cholesky factor U, matrix = U' U.
+    """Replace the upper half of a matrix, float64 (size, size), by its Cholesky factor U, matrix = U' U.
 
     Return False if a pivot is not positive. Rows are subtracted four at a time. Every entry is reduced by one
     pivot after the other in their order, and the inner loop is elementwise.
@@ -230,7 +258,10 @@ def factorise(matrix):
 
 @borrowing
 def _subtract_panel(matrix, start):
-    """Subtract the four finished rows from `start` on, times their factors, from all rows below them."""
+    """Subtract the four finished rows from `start` on, times their factors, from all rows below them.
+
+    `matrix`, float64 (size, size), is changed in place; `start` is an int.
+    """
     one, two, three, four = matrix[start], matrix[start + 1], matrix[start + 2], matrix[start + 3]
     for row in range(start + _PANEL, len(matrix)):
         by_one, by_two, by_three, by_four = one[row], two[row], three[row], four[row]
@@ -244,7 +275,10 @@ def _subtract_panel(matrix, start):
 
 @borrowing
 def solve(upper, right):
-    """Solve U' U y = right; `right` is replaced by y."""
+    """Solve U' U y = right, where U is `upper`, float64 (size, size).
+
+    `right`, float64 (size,), is replaced by y.
+    """
     n = len(right)
     for row in range(n):
         right[row] /= upper[row, row]
@@ -261,7 +295,7 @@ def solve(upper, right):
 def expand(coefficients, with_bounds, basis, out):
     """Write the direction over the n variables with these coefficients of the basis' directions to `out`.
 
-    An empty basis stands for the free variables.
+    `coefficients` is float64 (directions,), `out` float64 (n,). An empty basis stands for the free variables.
     """
     out[:] = 0.0
     if len(basis) == 0:
@@ -276,7 +310,10 @@ def expand(coefficients, with_bounds, basis, out):
 
 @borrowing
 def _step_length(slack, rate, decrement):
-    """Length of a Newton step: 1, or near the minimum of the barrier along the direction, inside."""
+    """Length of a Newton step: 1, or near the minimum of the barrier along the direction, inside.
+
+    `slack` and `rate` are float64 (slacks,); `decrement` is the Newton decrement, a float.
+    """
     if decrement <= 0.25:
         return 1.0
     steepest = 0.0
@@ -297,7 +334,7 @@ def _step_length(slack, rate, decrement):
 
 @borrowing
 def least(values):
-    """Least of the values."""
+    """Least of the values, float64, of which there is one at least."""
     smallest = values[0]
     for value in values:
         smallest = min(smallest, value)

@@ -58,14 +58,17 @@ class PropertyConstraints(NamedTuple):
 
 @within
 def _add_number(limbs, number, bits, value, multiple):
-    """Add `multiple` times a float64 to `limbs`; `bits` is a view of `number`, both of one element."""
+    """Add `multiple` (int) times `value` (float64) to `limbs`, int64 (LIMBS,).
+
+    `number`, float64 (1,), and its view `bits`, int64 (1,), are scratch.
+    """
     number[0] = value
     add_exactly(limbs, bits[0], multiple)
 
 
 @within
 def _halves(value):
-    """Split a float64 into the upper and lower half of its bits, whose sum it is (Veltkamp)."""
+    """Split `value`, a float64, into the upper and lower half of its bits, whose sum it is (Veltkamp)."""
     large = _SPLITTER * value
     upper = large - (large - value)
     return upper, value - upper
@@ -108,7 +111,10 @@ def exact_slack(x, properties, constraint):
 
 @within
 def properties_hold(x, properties, t):
-    """Whether every property constraint of segment t holds exactly at x, float64 (variables,)."""
+    """Whether every property constraint of segment t (int) holds exactly at x, float64 (variables,).
+
+    `properties` is the PropertyConstraints of the batch.
+    """
     for constraint in range(properties.starts[t], properties.starts[t + 1]):
         if not exact_slack(x, properties, constraint) >= 0.0:
             return False
@@ -117,7 +123,10 @@ def properties_hold(x, properties, t):
 
 @within
 def values_by_variable(values, first, last, x):
-    """Write each distinct value, float64 (n,), to `x` at all of its variables, `first` to `last`."""
+    """Write each distinct value to `x`, float64 (variables,), at all of its variables, `first` to `last`.
+
+    `values` is float64 (n,), `first` and `last` are int64 (n,), for n distinct values.
+    """
     for index in range(len(values)):
         x[first[index] : last[index] + 1] = values[index]
 

@@ -4,6 +4,21 @@ A point is pulled towards the centre by halves, until order, localities and prop
 numbers that are published. If even the centre fails, or there is none, the segment's values become one value
 if that keeps the properties. Otherwise they are published as in the source. If float64 has lost one of the
 source's own localities, nothing can be published, and the segment is marked `IMPOSSIBLE`.
+
+Arguments of kernels
+--------------------
+segments : Segments
+    Batch of segments. `publish_with_properties` writes `x` and `point`, `_publish` writes `point`.
+t : int
+    Index of a segment in `segments`.
+polytopes : PropertyPolytopes
+    Properties of interest of the batch; read only.
+bounds : int
+    SEGMENT, COLUMN or KEEP.
+grid : Grid
+    Grid of the published values; read only.
+base : int
+    Entry of segment t in `PropertyConstraints.base`.
 """
 
 import math
@@ -131,7 +146,7 @@ def _publish(segments, t, polytopes, bounds, source, x):
 
 @borrowing
 def _steps_as_floats(points, grid, base, t, published):
-    """Write the float64 numbers as which grid points, int64 (n,), are published to `published`."""
+    """Write the numbers as which grid points, int64 (n,), are published to `published`, float64 (n,)."""
     for v in range(len(points)):
         published[v] = (base + grid.origin[t] + points[v]) / grid.steps
 

@@ -9,6 +9,28 @@ chords is uniform on all values that satisfy them.
 The centre, the directions and the steps are those of `polytope` and `hit_and_run`. The coefficients of a
 property are divided by the greatest of them in size over the free variables, so that its slack is a length
 like the others.
+
+Arguments of kernels
+--------------------
+segments : Segments
+    Batch of segments. Kernels of one segment write the arrays that the kernel over a range of tasks names;
+    `weights_of` and `_polytope_of` write none.
+t : int
+    Index of a segment in `segments`.
+n : int
+    Number of variables of segment t.
+polytopes : PropertyPolytopes
+    Properties of interest of the batch. Written like `segments`.
+keep : bool
+    Whether the ends stay at 0 and 1.
+law : int
+    ROUNDED, WHOLE_CHORD or FORWARD.
+from_data : bool
+    Whether the walk starts at the source's values; else it starts at the centre.
+steps : int
+    Maximum number of Newton steps of one call.
+first_step, last_step : int
+    First step of a walk, a multiple of 1024, and the one after the last.
 """
 
 import math

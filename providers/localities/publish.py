@@ -6,6 +6,27 @@ distinguish the values, all values of the segment become one value, which satisf
 
 `property_publish` publishes segments with properties of interest. Both use the helpers of this module. Their
 loops stay apart, since the attempts differ: lattice and drawn ends here, fall-back to the source there.
+
+Arguments of kernels
+--------------------
+segments : Segments
+    Batch of segments. `publish` and `_publish_and_judge` write `x` and `point`, `_publish` writes `point`.
+t : int
+    Index of a segment in `segments`.
+n : int
+    Number of variables of segment t.
+ties, selection, bounds, walks_ends, spread
+    As for `publish`.
+grid : Grid
+    Grid of the published values; read only.
+place : float64, shape (8,)
+    Row of segment t in `Segments.place`.
+first, first_value, span : float
+    First value relative to the source's first, and span, in units of 2**exponent.
+x : float64, shape (n,)
+    Published values of segment t. Written.
+marks, judged : int64, shapes (segments,) and (segments, 2)
+    As for `publish`. Written at t.
 """
 
 import math
@@ -45,7 +66,11 @@ PULLS = 30
 
 @within
 def _ends(segments, t, shape, bounds, walks_ends):
-    """Draw the first value, relative to the source's first, and the span; make `shape` run from 0 to 1."""
+    """Draw the first value, relative to the source's first, and the span; make `shape` run from 0 to 1.
+
+    `shape`, float64 (n,), is the point of the walk. It is rescaled in place if its ends are variables of the
+    walk (`walks_ends`) and n > 1.
+    """
     place, n = segments.place[t], len(shape)
     width = place[HIGH] - place[LOW]
     draws = open_stream(segments.keys[t], segments.identities[t], ENDS_LEVEL, 0)
@@ -66,7 +91,10 @@ def _ends(segments, t, shape, bounds, walks_ends):
 
 @borrowing
 def pull_towards(centre, point, pull, pulled):
-    """Write `point` to `pulled` after `pull` halvings of its distance to the centre; float64, shape (n,)."""
+    """Write `point` to `pulled` after `pull` (int) halvings of its distance to the centre.
+
+    `centre`, `point` and `pulled` are float64 (n,).
+    """
     weight = 2.0**-pull if pull < PULLS else 0.0
     for v in range(len(pulled)):
         pulled[v] = centre[v] + weight * (point[v] - centre[v])
@@ -102,7 +130,8 @@ def put_values(place, ends, shape, first, span, x):
 def _put_on_lattice(place, lattice, count, shape, first, span, x):
     """Write the values of a shape whose ties are equal to the last bit to `x`; return False if impossible.
 
-    `lattice` and `count` are as for `lattice.on_lattice`, the others as for `put_values`.
+    `lattice` and `count` are as for `lattice.on_lattice`; `place`, `shape`, `first`, `span` and `x` are as
+    for `put_values`.
     """
     points = np.empty(len(x), np.int64)
     if not on_lattice(shape, place[FIRST] + first, span, lattice, count, points):
@@ -176,7 +205,8 @@ def source_on_grid(segments, t, grid, n):
 def put_on_grid(place, grid, t, shape, first, span, points):
     """Write the nearest grid point within the bounds of each value of a shape to `points`, int64 (n,).
 
-    The other parameters are those of `put_values`; `grid` is the Grid of the batch, and t the segment.
+    `place`, `shape`, `first` and `span` are as for `put_values`; `grid` is the Grid of the batch, and t the
+    segment.
     """
     low, high = grid.bounds[t, 0], grid.bounds[t, 1]
     for v in range(len(points)):
@@ -198,7 +228,8 @@ def _round(segments, t, bounds, grid, collapsed, first_value, span, x):
     """Put the values x on the grid so that every constraint holds; return whether that was possible.
 
     The values are rounded. If that breaks a constraint, a walk on the grid starts at the rounded centre or,
-    if that breaks one too, at the source's values.
+    if that breaks one too, at the source's values. `collapsed` (bool) says that the values were made one
+    value, so that rounding them is not tried. If nothing is possible, `x` is left as it was.
     """
     its_variables = slice(segments.variable_starts[t], segments.variable_starts[t + 1])
     constraints = segments.constraints[:, segments.constraint_starts[t] : segments.constraint_starts[t + 1]]

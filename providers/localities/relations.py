@@ -19,6 +19,27 @@ A relation of distinct values holds for all their duplicates. If these are varia
 ascending order, a `<=` binds the last copies of i and k and the first of j; a `>=` binds the first copies of
 i and k and the last of j.
 
+Arguments of kernels
+--------------------
+exact, units, values, ties, first, last
+    As for `choose_relations`, for the n distinct values of one segment.
+i, j, k : int
+    Indices of distinct values; those of variables in `write_constraint` and `holds`.
+tie : bool
+    Whether the value after k- is a tie, as returned by `corner`.
+found, wanted : int
+    Number of relations of the segment, and of those that are kept.
+draws : uint32
+    Open random stream of the selection (`open_stream`); advanced.
+marks : bool, shape (found,) or (0,)
+    As returned by `marks_by_reach`.
+sense : int
+    LESS, EQUAL or MORE.
+constraints : int32, shape (4, ...)
+    Variables i, j, k and sense of each constraint.
+x : float64, shape (variables,)
+    Values to check.
+
 References
 ----------
 Xue, Karras, Raissi and Pung 2011, CIKM: definition 2, section 3.1, algorithm 1.
@@ -47,7 +68,10 @@ CHOICE_LEVEL, ENDS_LEVEL, WALK_LEVEL, DIRECTION_LEVEL, COPIES_LEVEL, GRID_LEVEL 
 
 @njit(cache=True, nogil=True)
 def difference(a, b):
-    """Return a - b as the nearest float64 and the exact rest (Knuth's TwoSum); no rest if it overflows."""
+    """Return a - b as the nearest float64 and the exact rest (Knuth's TwoSum); no rest if it overflows.
+
+    Both are float64.
+    """
     near = a - b
     virtual = near - a
     return near, (a - (near - virtual)) - (b + virtual)
@@ -120,7 +144,10 @@ def count_relations(exact, units, values, ties):
 
 @njit(cache=True, nogil=True)
 def wanted_relations(found, sigma):
-    """Return ceil(sigma found); a product less than 1e-9 above a whole number counts as that number."""
+    """Return ceil(sigma found); a product less than 1e-9 above a whole number counts as that number.
+
+    `found` is an int, and `sigma` a float: the share of the relations that is kept.
+    """
     return min(found, np.int64(np.ceil(sigma * found - 1e-9)))
 
 
@@ -128,7 +155,8 @@ def wanted_relations(found, sigma):
 def is_chosen(draws, left, wanted, marks):
     """Whether the next of `left` relations is among the `wanted` (Knuth, TAOCP 2, 3.4.2, algorithm S).
 
-    If relations are selected by reach, `marks` has the answer for each relation, and nothing is drawn.
+    `left` and `wanted` are ints: the relations that are not decided yet, and those still to be chosen. If
+    relations are selected by reach, `marks` has the answer for each relation, and nothing is drawn.
     """
     if len(marks):
         return marks[len(marks) - left]
@@ -141,6 +169,8 @@ def _reach(exact, units, values, i, k, order, keys, index):
 
     A difference of floats is exact as the nearest float64 and the rest. If it overflows, the difference of
     the halves takes its place, which is exact for values of that size.
+
+    `keys` is float64 (3, found), `order` a float, and `index` an int.
     """
     if exact:
         reach = units[k] - units[i]
@@ -201,7 +231,10 @@ def marks_by_reach(exact, units, values, ties, found, wanted, selection):
 
 @njit(cache=True, nogil=True)
 def max_constraints(n, ties):
-    """Upper bound on the number of constraints that `choose_relations` writes for n distinct values."""
+    """Upper bound on the number of constraints that `choose_relations` writes for n distinct values.
+
+    n is an int, and `ties` is FREE, ONE_SIDED or BOTH_SIDED.
+    """
     corners = (n - 1) * (n - 1) // 4  # the sum over j of min(j, n - 1 - j)
     return 2 * corners + (n * n // 2 if ties == BOTH_SIDED else 0)
 
@@ -252,7 +285,7 @@ def choose_relations(exact, units, values, ties, sigma, selection, first, last, 
 
 @borrowing
 def _choose(exact, units, values, ties, found, wanted, first, last, draws, marks, least, most, constraints):
-    """Draw and write as `choose_relations`; return the number of constraints written.
+    """Draw and write `constraints` as `choose_relations`; return the number of constraints written.
 
     `least`, int64 (n,), and `most`, int64 (2, n), are scratch: the corners of the staircases of one j.
     """
@@ -294,7 +327,7 @@ def _choose(exact, units, values, ties, found, wanted, first, last, draws, marks
 
 @borrowing
 def write_constraint(constraints, count, i, j, k, sense):
-    """Write constraint number `count` (int32, shape (4, ...)); return the number of constraints so far."""
+    """Write constraint number `count` (int) to `constraints`; return the number of constraints so far."""
     constraints[0, count], constraints[1, count] = i, j
     constraints[2, count], constraints[3, count] = k, sense
     return count + 1
@@ -312,7 +345,7 @@ def holds(x, i, j, k, sense):
 
 @borrowing
 def constraints_hold(x, constraints, count):
-    """Whether x, float64 (n,), is ascending and satisfies the first `count` constraints exactly."""
+    """Whether x, float64 (n,), is ascending and satisfies the first `count` (int) constraints exactly."""
     for v in range(len(x) - 1):
         if x[v + 1] < x[v]:
             return False

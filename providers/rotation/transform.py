@@ -273,7 +273,15 @@ def _perturb(values, which, absent, before, first, mean, deviation, axis, transl
 
 @njit(cache=True, nogil=True)
 def _translate(keys, translation):
-    """Draw a uniform number for each field; ``keys``: (fields, key words); ``translation``: written."""
+    """Draw a uniform number for each field.
+
+    Parameters
+    ----------
+    keys : ndarray of uint32, shape (fields, key words)
+        Key of each field's translation.
+    translation : ndarray of float64, shape (fields,)
+        Written.
+    """
     address = np.empty((4, LANES), np.uint32)
     block = np.empty((LANES, LANES), np.uint32)
     words = np.empty(256, np.uint32)

@@ -17,7 +17,16 @@ _SPAN = 256
 
 @njit(cache=True, nogil=True)
 def _with_moves(figures, source, target, times, values, low):
-    """Add one move, or two (`times`), from rank `source` to rank `target` to the six figures of a span."""
+    """Add one move, or two (`times`), from rank `source` to rank `target` to the six figures of a span.
+
+    Parameters
+    ----------
+    figures : tuple of six floats
+        Row of `moves` as in `_count_moves`; the new one is returned.
+    source, target, times : int
+    values, low : ndarrays of float64, shape (rows,) or (0,)
+        As for `_count_moves`.
+    """
     moves, ranks, most_ranks, measured_moves, units, most_units = figures
     distance = abs(np.float64(source) - np.float64(target))
     moves += times
@@ -44,7 +53,7 @@ def _count_moves(ranks, starts, took_part, values, low, moves):
 
     Parameters
     ----------
-    ranks : ndarray of int
+    ranks : ndarray of int, shape (rows of the groups,)
         Ranks of each group's rows in their random order.
     starts : ndarray of int64, shape (groups + 1,)
         Start of each group in `ranks`.

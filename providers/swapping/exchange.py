@@ -23,11 +23,11 @@ def _exchange_pairs(shuffled, start, pairs, laid):
 
     Parameters
     ----------
-    shuffled : ndarray of int
+    shuffled : ndarray of int, shape (places,)
         Places of the rows, group by group, in random order.
     start, pairs : int
         Index in `shuffled` of the first pair, and number of pairs.
-    laid : ndarray of unsigned int
+    laid : ndarray of unsigned int, shape (places,)
         Values by place. Written.
     """
     changed = np.int64(0)
@@ -43,7 +43,15 @@ def _exchange_pairs(shuffled, start, pairs, laid):
 
 @njit(cache=True, nogil=True)
 def _exchange_three(first, second, third, laid):
-    """Exchange a cycle of three, (m-2, m) then (m-1, m) counted from 1; return the number of changed rows."""
+    """Exchange a cycle of three, (m-2, m) then (m-1, m) counted from 1; return the number of changed rows.
+
+    Parameters
+    ----------
+    first, second, third : int
+        Places of the rows.
+    laid : ndarray of unsigned int, shape (places,)
+        Values by place. Written.
+    """
     one, two, three = laid[first], laid[second], laid[third]
     laid[first] = three
     laid[second] = one
@@ -57,7 +65,7 @@ def _exchange(shuffled, starts, took_part, laid, chunks):
 
     Parameters
     ----------
-    shuffled : ndarray of int
+    shuffled : ndarray of int, shape (places,)
         Places of the rows, group by group, in random order.
     starts : ndarray of int64, shape (groups + 1,)
         Start of each group in `shuffled`.
@@ -96,9 +104,9 @@ def _exchange_rows(values, order, shuffled, starts, took_part, out, chunks):
     Parameters
     ----------
     values : ndarray of unsigned int, shape (rows,)
-    order : ndarray of int
+    order : ndarray of int, shape (listed rows,)
         Rows of the groups in listing order.
-    shuffled : ndarray of int
+    shuffled : ndarray of int, shape (listed rows,)
         Indices into `order`, group by group, in random order.
     starts, took_part, chunks
         See `_exchange`; a chunk is a range of groups.
@@ -138,7 +146,7 @@ def _exchange_near(laid, of_rank, shuffled, starts, took_part, chunks):
         Values by place of the layout. Written.
     of_rank : ndarray of int, shape (rows,)
         Place of each rank.
-    shuffled : ndarray of int
+    shuffled : ndarray of int, shape (rows,)
         Ranks of the rows, group by group, in random order.
     starts, took_part, chunks
         See `_exchange`; a chunk is a range of groups.

@@ -203,7 +203,7 @@ def _deal_out(keys, low, shift, bucket_of, next_places, dealt_keys, places):
 
 @njit(cache=True, nogil=True)
 def _bits_of(number):
-    """Return the number of bits of a uint64."""
+    """Return the number of bits of `number` (uint64)."""
     bits = 0
     while bits < 64 and (number >> np.uint64(bits)) > 0:
         bits += 1

@@ -30,7 +30,15 @@ _ROWS_A_COUNTER = 16  # minimum average rows of a counter for which counting is 
 
 @njit(cache=True, nogil=True, parallel=True)
 def _extremes(keys, lows, highs):
-    """Write the smallest and the largest key (uint64) of each chunk to `lows` and `highs`."""
+    """Write the smallest and the largest key of each chunk of rows.
+
+    Parameters
+    ----------
+    keys : uint64, shape (rows,)
+        At least one key.
+    lows, highs : uint64, shape (chunks,)
+        Receive the smallest and the largest keys.
+    """
     chunks = len(lows)
     for chunk in prange(chunks):
         low = keys[0]
@@ -51,7 +59,17 @@ def extremes(keys: UInt64Array, chunks: int) -> tuple[np.uint64, np.uint64]:
 
 @njit(cache=True, nogil=True, parallel=True)
 def _take_keys(keys, low, order, taken):
-    """Write ``keys[order[i]] - low`` to ``taken[i]`` (uint32 or uint64, shape (rows,))."""
+    """Write ``keys[order[i]] - low`` to ``taken[i]``.
+
+    Parameters
+    ----------
+    keys : uint64, shape (rows,)
+    low : uint64
+        Smallest key.
+    order : int32 or int64, shape (rows,)
+    taken : uint32 or uint64, shape (rows,)
+        Receives the differences.
+    """
     for at in prange(len(order)):
         taken[at] = keys[order[at]] - low
 
@@ -97,7 +115,16 @@ def _radix_pass(keys, order, shift, mask, counts, next_keys, next_order):
 def _longest_tie(keys, low_bits, longest):
     """Find the longest run of keys that are equal above their `low_bits`, for each chunk of a sorted array.
 
-    `longest` (int64, shape (chunks,)) receives the lengths; runs are cut at the borders of chunks.
+    Runs are cut at the borders of chunks.
+
+    Parameters
+    ----------
+    keys : uint32 or uint64, shape (rows,)
+        Sorted by the bits above the `low_bits`.
+    low_bits : as `keys`
+        Number of bits.
+    longest : int64, shape (chunks,)
+        Receives the lengths.
     """
     chunks = len(longest)
     rows = len(keys)
@@ -114,7 +141,16 @@ def _longest_tie(keys, low_bits, longest):
 def _settle_ties(keys, low_bits, order, chunks):
     """Sort each run of keys that are equal above their `low_bits`, stably, by insertion.
 
-    `keys` (uint32 or uint64) and `order` (int32 or int64) of shape (rows,) are sorted in place.
+    Parameters
+    ----------
+    keys : uint32 or uint64, shape (rows,)
+        Sorted by the bits above the `low_bits`; sorted completely in place.
+    low_bits : as `keys`
+        Number of bits.
+    order : int32 or int64, shape (rows,)
+        Rows of the keys; moved together with them.
+    chunks : int64
+        Number of chunks, which are sorted in parallel.
     """
     rows = len(keys)
     for chunk in prange(chunks):
@@ -232,7 +268,10 @@ def _ordered(keys: Sequence[UInt64Array]) -> tuple[IndexArray, npt.NDArray[Any]]
 
 @njit(cache=True, nogil=True, parallel=True)
 def _new_runs(ordered_key, begins):
-    """Mark the positions whose key differs from the one before, in `begins` (bool, shape (rows,))."""
+    """Mark the positions whose key differs from the one before, in `begins` (bool, shape (rows,)).
+
+    `ordered_key` (uint32 or uint64, shape (rows,)) has the keys in sorted order.
+    """
     for at in prange(1, len(ordered_key)):
         if ordered_key[at] != ordered_key[at - 1]:
             begins[at] = True
@@ -240,7 +279,10 @@ def _new_runs(ordered_key, begins):
 
 @njit(cache=True, nogil=True, parallel=True)
 def _new_runs_of_rows(key, order, begins):
-    """Mark the positions whose row's key differs from that of the row before, in `begins` (bool, (rows,))."""
+    """Mark the positions whose row's key differs from that of the row before, in `begins` (bool, (rows,)).
+
+    `key` (uint64, shape (rows,)) has the keys by row, and `order` (int32 or int64, shape (rows,)) the rows.
+    """
     for at in prange(1, len(order)):
         if key[order[at]] != key[order[at - 1]]:
             begins[at] = True
@@ -315,7 +357,18 @@ def _count(keys, low, counts, firsts):
 
 @njit(cache=True, nogil=True, parallel=True)
 def _place(keys, low, counts, places):
-    """Write the rank of each row to `places`; `counts` has the next rank by chunk and key."""
+    """Write the rank of each row, stably by key.
+
+    Parameters
+    ----------
+    keys : uint64, shape (rows,)
+    low : uint64
+        Smallest key.
+    counts : int64, shape (chunks, keys)
+        Next rank of each chunk's rows with each key; advanced.
+    places : int32 or int64, shape (rows,)
+        Receives the ranks.
+    """
     chunks, rows = len(counts), len(keys)
     for chunk in prange(chunks):
         count = counts[chunk]
@@ -349,7 +402,7 @@ def radix_orders(keys: UInt64Array, orders: npt.NDArray[np.int32]) -> None:
 
 @njit(cache=True, nogil=True, parallel=True)
 def _sort_each(keys, orders):
-    """Sort by each key with one thread; arguments as for `radix_orders`."""
+    """Sort by each key with one thread; `keys` and `orders` are those of `radix_orders`, and are written."""
     rows = keys.shape[1]
     for sort in prange(len(keys)):
         for row in range(rows):
@@ -367,8 +420,10 @@ def _by_bytes(keys, order, other_keys, other_order, places):
 
     Parameters
     ----------
-    keys, other_keys : uint64, shape (rows,)
-    order, other_order : int32, shape (rows,)
+    keys, order : uint64 and int32, shape (rows,)
+        Keys and their rows, in row order; written.
+    other_keys, other_order : as `keys` and `order`
+        Space for the result of every other pass; written.
     places : int64, shape (8, 256)
         Zeros; scratch space for the counts of each byte.
 

@@ -20,7 +20,11 @@ ROWS_PER_TASK = 64
 
 @inlined
 def _squared_distance(numbers, codes, flags, weight, row, other):
-    """Squared distance of two rows, by the expression of `simd_distances`."""
+    """Squared distance of two rows, by the expression of `simd_distances`.
+
+    `numbers`, `codes`, `flags` and `weight` are those of `draw_for_row`. `row` (int64) and `other` (int32)
+    are indices of the rows in the part.
+    """
     total = 0.0
     for field in range(numbers.shape[1]):
         difference = numbers[row, field] - numbers[other, field]
@@ -40,8 +44,16 @@ def _squared_distance(numbers, codes, flags, weight, row, other):
 def _last_tied_row(kth, k, candidates, squared, tied):
     """Return the largest row number among the ties at the k-th distance that belong to the k nearest.
 
-    `tied` (int32, shape (candidates,) or more) is scratch space; the other arguments are those of
-    `_find_neighbours`.
+    Parameters
+    ----------
+    kth : float64
+        The k-th smallest squared distance.
+    k : int64
+        Number of nearest rows.
+    candidates, squared
+        As for `_find_neighbours`.
+    tied : int32, shape (candidates,) or more
+        Scratch space.
     """
     nearer, ties = 0, 0
     for index in range(len(candidates)):
@@ -101,7 +113,9 @@ def draw_for_row(
     Parameters
     ----------
     numbers : float64, shape (n, numbers)
+        Numbers of the points of the part.
     codes : int32, shape (n, codes)
+        Codes of the points.
     flags : int64
         Index of the first code that is a missing flag.
     weight : float64
@@ -114,6 +128,7 @@ def draw_for_row(
         Distinct rows of the part without the row itself.
     rule : NeighbourRule
     keys : uint32, shape (fields, 8)
+        Key of each field.
     donors : uint32, shape (fields, n)
         First word of each field and row; replaced by the donor.
     sizes : int32, shape (n,)
@@ -123,7 +138,7 @@ def draw_for_row(
     found : int32, shape (candidates,) or more
         Scratch space.
     used, words, address, block
-        Scratch space of `providers.neighbours.donors.next_word`.
+        Scratch space of a stream of random words, as in `providers.neighbours.donors`; written.
     """
     for index in range(len(candidates)):
         squared[index] = _squared_distance(numbers, codes, flags, weight, row, candidates[index])

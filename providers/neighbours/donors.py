@@ -17,6 +17,41 @@ have more than `MOST_COVER_NODES` nodes.
 
 `docs/decisions/0001-randomness.md` lists the addresses of the draws.
 
+Arguments of kernels
+--------------------
+tree, queries : Tree
+    Tree of the candidates, and tree of the rows that get donors.
+leaf, lane : int64
+    Leaf of the query in `queries`, and its lane in the leaf.
+candidates : int32 array (candidates,)
+    Rows of `tree` in ascending order.
+is_same_tree : bool
+    Whether `queries` is `tree`, so that every query is a candidate.
+rule : NeighbourRule
+    Definition of a neighbourhood.
+distances : float64 array (LEAF, list_length)
+    Squared distances of the nearest rows of each query of the leaf, from `k_nearest.nearest`.
+rows : int32 array (LEAF, list_length)
+    The nearest rows, from `k_nearest.nearest`.
+found : int32 array (rule.most_listed + 1,)
+    List of the neighbours of one query. Written.
+state : SearchState
+    Scratch space of the search. Written.
+keys : uint32 array (fields, 8)
+    Key of each field.
+field : int64
+    Index of a key.
+donors : uint32 array (fields, n)
+    First word of each field and row, replaced by the donor. Written.
+sizes : int32 array (n,)
+    Size of each neighbourhood, -1 if it was not counted. Written.
+used : int64 array (1,)
+    Number of words drawn so far from the stream of one row. Written.
+words : uint32 array (256,)
+    Buffer with the current words of that stream. Written.
+address, block : uint32 arrays (4, LANES) and (LANES, LANES)
+    Scratch space for ChaCha20. Written.
+
 References
 ----------
 Perry, Matloff and Tendick 2024, arXiv:2210.06687, section 4.1: the neighbourhood S_i and its draws.
@@ -107,7 +142,6 @@ def _first_words(keys, words):
 
     Parameters
     ----------
-    keys : uint32, shape (fields, 8)
     words : uint32, shape (fields, n)
         Receives the words.
     """
@@ -171,21 +205,8 @@ def mark_kept_rows(key, q, first, kept):
 def next_word(keys, field, row, used, words, address, block):
     """Return the next word of the stream (row, 2), and count it in ``used[0]``.
 
-    Parameters
-    ----------
-    keys : uint32, shape (fields, 8)
-    field : int64
-        Index of the key.
-    row : int64
-        Row number in the table, the identity of the stream.
-    used : int64, shape (1,)
-        Number of words drawn so far; incremented.
-    words : uint32, shape (256,)
-        Buffer of words; refilled after every 256.
-    address : uint32, shape (4, LANES)
-        Scratch space for ChaCha20.
-    block : uint32, shape (LANES, LANES)
-        Scratch space for ChaCha20.
+    `row` (int32 or int64) is the row number in the table, which identifies the stream. The buffer `words` is
+    refilled before every 256 words.
     """
     index = used[0] % 256
     if index == 0:
@@ -197,7 +218,10 @@ def next_word(keys, field, row, used, words, address, block):
 
 @uncounted
 def bounded_once(word, bound):
-    """Map a 32-bit word to a uniform integer below `bound`, or to -1 if it is rejected (Lemire 2019)."""
+    """Map a word to a uniform integer below `bound`, or to -1 if it is rejected (Lemire 2019).
+
+    `word` is a 32-bit number (uint32 or uint64), and `bound` (int32 or int64) is from 1 to 2**32.
+    """
     product = np.uint64(word) * np.uint64(bound)
     low = product & np.uint64(0xFFFFFFFF)
     if low < np.uint64(bound) and low < np.uint64(0x100000000) % np.uint64(bound):
@@ -207,7 +231,10 @@ def bounded_once(word, bound):
 
 @uncounted
 def bounded(word, bound, keys, field, row, used, words, address, block):
-    """Return a uniform integer below `bound` from `word`, or from the next words if it is rejected."""
+    """Return a uniform integer below `bound` from `word`, or from the next words if it is rejected.
+
+    `word` and `bound` are those of `bounded_once`, and `row` that of `next_word`.
+    """
     place = bounded_once(word, bound)
     while place < 0:
         place = bounded_once(next_word(keys, field, row, used, words, address, block), bound)
@@ -219,7 +246,10 @@ def bounded(word, bound, keys, field, row, used, words, address, block):
 
 @uncounted
 def insertion_sort(values, count):
-    """Sort the first `count` elements of `values` (any dtype) in place."""
+    """Sort the first `count` elements of `values`, in place.
+
+    `count` is an int32 or int64, and `values` any array of shape (count,) or more.
+    """
     for index in range(1, count):
         value = values[index]
         to = index
@@ -237,7 +267,7 @@ def select_nth(values, count, nth):
     ----------
     values : any dtype, shape (count,) or more
         Reordered, unless there are at most `MOST_SORTED` elements, which must be sorted already.
-    count : int64
+    count : int32 or int64
         Number of elements.
     nth : int64
         Index in sorted order.
@@ -274,17 +304,12 @@ def draw_from_list(listed, size, row, identity, keys, donors, used, words, addre
     ----------
     listed : int32, shape (size,) or more
         Distinct neighbours; reordered.
-    size : int64
+    size : int32 or int64
         Number of neighbours.
-    row : int64
+    row : int32 or int64
         Column of the row in `donors`.
-    identity : int64
+    identity : int32 or int64
         Number of the row in the table, which addresses further words.
-    keys : uint32, shape (fields, 8)
-    donors : uint32, shape (fields, n)
-        First word of each field and row; replaced by the donor.
-    used, words, address, block
-        Scratch space of `next_word`.
     """
     if size <= MOST_SORTED:
         insertion_sort(listed, size)
@@ -301,7 +326,7 @@ def draw_from_list(listed, size, row, identity, keys, donors, used, words, addre
 def squared_radius(rule, kth):
     """Return the squared distance within which all rows are neighbours, or -1 if only the k nearest are.
 
-    `rule` is a `NeighbourRule`, and `kth` the k-th smallest squared distance.
+    `kth` (float64) is the k-th smallest squared distance.
     """
     squared = rule.epsilon * rule.epsilon
     if rule.include_ties:
@@ -313,8 +338,7 @@ def squared_radius(rule, kth):
 def _list_k_nearest(lane, rule, distances, rows, found):
     """List the k nearest rows if they are the whole neighbourhood; return k, or 0 if they are not.
 
-    The list is in ascending order of rows if it fits in one vector. `distances` (float64) and `rows` (int32)
-    of shape (LEAF, list_length) are the result of `nearest`; `found` (int32) receives the list.
+    The list is in ascending order of rows if it fits in one vector.
     """
     if (
         distances[lane, rule.k] <= squared_radius(rule, distances[lane, rule.k - 1])
@@ -339,24 +363,10 @@ def _neighbourhood(tree, queries, leaf, lane, row, is_candidate, candidates, rul
 
     Parameters
     ----------
-    tree, queries : Tree
-        Tree of the candidates, and tree of the queries.
-    leaf, lane : int64
-        Leaf of the query in `queries`, and its lane in the leaf.
     row : int32
         Number of the query.
     is_candidate : int64
         1 if the query is itself a candidate, else 0.
-    candidates : int32, shape (candidates,)
-    rule : NeighbourRule
-    distances : float64, shape (LEAF, list_length)
-        Squared distances of the nearest rows, from `nearest`.
-    rows : int32, shape (LEAF, list_length)
-        The nearest rows, from `nearest`.
-    found : int32, shape (rule.most_listed + 1,)
-        Receives the list.
-    state : SearchState
-        Scratch space.
 
     Returns
     -------
@@ -399,17 +409,16 @@ def _draw_from_cover(tree, queries, leaf, lane, row, radius, last_row, nodes, en
 
     Parameters
     ----------
-    tree, queries, leaf, lane, row
-        As for `_neighbourhood`.
-    radius, last_row
+    row : int32
+        Number of the query.
+    radius, last_row : float64 and int32
         Bounds of the neighbourhood, as returned by `_neighbourhood`.
     nodes : int64, shape (node_count,) or more
         Nodes of the cover.
     ends : int64, shape (node_count,) or more
         Cumulative number of rows in the nodes.
     node_count : int64
-    keys, field, used, words, address, block
-        Stream of random words, as for `next_word`.
+        Number of nodes of the cover.
     """
     while True:
         word = next_word(keys, field, row, used, words, address, block)
@@ -431,7 +440,19 @@ def _draw_leaf(tree, queries, leaf, candidates, is_same_tree, is_searched, wante
                block, used):  # fmt: skip
     """Draw donors for the queries of one leaf: steps 2 and 3 of section 4.1.
 
-    The arguments are those of `_draw_by_tree`, and the scratch space that it allocates.
+    Parameters
+    ----------
+    is_searched : bool
+        Whether there are more than k candidates, without the query if `is_same_tree`. Only then the nearest
+        rows are searched.
+    wanted : int64
+        Number of nearest rows to find.
+    distances, rows, counts, bounds
+        Scratch space of `k_nearest.nearest`; written.
+    nodes, spare_nodes : int64, shape (rule.most_cover_nodes,)
+        Scratch space of `cover_nodes`; written.
+    ends : int64, shape (rule.most_cover_nodes,)
+        Scratch space: cumulative number of rows in the nodes of a cover; written.
     """
     query_rows = queries.rows
     candidate_count = len(candidates)
@@ -480,22 +501,8 @@ def _draw_by_tree(tree, queries, candidates, is_same_tree, rule, keys, first_lea
 
     Parameters
     ----------
-    tree : Tree
-        Tree of the candidates.
-    queries : Tree
-        Tree of the rows that get donors.
-    candidates : int32, shape (candidates,)
-        Rows of `tree` in ascending order.
-    is_same_tree : bool
-        Whether `queries` is `tree`, so that every query is a candidate.
-    rule : NeighbourRule
-    keys : uint32, shape (fields, 8)
     first_leaf, last_leaf : int64
         Range of leaves of `queries`, the last one excluded.
-    donors : uint32, shape (fields, n)
-        First word of each field and row; replaced by the donor.
-    sizes : int32, shape (n,)
-        Receives the size of each neighbourhood, -1 if it was not counted.
     """
     candidate_count = len(candidates)
     wanted = min(rule.k + 1, candidate_count)

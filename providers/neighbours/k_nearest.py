@@ -3,6 +3,35 @@
 The result depends on the points alone, not on the order of the search. Distances are those of
 `simd_distances`; ties are ordered by row number.
 
+Arguments of kernels
+--------------------
+tree : Tree
+    Tree of the candidate rows.
+queries : Tree
+    Tree of the queries; it may be the same.
+leaf, lane : int64
+    Leaf of the queries in `queries`, and the lane of one query in the leaf.
+others_only : bool
+    Whether a row is excluded from its own neighbours.
+wanted : int64
+    Number of nearest rows to find.
+floor : float64
+    Squared distance within which the last wanted row must be exact; see `nearest`.
+distances : float64 array (LEAF, list_length(wanted))
+    Squared distance of each row of the lists, infinite in free slots. Written.
+rows : int32 array (LEAF, list_length(wanted))
+    Nearest rows found so far, `_NO_ROW` in free slots. The list of each query is sorted by (distance, row),
+    or a heap until `sort_found` if more than `_MOST_SORTED` rows are wanted. Written.
+counts : int64 array (LEAF,)
+    Number of rows in each list, if it is a heap. Written.
+bounds : float64 array (LEAF,)
+    Squared distance beyond which rows no longer matter to each query; -1 in lanes without a query. Written.
+state : SearchState
+    Scratch space. Written.
+
+Kernels of the heap take the list of one query, `distances` (float64) and `rows` (int32) of shape
+(list_length(wanted),), and write both.
+
 References
 ----------
 Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: search with bounds.
@@ -76,13 +105,13 @@ def list_length(wanted):
 
 @uncounted
 def _is_after(distance, row, other_distance, other_row):
-    """Whether (distance, row) follows the other pair in lexicographic order."""
+    """Whether (distance, row), float64 and int32, follows (other_distance, other_row) lexicographically."""
     return distance > other_distance or (distance == other_distance and row > other_row)
 
 
 @uncounted
 def _sift_down(distances, rows, node, size):
-    """Restore the max-heap `distances` (float64), `rows` (int32) of `size` elements below index `node`."""
+    """Restore the max-heap of the first `size` (int64) elements below index `node` (int64), in place."""
     distance, row = distances[node], rows[node]
     while True:
         child = 2 * node + 1
@@ -102,7 +131,8 @@ def _sift_down(distances, rows, node, size):
 def _push(distance, row, distances, rows, count):
     """Add a row to a list of `count` rows, or replace the farthest if it is full; return the new count.
 
-    The list is made a max-heap when it becomes full.
+    The list is made a max-heap when it becomes full. `distance` (float64) and `row` (int32) are added, and
+    `count` is an int64.
     """
     capacity = len(rows)
     if count == capacity:
@@ -118,7 +148,7 @@ def _push(distance, row, distances, rows, count):
 
 @uncounted
 def _heapsort(distances, rows, count):
-    """Sort the first `count` elements by (distance, row), in place."""
+    """Sort the first `count` (int64) elements by (distance, row), in place."""
     for node in range(count // 2 - 1, -1, -1):
         _sift_down(distances, rows, node, count)
     for last in range(count - 1, 0, -1):
@@ -141,9 +171,9 @@ def _search_bound(distances, lane, wanted, floor):
 
 @uncounted
 def _add_found(squared, row, wanted, floor, distances, rows, lane, counts, bounds):
-    """Add a row at the squared distance `squared` to a query's list, and lower its bound.
+    """Add a row to a query's list, and lower its bound.
 
-    The other arguments are those of `search_tree`; `distances`, `rows`, `counts` and `bounds` are written.
+    `row` (int32) is the row, and `squared` (float64) its squared distance.
     """
     if wanted <= _MOST_SORTED:
         insert_sorted(distances, rows, lane, squared, row)
@@ -167,28 +197,10 @@ def nearest(
 
     Parameters
     ----------
-    tree : Tree
-    queries : Tree
-        Tree of the queries.
-    leaf : int64
-        Leaf of `queries`.
     is_same_tree : bool
         Whether `queries` is `tree`; `others_only` is then true.
-    others_only : bool
-        Whether a row is excluded from its own neighbours.
-    wanted : int64
-    floor : float64
-        Squared distance within which the last wanted row must be exact.
-    distances : float64, shape (LEAF, list_length(wanted))
-        Receives the squared distances in ascending order, infinite if the tree has fewer rows.
-    rows : int32, shape (LEAF, list_length(wanted))
-        Receives the rows.
-    counts : int64, shape (LEAF,)
-        Scratch space: rows in each list, if it is a heap.
-    bounds : float64, shape (LEAF,)
-        Scratch space: squared distance beyond which rows no longer matter.
-    state : SearchState
-        Scratch space.
+    distances, rows
+        Receive the squared distances in ascending order, infinite if the tree has fewer rows, and their rows.
     """
     clear_found(queries, leaf, distances, rows, counts, bounds)
     searched = -1
@@ -203,7 +215,7 @@ def nearest(
 
 @uncounted
 def clear_found(queries, leaf, distances, rows, counts, bounds):
-    """Empty the lists of all queries of a leaf; arguments as for `nearest`, the last four are written.
+    """Empty the lists of all queries of a leaf.
 
     Lanes without a query get the bound -1, so that no node is near them.
     """
@@ -218,7 +230,7 @@ def clear_found(queries, leaf, distances, rows, counts, bounds):
 
 @uncounted
 def sort_found(queries, leaf, wanted, distances, rows, counts):
-    """Sort the lists of all queries of a leaf after the search; arguments as for `nearest`."""
+    """Sort the lists of all queries of a leaf after the search."""
     if wanted > _MOST_SORTED:
         for lane in range(queries.starts[leaf + 1] - queries.starts[leaf]):
             _heapsort(distances[lane], rows[lane], counts[lane])
@@ -226,7 +238,7 @@ def sort_found(queries, leaf, wanted, distances, rows, counts):
 
 @uncounted
 def _reaches_leaf(tree, leaf):
-    """Whether a search visits the leaf itself, because the rows of its parent are not all identical."""
+    """Whether a search visits a leaf of `tree` itself: the rows of its parent are not all identical."""
     return tree.depth == 0 or not tree.uniform[((1 << tree.depth) - 1 + leaf - 1) >> 1]
 
 
@@ -234,7 +246,7 @@ def _reaches_leaf(tree, leaf):
 def _search_own_leaf(tree, leaf, wanted, floor, distances, rows, bounds, out):
     """Find the first neighbours of each query of a leaf, among the other rows of the leaf.
 
-    Arguments as for `nearest`; `distances`, `rows` and `bounds` are written, `out` is scratch space.
+    The queries are the rows of the same leaf of `tree`. `out` (float64, shape (LANES,)) is scratch space.
     """
     start = tree.starts[leaf]
     size = tree.starts[leaf + 1] - start
@@ -259,8 +271,7 @@ def search_tree(tree, queries, leaf, searched, others_only, wanted, floor, dista
                 state):  # fmt: skip
     """Search one tree for rows nearer than those found so far.
 
-    Arguments as for `nearest`, except `searched` (int64): a leaf of `tree` to skip, or -1. The lists
-    `distances`, `rows`, `counts` and `bounds` are updated.
+    `searched` (int64) is a leaf of `tree` to skip, or -1.
     """
     numbers, codes = tree.numbers, tree.codes
     query_numbers, query_codes = queries.numbers, queries.codes
@@ -340,9 +351,9 @@ def search_tree(tree, queries, leaf, searched, others_only, wanted, floor, dista
 
 @uncounted
 def _round_bounds_up(bounds, slack, limits):
-    """Round the bounds (float64) up to single precision in `limits` (float32), both of shape (16,).
+    """Round the bounds up to single precision in `limits` (float32, shape (LANES,)).
 
-    The factor `slack` covers the rounding of sums, and 1e-37 the squares that underflow.
+    The factor `slack` (float64) covers the rounding of sums, and 1e-37 the squares that underflow.
     """
     for lane in range(LANES):
         limits[lane] = np.float32(bounds[lane] * slack + 1e-37)
@@ -352,7 +363,7 @@ def _round_bounds_up(bounds, slack, limits):
 def _uniform_node(tree, node, queries, leaf, others_only, wanted, floor, distances, rows, counts, bounds):
     """Add the rows of a node whose points are identical, in the order of rows, as long as they matter.
 
-    Arguments as for `search_tree`.
+    `node` (int64) is a node of `tree`.
     """
     first = queries.starts[leaf]
     start, stop = node_positions(tree, node)

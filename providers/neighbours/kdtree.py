@@ -11,6 +11,44 @@ the work between threads does not change the tree.
 In this implementation all leaves are on one level. A node above them with a single leaf has it as its left
 child; its right child is an empty leaf, whose box is infinitely far from everything.
 
+Arguments of kernels
+--------------------
+numbers : float64 array (n, numbers)
+    Numbers of the points.
+codes : int32 array (n, codes)
+    Codes of the points.
+orders : int32 array (dimensions + 1, n)
+    Points in ascending order along each dimension, and in the last one by row. Cutting a node partitions its
+    range of each order. Written.
+spare : int32 array (dimensions + 1, n)
+    Scratch space. Written.
+sides : uint8 array (n,)
+    Side of the cut of each point: `_LEFT` or `_RIGHT`, or `_TIED` while it is undecided. Written.
+extents : float64 array (codes,)
+    Width of each code in a node where it varies.
+boxes : float64 array (nodes, 2, numbers)
+    Smallest and largest numbers of each node. Written.
+code_boxes : int32 array (nodes, 2, codes)
+    Smallest and largest codes of each node. Written.
+uniform : bool array (nodes,)
+    Whether all points of the node are identical. Written.
+starts : int64 array (leaves + 1,)
+    First position of each leaf, and the end.
+depth : int64
+    Level of the leaves.
+level, index, node : int64
+    Level of a node, its index in the level, and its number ``(1 << level) - 1 + index``.
+dimension : int64
+    Index of a number, or number of numbers plus index of a code.
+table_rows : int32 array (n,)
+    Row number of each point.
+rows : int32 array (n,)
+    Row number at each position. Written.
+number_blocks : float64 array (leaves, numbers, LEAF)
+    Numbers of the points of each leaf, infinite in empty lanes. Written.
+code_blocks : int32 array (leaves, codes, LEAF)
+    Codes of the points of each leaf, -1 in empty lanes. Written.
+
 References
 ----------
 Bentley 1975, doi:10.1145/361002.361007: the k-d tree.
@@ -226,14 +264,14 @@ def _rounding_error(single):
 
 @uncounted
 def rounded_down(number):
-    """Return a float32 below this float64; NaN if it is too large for single precision."""
+    """Return a float32 below `number` (float64); NaN if it is too large for single precision."""
     single = np.float32(number)
     return single - _rounding_error(single)
 
 
 @uncounted
 def rounded_up(number):
-    """Return a float32 above this float64; NaN if it is too small for single precision."""
+    """Return a float32 above `number` (float64); NaN if it is too small for single precision."""
     single = np.float32(number)
     return single + _rounding_error(single)
 
@@ -261,23 +299,13 @@ def _keys_along(
 
 # -------------------------------------------------------------------------------------- the cuts
 
-# The kernels below share these arguments:
-#
-# numbers : float64, shape (n, numbers)              numbers of the points
-# codes : int32, shape (n, codes)                    codes of the points
-# orders, spare : int32, shape (dimensions + 1, n)   points sorted along each dimension, and by row; scratch
-# sides : uint8, shape (n,)                          side of the cut of each point; scratch
-# extents : float64, shape (codes,)                  width of each code where it varies
-# boxes : float64, shape (nodes, 2, numbers)         written: smallest and largest numbers
-# code_boxes : int32, shape (nodes, 2, codes)        written: smallest and largest codes
-# uniform : bool, shape (nodes,)                     written: whether all points are identical
-# starts : int64, shape (leaves + 1,)                first position of each leaf
-# depth : int64                                      level of the leaves
-
 
 @uncounted
 def _value(point, dimension, numbers, codes):
-    """Return the number or code of a point along a dimension, as float64, which is exact for codes."""
+    """Return the number or code of a point along a dimension, as float64, which is exact for codes.
+
+    `point` (int32) is the index of the point.
+    """
     if dimension < numbers.shape[1]:
         return numbers[point, dimension]
     return np.float64(codes[point, dimension - numbers.shape[1]])
@@ -285,7 +313,10 @@ def _value(point, dimension, numbers, codes):
 
 @uncounted
 def _tied_range(order, dimension, start, middle, stop, numbers, codes):
-    """Return the range of positions from `start` to `stop` whose points tie with that at `middle`."""
+    """Return the range of positions from `start` to `stop` whose points tie with that at `middle`.
+
+    `order` is `orders` or `spare`, sorted along the dimension from `start` to `stop`. Positions are int64.
+    """
     value = _value(order[dimension, middle], dimension, numbers, codes)
     low, high = start, middle
     while low < high:
@@ -309,7 +340,8 @@ def _tied_range(order, dimension, start, middle, stop, numbers, codes):
 def _next_widest(boxes, code_boxes, node, extents, dimension, width):
     """Return the dimension after `dimension` in descending order of width, and its width; (-1, 0) at the end.
 
-    Dimensions of equal width are in ascending order.
+    Dimensions of equal width are in ascending order. `width` (float64) is the width of `dimension`; -1 and
+    infinity give the widest dimension. The boxes of the node are only read.
     """
     numbers = boxes.shape[2]
     next_dimension, next_width = -1, 0.0
@@ -336,8 +368,7 @@ def _choose_sides(start, middle, stop, dimension, width, node, numbers, codes, o
     dimension : int64
         Widest dimension of the node.
     width : float64
-        Its width.
-    node : int64
+        Width of that dimension.
     """
     along = orders[dimension]
     for position in range(start, middle):
@@ -412,7 +443,7 @@ def _clear_box(node, boxes, code_boxes):
 
 @uncounted
 def _partition_order(level, index, order, orders, spare, sides, boxes, code_boxes, uniform, starts, depth):
-    """Partition one of the orders of a node by side, stably.
+    """Partition the order of index `order` (int64) of a node by side, stably.
 
     An order along which all points are equal is left as it is, because any of its points gives the box. A
     uniform node is also left: its points stay in the order of rows, by which it is cut.
@@ -445,20 +476,7 @@ def _partition_order(level, index, order, orders, spare, sides, boxes, code_boxe
 
 @uncounted
 def _fill_leaf(leaf, numbers, codes, orders, starts, table_rows, rows, number_blocks, code_blocks):
-    """Write the rows of a leaf in ascending order, and its points by dimension.
-
-    Parameters
-    ----------
-    leaf : int64
-    table_rows : int32, shape (n,)
-        Row number of each point.
-    rows : int32, shape (n,)
-        Receives the rows by position.
-    number_blocks : float64, shape (leaves, numbers, LEAF)
-        Receives the numbers.
-    code_blocks : int32, shape (leaves, codes, LEAF)
-        Receives the codes.
-    """
+    """Write the rows of a leaf (int64) in ascending order, and its points by dimension."""
     start = starts[leaf]
     for lane in range(starts[leaf + 1] - start):
         point = orders[len(orders) - 1, start + lane]
@@ -490,7 +508,7 @@ def _cut_node(
 def _cut_levels(
     levels, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts, depth
 ):
-    """Cut all nodes of the first `levels` levels, by one thread."""
+    """Cut all nodes of the first `levels` (int64) levels, by one thread."""
     for level in range(levels):
         for index in range(1 << level):
             _cut_node(
@@ -519,7 +537,7 @@ def _cut_subtrees(top, first, last, numbers, codes, orders, spare, extents, boxe
                   starts, depth, table_rows, rows, number_blocks, code_blocks):  # fmt: skip
     """Cut nodes `first` to `last` of level `top` with all their descendants, and fill the leaves.
 
-    `table_rows`, `rows`, `number_blocks` and `code_blocks` are those of `_fill_leaf`.
+    The three are int64; the last node is excluded.
     """
     for subtree in prange(first, last):
         sides = np.empty(len(numbers), np.uint8)  # its own, because points of other subtrees are interleaved
@@ -561,7 +579,7 @@ def tree_from_sorted(points: Points, rows: npt.NDArray[np.int32], starts: npt.ND
 
 @njit(cache=True, nogil=True)
 def _fill_leaves(numbers, codes, starts, number_blocks, code_blocks, boxes, code_boxes):
-    """Write the points and boxes of all leaves; arguments as for `_fill_leaf`, points in tree order."""
+    """Write the points and boxes of all leaves, for points that are in the order of the tree."""
     leaves = len(starts) - 1
     for leaf in range(leaves):
         node = leaves - 1 + leaf

@@ -32,7 +32,11 @@ _EMPTY = np.int32(-1)  # free slot of the hash table
 
 @inlined
 def _find_slot(row, slots):
-    """Return the slot of a row, or a free slot for it, in a hash table of 2**b slots (linear probing)."""
+    """Return the slot of a row, or a free slot for it, in a hash table (linear probing).
+
+    `row` (int32 or int64) is an index in the part, and `slots` (int32, shape (2**b,)) the hash table: row
+    indices, or `_EMPTY`.
+    """
     last = len(slots) - 1
     slot = (np.int64(row) * 2654435769 >> 8) & last  # Fibonacci hashing: 2**32 / golden ratio
     while slots[slot] != _EMPTY and slots[slot] != row:
@@ -59,7 +63,7 @@ def _sample_for(row, identity, rows, sample, slots, order, used, words, address,
     order : uint32, shape (1, 8)
         Key of the samples.
     used, words, address, block
-        Scratch space of `providers.neighbours.donors.next_word`.
+        Scratch space of a stream of random words, as in `providers.neighbours.donors`; written.
     """
     others, size = rows - 1, len(sample)
     draws_members = 2 * size <= others  # else the rows to leave out are drawn

@@ -122,7 +122,15 @@ def _draw_pairs(key, identity, first, rows, pairs):
 
 @njit(cache=True, nogil=True)
 def _count_by_lesser(pairs, starts):
-    """Count the pairs (uint64, `_REJECTED` skipped) by lesser row, in ``starts[lesser + 1]`` (int64)."""
+    """Count the pairs by lesser row; `_REJECTED` is skipped.
+
+    Parameters
+    ----------
+    pairs : uint64, shape (draws,)
+        Pairs, as drawn by `_draw_pairs`.
+    starts : int64, shape (n + 1,)
+        ``starts[lesser + 1]`` is increased by the number of pairs.
+    """
     for index in range(len(pairs)):
         if pairs[index] != _REJECTED:
             starts[np.int64(pairs[index] >> np.uint64(32)) + 1] += 1
@@ -130,7 +138,17 @@ def _count_by_lesser(pairs, starts):
 
 @njit(cache=True, nogil=True)
 def _place_by_lesser(pairs, places, greater):
-    """Write the greater row of each pair to ``greater[places[lesser]]`` (int32), and advance the place."""
+    """Write the greater row of each pair to the list of its lesser row; `_REJECTED` is skipped.
+
+    Parameters
+    ----------
+    pairs : uint64, shape (draws,)
+        Pairs, as drawn by `_draw_pairs`.
+    places : int64, shape (n,)
+        Next free place of each lesser row in `greater`; advanced.
+    greater : int32, shape (pairs,)
+        Receives the greater rows.
+    """
     for index in range(len(pairs)):
         if pairs[index] != _REJECTED:
             lesser = np.int64(pairs[index] >> np.uint64(32))
@@ -169,7 +187,7 @@ def _sort_rows(starts, greater, stops):
 
 @njit(cache=True, nogil=True)
 def _are_new(pairs, starts, stops, greater, new):
-    """Mark the pairs (uint64) that are not in the graph: ``new`` (bool, shape (pairs,)) is written.
+    """Mark the `pairs` (uint64, shape (m,)) that are not in the graph, in `new` (bool, shape (m,)).
 
     `starts`, `stops` and `greater` are those of `_sort_rows`.
     """
@@ -185,7 +203,7 @@ def _are_new(pairs, starts, stops, greater, new):
 def _count_both(starts, stops, greater, more, degrees):
     """Count the pairs of each row in ``degrees[row + 1]`` (int64, shape (n + 1,)).
 
-    `starts`, `stops` and `greater` are those of `_sort_rows`; `more` (uint64) are further pairs.
+    `starts`, `stops` and `greater` are those of `_sort_rows`; `more` (uint64, shape (m,)) are further pairs.
     """
     for row in range(len(stops)):
         degrees[row + 1] += stops[row] - starts[row]
@@ -207,7 +225,7 @@ def _place_both(starts, stops, greater, more, places, others):
     ----------
     starts, stops, greater
         As for `_sort_rows`.
-    more : uint64, ascending
+    more : uint64, shape (m,), ascending
         Further pairs.
     places : int64, shape (n,)
         Next free place of each row in `others`; advanced.
@@ -327,7 +345,19 @@ def _distinct(pairs: UInt64Array) -> UInt64Array:
 
 @inlined
 def _complement(left_out, row, rows, candidates):
-    """List all rows but `row` and the ascending `left_out` in `candidates` (int32); return their number."""
+    """List all rows of a part except one row and those left out, in ascending order; return their number.
+
+    Parameters
+    ----------
+    left_out : int32, shape (m,), ascending
+        Rows to leave out.
+    row : int64
+        Another row to leave out.
+    rows : int64
+        Rows of the part.
+    candidates : int32, shape (rows - 1 - m,) or more
+        Receives the list.
+    """
     count, index = 0, 0
     for other in range(rows):
         if index < len(left_out) and left_out[index] == other:

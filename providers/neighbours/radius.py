@@ -3,6 +3,21 @@
 The result depends on the points alone, not on the order of the search. Distances are those of
 `simd_distances`. All radii are squared distances.
 
+Arguments of kernels
+--------------------
+tree : Tree
+    Tree of the points.
+queries : Tree
+    Tree of the queries; it may be the same.
+leaf, lane : int64
+    Leaf of the query in `queries`, and its lane in the leaf.
+position : int64
+    Position of a point in `tree`.
+node : int64
+    Node of `tree`.
+radius : float64
+    Squared distance within which rows are neighbours of the query.
+
 References
 ----------
 Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: search with bounds.
@@ -16,7 +31,7 @@ from providers.neighbours.simd_distances import lowest_lane, near_points
 
 @uncounted
 def _leaf_of(tree, position):
-    """Return the leaf that holds a position (int64) of the tree."""
+    """Return the leaf that holds a position of the tree."""
     leaf = (position << tree.depth) // len(tree.rows)  # estimate, near because leaves are evenly filled
     while tree.starts[leaf] > position:
         leaf -= 1
@@ -27,17 +42,7 @@ def _leaf_of(tree, position):
 
 @uncounted
 def distance(tree, position, queries, leaf, lane):
-    """Return the squared distance between a point and a query, by the expression of `simd_distances`.
-
-    Parameters
-    ----------
-    tree : Tree
-    position : int64
-        Position of the point in `tree`.
-    queries : Tree
-    leaf, lane : int64
-        Leaf of the query in `queries`, and its lane in the leaf.
-    """
+    """Return the squared distance between a point and a query, by the expression of `simd_distances`."""
     other = _leaf_of(tree, position)
     other_lane = position - tree.starts[other]
     total = 0.0
@@ -58,10 +63,7 @@ def distance(tree, position, queries, leaf, lane):
 
 @uncounted
 def distance_bounds(tree, node, queries, leaf, lane):
-    """Return bounds of the squared distances between a node's points and a query: (least, largest).
-
-    Arguments as for `distance`, with a `node` (int64) of the tree.
-    """
+    """Return bounds of the squared distances between a node's points and a query: (least, largest)."""
     box, code_box = tree.boxes[node], tree.code_boxes[node]
     least, largest = 0.0, 0.0
     for field in range(tree.numbers.shape[1]):
@@ -88,7 +90,7 @@ def distance_bounds(tree, node, queries, leaf, lane):
 
 @uncounted
 def node_positions(tree, node):
-    """Return the first position of a node (int64) of a `Tree`, and the position after its last."""
+    """Return the first position of a node, and the position after its last."""
     level = 0
     while (2 << level) <= node + 1:
         level += 1
@@ -106,19 +108,13 @@ def rows_within(tree, queries, leaf, lane, excluded, radius, found, state):
 
     Parameters
     ----------
-    tree : Tree
-    queries : Tree
-    leaf, lane : int64
-        Leaf of the query in `queries`, and its lane in the leaf.
-    excluded : int32
+    excluded : int32 or int64
         Row that is not listed, or -1.
-    radius : float64
-        Squared distance.
     found : int32, shape (capacity,)
         Receives the rows; the search ends when it is full. With a capacity of 0 the rows are only counted,
         including `excluded`.
     state : SearchState
-        Scratch space.
+        Scratch space; written.
     """
     leaves = (1 << tree.depth) - 1
     stack = state.stack
@@ -176,12 +172,10 @@ def cover_nodes(tree, queries, leaf, lane, radius, nodes, spare_nodes):
 
     Parameters
     ----------
-    tree, queries, leaf, lane, radius
-        As for `rows_within`.
     nodes : int64, shape (capacity,)
         Receives the nodes; their maximum number is the capacity.
     spare_nodes : int64, shape (capacity,)
-        Scratch space.
+        Scratch space; written.
     """
     most = len(nodes)
     nodes[0] = 0
@@ -199,8 +193,15 @@ def cover_nodes(tree, queries, leaf, lane, radius, nodes, spare_nodes):
 def refine_cover(tree, queries, leaf, lane, radius, nodes, count, next_nodes):
     """Refine a cover by one level, and return (number of nodes, whether any node was replaced).
 
-    The number may exceed the capacity of `next_nodes` (int64), which receives as many nodes as it holds. The
-    cover is ``nodes[:count]`` (int64); the other arguments are those of `rows_within`.
+    Parameters
+    ----------
+    nodes : int64, shape (count,) or more
+        Nodes of the cover.
+    count : int64
+        Number of nodes of the cover.
+    next_nodes : int64, shape (capacity,)
+        Receives as many nodes of the refined cover as it holds. The number that is returned may exceed its
+        capacity.
     """
     most = len(next_nodes)
     leaves = (1 << tree.depth) - 1

@@ -23,14 +23,20 @@ from providers.randomness.chacha20 import LANES, chacha20_blocks
 
 @njit(cache=True, nogil=True)
 def uniform(high, low):
-    """Return the float64 in [0, 1) made of 53 bits of two words (uint32): a multiple of 2**-53."""
+    """Return the float64 in [0, 1) made of 53 bits of two words: a multiple of 2**-53.
+
+    `high` and `low` (uint32) are the words: all bits of `high` precede the upper 21 bits of `low`.
+    """
     bits = np.uint64(high) << np.uint64(21) | np.uint64(low) >> np.uint64(11)
     return np.float64(bits) * 2.0**-53
 
 
 @njit(cache=True, nogil=True)
 def _centred(high, low):
-    """Return (k + 1/2) / 2**53 - 1/2 for the 53 bits k of two words: in (-1/2, 1/2), exact, never 0."""
+    """Return (k + 1/2) / 2**53 - 1/2 for the 53 bits k of two words: in (-1/2, 1/2), exact, never 0.
+
+    `high` and `low` (uint32) are the words, as for `uniform`.
+    """
     above = np.float64(np.int32(high ^ np.uint32(0x80000000))) * 2.0**21
     return (above + (np.float64(np.int32(low >> np.uint32(11))) + 0.5)) * 2.0**-53
 
@@ -80,14 +86,14 @@ _F = (
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _horner(c, x):
-    """Return c[0] + c[1] x + ... + c[7] x**7 for eight float64 coefficients, by Horner's scheme."""
+    """Return c[0] + c[1] x + ... + c[7] x**7 for eight coefficients c and x, float64, by Horner's scheme."""
     value = ((c[7] * x + c[6]) * x + c[5]) * x + c[4]
     return (((value * x + c[3]) * x + c[2]) * x + c[1]) * x + c[0]
 
 
 @intrinsic
 def _bits_of(typingctx: Any, value: Any) -> Any:
-    """Return the bits of a float64 as a uint64."""
+    """Return the bits of `value` (float64) as a uint64."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(64))
@@ -97,7 +103,7 @@ def _bits_of(typingctx: Any, value: Any) -> Any:
 
 @intrinsic
 def _float_of(typingctx: Any, bits: Any) -> Any:
-    """Return the float64 with the bits of a uint64."""
+    """Return the float64 with these `bits` (uint64)."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.DoubleType())
@@ -135,26 +141,26 @@ def _logarithm(x):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _normal_centre(q):
-    """Return the normal quantile of 1/2 + q for abs(q) <= 0.425 (AS 241)."""
+    """Return the normal quantile of 1/2 + q for a float64 q with abs(q) <= 0.425 (AS 241)."""
     r = 0.180625 - q * q
     return q * _horner(_A, r) / _horner(_B, r)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _normal_tail(r):
-    """Return the absolute normal quantile of a tail p, for r = sqrt(-log p) <= 5 (AS 241)."""
+    """Return the absolute normal quantile of a tail p, for the float64 r = sqrt(-log p) <= 5 (AS 241)."""
     return _horner(_C, r - 1.6) / _horner(_D, r - 1.6)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _normal_far_tail(r):
-    """Return the absolute normal quantile of a tail p, for r > 5, that is p < 1.4e-11 (AS 241)."""
+    """Return the absolute normal quantile of a tail p, for a float64 r > 5, that is p < 1.4e-11 (AS 241)."""
     return _horner(_E, r - 5.0) / _horner(_F, r - 5.0)
 
 
 @_borrowing
 def _put_tails(tail):
-    """Replace each r in `tail` (float64) by its quantile, in place; r > 5 is very rare."""
+    """Replace each r in `tail` (float64, shape (draws,)) by its quantile, in place; r > 5 is very rare."""
     farthest = 0.0
     for nth in range(len(tail)):
         farthest = max(farthest, tail[nth])
@@ -208,7 +214,11 @@ def room_for_normals():
 
 @_borrowing
 def normals_in(room, key, identity, level, first, out):
-    """Write normal draws like `normals`, using scratch space of `room_for_normals`, which is reusable."""
+    """Write normal draws like `normals`, without allocating memory.
+
+    `room` is scratch space, the tuple of arrays that `room_for_normals` returns, and is reusable. `key`,
+    `identity`, `level`, `first` and `out` are those of `normals`; `out` is written.
+    """
     address, block, centred, value, where, tail = room
     for lane in range(LANES):
         address[1, lane] = np.uint32(identity & np.uint64(0xFFFFFFFF))

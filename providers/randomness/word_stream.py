@@ -3,6 +3,11 @@
 A stream is an array of uint32, because a kernel without reference counting can pass it on: key, identity,
 level, position in the buffer, next block, buffer of 256 words, and scratch space for ChaCha20.
 
+Arguments of kernels
+--------------------
+draws : uint32 array (_END,)
+    Stream, as `open_stream` returns it. Written, except by `words_used`.
+
 References
 ----------
 Lemire 2019, doi:10.1145/3230636: a uniform integer below a bound, without modulo bias.
@@ -79,7 +84,7 @@ def next_word(draws):
 
 @borrowing
 def bounded(draws, bound):
-    """Return a uniform integer below `bound` (1 to 2**32) from a stream, by Lemire's method."""
+    """Return a uniform integer below `bound` (an integer, 1 to 2**32) from a stream, by Lemire's method."""
     size = np.uint64(bound)
     while True:
         product = np.uint64(next_word(draws)) * size

@@ -1,14 +1,38 @@
 """Kernels of the cell-by-cell donor search.
 
-The result is that of `providers.neighbours.donors`, whatever the order of the cells. The kernels share these
-arguments:
+The result is that of `providers.neighbours.donors`, whatever the order of the cells.
 
-- ``tree``: `Tree` of one cell; ``upper``: `Tree` of the nodes above the cells.
-- ``queries``: `Tree` of the queries; ``first_leaf`` (int64): first leaf of a batch of its leaves.
-- ``places``: int64, shape (q,); place p is lane ``p % LEAF`` of leaf ``first_leaf + p // LEAF``.
-- ``radius``: float64, shape (q,); squared distance within which rows are neighbours of each query.
-- ``keys``: uint32, shape (fields, 8).
-- ``donors``: int32, shape (fields, places of the batch); receives row numbers.
+Arguments of kernels
+--------------------
+tree, upper : Tree
+    Tree of one cell, and tree of the nodes above the cells.
+queries : Tree
+    Tree of the queries.
+first_leaf : int64
+    First leaf of a batch of leaves of `queries`.
+distances, rows : float64 and int32 arrays (leaves, LEAF, list_length)
+    Lists of the nearest rows of the batch, as in `k_nearest`, with a leading axis of leaves. Written.
+places : int64 array (q,)
+    Place of each query in the batch: place p is lane ``p % LEAF`` of leaf ``first_leaf + p // LEAF``.
+radius : float64 array (q,)
+    Squared distance within which rows are neighbours of each query.
+last_rows : int32 array (q,)
+    Largest row number that is a neighbour of each query at exactly the radius.
+spans : int32 array (q, most nodes, 2)
+    Cover of each query as ranges of positions in the whole tree: first position and end. Written
+    by `add_whole_nodes`, `add_nodes` and `sort_spans`.
+ends : int32 array (q, most nodes)
+    Cumulative number of rows in the ranges. Written by `sort_spans`.
+keys : uint32 array (fields, 8)
+    Key of each field.
+used : int64 array (q, fields)
+    Number of words used in earlier rounds of draws, -1 if the donor is already drawn. Written by
+    `advance_streams`.
+accepted : int64 array (q, fields)
+    Index of the first accepted draw of the round, or the number of draws of the round if none is accepted.
+    Written by `try_cell`.
+donors : int32 array (fields, places of the batch)
+    Row numbers of the donors. Written.
 """
 
 import numpy as np
@@ -46,7 +70,8 @@ not counted yet, or neighbours are too many to list."""
 def clear_all_found(queries, first_leaf, distances, rows, counts, bounds):
     """Empty the lists of nearest rows of a batch of leaves.
 
-    The last four arguments are those of `k_nearest.nearest`, with a leading axis of leaves; all are written.
+    `counts` (int64) and `bounds` (float64), of shape (leaves, LEAF), are those of `k_nearest` for each leaf;
+    both are written.
     """
     for index in range(len(counts)):
         clear_found(queries, first_leaf + index, distances[index], rows[index], counts[index], bounds[index])
@@ -54,9 +79,10 @@ def clear_all_found(queries, first_leaf, distances, rows, counts, bounds):
 
 @njit(cache=True, nogil=True, parallel=True)
 def search_cell(tree, queries, first_leaf, wanted, floor, distances, rows, counts, bounds):
-    """Search one more cell for nearer rows, and update the lists of `clear_all_found`.
+    """Search one more cell for nearer rows, and update the lists.
 
-    `wanted` (int64) and `floor` (float64) are those of `k_nearest.nearest`.
+    `counts` and `bounds` are those of `clear_all_found`, and are written. `wanted` (int64) and `floor`
+    (float64) are those of `k_nearest`.
     """
     leaves = len(counts)
     for chunk in prange((leaves + LEAVES_PER_TASK - 1) // LEAVES_PER_TASK):
@@ -81,9 +107,9 @@ def classify_queries(queries, first_leaf, members, candidates, rule, wanted, dis
         Number of candidates.
     rule : NeighbourRule
     wanted : int64
-        Length of the lists of nearest rows.
-    distances, rows, counts
-        Lists of `clear_all_found`; sorted here.
+        Number of nearest rows in a list.
+    counts : int64, shape (leaves, LEAF)
+        As for `clear_all_found`; not modified. The lists are sorted.
     state : int64, shape (places,)
         Receives `NO_QUERY`, `K_NEAREST`, `WITHIN_RADIUS` or `TOO_LARGE`.
     radius : float64, shape (places,)
@@ -138,6 +164,7 @@ def count_within(tree, queries, first_leaf, places, radius, exact, most_listed, 
     exact : bool, shape (q,)
         Whether to count all rows, including the query itself. Otherwise counting stops at `most_listed` + 1.
     most_listed : int64
+        Maximum rows of a listed neighbourhood.
     counts : int64, shape (q,)
         Increased by the rows found.
     """
@@ -168,7 +195,7 @@ def list_within(tree, queries, first_leaf, places, radius, starts, filled, found
         Offsets: the list of query i is ``found[starts[i]:starts[i + 1]]``.
     filled : int64, shape (q,)
         Length of each list so far; increased.
-    found : int32
+    found : int32, shape (starts[q],)
         Receives the rows.
     """
     for chunk in prange((len(places) + _QUERIES_PER_TASK - 1) // _QUERIES_PER_TASK):
@@ -186,9 +213,16 @@ def list_within(tree, queries, first_leaf, places, radius, starts, filled, found
 
 @uncounted
 def _first_words(rows, key, address, block, words):
-    """Compute the first word of each of 16 rows (int64), as `providers.neighbours.donors` draws it.
+    """Compute the first word of each of 16 rows, as `providers.neighbours.donors` draws it.
 
-    `words` (uint32, shape (LANES,)) is written; `address` and `block` are scratch space for ChaCha20.
+    Parameters
+    ----------
+    rows : int64, shape (LANES,)
+    key : uint32, shape (8,)
+    address, block : uint32, shape (4, LANES) and (LANES, LANES)
+        Scratch space for ChaCha20; written.
+    words : uint32, shape (LANES,)
+        Receives the words.
     """
     for lane in range(LANES):
         address[0, lane] = np.uint32(rows[lane] // 16)
@@ -221,7 +255,8 @@ def first_words_of_rows(rows, keys, words):
 def draw_listed(queries, first_leaf, places, starts, found, keys, donors):
     """Draw a donor in each field from the neighbours ``found[starts[i]:starts[i + 1]]`` of each query.
 
-    `starts` (int64, shape (q + 1,)) are the offsets in `found` (int32), which is reordered.
+    `starts` (int64, shape (q + 1,)) are the offsets in `found` (int32, shape (starts[q],)), whose lists
+    are reordered.
     """
     for chunk in prange((len(places) + _QUERIES_PER_TASK - 1) // _QUERIES_PER_TASK):
         rows = np.zeros(LANES, np.int64)
@@ -343,8 +378,6 @@ def add_nodes(tree, queries, first_leaf, places, radius, first_position, deeper,
         Levels of refinement below the root of the cell.
     which : int64, shape (cell queries,)
         Distinct queries whose covers need the cell.
-    spans : int32, shape (q, most nodes, 2)
-        Receives the first position and the end of each node.
     counts : int64, shape (q,)
         Number of ranges of each cover; increased.
     """
@@ -372,8 +405,8 @@ def add_nodes(tree, queries, first_leaf, places, radius, first_position, deeper,
 def add_whole_nodes(upper, nodes, node_counts, spans, counts):
     """Append the nodes of covers that need no refinement in a cell, as ranges of positions.
 
-    `nodes` and `node_counts` are `covers` and `counts` of `cover_upper`; `spans` and `counts` are those of
-    `add_nodes`, and are written.
+    `nodes` and `node_counts` are `covers` and `counts` of `cover_upper`. `counts` is that of `add_nodes`, and
+    is increased.
     """
     for query in range(len(node_counts)):
         for node in nodes[query, : node_counts[query]]:
@@ -385,9 +418,9 @@ def add_whole_nodes(upper, nodes, node_counts, spans, counts):
 
 @njit(cache=True, nogil=True)
 def sort_spans(spans, counts, ends):
-    """Sort the ranges of each cover (`add_nodes`) by position, and write their cumulative sizes.
+    """Sort the ranges of each cover by position, and write their cumulative sizes to `ends`.
 
-    `ends` (int32, shape (q, most nodes)) receives the sizes.
+    `counts` (int64, shape (q,)) has the number of ranges of each cover.
     """
     for query in range(len(counts)):
         ranges = spans[query]
@@ -406,7 +439,11 @@ def sort_spans(spans, counts, ends):
 
 @njit(cache=True, nogil=True)
 def _resume(keys, field, row, used, words, address, block):
-    """Refill the buffer of `donors.next_word` if the stream continues within a buffer of 256 words."""
+    """Refill the buffer of `donors.next_word` if the stream continues within a buffer of 256 words.
+
+    `field`, `row`, `used`, `words`, `address` and `block` are those of `donors.next_word`; the last three are
+    written.
+    """
     if used[0] % 256:
         first_block = np.uint32(used[0] // 256 * 16)
         level = np.uint32(FURTHER_LEVEL)
@@ -420,16 +457,12 @@ def try_cell(tree, queries, first_leaf, places, radius, last_rows, first_positio
 
     Parameters
     ----------
-    last_rows : int32, shape (q,)
-        Largest row number that is a neighbour at exactly the radius.
     first_position : int64
         First position of the cell in the whole tree.
-    spans, counts, ends
-        Covers, as written by `sort_spans`.
-    used : int64, shape (q, fields)
-        Words used in earlier rounds, -1 if the donor is already drawn.
-    accepted : int64, shape (q, fields)
-        Index of the first accepted draw of the round so far; lowered if an earlier draw is accepted here.
+    counts : int64, shape (q,)
+        Number of ranges of each cover, which `sort_spans` has sorted.
+    accepted
+        Lowered if an earlier draw is accepted here than in the cells before.
     """
     end_position = first_position + len(tree.rows)
     for chunk in prange((len(places) + _QUERIES_PER_TASK - 1) // _QUERIES_PER_TASK):
@@ -471,10 +504,10 @@ def try_cell(tree, queries, first_leaf, places, radius, last_rows, first_positio
 
 @njit(cache=True, nogil=True)
 def advance_streams(queries, first_leaf, places, counts, ends, keys, tried, used, accepted):
-    """Advance the streams after a round of `tried` draws, and return the number of donors still to draw.
+    """Advance the streams after a round of `tried` (int64) draws; return the number of donors still to draw.
 
-    `used` (int64, shape (q, fields)) becomes -1 where a draw was accepted, and the number of words used
-    otherwise. The other arguments are those of `try_cell`.
+    `used` becomes -1 where a draw was accepted, and the number of words used otherwise. `counts` is that of
+    `try_cell`.
     """
     words = np.empty(256, np.uint32)
     address = np.zeros((4, LANES), np.uint32)

@@ -191,6 +191,11 @@ def grid_figures(merged: int, fields: Sequence[FieldValues], axes: Sequence[Axis
 
 
 def fewest_cells(widest: float) -> int:
-    """Return the smallest m with 1 / m <= widest in float64; 1 / widest alone may round past an integer."""
+    """Return the smallest m with 1 / m <= widest in float64; `MOST_CELLS` + 1 if it is above `MOST_CELLS`.
+
+    1 / widest alone may round past an integer, and is infinite for the smallest floats.
+    """
+    if widest < 1.0 / MOST_CELLS:
+        return MOST_CELLS + 1
     cells = math.ceil(1.0 / widest)
     return cells - 1 if cells > 1 and 1.0 / (cells - 1) <= widest else cells

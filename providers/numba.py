@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from numba.core import cgutils
     from numba.extending import intrinsic
 
+    OptimisedFirst: Any
+
 __all__ = [
     "KernelsLeftOut",
+    "OptimisedFirst",
     "are_left_out",
     "cgutils",
     "get_num_threads",
@@ -32,6 +35,7 @@ __all__ = [
 ]
 
 _SOURCES = {
+    "OptimisedFirst": "providers.kernel_linking",
     "cgutils": "numba.core",
     "get_num_threads": "numba",
     "intrinsic": "numba.extending",

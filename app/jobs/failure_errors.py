@@ -8,7 +8,6 @@ from app.engine.engine import (
     DEADLINE_EXCEEDED,
     MEMORY_LIMIT,
     NOT_SENT,
-    REVISION_GONE,
     STORAGE_FULL,
     TIME_LIMIT,
     TOO_LARGE,
@@ -22,7 +21,6 @@ from app.errors import (
     DestinationNotSent,
     InvalidRequest,
     MemoryLimit,
-    RevisionGone,
     StorageFull,
     TimeLimit,
     TooLarge,
@@ -41,7 +39,6 @@ _APP_ERRORS: dict[str, type[AppError]] = {
     NOT_SENT: DestinationNotSent,
     ATTEMPTS_EXHAUSTED: AttemptsExhausted,
     DEADLINE_EXCEEDED: DeadlineExceeded,
-    REVISION_GONE: RevisionGone,
 }
 
 _PROVIDER_ERRORS: dict[str, type[ProviderError]] = {

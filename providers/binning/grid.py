@@ -15,6 +15,7 @@ import numpy as np
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array
 from providers.binning.values import FieldValues
+from providers.kernels.decorators import within
 from providers.kernels.pointers import addresses_of, float_at
 from providers.kernels.radix_sort import radix_runs
 from providers.numba import njit, prange
@@ -75,7 +76,7 @@ def axis_of_cells(field: FieldValues, origin: float, cells: int) -> Axis:
 # ------------------------------------------------------------------------------------- rows by cell
 
 
-@njit(cache=True, nogil=True)
+@within
 def block_ids(addresses, start, count, cuts, cells, words, ids, to):
     """Write the ids of `count` rows from `start` on to ``ids[:, to:]``.
 

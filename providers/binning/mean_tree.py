@@ -8,6 +8,7 @@ Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: the k-d tree with 
 import numpy as np
 
 from providers.arrays import Float64Array, Int64Array
+from providers.kernels.decorators import within
 from providers.numba import njit, prange
 from providers.progress import Progress
 
@@ -67,7 +68,7 @@ class MeanTree:
         return np.flatnonzero(marks)
 
 
-@njit(cache=True, nogil=True)
+@within
 def _select(means, numbers, start, stop, middle, axis):
     """Quickselect: reorder ``numbers[start:stop]`` so that no mean before `middle` exceeds one after it.
 

@@ -40,6 +40,7 @@ from providers.binning.shrinking_tree import (
     take,
 )
 from providers.binning.shrinking_tree_search import farthest, nearest
+from providers.kernels.decorators import within
 from providers.kernels.exact_sum import LIMBS, add_exactly, nearest_mean
 from providers.numba import njit
 
@@ -47,7 +48,7 @@ _WORK = 8_000_000
 """Boxes, sites and rows examined in one call of a kernel: some tenths of a second."""
 
 
-@njit(cache=True, nogil=True)
+@within
 def _box(tree, low, high):
     """Copy a box into the tree's scratch, since the arrays that it comes from may change meanwhile.
 
@@ -90,7 +91,7 @@ def _open(tree, node):
             tree.witness[place] = -1
 
 
-@njit(cache=True, nogil=True)
+@within
 def most_distant_row(tree, most_work):
     """Find the most distant pair (r, s); return the place of r, or -1 if the work budget is used up.
 
@@ -199,7 +200,7 @@ def _fill(tree, scratch, number, point, wanted):
         refresh(tree, scratch.leaves[index])
 
 
-@njit(cache=True, nogil=True)
+@within
 def _two_bins(tree, scratch, number, place, row, size):
     """Form bins `number` and `number` + 1 around row r and the row s farthest from it (algorithm 1, line 4).
 

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from providers.kernels.decorators import within
 from providers.numba import njit
 
 Floats = npt.NDArray[np.float64]
@@ -108,7 +109,7 @@ class Boxes(NamedTuple):
 # ------------------------------------------------------------------------------------------- building
 
 
-@njit(cache=True, nogil=True)
+@within
 def _cut_of(values, order, start, stop, sample):
     """Choose (field, value) at which to cut a node, "<=" to the left; field -1 if all rows are equal.
 
@@ -188,7 +189,7 @@ def _partition(column, order, start, stop, value):
         order[left], order[right] = order[right], order[left]
 
 
-@njit(cache=True, nogil=True)
+@within
 def _make_sites(values, order, start, stop, equal, points, head, site_stop):
     """Group the rows of a leaf into sites of equal rows; return the number of sites.
 
@@ -314,7 +315,7 @@ def settle(tree):
 # ---------------------------------------------------------------------------------- removing rows
 
 
-@njit(cache=True, nogil=True)
+@within
 def _refresh_leaf(tree, node):
     """Compact the sites of a leaf that still hold rows, and recompute its box and bound."""
     fields = len(tree.points)
@@ -345,7 +346,7 @@ def _refresh_leaf(tree, node):
     bound_leaf(tree, node)
 
 
-@njit(cache=True, nogil=True)
+@within
 def bound_leaf(tree, node):
     """Update a leaf's bound: the largest of its sites if it is opened."""
     if tree.opened[node]:
@@ -363,7 +364,7 @@ def bound_leaf(tree, node):
             tree.bound[node] = -1.0
 
 
-@njit(cache=True, nogil=True)
+@within
 def bound_parent(tree, node):
     """Update an inner node's bound: that of its children if it is opened; return whether it changed."""
     bound, row = tree.bound[node], tree.smallest[node]
@@ -405,7 +406,7 @@ def take(tree, place, row, number):
     tree.head[place] += 1
 
 
-@njit(cache=True, nogil=True)
+@within
 def refresh(tree, leaf):
     """Update a leaf and its ancestors after rows were removed from it."""
     _refresh_leaf(tree, leaf)

@@ -14,10 +14,11 @@ Hoare 1961, doi:10.1145/366622.366647: the k smallest by selection.
 import numpy as np
 
 from providers.binning.shrinking_tree import NO_ROW
+from providers.kernels.decorators import within, within_forced
 from providers.numba import njit
 
 
-@njit(cache=True, nogil=True, forceinline=True)  # a call would count references to every array of the tree
+@within_forced
 def _far_bound(tree, node, low, high):
     """Upper bound of the squared distance from any point of the box to any row left in the node.
 
@@ -105,7 +106,7 @@ def farthest(tree, low, high, excluded):
     return best, best_row, best_place
 
 
-@njit(cache=True, nogil=True, forceinline=True)  # a call would count references to every array of the tree
+@within_forced
 def _near_bound(tree, node, point):
     """Lower bound of the squared distance from the point to any row left in the node.
 
@@ -118,7 +119,7 @@ def _near_bound(tree, node, point):
     return total
 
 
-@njit(cache=True, nogil=True)
+@within
 def _select(distances, rows, places, count, wanted):
     """Quickselect: move the `wanted` smallest by (distance, row) to the front; return the index of the last.
 
@@ -163,7 +164,7 @@ def _select(distances, rows, places, count, wanted):
     return target
 
 
-@njit(cache=True, nogil=True)
+@within
 def _swap(distances, rows, places, one, two):
     """Exchange the entries `one` and `two` (ints) of `distances`, `rows` and `places`, as in `_select`."""
     distances[one], distances[two] = distances[two], distances[one]

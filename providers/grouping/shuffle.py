@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.grouping.groups import BufferPool, Groups, Pairing
+from providers.kernels.decorators import within
 from providers.kernels.gather import gather, scatter
 from providers.numba import get_num_threads, njit, prange
 from providers.randomness.chacha20 import LANES, Key, chacha20_blocks, stream_words
@@ -107,7 +108,7 @@ def _shuffle(places, start, stop, key, identity, level, words, buffered, address
         last -= 1
 
 
-@njit(cache=True, nogil=True)
+@within
 def _all_certain(words, position, run, bound):
     """Whether none of `run` words (uint32) from `position` on is rejected, for `bound`, `bound` - 1, ...
 
@@ -120,7 +121,7 @@ def _all_certain(words, position, run, bound):
     return uncertain == 0
 
 
-@njit(cache=True, nogil=True)
+@within
 def rows_taking_part(size, rate, minimum, key, identity, words, address, block):
     """Return the number of rows of a group that move; it is odd only if all rows of an odd group move.
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import IndexArray, UInt64Array, row_index_type
+from providers.kernels.decorators import within
 from providers.kernels.prefetch import prefetch_for_writing
 from providers.kernels.radix_sort import extremes, radix_order
 from providers.numba import get_num_threads, njit, prange
@@ -201,7 +202,7 @@ def _deal_out(keys, low, shift, bucket_of, next_places, dealt_keys, places):
 # ------------------------------------------------------------------------------- within a bucket
 
 
-@njit(cache=True, nogil=True)
+@within
 def _bits_of(number):
     """Return the number of bits of `number` (uint64)."""
     bits = 0
@@ -210,7 +211,7 @@ def _bits_of(number):
     return bits
 
 
-@njit(cache=True, nogil=True)
+@within
 def _digit_pass(words, shift, mask, counts, next_words):
     """Sort words stably by the digit ``word >> shift & mask``, by one counting pass.
 
@@ -273,7 +274,7 @@ def _settle(words, index_bits, keys):
     return True
 
 
-@njit(cache=True, nogil=True)
+@within
 def _sorted_words(keys, low, bits, index_bits):
     """Return sorted words with the row indices of a bucket in their low bits; none if it takes too long.
 

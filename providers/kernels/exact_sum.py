@@ -13,6 +13,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from providers.kernels.decorators import within
 from providers.numba import njit
 
 LIMBS = 69
@@ -28,7 +29,7 @@ _LOWEST_KEPT = 32  # bit of 2**-1074, the smallest subnormal number
 _MASK = 0xFFFFFFFF
 
 
-@njit(cache=True, nogil=True)
+@within
 def add_exactly(limbs, bits, sign):
     """Add a finite float64 to a sum, or subtract it.
 
@@ -59,7 +60,7 @@ def add_exactly(limbs, bits, sign):
     limbs[limb + 2] += sign * (high >> 32)
 
 
-@njit(cache=True, nogil=True)
+@within
 def nearest_mean(limbs, count):
     """Return the float64 nearest to the sum divided by `count`, ties to even.
 

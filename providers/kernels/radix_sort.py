@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
+from providers.kernels.decorators import within
 from providers.numba import get_num_threads, njit, prange
 
 _DIGIT_BITS = 11  # a histogram of 2048 counters stays in L1
@@ -414,7 +415,7 @@ def _sort_each(keys, orders):
             orders[sort, :] = other_order
 
 
-@njit(cache=True, nogil=True)
+@within
 def _by_bytes(keys, order, other_keys, other_order, places):
     """Sort by one byte after the other, alternating between arrays.
 

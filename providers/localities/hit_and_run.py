@@ -41,7 +41,7 @@ Xue, Karras, Raissi and Pung 2011, CIKM: section 4.1, equations 1 to 5.
 
 import numpy as np
 
-from providers.kernels.decorators import borrowing, borrowing_ieee, within
+from providers.kernels.decorators import borrowing, borrowing_ieee_optimised, within
 from providers.localities.lattice import lattice_of
 from providers.localities.polytope import (
     Polytope,
@@ -323,7 +323,7 @@ def _make_ready(segments, t, law, walks_ends, from_data, flat, flat_rates):
 # ------------------------------------------------------------------------------------ the walk
 
 
-@borrowing_ieee
+@borrowing_ieee_optimised
 def _update_slacks(slack, step, previous, rate, top, bottom):
     """Add step * previous to the slacks; return the greatest and the least quotient rate / slack.
 
@@ -385,7 +385,7 @@ def _note_modes(trace, point, centre):
         of_mode[4] += value * value
 
 
-@borrowing_ieee
+@borrowing_ieee_optimised
 def take_steps(
     polytope, basis, point, centre, key, identity, draws, law, first_step, last_step, directions,
     known_rates, slack, buffers, direction, coefficients, lanes, normals, trace,

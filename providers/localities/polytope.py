@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from providers.kernels.decorators import borrowing, within
+from providers.kernels.decorators import borrowing, borrowing_optimised, within
 from providers.localities.relations import EQUAL
 from providers.localities.segment_arrays import CENTRED, NO_INTERIOR, TO_CENTRE
 from providers.numba import njit
@@ -152,7 +152,7 @@ def move_equalities_last(constraints, n_constraints):
     return kept
 
 
-@borrowing
+@borrowing_optimised
 def _derivatives(slack, polytope, gradient, hessian):
     """Write gradient and upper half of the Hessian of -sum(log(slack)) over all n variables."""
     n, count = len(gradient), polytope.n_constraints
@@ -256,7 +256,7 @@ def factorise(matrix):
     return True
 
 
-@borrowing
+@borrowing_optimised
 def _subtract_panel(matrix, start):
     """Subtract the four finished rows from `start` on, times their factors, from all rows below them.
 

@@ -142,7 +142,7 @@ def count_relations(exact, units, values, ties):
     return found
 
 
-@njit(cache=True, nogil=True)
+@within
 def wanted_relations(found, sigma):
     """Return ceil(sigma found); a product less than 1e-9 above a whole number counts as that number.
 
@@ -355,7 +355,7 @@ def constraints_hold(x, constraints, count):
     return True
 
 
-@njit(cache=True, nogil=True)
+@within
 def judge(exact, units, values, ties, found, wanted, selection, first, last, key, identity, x):
     """Count the relations that hold for the published values, among all found and among those chosen.
 

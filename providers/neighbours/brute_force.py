@@ -5,7 +5,7 @@ The neighbourhood and the draws are those of `providers.neighbours.donors`.
 
 import numpy as np
 
-from providers.kernels.decorators import inlined, uncounted
+from providers.kernels.decorators import borrowing, inlined
 from providers.neighbours.donors import (
     MOST_SORTED,
     draw_from_list,
@@ -40,7 +40,7 @@ def _squared_distance(numbers, codes, flags, weight, row, other):
     return total
 
 
-@uncounted
+@borrowing
 def _last_tied_row(kth, k, candidates, squared, tied):
     """Return the largest row number among the ties at the k-th distance that belong to the k nearest.
 
@@ -67,7 +67,7 @@ def _last_tied_row(kth, k, candidates, squared, tied):
     return select_nth(tied, ties, k - nearer - 1)
 
 
-@uncounted
+@borrowing
 def _find_neighbours(rule, candidates, squared, spare, found):
     """List the neighbours of a row among its candidates, and return their number.
 

@@ -65,7 +65,7 @@ from typing import NamedTuple
 import numpy as np
 
 from providers.arrays import Int32Array, UInt32Array
-from providers.kernels.decorators import inlined, uncounted
+from providers.kernels.decorators import borrowing, inlined, uncounted
 from providers.neighbours.k_nearest import TIE, list_length, nearest, new_search_state
 from providers.neighbours.kdtree import LEAF, grow
 from providers.neighbours.points import Points
@@ -216,7 +216,7 @@ def next_word(keys, field, row, used, words, address, block):
     return np.uint64(words[index])
 
 
-@uncounted
+@borrowing
 def bounded_once(word, bound):
     """Map a word to a uniform integer below `bound`, or to -1 if it is rejected (Lemire 2019).
 
@@ -244,7 +244,7 @@ def bounded(word, bound, keys, field, row, used, words, address, block):
 # ------------------------------------------------------------------------------------ neighbourhoods
 
 
-@uncounted
+@borrowing
 def insertion_sort(values, count):
     """Sort the first `count` elements of `values`, in place.
 
@@ -259,7 +259,7 @@ def insertion_sort(values, count):
         values[to] = value
 
 
-@uncounted
+@borrowing
 def select_nth(values, count, nth):
     """Return the element at index `nth` in sorted order, by quickselect (Hoare's partition).
 
@@ -353,7 +353,7 @@ def _list_k_nearest(lane, rule, distances, rows, found):
     return rule.k
 
 
-@uncounted
+@borrowing
 def _neighbourhood(tree, queries, leaf, lane, row, is_candidate, candidates, rule, distances,
                    rows, found, state):  # fmt: skip
     """Find a neighbourhood that `_list_k_nearest` did not list: (size, is_listed, radius, last_row).
@@ -402,7 +402,7 @@ def _neighbourhood(tree, queries, leaf, lane, row, is_candidate, candidates, rul
     return size, False, radius, _NO_ROW
 
 
-@uncounted
+@borrowing
 def _draw_from_cover(tree, queries, leaf, lane, row, radius, last_row, nodes, ends, node_count, keys, field,
                      used, words, address, block):  # fmt: skip
     """Draw a uniform row of a large neighbourhood by rejection from its cover.
@@ -434,7 +434,7 @@ def _draw_from_cover(tree, queries, leaf, lane, row, radius, last_row, nodes, en
             return other
 
 
-@uncounted
+@borrowing
 def _draw_leaf(tree, queries, leaf, candidates, is_same_tree, is_searched, wanted, rule, keys, donors, sizes,
                distances, rows, counts, bounds, state, found, nodes, spare_nodes, ends, words, address,
                block, used):  # fmt: skip

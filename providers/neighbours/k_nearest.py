@@ -42,7 +42,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from providers.kernels.decorators import uncounted
+from providers.kernels.decorators import borrowing, uncounted, within
 from providers.neighbours.kdtree import LEAF, rounded_down, rounded_up
 from providers.neighbours.radius import distance, node_positions
 from providers.neighbours.simd_distances import (
@@ -55,7 +55,6 @@ from providers.neighbours.simd_distances import (
     near_points,
     rank_of_lane,
 )
-from providers.numba import njit
 
 TIE = 1.0 + 2e-9
 """Factor within which squared distances are ties: distances within a relative 1e-9."""
@@ -82,7 +81,7 @@ class SearchState(NamedTuple):
     """Squared distances of one query from the points of a leaf; shape (16,)."""
 
 
-@njit(cache=True, nogil=True)
+@within
 def new_search_state(tree):
     """Allocate the buffers for searches of `tree` (a `Tree`), or of others with as many numbers."""
     return SearchState(
@@ -103,13 +102,13 @@ def list_length(wanted):
 # ------------------------------------------------------------------------------ max-heap for long lists
 
 
-@uncounted
+@borrowing
 def _is_after(distance, row, other_distance, other_row):
     """Whether (distance, row), float64 and int32, follows (other_distance, other_row) lexicographically."""
     return distance > other_distance or (distance == other_distance and row > other_row)
 
 
-@uncounted
+@borrowing
 def _sift_down(distances, rows, node, size):
     """Restore the max-heap of the first `size` (int64) elements below index `node` (int64), in place."""
     distance, row = distances[node], rows[node]
@@ -127,7 +126,7 @@ def _sift_down(distances, rows, node, size):
     distances[node], rows[node] = distance, row
 
 
-@uncounted
+@borrowing
 def _push(distance, row, distances, rows, count):
     """Add a row to a list of `count` rows, or replace the farthest if it is full; return the new count.
 
@@ -146,7 +145,7 @@ def _push(distance, row, distances, rows, count):
     return count + 1
 
 
-@uncounted
+@borrowing
 def _heapsort(distances, rows, count):
     """Sort the first `count` (int64) elements by (distance, row), in place."""
     for node in range(count // 2 - 1, -1, -1):
@@ -160,7 +159,7 @@ def _heapsort(distances, rows, count):
 # ---------------------------------------------------------------------------------------- the search
 
 
-@uncounted
+@borrowing
 def _search_bound(distances, lane, wanted, floor):
     """Return the squared distance beyond which a row no longer matters to a query with a sorted list.
 
@@ -169,7 +168,7 @@ def _search_bound(distances, lane, wanted, floor):
     return min(distances[lane, wanted - 1], max(floor, distances[lane, wanted - 2] * TIE))
 
 
-@uncounted
+@borrowing
 def _add_found(squared, row, wanted, floor, distances, rows, lane, counts, bounds):
     """Add a row to a query's list, and lower its bound.
 
@@ -213,7 +212,7 @@ def nearest(
     sort_found(queries, leaf, wanted, distances, rows, counts)
 
 
-@uncounted
+@borrowing
 def clear_found(queries, leaf, distances, rows, counts, bounds):
     """Empty the lists of all queries of a leaf.
 
@@ -228,7 +227,7 @@ def clear_found(queries, leaf, distances, rows, counts, bounds):
             rows[lane, index] = _NO_ROW
 
 
-@uncounted
+@borrowing
 def sort_found(queries, leaf, wanted, distances, rows, counts):
     """Sort the lists of all queries of a leaf after the search."""
     if wanted > _MOST_SORTED:
@@ -236,13 +235,13 @@ def sort_found(queries, leaf, wanted, distances, rows, counts):
             _heapsort(distances[lane], rows[lane], counts[lane])
 
 
-@uncounted
+@borrowing
 def _reaches_leaf(tree, leaf):
     """Whether a search visits a leaf of `tree` itself: the rows of its parent are not all identical."""
     return tree.depth == 0 or not tree.uniform[((1 << tree.depth) - 1 + leaf - 1) >> 1]
 
 
-@uncounted
+@borrowing
 def _search_own_leaf(tree, leaf, wanted, floor, distances, rows, bounds, out):
     """Find the first neighbours of each query of a leaf, among the other rows of the leaf.
 
@@ -266,7 +265,7 @@ def _search_own_leaf(tree, leaf, wanted, floor, distances, rows, bounds, out):
         bounds[lane] = _search_bound(distances, lane, wanted, floor)
 
 
-@uncounted
+@borrowing
 def search_tree(tree, queries, leaf, searched, others_only, wanted, floor, distances, rows, counts, bounds,
                 state):  # fmt: skip
     """Search one tree for rows nearer than those found so far.
@@ -349,7 +348,7 @@ def search_tree(tree, queries, leaf, searched, others_only, wanted, floor, dista
         _round_bounds_up(bounds, slack, limits)
 
 
-@uncounted
+@borrowing
 def _round_bounds_up(bounds, slack, limits):
     """Round the bounds up to single precision in `limits` (float32, shape (LANES,)).
 
@@ -359,7 +358,7 @@ def _round_bounds_up(bounds, slack, limits):
         limits[lane] = np.float32(bounds[lane] * slack + 1e-37)
 
 
-@uncounted
+@borrowing
 def _uniform_node(tree, node, queries, leaf, others_only, wanted, floor, distances, rows, counts, bounds):
     """Add the rows of a node whose points are identical, in the order of rows, as long as they matter.
 

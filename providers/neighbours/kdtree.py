@@ -62,7 +62,7 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import UInt64Array
-from providers.kernels.decorators import uncounted
+from providers.kernels.decorators import borrowing, uncounted
 from providers.kernels.radix_sort import radix_orders
 from providers.neighbours.points import Points
 from providers.neighbours.simd_distances import LANES
@@ -256,20 +256,20 @@ def _round_boxes(boxes, rough):
             rough[node, 1, number] = rounded_up(boxes[node, 1, number])
 
 
-@uncounted
+@borrowing
 def _rounding_error(single):
     """Upper bound of the error of rounding to `single` (float32)."""
     return abs(single) * np.float32(2.0**-22) + np.float32(1e-38)
 
 
-@uncounted
+@borrowing
 def rounded_down(number):
     """Return a float32 below `number` (float64); NaN if it is too large for single precision."""
     single = np.float32(number)
     return single - _rounding_error(single)
 
 
-@uncounted
+@borrowing
 def rounded_up(number):
     """Return a float32 above `number` (float64); NaN if it is too small for single precision."""
     single = np.float32(number)
@@ -311,7 +311,7 @@ def _value(point, dimension, numbers, codes):
     return np.float64(codes[point, dimension - numbers.shape[1]])
 
 
-@uncounted
+@borrowing
 def _tied_range(order, dimension, start, middle, stop, numbers, codes):
     """Return the range of positions from `start` to `stop` whose points tie with that at `middle`.
 
@@ -336,7 +336,7 @@ def _tied_range(order, dimension, start, middle, stop, numbers, codes):
     return first, low
 
 
-@uncounted
+@borrowing
 def _next_widest(boxes, code_boxes, node, extents, dimension, width):
     """Return the dimension after `dimension` in descending order of width, and its width; (-1, 0) at the end.
 
@@ -356,7 +356,7 @@ def _next_widest(boxes, code_boxes, node, extents, dimension, width):
     return next_dimension, next_width
 
 
-@uncounted
+@borrowing
 def _choose_sides(start, middle, stop, dimension, width, node, numbers, codes, orders, spare, sides, extents,
                   boxes, code_boxes):  # fmt: skip
     """Write the side of the median for each point of a node to `sides`.
@@ -403,7 +403,7 @@ def _choose_sides(start, middle, stop, dimension, width, node, numbers, codes, o
             sides[spare[order, position]] = _RIGHT
 
 
-@uncounted
+@borrowing
 def _choose_cut(level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform,
                 starts, depth):  # fmt: skip
     """Write the box of node `index` of a level, found at the ends of its orders, and the sides of its cut."""
@@ -432,7 +432,7 @@ def _choose_cut(level, index, numbers, codes, orders, spare, sides, extents, box
             )  # fmt: skip
 
 
-@uncounted
+@borrowing
 def _clear_box(node, boxes, code_boxes):
     """Write the box of an empty leaf, from which every distance is infinite."""
     for dimension in range(boxes.shape[2]):
@@ -441,7 +441,7 @@ def _clear_box(node, boxes, code_boxes):
         code_boxes[node, 0, dimension], code_boxes[node, 1, dimension] = _LARGEST_CODE, -_LARGEST_CODE
 
 
-@uncounted
+@borrowing
 def _partition_order(level, index, order, orders, spare, sides, boxes, code_boxes, uniform, starts, depth):
     """Partition the order of index `order` (int64) of a node by side, stably.
 
@@ -474,7 +474,7 @@ def _partition_order(level, index, order, orders, spare, sides, boxes, code_boxe
         segment[left + index] = right_points[index]
 
 
-@uncounted
+@borrowing
 def _fill_leaf(leaf, numbers, codes, orders, starts, table_rows, rows, number_blocks, code_blocks):
     """Write the rows of a leaf (int64) in ascending order, and its points by dimension."""
     start = starts[leaf]
@@ -492,7 +492,7 @@ def _fill_leaf(leaf, numbers, codes, orders, starts, table_rows, rows, number_bl
             code_blocks[leaf, dimension, lane] = -1
 
 
-@uncounted
+@borrowing
 def _cut_node(
     level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts, depth
 ):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from providers.arrays import Int32Array
-from providers.kernels.decorators import inlined, uncounted
+from providers.kernels.decorators import borrowing, inlined
 from providers.neighbours.brute_force import ROWS_PER_TASK, draw_for_row
 from providers.neighbours.donors import NeighbourRule, PartRows, bounded_once, key_array, next_word
 from providers.numba import njit, prange
@@ -44,7 +44,7 @@ def _find_slot(row, slots):
     return slot
 
 
-@uncounted
+@borrowing
 def _sample_for(row, identity, rows, sample, slots, order, used, words, address, block):
     """Draw the private sample of a row.
 

@@ -23,13 +23,13 @@ References
 Friedman, Bentley and Finkel 1977, doi:10.1145/355744.355745: search with bounds.
 """
 
-from providers.kernels.decorators import uncounted
+from providers.kernels.decorators import borrowing, uncounted
 from providers.neighbours.simd_distances import lowest_lane, near_points
 
 # ------------------------------------------------------------------------------ distances one by one
 
 
-@uncounted
+@borrowing
 def _leaf_of(tree, position):
     """Return the leaf that holds a position of the tree."""
     leaf = (position << tree.depth) // len(tree.rows)  # estimate, near because leaves are evenly filled
@@ -61,7 +61,7 @@ def distance(tree, position, queries, leaf, lane):
     return total
 
 
-@uncounted
+@borrowing
 def distance_bounds(tree, node, queries, leaf, lane):
     """Return bounds of the squared distances between a node's points and a query: (least, largest)."""
     box, code_box = tree.boxes[node], tree.code_boxes[node]
@@ -88,7 +88,7 @@ def distance_bounds(tree, node, queries, leaf, lane):
     return least, largest
 
 
-@uncounted
+@borrowing
 def node_positions(tree, node):
     """Return the first position of a node, and the position after its last."""
     level = 0
@@ -102,7 +102,7 @@ def node_positions(tree, node):
 # ------------------------------------------------------------------------------ all rows within a radius
 
 
-@uncounted
+@borrowing
 def rows_within(tree, queries, leaf, lane, excluded, radius, found, state):
     """List the rows within a squared distance of a query, and return their number.
 
@@ -164,7 +164,7 @@ def rows_within(tree, queries, leaf, lane, excluded, radius, found, state):
 # ------------------------------------------------------------------------------ covers of a neighbourhood
 
 
-@uncounted
+@borrowing
 def cover_nodes(tree, queries, leaf, lane, radius, nodes, spare_nodes):
     """Find the cover of a neighbourhood, in the order of the tree, and return its number of nodes.
 
@@ -189,7 +189,7 @@ def cover_nodes(tree, queries, leaf, lane, radius, nodes, spare_nodes):
             nodes[index] = spare_nodes[index]
 
 
-@uncounted
+@borrowing
 def refine_cover(tree, queries, leaf, lane, radius, nodes, count, next_nodes):
     """Refine a cover by one level, and return (number of nodes, whether any node was replaced).
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from providers.kernels.decorators import within_ieee
 from providers.numba import intrinsic, ir, njit, types
 from providers.randomness.chacha20 import LANES, chacha20_blocks
 
@@ -84,7 +85,7 @@ _F = (
 )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@within_ieee
 def _horner(c, x):
     """Return c[0] + c[1] x + ... + c[7] x**7 for eight coefficients c and x, float64, by Horner's scheme."""
     value = ((c[7] * x + c[6]) * x + c[5]) * x + c[4]
@@ -200,7 +201,7 @@ def normals(key, identity, level, first, out):
     normals_in(room_for_normals(), key, identity, level, first, out)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@within_ieee
 def room_for_normals():
     """Allocate the scratch space of `normals_in`."""
     address = np.empty((4, LANES), np.uint32)

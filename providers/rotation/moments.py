@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import BoolArray, Float64Array
+from providers.kernels.decorators import within, within_ieee
 from providers.numba import get_num_threads, njit, prange
 from providers.progress import Progress
 
@@ -93,7 +94,7 @@ def _fill(values, absent, start, stop, buffer):
     return count
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@within_ieee
 def _shift(buffer, count, smallest, largest, mean):
     """Find the extremes and means of the first `count` rows, and subtract the means from these rows.
 
@@ -122,7 +123,7 @@ def _shift(buffer, count, smallest, largest, mean):
             row_values[field] -= mean[field]
 
 
-@njit(cache=True, nogil=True)
+@within
 def _sum_products(buffer, count, products):
     """Sum the products of pairs of fields over the first `count` rows, in their order, four at a time.
 

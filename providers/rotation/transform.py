@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
+from providers.kernels.decorators import within
 from providers.numba import njit, prange
 from providers.progress import Progress
 from providers.randomness.chacha20 import LANES, Stream, stream_words
@@ -167,7 +168,7 @@ def _first(mask: npt.NDArray[np.bool_]) -> int:
 # --------------------------------------------------------- perturbation (algorithm 3, lines 8 and 24 to 26)
 
 
-@njit(cache=True, nogil=True)
+@within
 def _multiply(matrix, operand, product):
     """Compute ``product = matrix @ operand``, each sum from the first term to the last.
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.grouping.groups import Groups, Pairing
+from providers.kernels.decorators import within
 from providers.numba import njit, prange
 from providers.swapping.exchange import listed
 from providers.tables.numbers import HIGH, measured
@@ -15,7 +16,7 @@ _SPAN = 256
 """Number of groups whose distances are summed together; fixed, so that no sum depends on the threads."""
 
 
-@njit(cache=True, nogil=True)
+@within
 def _with_moves(figures, source, target, times, values, low):
     """Add one move, or two (`times`), from rank `source` to rank `target` to the six figures of a span.
 

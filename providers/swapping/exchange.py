@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from providers.arrays import IndexArray
 from providers.grouping.groups import BufferPool, Groups, Pairing
+from providers.kernels.decorators import within
 from providers.kernels.gather import gather, scatter, unscatter
 from providers.numba import get_num_threads, njit, prange
 
 _SMALL_GROUPS = 128  # mean number of rows per group up to which a layout does not pay off
 
 
-@njit(cache=True, nogil=True)
+@within
 def _exchange_pairs(shuffled, start, pairs, laid):
     """Exchange a run of consecutive pairs in place; return the number of rows whose bits changed.
 
@@ -41,7 +42,7 @@ def _exchange_pairs(shuffled, start, pairs, laid):
     return 2 * changed
 
 
-@njit(cache=True, nogil=True)
+@within
 def _exchange_three(first, second, third, laid):
     """Exchange a cycle of three, (m-2, m) then (m-1, m) counted from 1; return the number of changed rows.
 

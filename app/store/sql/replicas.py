@@ -16,9 +16,7 @@ from typing import cast
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.job_kinds import Runs
-from app.store.sql.db import NEWEST_REVISION
-from app.store.sql.models import Job, Replica, SchemaSupport
+from app.store.sql.models import Job, Replica
 
 _REPLICAS = cast(sa.Table, Replica.__table__)
 
@@ -35,7 +33,7 @@ class LeaseLost(Exception):
 
 
 class ReplicasDiffer(Exception):
-    """Another replica has different keys or a different shared folder, or has changed the tables."""
+    """Another replica has different keys or a different shared folder."""
 
 
 def moment(session: Session) -> datetime:
@@ -47,22 +45,11 @@ def moment(session: Session) -> datetime:
     return now
 
 
-def register(
-    session: Session,
-    replica: Replica,
-    seconds: float,
-    key_ids: Collection[str],
-    schema: str = NEWEST_REVISION,
-) -> None:
+def register(session: Session, replica: Replica, seconds: float, key_ids: Collection[str]) -> None:
     """Begin a lease of ``seconds`` seconds.
 
-    ``key_ids`` are the ids of the replica's master keys; ``schema`` is the revision of the tables that this
-    version was made for. Raises ReplicasDiffer.
+    ``key_ids`` are the ids of the replica's master keys. Raises ReplicasDiffer.
     """
-    if session.get(SchemaSupport, schema) is None:  # such as after a pause that a migration fell into
-        raise ReplicasDiffer(
-            f"the tables have changed, and this version ({schema}) cannot work with them: start the newer one"
-        )
     for other in session.scalars(sa.select(Replica).where(Replica.lease_until > moment(session))):
         if other.key_id not in key_ids:
             raise ReplicasDiffer(
@@ -124,13 +111,6 @@ def alive(session: Session) -> set[str]:
 def working(session: Session) -> set[str]:
     """Return the replicas whose lease has not expired."""
     return set(session.scalars(sa.select(Replica.id).where(Replica.lease_until > moment(session))))
-
-
-def living_runs(session: Session) -> list[Runs] | None:
-    """Return what the replicas can run whose lease has not been ended; None if one of them does not say."""
-    documents = session.scalars(sa.select(Replica.runs)).all()
-    known = [Runs.from_document(document) for document in documents if document is not None]
-    return known if len(known) == len(documents) else None
 
 
 def folder_ids(session: Session) -> set[str]:

@@ -37,7 +37,7 @@ donors : int32 array (fields, places of the batch)
 
 import numpy as np
 
-from providers.kernels.decorators import uncounted
+from providers.kernels.decorators import uncounted, within
 from providers.neighbours.donors import (
     DONOR_LEVEL,
     FURTHER_LEVEL,
@@ -437,7 +437,7 @@ def sort_spans(spans, counts, ends):
             ends[query, index] = total
 
 
-@njit(cache=True, nogil=True)
+@within
 def _resume(keys, field, row, used, words, address, block):
     """Refill the buffer of `donors.next_word` if the stream continues within a buffer of 256 words.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COMMANDS = (
     ("serve", "run the service; its settings come from ROWVEIL_... variables", ""),
     ("worker", "run jobs for a service with ROWVEIL_ENGINE=dask, as a Dask worker", ""),
-    ("migrate", "migrate the database to the newest schema", ""),
+    ("migrate", "migrate the database to the newest schema, or back", "app.cli.admin:add_migrate"),
     ("run", "run a service on a table of this machine", "app.cli.commands:add_run"),
     ("measures", "measure a table against its source", "app.cli.commands:add_measures"),
     ("frontier", "compare services and parameters by risk and utility", "app.cli.commands:add_frontier"),
@@ -71,8 +71,6 @@ def main(arguments: list[str] | None = None) -> int:
         from app.server import work
 
         return work(settings)
-    if given.command == "migrate":
-        return _migrate(settings)
     if on_tables:
         from app.cli.commands import execute
 
@@ -109,17 +107,6 @@ def _begin_workers() -> None:
     from app.engine import fork_server
 
     fork_server.start()
-
-
-def _migrate(settings: "Settings") -> int:
-    from app.store.sql.db import DatabaseUnusable, migrate
-
-    try:
-        migrate(settings)
-    except DatabaseUnusable as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -273,6 +273,14 @@ class DestinationNotSent(AppError):
     title = "The destination was not written"
 
 
+class RevisionGone(AppError):
+    """The job was accepted for a revision of its service that no running version of Rowveil has."""
+
+    status = 409
+    code = "revision_gone"
+    title = "Revision gone"
+
+
 class AttemptsExhausted(AppError):
     """The service ended unexpectedly on every attempt to run the job."""
 

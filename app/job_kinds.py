@@ -1,10 +1,14 @@
 """Kinds of jobs: a run of a service, a measurement of two tables, or a comparison of runs."""
 
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from typing import Any
 
 from providers import PROVIDERS
 from providers.measures.run_figures import MEASURES_REVISION
 from providers.params import StrictModel
+from providers.selection.candidates import CHOICE_REVISION
 from providers.selection.frontier import FRONTIER_REVISION
 
 MEASURES = "measures"
@@ -36,6 +40,34 @@ def revision_of(service: str) -> int | None:
     """Return the revision of the service in this version of Rowveil; None if it has no such service."""
     own = {MEASURES: MEASURES_REVISION, FRONTIER: FRONTIER_REVISION}
     return own[service] if service in own else PROVIDERS[service].revision if service in PROVIDERS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Jobs that one version of Rowveil can run."""
+
+    revisions: frozenset[tuple[str, int]]
+    """Pairs of a service and its revision."""
+    choice: str
+    """Revision of the choice among candidates."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as plain JSON; `from_document` reads that."""
+        return {"revisions": dict(sorted(self.revisions)), "choice": self.choice}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "Runs":
+        """Return what another replica has written."""
+        return cls(frozenset(document["revisions"].items()), document["choice"])
+
+
+@cache
+def own_runs() -> Runs:
+    """Return the jobs that this version of Rowveil can run."""
+    services = (*PROVIDERS, MEASURES, FRONTIER)
+    found = ((service, revision_of(service)) for service in services)
+    pairs = frozenset((service, revision) for service, revision in found if revision is not None)
+    return Runs(pairs, CHOICE_REVISION)
 
 
 class MeasureParameters(StrictModel):

@@ -1,6 +1,6 @@
-"""Administration commands: ``keys``, ``audit``, ``rotate-keys``, ``reseal``, ``adopt-storage``.
+"""Administration commands: ``keys``, ``audit``, ``rotate-keys``, ``reseal``, ``migrate``, ``adopt-storage``.
 
-All but the last two may run while the service runs: it reads API keys at every request, and audit entries are
+The first three may run while the service runs: it reads API keys at every request, and audit entries are
 chained in the database whichever process writes them.
 """
 
@@ -8,7 +8,7 @@ import argparse
 import getpass
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from app.callers import SCOPES, Caller
 from app.errors import AppError
 from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.maintenance.adoption import Adoption, StorageInUse, adopt
-from app.jobs.maintenance.binding import reseal
+from app.jobs.maintenance.binding import BOUND_SINCE, reseal, unbind
 from app.jobs.stores import HomeInUse, lock_home, open_keys
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobStore
@@ -25,7 +25,7 @@ from app.store.crypto.key_files import KeyUnreadable
 from app.store.crypto.sealing import SealBroken, Sealer
 from app.store.sql.audit import Anchor, AuditTrail
 from app.store.sql.audit_anchor import AnchorUnreadable, kept_anchor
-from app.store.sql.db import Database, DatabaseUnusable, migrate
+from app.store.sql.db import Database, DatabaseUnusable, downgrade, migrate
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
 from app.store.sql.replicas import moment
@@ -68,6 +68,11 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("own", help="print the key of this machine's user; make it if there is none")
 
 
+def add_migrate(parser: argparse.ArgumentParser) -> None:
+    """Add the argument of `migrate`."""
+    parser.add_argument("--to", help="an older revision, to go back to an older version of Rowveil")
+
+
 def add_adopt_storage(parser: argparse.ArgumentParser) -> None:
     """Add the argument of `adopt-storage`."""
     parser.add_argument(
@@ -87,6 +92,8 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 def administer(settings: Settings, given: argparse.Namespace) -> int:
     """Run an administration command and return its exit status."""
     try:
+        if given.command == "migrate":
+            return _migrate(settings, given.to)
         migrate(settings)
         with _opened(settings) as (database, sealer, audit):
             if given.command == "audit":
@@ -220,6 +227,28 @@ def _rotate(settings: Settings, database: Database, sealer: Sealer, audit: Audit
     print(
         f"encrypted again under the first master key: {done}. The other master keys no longer open anything."
     )
+    return 0
+
+
+def _migrate(settings: Settings, to: str | None) -> int:
+    """Bring the tables to the newest revision, or back to an older one."""
+    if to is None:
+        migrate(settings)
+        return 0
+    with _opened(settings) as (database, sealer, audit):
+        lock = None if database.shared else lock_home(settings.home)
+
+        def prepare(undone: Collection[str]) -> None:
+            if BOUND_SINCE in undone:
+                done = unbind(settings, database, sealer, audit, _operator())
+                print(f"sealed as an older version expects it: {done.values} values.")
+
+        try:
+            downgrade(settings, to, alone=lock is not None, prepare=prepare)
+        finally:
+            if lock is not None:
+                os.close(lock)
+    print(f"the tables are those of revision {to}.")
     return 0
 
 

@@ -14,6 +14,7 @@ STORAGE_FULL = "storage_full"
 INTERNAL_ERROR = "internal_error"
 NOT_SENT = "destination_not_sent"
 ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+REVISION_GONE = "revision_gone"
 DEADLINE_EXCEEDED = "deadline_exceeded"
 
 

@@ -178,6 +178,11 @@ class Dispatcher:
         if ended:
             self._sweep_soon()
 
+    async def fail_unrunnable(self) -> None:
+        """Fail queued jobs that no living replica can run: see `Takeover.fail_unrunnable`."""
+        for job_id in await self._in_thread(self._takeover.fail_unrunnable):
+            self._watchers.notify(job_id, ended=True)
+
     def _sweep_soon(self) -> None:
         """Sweep in the background: a folder that answers slowly must not delay the next takeover."""
         self._sweep_wanted = True

@@ -8,6 +8,7 @@ from app.engine.engine import (
     DEADLINE_EXCEEDED,
     MEMORY_LIMIT,
     NOT_SENT,
+    REVISION_GONE,
     STORAGE_FULL,
     TIME_LIMIT,
     TOO_LARGE,
@@ -21,6 +22,7 @@ from app.errors import (
     DestinationNotSent,
     InvalidRequest,
     MemoryLimit,
+    RevisionGone,
     StorageFull,
     TimeLimit,
     TooLarge,
@@ -39,6 +41,7 @@ _APP_ERRORS: dict[str, type[AppError]] = {
     NOT_SENT: DestinationNotSent,
     ATTEMPTS_EXHAUSTED: AttemptsExhausted,
     DEADLINE_EXCEEDED: DeadlineExceeded,
+    REVISION_GONE: RevisionGone,
 }
 
 _PROVIDER_ERRORS: dict[str, type[ProviderError]] = {

@@ -22,6 +22,7 @@ CODES = frozenset(
         "memory_limit",
         "provider_error",
         "reversible_groups",
+        "revision_gone",
         "storage_full",
         "time_limit",
         "unavailable",

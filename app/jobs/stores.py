@@ -64,7 +64,7 @@ class Stores:
         database = Database(settings)
         lock = None if database.shared else lock_home(settings.home)
         try:
-            migrate(settings)
+            migrate(settings, alone=lock is not None)
             signer = Signer(load_signing_key(settings))
             sealer, audit = open_keys(settings, database)
             folder = settings.shared_folder.resolve()

@@ -5,6 +5,8 @@ from alembic import op
 
 revision = "2026_11_23_small_tables"
 down_revision = "2026_11_23_row_binding"
+compatible = False
+"""An older replica would look for the table of a job in a file that there is not."""
 
 _COLUMNS = ("sealed_source", "sealed_destination")
 
@@ -15,14 +17,21 @@ def upgrade() -> None:
         op.add_column("jobs", sa.Column(name, sa.LargeBinary()))
 
 
-def downgrade() -> None:
-    """Drop the columns. Refused while a job has a table in its row: an older version could not read it."""
+def refusal(connection: sa.Connection) -> str | None:
+    """Return why the step cannot be undone: a job has a table in its row. None: it can."""
     jobs = sa.table("jobs", *(sa.column(name) for name in _COLUMNS))
     held = sa.select(sa.func.count()).where(sa.or_(*(jobs.c[name].is_not(None) for name in _COLUMNS)))
-    if count := op.get_bind().scalar(held):
-        raise RuntimeError(
-            f"{count} jobs have small tables in their rows, which an older version cannot read: delete "
-            "these jobs, or wait until their results have expired (ROWVEIL_RESULT_RETENTION)"
-        )
+    if not (count := connection.scalar(held)):
+        return None
+    return (
+        f"{count} jobs have small tables in their rows, which an older version cannot read: delete "
+        "these jobs, or wait until their results have expired (ROWVEIL_RESULT_RETENTION)"
+    )
+
+
+def downgrade() -> None:
+    """Drop the columns. Raises RuntimeError: see `refusal`."""
+    if reason := refusal(op.get_bind()):
+        raise RuntimeError(reason)
     for name in reversed(_COLUMNS):
         op.drop_column("jobs", name)

@@ -43,6 +43,22 @@ def compiled_faults(folder: Path) -> Path:
     return library
 
 
+def _children(pid: int) -> list[int]:
+    """The child processes of any of its threads."""
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def _command(pid: int) -> bytes:
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 class Replica:
     """One service process, which can be ended in any way and started again."""
 
@@ -52,7 +68,9 @@ class Replica:
         with faults.open("r+b") as file:
             self._faults = mmap.mmap(file.fileno(), _FAULTS.size)
         self.log = home.parent / f"log-{name}"
-        self._environment = os.environ | {
+        self.module = "app"
+        """Module whose command line it runs."""
+        self.environment = os.environ | {
             "ROWVEIL_HOME": str(home),
             "ROWVEIL_PORT": "0",
             "ROWVEIL_AUTH": "off",
@@ -64,9 +82,9 @@ class Replica:
             "ROWVEIL_SHUTDOWN_GRACE": str(GRACE_SECONDS),
         }
         if name == "one":  # small tables are files for one replica, and in rows for the other
-            self._environment["ROWVEIL_SMALL_TABLE_BYTES"] = "0"
+            self.environment["ROWVEIL_SMALL_TABLE_BYTES"] = "0"
         if library is not None:
-            self._environment |= {"LD_PRELOAD": str(library), "FAULTS_FILE": str(faults)}
+            self.environment |= {"LD_PRELOAD": str(library), "FAULTS_FILE": str(faults)}
         self._address: str | None = None
         self._process: subprocess.Popen[str] | None = None
         self.client = httpx.Client()
@@ -78,8 +96,8 @@ class Replica:
         self.fail()
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "app", "serve"],
-                env=self._environment,
+                [sys.executable, "-m", self.module, "serve"],
+                env=self.environment,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -107,14 +125,9 @@ class Replica:
         return self._process.pid
 
     def workers(self) -> list[int]:
-        """Its worker processes."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        found = []
-        for child in children:
-            with contextlib.suppress(FileNotFoundError):
-                if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    found.append(int(child))
-        return found
+        """Its worker processes: children of its fork server."""
+        servers = [pid for pid in _children(self.pid) if b"forkserver" in _command(pid)]
+        return [worker for server in servers for worker in _children(server)]
 
     def ready(self) -> dict[str, str]:
         """Return the checks of `/readyz` by dependency."""

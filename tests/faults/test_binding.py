@@ -1,5 +1,6 @@
 """Write access to the database and an ordinary key open nobody else's seed, report or table."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from app.errors import AppError
 from app.jobs.requests import SubmissionOptions
 from app.jobs.service import JobService
 from app.store.blobs.arrow_stream import TableReader
+from app.store.crypto.sealing import unbound_context
 from app.store.sql.db import Database
 from app.store.sql.models import Buffer, Job
 from app.store.sql.reseal import Binder
@@ -280,6 +282,45 @@ def test_rows_of_an_older_version_are_bound_at_the_first_start_and_never_again(
     assert main(["reseal"]) == 0
     assert "sealed to their rows: " in capsys.readouterr().out
     assert Desk(start(), VICTIM).rows(job) == rows
+
+
+def test_the_way_back_to_an_older_version_seals_values_as_that_expects_them(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A small table in a row forbids it, and changes nothing; and the next upgrade binds the values again."""
+    service = start(small_table_bytes=0)
+    victim = Desk(service, VICTIM)
+    job, home, settings = victim.run(people()), service.settings.home, service.settings
+    rows = victim.rows(job)
+    monkeypatch.setenv("ROWVEIL_HOME", str(home))
+    monkeypatch.setenv("ROWVEIL_DATABASE_URL", settings.database_url)
+    back = ["migrate", "--to", "2026_11_23_deployment"]
+    assert main(back) == 1
+    assert re.search("stop them first|another service uses", capsys.readouterr().err)
+    service.close()
+
+    service = start()
+    small = Desk(service, VICTIM).run(people(50))
+    service.close()
+    assert main(back) == 1
+    assert "1 jobs have small tables in their rows" in capsys.readouterr().err
+    assert (home / "rows-bound").exists()
+    database = Database(settings)
+    with database.write() as session:
+        session.execute(sa.delete(Job).where(Job.id == small.id))
+
+    assert main(back) == 0, capsys.readouterr().err
+    stores = service.jobs._stores
+    with database.read() as session:
+        older = sa.text("SELECT sealed_seed FROM jobs WHERE id = :id")
+        seed = bytes(session.scalar(older, {"id": job.id}) or b"")
+    database.close()
+    assert not stores.sealer.is_bound(seed)
+    assert stores.sealer.open(seed, unbound_context("seed", job.id)) == SEED
+    assert not (home / "rows-bound").exists()
+    assert main(["migrate"]) == 0
+    victim = Desk(start(), VICTIM)
+    assert (victim.seed(job), victim.rows(job)) == (SEED.hex(), rows)
 
 
 @embedded

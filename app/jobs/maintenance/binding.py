@@ -1,4 +1,4 @@
-"""Sealing of the values of older versions to their rows: once at the first start, or by `rowveil reseal`."""
+"""Sealing of values to their rows: once at the first start, or by `rowveil reseal`; and back again."""
 
 import logging
 import os
@@ -15,6 +15,9 @@ from app.store.sql.db import Database
 from app.store.sql.deployment import usable
 from app.store.sql.replicas import moment
 from app.store.sql.reseal import Binder, Resealed
+
+BOUND_SINCE = "2026_11_23_row_binding"
+"""Step of the migrations since which values are bound to their rows."""
 
 _FILE = "rows-bound"
 
@@ -60,6 +63,25 @@ def reseal(
         done = Binder(database, sealer, BlobStore(folder / "blobs", sealer)).bind()
         _note(database, audit, operator, done)
         _write(folder / _FILE)
+    return done
+
+
+def unbind(
+    settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, operator: Caller
+) -> Resealed:
+    """Seal the values as older versions expect them, before the tables go back to one. Raises StorageInUse.
+
+    The caller makes sure that no other process works on an embedded database.
+    """
+    folder = settings.shared_folder.resolve()
+    with database.read() as session:
+        refuse_in_use(settings, database, session)
+    with usable(folder), database.only_one(_LOCK):
+        (folder / _FILE).unlink(missing_ok=True)  # first: a crash from here on is repaired by the next start
+        done = Binder(database, sealer, BlobStore(folder / "blobs", sealer)).unbind()
+        with database.write() as session:
+            reason = f"{done.values} values were sealed for an older version"
+            audit.append(session, operator, "rows.unbind", "rows", moment(session), reason)
     return done
 
 

@@ -103,7 +103,10 @@ class Heartbeat:
             self._lost = False
             self._renewal.resume()
             self._dispatcher.wake()
-        await self._dispatcher.take_over_stalled(end_leases=self._loop.time() >= self._patient_until)
+        patient = self._loop.time() < self._patient_until
+        await self._dispatcher.take_over_stalled(end_leases=not patient)
+        if not patient:
+            await self._dispatcher.fail_unrunnable()
 
     async def _poll(self) -> None:
         """Read cancel requests for jobs here, queued jobs, and changes of watched jobs; act on them."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from app.job_kinds import own_runs
 from app.settings import Settings
 from app.store.crypto.sealing import Sealer
 from app.store.sql import replicas
@@ -33,7 +34,9 @@ class Lease:
         """Acquire a lease under a new replica id. Raises ReplicasDiffer, Unavailable."""
         name = secrets.token_hex(6)
         sealer = self._sealer
-        replica = Replica(id=name, key_id=sealer.key_id, folder_id=self._folder_id)
+        replica = Replica(
+            id=name, key_id=sealer.key_id, folder_id=self._folder_id, runs=own_runs().document()
+        )
         with self._database.write() as session:
             if not self._database.shared:  # the home is locked, so any other holder of a lease is dead
                 replicas.remove_all(session)

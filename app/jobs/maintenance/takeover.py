@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Collection
 
-from app.engine.engine import ATTEMPTS_EXHAUSTED, Failure
+from app.engine.engine import ATTEMPTS_EXHAUSTED, REVISION_GONE, Failure
 from app.jobs.failure_errors import problem_of
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.recorder import End, Recorder, requeue
@@ -22,8 +22,17 @@ _CRASHED = Failure(
 )
 
 
+_GONE = Failure(
+    REVISION_GONE,
+    "the job was queued for a revision of its service that no running version has; submit it again",
+)
+
+
 class Takeover:
-    """Requeues, cancels or fails running jobs whose replica is dead, or that this replica lost track of."""
+    """Requeues, cancels or fails running jobs whose replica is dead, or that this replica lost track of.
+
+    It also fails queued jobs that no living replica can run.
+    """
 
     def __init__(self, stores: Stores, recorder: Recorder, job_metrics: JobMetrics) -> None:
         self._stores = stores
@@ -78,3 +87,11 @@ class Takeover:
         for name in dead:
             _log.warning("replica %s is dead; its jobs are taken over", name)
         return len(stalled) + len(lost), len(dead)
+
+    def fail_unrunnable(self) -> list[str]:
+        """Fail queued jobs that no living replica can run; return their ids."""
+        with self._stores.database.read() as session:
+            living = replicas.living_runs(session)
+            queued = [] if living is None else jobs.queued_for_nobody(session, living)
+        problem = problem_of(_GONE)
+        return [job.id for job in queued if self._recorder.record_end(job, Step.EXPIRE, error=problem)]

@@ -14,7 +14,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +25,15 @@ from sqlalchemy.orm import Session
 
 from app.errors import InvalidRequest, StorageFull, Unavailable
 from app.settings import Settings
+from app.store.sql import schema
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 __all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
 
-NEWEST_REVISION = "2026_11_23_small_tables"
-"""Revision of the newest migration. A database that has it needs no migration."""
+NEWEST_REVISION = "2026_11_23_version_support"
+"""Revision of the newest migration, which this version was made for."""
 
 _LOCK_SECONDS = 30
 
@@ -163,40 +164,99 @@ class Database:
         self.engine.dispose()
 
 
-def migrate(settings: Settings) -> None:
+def migrate(settings: Settings, alone: bool = False) -> None:
     """Upgrade the tables to the newest revision; create the database file if there is none.
 
     A database that has the newest revision is only read, without Alembic, which takes long to import.
 
-    Raises DatabaseUnusable (the address is invalid, or the file cannot be opened), DatabaseAway (a server).
+    Parameters
+    ----------
+    settings
+        Settings with the address of the database.
+    alone
+        Whether the caller makes sure that no other process uses the database. Otherwise a step that older
+        replicas cannot work with is refused while one lives.
+
+    Raises
+    ------
+    DatabaseUnusable
+        The address is invalid, the file cannot be opened, or the tables cannot be migrated now.
+    DatabaseAway
+        The server does not respond.
     """
     database = Database(settings)
     try:
-        with database.engine.connect() as connection:
-            if _revision_of(connection) == NEWEST_REVISION:
+        with _translated_migration(database), database.engine.connect() as connection:
+            at_newest = schema.current_revision(connection) == NEWEST_REVISION
+            if at_newest and schema.supports(connection, NEWEST_REVISION):
                 return
-        logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs every plugin at INFO
-        from alembic import command  # imported late: most starts need no migration
-
-        with database.engine.connect() as connection:
-            if database.shared:  # another replica may be migrating
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
-            command.upgrade(migration_config(connection), "head")
-            connection.commit()
-    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
-        shown = database.engine.url.render_as_string(hide_password=True)
-        kind = DatabaseAway if database.shared else DatabaseUnusable
-        raise kind(f"the database {shown} cannot be opened: {error.orig}") from None
+        with _migrating(database) as connection:
+            schema.upgrade(connection, migration_config(connection), alone)
     finally:
         database.close()
 
 
-def _revision_of(connection: sa.Connection) -> str | None:
-    """Return the revision of the tables; None if there are none."""
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    revision: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-    return revision
+def downgrade(
+    settings: Settings, to: str, alone: bool = False, prepare: Callable[[Collection[str]], None] | None = None
+) -> None:
+    """Bring the tables back to an older revision, for an older version.
+
+    Parameters
+    ----------
+    settings
+        Settings with the address of the database.
+    to
+        The revision.
+    alone
+        As for `migrate`.
+    prepare
+        Function that changes what the older version could not read. It gets the revisions that are about to
+        be undone, and is called when nothing refuses the downgrade.
+
+    Raises
+    ------
+    DatabaseUnusable
+        As `migrate`, or there is no such older revision, or a step cannot be undone now.
+    DatabaseAway
+        The server does not respond.
+    """
+    database = Database(settings)
+    try:
+        with _migrating(database) as connection:
+            config = migration_config(connection)
+            undone = schema.check_downgrade(connection, config, to, alone)
+            if prepare is not None:
+                connection.rollback()  # it has transactions of its own
+                prepare(undone)
+            schema.downgrade(connection, config, to, alone)
+    finally:
+        database.close()
+
+
+@contextmanager
+def _migrating(database: Database) -> Iterator[sa.Connection]:
+    """Open a transaction that changes the tables, while no other process does; it is committed at the end."""
+    with (
+        _translated_migration(database),
+        database.only_one(_MIGRATING),
+        database.engine.connect() as connection,
+    ):
+        yield connection
+        connection.commit()
+
+
+@contextmanager
+def _translated_migration(database: Database) -> Iterator[None]:
+    try:
+        yield
+    except schema.MigrationRefused as error:
+        raise DatabaseUnusable(str(error)) from None
+    except Unavailable as error:
+        raise DatabaseAway(error.message) from None
+    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
+        shown = database.engine.url.render_as_string(hide_password=True)
+        kind = DatabaseAway if database.shared else DatabaseUnusable
+        raise kind(f"the database {shown} cannot be opened: {error.orig}") from None
 
 
 def migration_config(connection: sa.Connection) -> "Config":

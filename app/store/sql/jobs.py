@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session, undefer
 from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
 from app.callers import THE_SERVICE, Caller
+from app.job_kinds import Runs, own_runs
 from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, table_binding
 from app.store.sql.models import Buffer, Job
 from app.store.sql.visibility import visible_to
@@ -18,26 +19,51 @@ from app.store.sql.visibility import visible_to
 # Statements that every job needs are built once: building one takes longer than running it.
 _JOBS = cast(sa.Table, Job.__table__)
 
-_FIRST = (
-    sa.select(_JOBS.c.id)
-    .where(_JOBS.c.state == "queued")
-    .order_by(_JOBS.c.ranked_at, _JOBS.c.id)
-    .limit(1)
-    .with_for_update(skip_locked=True)
-    .scalar_subquery()
-)
 
-_CLAIM = (
-    sa.update(_JOBS)
-    .where(_JOBS.c.id == _FIRST, _JOBS.c.state == "queued")
-    .values(
+def _fits(runs: Runs) -> sa.ColumnElement[bool]:
+    """Build the condition that a version which runs these revisions can run the job.
+
+    The revisions are text: SQLAlchemy would look at every element of a larger expression at each execution.
+    """
+    if not runs.revisions:
+        return sa.false()
+    pairs = (f"({_quoted(name)}, {int(number)})" for name, number in sorted(runs.revisions))
+    revision = sa.literal_column(f"(jobs.service, jobs.revision) IN (VALUES {', '.join(pairs)})", sa.Boolean)
+    options = _JOBS.c.options
+    # As `app.jobs.requests.choice_revision_of`.
+    without_choice = options["candidates"].as_string().is_(None)
+    chosen_by = sa.func.coalesce(options["choice_revision"].as_string(), "1")
+    return sa.and_(revision, sa.or_(without_choice, chosen_by == runs.choice))
+
+
+def _quoted(text: str) -> str:
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
+
+
+@cache
+def _claim(runs: Runs) -> sa.UpdateBase:
+    first = (
+        sa.select(_JOBS.c.id)
+        .where(_JOBS.c.state == "queued", _fits(runs))
+        .order_by(_JOBS.c.ranked_at, _JOBS.c.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
+    claim = sa.update(_JOBS).where(_JOBS.c.id == first, _JOBS.c.state == "queued")
+    return claim.values(
         state="running",
         started_at=sa.bindparam("claimed_at"),
         claimed_by=sa.bindparam("claimed_by_replica"),
         attempt=_JOBS.c.attempt + 1,
-    )
-    .returning(*_JOBS.c)
-)
+    ).returning(*_JOBS.c)
+
+
+@cache
+def _any_queued(runs: Runs) -> sa.Select[Any]:
+    return sa.select(_JOBS.c.id).where(_JOBS.c.state == "queued", _fits(runs)).limit(1)
+
 
 _INSERT = sa.insert(_JOBS)
 
@@ -46,8 +72,6 @@ _DEFAULTS = {
     for name, column in _JOBS.c.items()
     if isinstance(column.default, ScalarElementColumnDefault)
 }
-
-_ANY_QUEUED = sa.select(_JOBS.c.id).where(_JOBS.c.state == "queued").limit(1)
 
 _BLOBS = (Job.source_blob, Job.destination_blob, Buffer.blob)
 
@@ -114,20 +138,27 @@ def newest(
     return session.scalars(query).all()
 
 
-def claim_oldest(session: Session, replica: str, now: datetime) -> Job | None:
+def claim_oldest(session: Session, replica: str, now: datetime, runs: Runs | None = None) -> Job | None:
     """Claim the queued job with the smallest `Job.ranked_at` for this replica; loads all columns.
 
-    `Job.ranked_at` combines age and priority. See also `replicas.hold`. Rows that another claim has locked
-    are skipped if the database has row locks.
+    Only a job of ``runs`` is claimed, by default of those that this version can run: in a rolling upgrade
+    replicas of two versions share a queue. `Job.ranked_at` combines age and priority. See also
+    `replicas.hold`. Rows that another claim has locked are skipped if the database has row locks.
     """
     given = {"claimed_at": now, "claimed_by_replica": replica}
-    row = session.connection().execute(_CLAIM, given).mappings().one_or_none()
+    row = session.connection().execute(_claim(runs or own_runs()), given).mappings().one_or_none()
     return None if row is None else Job(**row)
 
 
-def any_queued(session: Session) -> bool:
+def any_queued(session: Session, runs: Runs | None = None) -> bool:
     """Whether there is a job to claim."""
-    return session.connection().scalar(_ANY_QUEUED) is not None
+    return session.connection().scalar(_any_queued(runs or own_runs())) is not None
+
+
+def queued_for_nobody(session: Session, living: Collection[Runs]) -> Sequence[Job]:
+    """Return queued jobs that no version of ``living`` can run."""
+    fits = sa.or_(sa.false(), *(_fits(runs) for runs in living))
+    return session.scalars(sa.select(Job).where(Job.state == "queued", sa.not_(fits))).all()
 
 
 def move(

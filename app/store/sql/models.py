@@ -216,6 +216,8 @@ class Replica(Base):
     """Id of the master key that it seals with."""
     folder_id: Mapped[str] = mapped_column(String(32))
     """Id of its shared folder."""
+    runs: Mapped[dict[str, Any] | None]
+    """Jobs that it can run (`app.job_kinds.Runs`); None of a version that does not say."""
 
 
 class Caller(Base):
@@ -326,6 +328,14 @@ class AuditHead(Base):
     """Always 1: the table has one row."""
     number: Mapped[int]
     mac: Mapped[str] = mapped_column(String(64))
+
+
+class SchemaSupport(Base):
+    """Revision of the tables whose version of the service can work with the tables as they are now."""
+
+    __tablename__ = "schema_support"
+
+    revision: Mapped[str] = mapped_column(String(80), primary_key=True)
 
 
 class Deployment(Base):

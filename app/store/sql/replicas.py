@@ -16,7 +16,9 @@ from typing import cast
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.store.sql.models import Job, Replica
+from app.job_kinds import Runs
+from app.store.sql.db import NEWEST_REVISION
+from app.store.sql.models import Job, Replica, SchemaSupport
 
 _REPLICAS = cast(sa.Table, Replica.__table__)
 
@@ -33,7 +35,7 @@ class LeaseLost(Exception):
 
 
 class ReplicasDiffer(Exception):
-    """Another replica has different keys or a different shared folder."""
+    """Another replica has different keys or a different shared folder, or has changed the tables."""
 
 
 def moment(session: Session) -> datetime:
@@ -45,11 +47,22 @@ def moment(session: Session) -> datetime:
     return now
 
 
-def register(session: Session, replica: Replica, seconds: float, key_ids: Collection[str]) -> None:
+def register(
+    session: Session,
+    replica: Replica,
+    seconds: float,
+    key_ids: Collection[str],
+    schema: str = NEWEST_REVISION,
+) -> None:
     """Begin a lease of ``seconds`` seconds.
 
-    ``key_ids`` are the ids of the replica's master keys. Raises ReplicasDiffer.
+    ``key_ids`` are the ids of the replica's master keys; ``schema`` is the revision of the tables that this
+    version was made for. Raises ReplicasDiffer.
     """
+    if session.get(SchemaSupport, schema) is None:  # such as after a pause that a migration fell into
+        raise ReplicasDiffer(
+            f"the tables have changed, and this version ({schema}) cannot work with them: start the newer one"
+        )
     for other in session.scalars(sa.select(Replica).where(Replica.lease_until > moment(session))):
         if other.key_id not in key_ids:
             raise ReplicasDiffer(
@@ -111,6 +124,13 @@ def alive(session: Session) -> set[str]:
 def working(session: Session) -> set[str]:
     """Return the replicas whose lease has not expired."""
     return set(session.scalars(sa.select(Replica.id).where(Replica.lease_until > moment(session))))
+
+
+def living_runs(session: Session) -> list[Runs] | None:
+    """Return what the replicas can run whose lease has not been ended; None if one of them does not say."""
+    documents = session.scalars(sa.select(Replica.runs)).all()
+    known = [Runs.from_document(document) for document in documents if document is not None]
+    return known if len(known) == len(documents) else None
 
 
 def folder_ids(session: Session) -> set[str]:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
 
 from app.callers import THE_SERVICE, Caller
 from app.ids import new_id
+from app.job_kinds import Runs, revision_of
 from app.jobs.requests import head_start
 from app.store.sql import buffers, idempotency, jobs
 from app.store.sql import usage as callers
@@ -38,7 +39,7 @@ def job(**values: Any) -> Job:
     known = {
         "id": new_id(),
         "service": "DSWAP",
-        "revision": 1,
+        "revision": revision_of(values.get("service", "DSWAP")) or 1,
         "state": "queued",
         "parameters": {"swap_fields": ["income"]},
         "sealed_seed": b"sealed",
@@ -206,7 +207,7 @@ def test_a_claim_takes_age_and_priority_together(database: Database) -> None:
     order = []
     while True:
         with database.write() as session:
-            claimed = jobs.claim_oldest(session, "one", NOW)
+            claimed = jobs.claim_oldest(session, "one", NOW, runs(**dict.fromkeys(waits, 1)))
         if claimed is None:
             break
         order.append(claimed.service)
@@ -280,6 +281,41 @@ def test_a_job_that_has_not_ended_is_not_deleted(database: Database) -> None:
     (job_id,) = add(database, job())
     with database.write() as session:
         assert not jobs.delete_ended(session, job_id)
+
+
+def runs(choice: str = "7", /, **revisions: int) -> Runs:
+    return Runs(frozenset(revisions.items()), choice)
+
+
+def test_a_claim_takes_only_jobs_that_its_version_can_run(database: Database) -> None:
+    """Two versions share one queue in a rolling upgrade."""
+    chosen = {"candidates": {"count": 3, "by": "x"}, "choice_revision": "8"}
+    old, new, newer_choice, plain = add(
+        database,
+        job(revision=1),
+        job(revision=2),
+        job(service="MEWS", revision=1, options=chosen),
+        job(service="MEWS", revision=1, options={"measures": {}}),
+    )
+    other = add(database, job(service="LATER"))
+    before, after = runs(DSWAP=1, MEWS=1), runs("8", DSWAP=2, MEWS=1)
+
+    def claims(version: Runs) -> list[str]:
+        found = []
+        with database.write() as session:
+            while (claimed := jobs.claim_oldest(session, "a" * 12, NOW, version)) is not None:
+                found.append(claimed.id)
+            assert not jobs.any_queued(session, version)
+        return found
+
+    with database.read() as session:
+        assert [row.id for row in jobs.queued_for_nobody(session, [before, after])] == other
+        assert {row.id for row in jobs.queued_for_nobody(session, [before])} == {new, newer_choice, *other}
+        assert len(jobs.queued_for_nobody(session, [])) == 5
+        assert jobs.any_queued(session, before)
+    assert claims(before) == [old, plain]
+    assert claims(after) == [new, newer_choice]
+    assert Runs.from_document(after.document()) == after
 
 
 def retained(

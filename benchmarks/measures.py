@@ -21,8 +21,8 @@ from providers.randomness.chacha20 import Stream
 ROWS = 1_000_000
 SUMMARY_GOAL = 0.1
 """Maximum fraction of the swap's own time."""
-FULL_GOAL = 120.0
-"""Maximum in seconds."""
+FULL_GOALS = {10_000: 2.0, ROWS: 120.0}
+"""Rows -> maximum in seconds of a full report."""
 OPTIONS = MeasureOptions(
     key_fields=("age", "sex", "city"), rounding={"age": 5}, target="income", categorical_fields=("branch",)
 )
@@ -51,8 +51,61 @@ def mixed_table(rows: int) -> pa.Table:
     )
 
 
+def _released(source: pa.Table) -> Release:
+    """Swap one field by DSWAP, with all that the measures need to know about the run."""
+    provider = PROVIDERS["DSWAP"]
+    params = provider.check(provider.params.model_validate({"swap_fields": ["income"]}), source.schema)
+    stream = Stream(bytes(31) + b"\x07", "DSWAP", provider.revision)
+    result = provider.swap(source, params, stream, no_progress)
+
+    def perturb(training: pa.Table, of: Stream) -> pa.Table:
+        return provider.swap(training, provider.check(params, training.schema), of, no_progress).table
+
+    return Release(source, result.table, service="DSWAP", parameters=params, perturb=perturb)
+
+
+def _full_report(rows: int, rounds: int) -> str:
+    """Time full reports after a first one, and divide the fastest by measure, as Markdown."""
+    released = _released(mixed_table(rows))
+    stream = Stream(bytes(32), "measures", 1)
+    assess(released, OPTIONS, stream)  # kernels and libraries are loaded
+    best: tuple[float, float, list[tuple[float, str]], dict[str, Any]] | None = None
+    for _ in range(rounds):
+        stages: list[tuple[float, str]] = []
+
+        def watch(fraction: float, stage: str, stages: list[tuple[float, str]] = stages) -> None:
+            stages.append((time.perf_counter(), stage))
+
+        processor = time.process_time()
+        assessment = assess(released, OPTIONS, stream, watch)
+        processor = time.process_time() - processor
+        seconds = stages[-1][0] - stages[0][0]
+        if best is None or seconds < best[0]:
+            best = seconds, processor, stages, assessment.measures
+    assert best is not None  # noqa: S101 - of one round or more
+    seconds, processor, stages, measures = best
+    spent: dict[str, float] = {}
+    current = ""
+    for (start, stage), (end, _) in zip(stages, [*stages[1:], stages[-1]], strict=True):
+        key = stage.removeprefix("measuring ")
+        current = key if key in measures or stage == "drawing" else current
+        spent[current] = spent.get(current, 0.0) + end - start
+    lines = [
+        [key, f"{spent.get(key, 0.0):.2f}", str(measures.get(key, {}).get("sample", "all"))]
+        for key in [*measures, "drawing"]
+    ]
+    longest = max(end - start for (start, _), (end, _) in pairwise(stages))
+    verdict = "met" if seconds <= FULL_GOALS[rows] else "MISSED"
+    print(f"  full report, {rows:,} rows: {seconds:.1f} s, {verdict}", flush=True)
+    return (
+        f"The full report of {rows:,} rows takes {seconds:.1f} s (goal {FULL_GOALS[rows]:g} s: {verdict}), "
+        f"{processor:.1f} s of processor time, the fastest of {rounds} rounds; the longest stretch without "
+        f"progress {longest:.1f} s.\n\n{table(['measure', 'seconds', 'rows'], lines)}\n"
+    )
+
+
 def measure(rounds: int = 5) -> str:
-    """Return both comparisons as Markdown."""
+    """Return the cost of a summary, and of full reports of both numbers of rows, as Markdown."""
     source = mixed_table(ROWS)
     provider = PROVIDERS["DSWAP"]
     params = provider.check(provider.params.model_validate({"swap_fields": ["income"]}), source.schema)
@@ -66,40 +119,12 @@ def measure(rounds: int = 5) -> str:
         rounds,
     )
     ratio = timings["summary"].ratio_to(timings["swap"])
-    stages: list[tuple[float, str]] = []
-
-    def watch(fraction: float, stage: str) -> None:
-        stages.append((time.perf_counter(), stage))
-
-    def perturb(training: pa.Table, of: Stream) -> pa.Table:
-        return provider.swap(training, provider.check(params, training.schema), of, no_progress).table
-
-    given: dict[str, Any] = {"service": "DSWAP", "parameters": params, "perturb": perturb}
-    released = Release(source, result.table, **given)
-    assess(released, OPTIONS, Stream(bytes(32), "measures", 1))  # kernels and libraries are loaded
-    processor = time.process_time()
-    assessment = assess(released, OPTIONS, Stream(bytes(32), "measures", 1), watch)
-    processor = time.process_time() - processor
-    seconds = stages[-1][0] - stages[0][0]
-    spent: dict[str, float] = {}
-    current = ""
-    for (start, stage), (end, _) in zip(stages, [*stages[1:], stages[-1]], strict=True):
-        key = stage.removeprefix("measuring ")
-        current = key if key in assessment.measures or stage == "drawing" else current
-        spent[current] = spent.get(current, 0.0) + end - start
-    lines = [
-        [key, f"{spent.get(key, 0.0):.2f}", str(assessment.measures.get(key, {}).get("sample", "all"))]
-        for key in [*assessment.measures, "drawing"]
-    ]
-    longest = max(end - start for (start, _), (end, _) in pairwise(stages))
     verdict = "met" if ratio <= SUMMARY_GOAL else "MISSED"
-    print(f"  summary: {ratio:.5f} of a swap, {verdict}; full: {seconds:.1f} s", flush=True)
-    return (
+    print(f"  summary: {ratio:.5f} of a swap, {verdict}", flush=True)
+    summary = (
         f"### Measures\n\n{ROWS:,} x 10, mixed types, DSWAP of one field. The summary takes "
         f"{timings['summary'].median * 1e6:.0f} us, {ratio:.5f} of the swap's own "
-        f"{timings['swap'].median:.3f} s (goal {SUMMARY_GOAL:g}: {verdict}). The full report takes "
-        f"{seconds:.1f} s (goal {FULL_GOAL:g} s: {'met' if seconds <= FULL_GOAL else 'MISSED'}), "
-        f"{processor:.1f} s of processor time, "
-        f"the longest stretch without progress {longest:.1f} s.\n\n"
-        f"{table(['measure', 'seconds', 'rows'], lines)}\n"
+        f"{timings['swap'].median:.3f} s (goal {SUMMARY_GOAL:g}: {verdict})."
     )
+    reports = [_full_report(10_000, rounds), _full_report(ROWS, 1)]
+    return "\n\n".join([summary, *reports])

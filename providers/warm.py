@@ -177,9 +177,10 @@ def _warm_provider(identifier: str, table: pa.Table) -> None:
 
 
 def _warm_measures(table: pa.Table) -> None:
-    """Take the measures that are compiled: those by distances, and the samples."""
-    options = MeasureOptions(only=("pscr", "dcr", "query_error"), sample=500)
-    assess(Release(table, table), options, Stream(bytes(32), "measures", 1), pictures=False)
+    """Take the measures that are compiled: those by distances, the samples, and the forests."""
+    options = MeasureOptions(only=("pscr", "dcr", "query_error", "prediction"), target="plain", sample=500)
+    release = Release(table, table, perturb=lambda training, _: training)
+    assess(release, options, Stream(bytes(32), "measures", 1), pictures=False)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ what an analyst may still find. Neither says much without the other: the source 
 with its `value`, `goal` (better values: `low`, `high`, or `near` the source's), `range`, `formula` and
 `source`, the `fields` that were measured, and `sample`, the number of sampled rows if not all were used. A
 value that depends on chance is the mean of several `draws` and has the 95 % `interval` of that mean, for each
-part of the value if it has parts.
+part of the value if it has parts. `interval_rmd` has the 95 % `interval` of a share of rows.
 
 A measure that does not apply is listed in `left_out` with the reason. It never appears as 0.
 
@@ -37,11 +37,15 @@ How to read the measures:
   the option `fields`, or else those that differ.
 - `interval_rmd.own` is the value that sdcMicro prints (`risk1` of `dRiskRMD`), except for the random start of
   the search for the covariance and for factors of small samples. If a field's mean or deviation has changed,
-  it misses cells that were never modified; `interval_rmd.source` does not.
+  it misses cells that were never modified; `interval_rmd.source` does not. Compare it with `chance`. The
+  `interval` takes the measured rows for a random sample of many. It has the error of the covariance, which
+  can be as large as that of the choice of rows.
 - `prediction` sets test rows aside before the service changes the other rows of the sample, again for each
   split. Its two values compare what can be learnt with and without the service, at the size of the sample.
   PABIDOT rotates the axes, so that a forest grown on its release cannot be applied to the source's rows:
-  there, both training and test rows are released ones. The interval allows for splits that share rows. The
+  there, both training and test rows are released ones. The interval allows for splits that share rows. A
+  tree is grown on at most 4,096 draws, so that both values are slightly lower than those of a forest that
+  uses more rows. The
   interval of `clustering_error` covers the starts of k-means, and that of `query_error` the choice of
   queries. No interval covers the swap's own seed or the sample of rows: `candidates` shows the values of
   other seeds.
@@ -88,9 +92,9 @@ ends of a histogram are round numbers that leave out a few extreme values, which
 last cell (`open_ends`). `categories` is the number of values of a category that occur; values without a label
 are counted together, as `(others)`.
 
-All values follow from the seed, as the swap does: the sample and every draw are addressed. The search for the
-robust covariance, the clusters and the forests are scikit-learn's, so that `interval_rmd`, `clustering_error`
-and `prediction` may differ with another version of it; the manifest names the version."""
+All values follow from the seed, as the swap does: the sample and every draw are addressed. No value depends
+on the number of threads. The clusters are scikit-learn's, so that `clustering_error` may differ with another
+version of it; the manifest names the version."""
 
 
 def measures_page() -> str:

@@ -13,7 +13,7 @@ from providers.provider import Provider
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 
-MEASURES_REVISION = 2
+MEASURES_REVISION = 3
 """Revision of the random draws of the measures; raised when a change alters a value for a given seed."""
 
 

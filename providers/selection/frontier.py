@@ -35,7 +35,7 @@ from providers.selection.figures import (
 from providers.selection.seeds import point_seed
 from providers.selection.verdict import verdict
 
-FRONTIER_REVISION = 2
+FRONTIER_REVISION = 3
 """Raised when a change alters a frontier for a given seed without a new revision of a service."""
 
 MOST_RUNS = 100

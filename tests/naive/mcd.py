@@ -48,9 +48,13 @@ def interval_rmd(source: Matrix, destination: Matrix, covariance: Matrix) -> dic
     """dRiskRMD's risk1, row by row, by the covariance of the source's z-scores."""
     own = [(table - table.mean(axis=0)) / table.std(axis=0, ddof=1) for table in (source, destination)]
     by_source = (destination - source.mean(axis=0)) / source.std(axis=0, ddof=1)
-    hits = {"own": 0, "source": 0}
+    hits = {"own": 0.0, "source": 0.0, "chance": 0.0}
     for row, x in enumerate(own[0]):
-        rmd = math.sqrt(float(x @ np.linalg.inv(covariance) @ x)) * 0.05
-        hits["own"] += any(abs(own[1][row] - x) < 0.01 * rmd)
-        hits["source"] += any(abs(by_source[row] - x) < 0.01 * rmd)
+        reach = 0.01 * math.sqrt(float(x @ np.linalg.inv(covariance) @ x)) * 0.05
+        hits["own"] += any(abs(own[1][row] - x) < reach)
+        hits["source"] += any(abs(by_source[row] - x) < reach)
+        outside = 1.0
+        for released, value in zip(by_source.T, x, strict=True):
+            outside *= sum(abs(other - value) >= reach for other in released) / len(released)
+        hits["chance"] += 1 - outside
     return {name: count / len(source) for name, count in hits.items()}

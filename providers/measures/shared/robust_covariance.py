@@ -4,16 +4,16 @@ It is that of R's `covMcd`, which sdcMicro's `dRiskRMD` calls, with the same fac
 """
 
 import math
-import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from providers.arrays import Float64Array
+from providers.arrays import BoolArray, Float64Array, Int64Array
+from providers.measures.shared import fast_mcd
+from providers.randomness.chacha20 import Stream
 
-_START = 0
-"""Seed of FAST-MCD's random search: fixed, so that the value does not depend on the job's seed."""
+_SEARCH = Stream(bytes(32), "fast_mcd", 1)
+"""Randomness of the search: fixed, so that the value does not depend on the job's seed."""
 
 _SUPPORTS = (0.5, 0.75, 1.0)
 """Shares alpha of the rows whose determinant is minimised, in the order in which they are tried."""
@@ -48,13 +48,27 @@ def independent_fields(x: Float64Array) -> list[int]:
     return kept
 
 
-def robust_covariance(x: Float64Array) -> tuple[Float64Array, float]:
-    """Compute the reweighted MCD covariance, and the share alpha of the rows that it rests on.
+class RobustFit(NamedTuple):
+    """Robust covariance of a table, and the rows that it rests on."""
+
+    covariance: Float64Array
+    """Shape (fields, fields)."""
+    share: float
+    """Share alpha of the rows whose determinant was minimised."""
+    support: BoolArray
+    """These rows; shape (n,)."""
+
+
+def robust_covariance(x: Float64Array, near: RobustFit | None = None) -> RobustFit:
+    """Compute the reweighted MCD covariance.
 
     Parameters
     ----------
     x : ndarray, shape (n, fields)
         Independent columns, none constant.
+    near : RobustFit, optional
+        Fit of a table that differs by few rows, its support restricted to rows of `x`: the search
+        continues from there instead of starting at random.
 
     Notes
     -----
@@ -74,55 +88,57 @@ def robust_covariance(x: Float64Array) -> tuple[Float64Array, float]:
     Croux and Haesbroeck 1999, doi:10.1006/jmva.1999.1839: c(p, a), eqs. 4.1 and 4.2.
     Pison, Van Aelst and Willems 2002, doi:10.1007/s001840200191: factors for small samples.
     """
+    if near is not None:
+        fit = _reweighted(x, near.share, near.support)
+        if fit is not None:
+            return fit
     for alpha in _SUPPORTS:
-        covariance = _reweighted(x, alpha)
-        if covariance is not None:
-            return covariance, alpha
-    return _covariance(x), 1.0
+        fit = _reweighted(x, alpha)
+        if fit is not None:
+            return fit
+    return RobustFit(_covariance(x), 1.0, np.ones(len(x), np.bool_))
 
 
-def _reweighted(x: Float64Array, alpha: float) -> Float64Array | None:
+def _reweighted(x: Float64Array, alpha: float, near: BoolArray | None = None) -> RobustFit | None:
     """Compute the reweighted covariance with the share `alpha`; None if it or the raw one is singular."""
     from scipy.stats import chi2  # slow to import and rarely needed
 
     rows, fields = x.shape
     half = (rows + fields + 1) // 2
     size = min(rows, math.floor(2 * half - rows + 2 * (rows - half) * alpha))
-    support = _least_determinant(x, size)
-    raw = _covariance(x[support])
+    chosen = _least_determinant(x, size, near)
+    support = np.zeros(rows, np.bool_)
+    support[chosen] = True
+    raw = _covariance(x[chosen])
     if _is_singular(raw):
         return None
     if size < rows:
         raw *= consistency_factor(fields, size / rows) * small_sample_factor(fields, rows, alpha, _RAW)
-    centred = x - x[support].mean(axis=0)
+    centred = x - x[chosen].mean(axis=0)
     squares = np.einsum("ij,ij->i", centred @ np.linalg.inv(raw), centred)
     inside = squares < chi2.ppf(_OUTLIER, fields)
     covariance = _covariance(x[inside])
     if inside.sum() < size / 2 or _is_singular(covariance):
         return None
     if inside.all():
-        return covariance
+        return RobustFit(covariance, alpha, support)
     factor = small_sample_factor(fields, rows, alpha, _REWEIGHTED)
-    return covariance * consistency_factor(fields, _OUTLIER) * factor
+    return RobustFit(covariance * consistency_factor(fields, _OUTLIER) * factor, alpha, support)
 
 
-def _least_determinant(x: Float64Array, size: int) -> npt.NDArray[np.intp]:
+def _least_determinant(x: Float64Array, size: int, near: BoolArray | None = None) -> Int64Array:
     """Find the `size` rows whose covariance has the least determinant that FAST-MCD finds."""
-    from sklearn.covariance import fast_mcd  # takes a second to import and is rarely needed
-
     rows, fields = x.shape
     if size == rows:
         return np.arange(rows)
     if fields == 1:
         return _least_variance(x[:, 0], size)
-    share = (size + 0.5) / rows  # scikit-learn rounds share * rows down to `size`
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a singular covariance, for which the caller tests
-        support = fast_mcd(x, support_fraction=share, random_state=_START)[2]
-    return np.flatnonzero(support)
+    if near is not None:
+        return fast_mcd.continued(x, size, near)
+    return fast_mcd.least_determinant(x, size, _SEARCH)
 
 
-def _least_variance(values: Float64Array, size: int) -> npt.NDArray[np.intp]:
+def _least_variance(values: Float64Array, size: int) -> Int64Array:
     """Find the `size` values of least variance exactly: they are adjacent in sorted order. O(n log n)."""
     order = np.argsort(values, kind="stable")
     ranked = values[order] - np.median(values)

@@ -12,9 +12,10 @@ from providers.errors import ProviderError
 from providers.measures.shared.columns import SIDES, Column, Side
 from providers.measures.shared.comparison import Comparison, Release
 from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.forest import MOST_DRAWN, forest_predictions
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.repeats import DRAWS, intervals, mean_of_draws
-from providers.measures.shared.sampling import random_state, uniforms
+from providers.measures.shared.sampling import uniforms
 from providers.measures.shared.target_regression import explaining_fields
 from providers.randomness.chacha20 import Stream
 from providers.tables.columns import take_rows
@@ -25,7 +26,7 @@ _ASIDE = 5
 _ROTATING = frozenset({"PABIDOT"})
 """Services that rotate the axes: a forest grown on their release cannot be applied to the source's rows."""
 _FARTHEST = 1e30
-"""Bound of scaled numbers: forests compare numbers as float32."""
+"""Bound of scaled numbers, so that float64 has the squares of their sums."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class LearningTask:
 
 
 def prediction(
-    source: LearningTask, destination: LearningTask, categories: bool, random_state: int
+    source: LearningTask, destination: LearningTask, categories: bool, stream: Stream, purpose: str
 ) -> dict[str, float]:
     """Score a forest grown on the source and one grown on the destination, each on its test rows.
 
@@ -52,20 +53,30 @@ def prediction(
     source, destination : LearningTask
     categories : bool
         Whether the target is codes. If so, the score is the accuracy, else R^2.
-    random_state : int
+    stream : Stream
+        Randomness of both forests, under the same `purpose`: they differ only by their rows.
+    purpose : str
 
     References
     ----------
     Breiman 2001, doi:10.1023/A:1010933404324.
     """
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-
-    forest = RandomForestClassifier if categories else RandomForestRegressor
+    key = stream.key(purpose)
     scores = {}
     for name, task in (("source", source), ("destination", destination)):
-        grown = forest(TREES, random_state=random_state, max_features="sqrt").fit(task.fields, task.target)
-        scores[name] = float(grown.score(task.test_fields, task.test_target))
+        found = forest_predictions(task.fields, task.target, task.test_fields, TREES, categories, key)
+        scores[name] = _score(found, task.test_target, categories)
     return scores
+
+
+def _score(predicted: Float64Array, target: Float64Array, categories: bool) -> float:
+    """Accuracy, or R^2; of a constant target 1 if it is predicted exactly, else 0."""
+    if categories:
+        return float((predicted == target).mean())
+    left, whole = float(((target - predicted) ** 2).sum()), float(((target - target.mean()) ** 2).sum())
+    if whole == 0:
+        return float(left == 0)
+    return 1 - left / whole
 
 
 @dataclass(frozen=True)
@@ -124,9 +135,8 @@ def _within_release(
         training, test = rows[side][split.training], rows[side][split.test]
         tasks.append(_with_target(features, targets, training, features, targets, test))
     source, destination = tasks
-    return prediction(
-        source, destination, comparison.columns[target].kind == "category", _state(comparison, draw)
-    )
+    categories = comparison.columns[target].kind == "category"
+    return prediction(source, destination, categories, comparison.stream, f"prediction/{draw}")
 
 
 def _on_rows_set_aside(
@@ -155,12 +165,9 @@ def _on_rows_set_aside(
         _with_target(source, before, trained, source, before, tested),
         _with_target(destination, after, np.arange(len(after)), source, before, tested),
         both.columns[target].kind == "category",
-        _state(comparison, draw),
+        comparison.stream,
+        f"prediction/{draw}",
     )
-
-
-def _state(comparison: Comparison, draw: int) -> int:
-    return random_state(comparison.stream, f"prediction/{draw}")
 
 
 def _with_target(
@@ -196,11 +203,12 @@ MEASURE = Measure(
     goal="high",
     range="accuracy 0 to 1, or R^2 up to 1",
     formula=f"a forest of {TREES} trees for the target, grown on 4 rows of 5 of the source and on the same "
-    "rows as the service changes them; accuracy (categories) or R^2 (numbers) on the fifth, set aside "
-    "before. PABIDOT: grown and tested on released rows, which have the same axes. The mean of "
-    f"{DRAWS} splits, with its 95 % interval (Nadeau and Bengio 2003)",
+    f"rows as the service changes them, each tree on at most {MOST_DRAWN:,} draws with replacement; accuracy "
+    "(categories) or R^2 (numbers) on the fifth, set aside before. PABIDOT: grown and tested on released "
+    f"rows, which have the same axes. The mean of {DRAWS} splits, with its 95 % interval (Nadeau and Bengio "
+    "2003)",
     source="Perry, Matloff and Tendick 2024, 9.5; Chamikara et al. 2019, 5.2.4 and figure 6; Breiman 2001",
-    cost=f"O(n log n) a tree, and a run of the service for each of {DRAWS} splits: on the sample",
+    cost=f"O(n log n), and a run of the service, for each of {DRAWS} splits: on the sample",
     find=_find,
     parts=(Part("destination"),),
     needs=("target",),

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.stats
+from statsmodels.stats.proportion import proportion_confint
 
 from app.report.measure_tables import measure
 from app.report.small_counts import Discretion
@@ -13,7 +14,7 @@ from providers import PROVIDERS
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess
 from providers.measures.run_figures import measures_stream, release_of_run
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.repeats import DRAWS, intervals, mean_of_draws
+from providers.measures.shared.repeats import DRAWS, intervals, mean_of_draws, share_interval
 from providers.measures.utility.prediction import _split
 from providers.measures.utility.query_error import relative_errors
 from tests.naive.agreement import swap
@@ -57,6 +58,30 @@ def test_the_interval_of_splits_that_share_rows_is_wider() -> None:
     plain, corrected = (intervals(values, (-9.0, 9.0), share)["a"] for share in (0.0, 0.25))
     ratio = (corrected["high"] - corrected["low"]) / (plain["high"] - plain["low"])
     assert ratio == pytest.approx(np.sqrt((1 / 5 + 0.25) / (1 / 5)))
+
+
+@pytest.mark.parametrize(("count", "rows"), [(0, 50), (3, 50), (500, 900), (50, 50)])
+def test_the_interval_of_a_share_is_wilsons(count: int, rows: int) -> None:
+    """Intervals of shares agree with those of statsmodels, also at 0 and 1."""
+    low, high = proportion_confint(count, rows, method="wilson")
+    assert share_interval(count / rows, rows) == pytest.approx({"low": low, "high": high}, abs=1e-12)
+
+
+def test_robust_intervals_say_how_sure_they_are() -> None:
+    """Both shares have their interval, of the sampled rows, and the value by chance has none."""
+    report = judged("MEDS", {"swap_fields": ["age"], "k": 10}, "interval_rmd", sample=200).measures[
+        "interval_rmd"
+    ]
+    assert set(report["value"]) == {"own", "source", "chance", "support"}
+    assert set(report["interval"]) == {"own", "source"}
+    for part, interval in report["interval"].items():
+        narrowest = share_interval(report["value"][part], 200)
+        assert interval["low"] <= narrowest["low"] < narrowest["high"] <= interval["high"]
+    shown = measure("interval_rmd", report, [], Discretion(1000))
+    assert [name for name, _ in shown.pairs[-2:]] == [
+        "each table scaled by itself, 95 % interval",
+        "both scaled by the source, 95 % interval",
+    ]
 
 
 @pytest.mark.parametrize("key", ["prediction", "clustering_error", "query_error"])

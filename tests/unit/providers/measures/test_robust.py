@@ -5,12 +5,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from scipy.stats import chi2
-from sklearn.covariance import MinCovDet
+from sklearn.covariance import MinCovDet, fast_mcd
 
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess
-from providers.measures.risk.interval_rmd import interval_rmd
+from providers.measures.risk.interval_rmd import _fitted, _intervals, interval_rmd
 from providers.measures.run_figures import measures_stream
+from providers.measures.shared import fast_mcd as search
 from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.repeats import share_interval
 from providers.measures.shared.robust_covariance import (
     _RAW,
     _REWEIGHTED,
@@ -20,6 +22,7 @@ from providers.measures.shared.robust_covariance import (
     robust_covariance,
     small_sample_factor,
 )
+from providers.randomness.chacha20 import Stream
 from tests.naive import mcd
 
 Matrix = npt.NDArray[np.float64]
@@ -43,11 +46,34 @@ def test_the_covariance_is_that_of_all_subsets_tried() -> None:
     for seed in range(6):
         x = scaled(outlying(14, 2, seed))
         found = tuple(_least_determinant(x, 8).tolist())
-        covariance, support = robust_covariance(x)
+        covariance, support, _ = robust_covariance(x)
         assert support == 0.5
         assert covariance == pytest.approx(mcd.reweighted(x, found), rel=1e-9)
         best += found == mcd.least_determinant(x, 8)
     assert best >= 4
+
+
+@pytest.mark.parametrize(("rows", "fields"), [(400, 2), (700, 4), (2500, 5)])
+def test_the_search_finds_no_greater_determinant_than_scikit_learn(rows: int, fields: int) -> None:
+    """With one, two and five subsets the rows are about as good as theirs, and leave the far rows out."""
+    x = scaled(outlying(rows, fields))
+    size = (rows + fields + 1) // 2
+    found = search.least_determinant(x, size, Stream(bytes(32), "fast_mcd", 1))
+    assert len(np.unique(found)) == size
+    assert found.min() >= rows // 10  # the others are far away
+    theirs = fast_mcd(x, support_fraction=(size + 0.5) / rows, random_state=0)[2]
+    ours, peer = (np.linalg.slogdet(np.cov(x[chosen], rowvar=False))[1] for chosen in (found, theirs))
+    assert ours <= peer + 0.01
+
+
+def test_a_plane_with_more_than_half_of_the_rows_is_found() -> None:
+    """The determinant is 0 there, although most starts and subsets have rows outside the plane."""
+    random = np.random.default_rng(5)
+    x = random.normal(size=(900, 3))
+    x[:520, 1] = 2 * x[:520, 0]
+    found = search.least_determinant(scaled(x), 452, Stream(bytes(32), "fast_mcd", 1))
+    assert len(found) == 452
+    assert found.max() < 520
 
 
 def test_robust_intervals_are_those_of_the_twin() -> None:
@@ -55,15 +81,16 @@ def test_robust_intervals_are_those_of_the_twin() -> None:
     source = outlying(400, 2)
     changed = source + 0.02 * np.random.default_rng(1).normal(size=source.shape)
     changed[:, 0] = source[:, 0]
-    changed[200, 0] += 40.0  # one row moves the field's mean and deviation
-    covariance, support = robust_covariance(scaled(source))
+    changed[200] += 40.0  # one row moves the means and deviations
+    covariance, support, _ = robust_covariance(scaled(source))
     assert support == 0.5
     found = interval_rmd(source, changed)
-    assert {name: found[name] for name in ("own", "source")} == pytest.approx(
+    assert {name: found[name] for name in ("own", "source", "chance")} == pytest.approx(
         mcd.interval_rmd(source, changed, covariance)
     )
     assert found["source"] == pytest.approx(399 / 400)
     assert found["own"] < 0.5
+    assert 0.001 < found["chance"] < 0.1
 
 
 @pytest.mark.slow
@@ -71,7 +98,7 @@ def test_the_covariance_of_normal_rows_is_theirs() -> None:
     """Without the factor after reweighting, variances are some per cent too small."""
     random = np.random.default_rng(8)
     x = random.normal(size=(20_000, 3))
-    covariance, _ = robust_covariance(x)
+    covariance, _, _ = robust_covariance(x)
     assert np.diag(covariance) == pytest.approx(1.0, abs=0.03)
     assert 1 / consistency_factor(3, 0.975) == pytest.approx(chi2.cdf(chi2.ppf(0.975, 3), 5) / 0.975)
     peer = MinCovDet(random_state=1).fit(x).covariance_
@@ -148,6 +175,40 @@ def test_one_field() -> None:
     """The half with the least variance is found exactly."""
     random = np.random.default_rng(7)
     x = scaled(np.concatenate([random.normal(size=300), random.normal(50, 1, 40)])[:, np.newaxis])
-    covariance, support = robust_covariance(x)
+    covariance, support, _ = robust_covariance(x)
     assert support == 0.5
     assert covariance[0, 0] == pytest.approx(np.var(x[:300], ddof=1), rel=0.1)
+
+
+@pytest.mark.slow
+def test_the_interval_of_a_share_is_as_wide_as_by_the_bootstrap() -> None:
+    """The error of the covariance is in it: an interval of independent rows alone is too narrow."""
+    random = np.random.default_rng(0)
+    rows = 600
+    source = outlying(rows, 3)
+    destination = source + 0.01 * random.normal(size=source.shape)
+    found = _fitted(source, destination)
+    interval = _intervals(found, source, destination, Stream(bytes(32), "measures", 3))["source"]
+    drawn = [random.integers(0, rows, rows) for _ in range(30)]
+    replicates = [interval_rmd(source[chosen], destination[chosen])["source"] for chosen in drawn]
+    bootstrap = 2 * 1.96 * np.std(replicates, ddof=1)
+    width = interval["high"] - interval["low"]
+    assert 0.65 < width / bootstrap < 1.5
+    narrow = share_interval(found.shares["source"], rows)
+    assert width > 1.2 * (narrow["high"] - narrow["low"])
+
+
+def test_an_interval_of_few_rows_and_of_a_field_that_one_row_moves() -> None:
+    """A group without which a field is constant is skipped; shares of 0 and 1 have an interval, too."""
+    source = np.random.default_rng(2).normal(size=(12, 2))
+    for moved, low, high in ((source, 0.7, 1.0), (source + 5.0, 0.0, 0.3)):
+        found = _fitted(source, moved)
+        assert found.shares["source"] in (0.0, 1.0)
+        interval = _intervals(found, source, moved, Stream(bytes(32), "measures", 3))["source"]
+        assert interval == pytest.approx(share_interval(found.shares["source"], 12))
+        assert interval["low"] >= low - 0.1
+        assert interval["high"] <= high + 0.1
+    source[:, 1] = 0.0
+    source[3, 1] = 1.0
+    interval = _intervals(_fitted(source, source), source, source, Stream(bytes(32), "measures", 3))["own"]
+    assert interval["high"] == 1.0

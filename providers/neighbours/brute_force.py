@@ -3,13 +3,18 @@
 The neighbourhood and the draws are those of `providers.neighbours.donors`.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from providers.kernels.decorators import borrowing, inlined
+from providers.arrays import Float64Array, Int32Array
+from providers.kernels.decorators import borrowing, inlined, within
 from providers.neighbours.donors import (
     MOST_SORTED,
+    WordBuffer,
     draw_from_list,
     insertion_sort,
+    new_word_buffer,
     select_nth,
     squared_radius,
 )
@@ -18,13 +23,37 @@ ROWS_PER_TASK = 64
 """Rows of one parallel task."""
 
 
+class Scratch(NamedTuple):
+    """Scratch space of the search for one row, in the form that kernels take."""
+
+    squared: Float64Array
+    """Squared distance of each candidate; shape (most candidates,)."""
+    spare: Float64Array
+    """Distances that are sorted or searched; shape (most candidates,)."""
+    found: Int32Array
+    """Neighbours; shape (most candidates,)."""
+    buffer: WordBuffer
+    """Words of the row's stream."""
+
+
+@within
+def new_scratch(most_candidates):
+    """Allocate the scratch space for rows of at most `most_candidates` (int64) candidates."""
+    return Scratch(
+        np.empty(most_candidates),
+        np.empty(most_candidates),
+        np.empty(most_candidates, np.int32),
+        new_word_buffer(),
+    )
+
+
 @inlined
-def _squared_distance(numbers, codes, flags, weight, row, other):
+def _squared_distance(points, row, other):
     """Squared distance of two rows, by the expression of `simd_distances`.
 
-    `numbers`, `codes`, `flags` and `weight` are those of `draw_for_row`. `row` (int64) and `other` (int32)
-    are indices of the rows in the part.
+    `points` (`Points`) has all rows of the part. `row` (int64) and `other` (int32) are indices in the part.
     """
+    numbers, codes = points.numbers, points.codes
     total = 0.0
     for field in range(numbers.shape[1]):
         difference = numbers[row, field] - numbers[other, field]
@@ -32,11 +61,11 @@ def _squared_distance(numbers, codes, flags, weight, row, other):
     if codes.shape[1]:
         mismatches, missing = 0, 0
         for field in range(codes.shape[1]):
-            if field < flags:
+            if field < points.flags:
                 mismatches += codes[row, field] != codes[other, field]
             else:
                 missing += codes[row, field] != codes[other, field]
-        total += weight * mismatches + 2.0 * missing
+        total += points.weight * mismatches + 2.0 * missing
     return total
 
 
@@ -68,7 +97,7 @@ def _last_tied_row(kth, k, candidates, squared, tied):
 
 
 @borrowing
-def _find_neighbours(rule, candidates, squared, spare, found):
+def _find_neighbours(rule, candidates, scratch):
     """List the neighbours of a row among its candidates, and return their number.
 
     Parameters
@@ -76,13 +105,10 @@ def _find_neighbours(rule, candidates, squared, spare, found):
     rule : providers.neighbours.donors.NeighbourRule
     candidates : int32, shape (candidates,)
         Distinct rows without the row itself.
-    squared : float64, shape (candidates,) or more
-        Squared distances from the row.
-    spare : float64, shape (candidates,) or more
-        Scratch space.
-    found : int32, shape (candidates,) or more
-        Receives the neighbours, in the order of `candidates`.
+    scratch : Scratch
+        Has the squared distances from the row, and receives the neighbours in the order of `candidates`.
     """
+    squared, spare, found = scratch.squared, scratch.spare, scratch.found
     size = len(candidates)
     kth, radius, last_row = np.inf, np.inf, np.int32(-1)
     if size > rule.k:
@@ -104,22 +130,13 @@ def _find_neighbours(rule, candidates, squared, spare, found):
 
 
 @inlined
-def draw_for_row(
-    numbers, codes, flags, weight, row, identity, candidates, rule, keys, donors, sizes, squared, spare,
-    found, used, words, address, block,
-):  # fmt: skip
+def draw_for_row(points, row, identity, candidates, rule, keys, donors, sizes, scratch):
     """Draw a donor in each field for one row from its neighbourhood among some candidates.
 
     Parameters
     ----------
-    numbers : float64, shape (n, numbers)
-        Numbers of the points of the part.
-    codes : int32, shape (n, codes)
-        Codes of the points.
-    flags : int64
-        Index of the first code that is a missing flag.
-    weight : float64
-        Squared distance of two different categories.
+    points : Points
+        Points of the part.
     row : int64
         Index of the row in the part.
     identity : int64
@@ -133,14 +150,10 @@ def draw_for_row(
         First word of each field and row; replaced by the donor.
     sizes : int32, shape (n,)
         Receives the size of the row's neighbourhood.
-    squared, spare : float64, shape (candidates,) or more
-        Scratch space.
-    found : int32, shape (candidates,) or more
-        Scratch space.
-    used, words, address, block
-        Scratch space of a stream of random words, as in `providers.neighbours.donors`; written.
+    scratch : Scratch
+        Written.
     """
     for index in range(len(candidates)):
-        squared[index] = _squared_distance(numbers, codes, flags, weight, row, candidates[index])
-    sizes[row] = _find_neighbours(rule, candidates, squared, spare, found)
-    draw_from_list(found, sizes[row], row, identity, keys, donors, used, words, address, block)
+        scratch.squared[index] = _squared_distance(points, row, candidates[index])
+    sizes[row] = _find_neighbours(rule, candidates, scratch)
+    draw_from_list(scratch.found, sizes[row], row, identity, keys, donors, scratch.buffer)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from providers.neighbours.k_nearest import TIE, list_length, nearest, new_search_state
-from providers.neighbours.kdtree import LEAF, grow
+from providers.neighbours.k_nearest import TIE, list_length, nearest, new_lists, new_search_state
+from providers.neighbours.kdtree import grow
 from providers.neighbours.points import Points
 from providers.neighbours.radius import distance, rows_within
 from providers.numba import njit, prange
@@ -52,20 +52,17 @@ def _closest(tree, queries, places, first_leaf, last_leaf, distances, ties, own)
         Receives the marks of the record with the same row number.
     """
     for chunk in prange((last_leaf - first_leaf + _LEAVES_PER_TASK - 1) // _LEAVES_PER_TASK):
-        found = np.empty((LEAF, list_length(1)))
-        rows = np.empty((LEAF, list_length(1)), np.int32)
-        counts = np.zeros(LEAF, np.int64)
-        bounds = np.empty(LEAF)
+        lists = new_lists(list_length(1))
         state = new_search_state(tree)
         low = first_leaf + chunk * _LEAVES_PER_TASK
         for leaf in range(low, min(low + _LEAVES_PER_TASK, last_leaf)):
-            nearest(tree, queries, leaf, False, False, 1, np.inf, found, rows, counts, bounds, state)
+            nearest(tree, queries, leaf, False, False, 1, np.inf, lists, state)
             start = queries.starts[leaf]
             for lane in range(queries.starts[leaf + 1] - start):
                 row = queries.rows[start + lane]
-                radius = found[lane, 0] * TIE
-                distances[row] = np.sqrt(found[lane, 0])
-                ties[row] = rows_within(tree, queries, leaf, lane, -1, radius, rows[0, :0], state)
+                radius = lists.distances[lane, 0] * TIE
+                distances[row] = np.sqrt(lists.distances[lane, 0])
+                ties[row] = rows_within(tree, queries, leaf, lane, -1, radius, lists.rows[0, :0], state)
                 own[row] = distance(tree, places[row], queries, leaf, lane) <= radius
 
 

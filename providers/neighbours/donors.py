@@ -29,28 +29,24 @@ is_same_tree : bool
     Whether `queries` is `tree`, so that every query is a candidate.
 rule : NeighbourRule
     Definition of a neighbourhood.
-distances : float64 array (LEAF, list_length)
-    Squared distances of the nearest rows of each query of the leaf, from `k_nearest.nearest`.
-rows : int32 array (LEAF, list_length)
-    The nearest rows, from `k_nearest.nearest`.
+lists : NearestLists
+    Nearest rows of each query of the leaf, from `k_nearest.nearest`.
 found : int32 array (rule.most_listed + 1,)
     List of the neighbours of one query. Written.
+cover : Cover
+    Scratch space of the cover of one query. Written.
 state : SearchState
     Scratch space of the search. Written.
 keys : uint32 array (fields, 8)
     Key of each field.
-field : int64
-    Index of a key.
+key : uint32 array (8,)
+    Key of one field.
 donors : uint32 array (fields, n)
     First word of each field and row, replaced by the donor. Written.
 sizes : int32 array (n,)
     Size of each neighbourhood, -1 if it was not counted. Written.
-used : int64 array (1,)
-    Number of words drawn so far from the stream of one row. Written.
-words : uint32 array (256,)
-    Buffer with the current words of that stream. Written.
-address, block : uint32 arrays (4, LANES) and (LANES, LANES)
-    Scratch space for ChaCha20. Written.
+buffer : WordBuffer
+    Words of the stream of one row. Written.
 
 References
 ----------
@@ -64,9 +60,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from providers.arrays import Int32Array, UInt32Array
-from providers.kernels.decorators import borrowing, inlined, uncounted
-from providers.neighbours.k_nearest import TIE, list_length, nearest, new_search_state
+from providers.arrays import Int32Array, Int64Array, UInt32Array
+from providers.kernels.decorators import borrowing, inlined, uncounted, within
+from providers.neighbours.k_nearest import TIE, list_length, nearest, new_lists, new_search_state
 from providers.neighbours.kdtree import LEAF, grow
 from providers.neighbours.points import Points
 from providers.neighbours.radius import cover_nodes, distance, node_positions, rows_within
@@ -106,6 +102,30 @@ class NeighbourRule(NamedTuple):
     """Maximum rows of a listed neighbourhood: `MOST_LISTED`."""
     most_cover_nodes: int
     """Maximum nodes of a cover: `MOST_COVER_NODES`."""
+
+
+class WordBuffer(NamedTuple):
+    """Words of one stream that are drawn one by one, in the form that kernels take."""
+
+    used: Int64Array
+    """Number of words drawn so far; shape (1,)."""
+    words: UInt32Array
+    """Current words of the stream; shape (256,)."""
+    address: UInt32Array
+    """Scratch space for ChaCha20; shape (4, LANES)."""
+    block: UInt32Array
+    """Scratch space for ChaCha20; shape (LANES, LANES)."""
+
+
+class Cover(NamedTuple):
+    """Nodes of a cover, in the form that kernels take; shape (rule.most_cover_nodes,) each."""
+
+    nodes: Int64Array
+    """Numbers of the nodes."""
+    spare_nodes: Int64Array
+    """Scratch space of `cover_nodes`."""
+    ends: Int64Array
+    """Cumulative number of rows in the nodes."""
 
 
 @dataclass(frozen=True)
@@ -201,19 +221,30 @@ def mark_kept_rows(key, q, first, kept):
             kept[row] = uniform >= q
 
 
-@inlined
-def next_word(keys, field, row, used, words, address, block):
-    """Return the next word of the stream (row, 2), and count it in ``used[0]``.
+@within
+def new_word_buffer():
+    """Allocate the buffer of a stream of which no word is drawn."""
+    return WordBuffer(
+        np.zeros(1, np.int64),
+        np.empty(256, np.uint32),
+        np.zeros((4, LANES), np.uint32),
+        np.empty((LANES, LANES), np.uint32),
+    )
 
-    `row` (int32 or int64) is the row number in the table, which identifies the stream. The buffer `words` is
-    refilled before every 256 words.
+
+@inlined
+def next_word(key, row, buffer):
+    """Return the next word of the stream (row, 2), and count it in the buffer.
+
+    `row` (int32 or int64) is the row number in the table, which identifies the stream. The words are refilled
+    before every 256 words.
     """
-    index = used[0] % 256
-    if index == 0:
-        first_block, level = np.uint32(used[0] // 16), np.uint32(FURTHER_LEVEL)
-        stream_words(keys[field], np.uint64(row), level, first_block, address, block, words)
-    used[0] += 1
-    return np.uint64(words[index])
+    used = buffer.used[0]
+    if used % 256 == 0:
+        first_block, level = np.uint32(used // 16), np.uint32(FURTHER_LEVEL)
+        stream_words(key, np.uint64(row), level, first_block, buffer.address, buffer.block, buffer.words)
+    buffer.used[0] = used + 1
+    return np.uint64(buffer.words[used % 256])
 
 
 @borrowing
@@ -230,14 +261,14 @@ def bounded_once(word, bound):
 
 
 @uncounted
-def bounded(word, bound, keys, field, row, used, words, address, block):
+def bounded(word, bound, key, row, buffer):
     """Return a uniform integer below `bound` from `word`, or from the next words if it is rejected.
 
     `word` and `bound` are those of `bounded_once`, and `row` that of `next_word`.
     """
     place = bounded_once(word, bound)
     while place < 0:
-        place = bounded_once(next_word(keys, field, row, used, words, address, block), bound)
+        place = bounded_once(next_word(key, row, buffer), bound)
     return place
 
 
@@ -297,7 +328,7 @@ def select_nth(values, count, nth):
 
 
 @inlined
-def draw_from_list(listed, size, row, identity, keys, donors, used, words, address, block):
+def draw_from_list(listed, size, row, identity, keys, donors, buffer):
     """Draw a uniform row of a list for each field, and overwrite the row's first words by the draws.
 
     Parameters
@@ -316,9 +347,9 @@ def draw_from_list(listed, size, row, identity, keys, donors, used, words, addre
     for field in range(len(keys)):
         place = bounded_once(donors[field, row], size)
         if place < 0:
-            used[0] = 0
-            word = next_word(keys, field, identity, used, words, address, block)
-            place = bounded(word, size, keys, field, identity, used, words, address, block)
+            buffer.used[0] = 0
+            word = next_word(keys[field], identity, buffer)
+            place = bounded(word, size, keys[field], identity, buffer)
         donors[field, row] = select_nth(listed, size, place)
 
 
@@ -335,11 +366,12 @@ def squared_radius(rule, kth):
 
 
 @inlined
-def _list_k_nearest(lane, rule, distances, rows, found):
+def _list_k_nearest(lane, rule, lists, found):
     """List the k nearest rows if they are the whole neighbourhood; return k, or 0 if they are not.
 
     The list is in ascending order of rows if it fits in one vector.
     """
+    distances, rows = lists.distances, lists.rows
     if (
         distances[lane, rule.k] <= squared_radius(rule, distances[lane, rule.k - 1])
         or rule.k > rule.most_listed
@@ -354,8 +386,7 @@ def _list_k_nearest(lane, rule, distances, rows, found):
 
 
 @borrowing
-def _neighbourhood(tree, queries, leaf, lane, row, is_candidate, candidates, rule, distances,
-                   rows, found, state):  # fmt: skip
+def _neighbourhood(tree, queries, leaf, lane, row, is_candidate, candidates, rule, lists, found, state):
     """Find a neighbourhood that `_list_k_nearest` did not list: (size, is_listed, radius, last_row).
 
     A neighbourhood of up to ``rule.most_listed`` rows is listed in `found`. A larger one contains all rows
@@ -386,13 +417,13 @@ def _neighbourhood(tree, queries, leaf, lane, row, is_candidate, candidates, rul
                 found[count] = candidates[index]
                 count += 1
         return others, True, np.inf, _NO_ROW
-    kth, next_distance = distances[lane, rule.k - 1], distances[lane, rule.k]
+    kth, next_distance = lists.distances[lane, rule.k - 1], lists.distances[lane, rule.k]
     radius = squared_radius(rule, kth)
     if next_distance > radius:
         # The k nearest are the neighbourhood, and too many to list.
         if rule.include_ties:
             return rule.k, False, radius, _NO_ROW
-        return rule.k, False, kth, rows[lane, rule.k - 1]
+        return rule.k, False, kth, lists.rows[lane, rule.k - 1]
     count = rows_within(tree, queries, leaf, lane, row, radius, found[: rule.most_listed + 1], state)
     if count <= rule.most_listed:
         return count, True, radius, _NO_ROW
@@ -402,9 +433,18 @@ def _neighbourhood(tree, queries, leaf, lane, row, is_candidate, candidates, rul
     return size, False, radius, _NO_ROW
 
 
+@within
+def _new_cover(rule):
+    """Allocate the nodes of a cover."""
+    return Cover(
+        np.empty(rule.most_cover_nodes, np.int64),
+        np.empty(rule.most_cover_nodes, np.int64),
+        np.empty(rule.most_cover_nodes, np.int64),
+    )
+
+
 @borrowing
-def _draw_from_cover(tree, queries, leaf, lane, row, radius, last_row, nodes, ends, node_count, keys, field,
-                     used, words, address, block):  # fmt: skip
+def _draw_from_cover(tree, queries, leaf, lane, row, radius, last_row, cover, node_count, key, buffer):
     """Draw a uniform row of a large neighbourhood by rejection from its cover.
 
     Parameters
@@ -413,18 +453,14 @@ def _draw_from_cover(tree, queries, leaf, lane, row, radius, last_row, nodes, en
         Number of the query.
     radius, last_row : float64 and int32
         Bounds of the neighbourhood, as returned by `_neighbourhood`.
-    nodes : int64, shape (node_count,) or more
-        Nodes of the cover.
-    ends : int64, shape (node_count,) or more
-        Cumulative number of rows in the nodes.
     node_count : int64
         Number of nodes of the cover.
     """
+    ends = cover.ends[:node_count]
     while True:
-        word = next_word(keys, field, row, used, words, address, block)
-        place = bounded(word, ends[node_count - 1], keys, field, row, used, words, address, block)
-        index = np.searchsorted(ends[:node_count], place, side="right")
-        _, stop = node_positions(tree, nodes[index])
+        place = bounded(next_word(key, row, buffer), ends[node_count - 1], key, row, buffer)
+        index = np.searchsorted(ends, place, side="right")
+        _, stop = node_positions(tree, cover.nodes[index])
         position = stop - (ends[index] - place)
         other = tree.rows[position]
         if other == row:
@@ -436,8 +472,7 @@ def _draw_from_cover(tree, queries, leaf, lane, row, radius, last_row, nodes, en
 
 @borrowing
 def _draw_leaf(tree, queries, leaf, candidates, is_same_tree, is_searched, wanted, rule, keys, donors, sizes,
-               distances, rows, counts, bounds, state, found, nodes, spare_nodes, ends, words, address,
-               block, used):  # fmt: skip
+               lists, state, found, cover, buffer):  # fmt: skip
     """Draw donors for the queries of one leaf: steps 2 and 3 of section 4.1.
 
     Parameters
@@ -447,25 +482,19 @@ def _draw_leaf(tree, queries, leaf, candidates, is_same_tree, is_searched, wante
         rows are searched.
     wanted : int64
         Number of nearest rows to find.
-    distances, rows, counts, bounds
+    lists : NearestLists
         Scratch space of `k_nearest.nearest`; written.
-    nodes, spare_nodes : int64, shape (rule.most_cover_nodes,)
-        Scratch space of `cover_nodes`; written.
-    ends : int64, shape (rule.most_cover_nodes,)
-        Scratch space: cumulative number of rows in the nodes of a cover; written.
     """
     query_rows = queries.rows
     candidate_count = len(candidates)
     # Step 2: the k + 1 nearest rows of all queries of the leaf; one more than k shows if there are ties.
     if is_searched:
         floor = rule.epsilon * rule.epsilon * TIE
-        nearest(
-            tree, queries, leaf, is_same_tree, True, wanted, floor, distances, rows, counts, bounds, state
-        )  # fmt: skip
+        nearest(tree, queries, leaf, is_same_tree, True, wanted, floor, lists, state)
     start = queries.starts[leaf]
     for lane in range(queries.starts[leaf + 1] - start):
         row = query_rows[start + lane]
-        size = _list_k_nearest(lane, rule, distances, rows, found) if is_searched else 0
+        size = _list_k_nearest(lane, rule, lists, found) if is_searched else 0
         is_listed, radius, last_row = True, 0.0, _NO_ROW
         if size == 0:
             is_candidate = is_same_tree
@@ -473,25 +502,23 @@ def _draw_leaf(tree, queries, leaf, candidates, is_same_tree, is_searched, wante
                 index = np.searchsorted(candidates, row)
                 is_candidate = index < candidate_count and candidates[index] == row
             size, is_listed, radius, last_row = _neighbourhood(
-                tree, queries, leaf, lane, row, np.int64(is_candidate), candidates, rule,
-                distances, rows, found, state,
+                tree, queries, leaf, lane, row, np.int64(is_candidate), candidates, rule, lists, found, state
             )  # fmt: skip
         sizes[row] = size
         # Step 3: a uniform row of the neighbourhood for each field.
         if is_listed:
-            draw_from_list(found, size, row, row, keys, donors, used, words, address, block)
+            draw_from_list(found, size, row, row, keys, donors, buffer)
             continue
-        node_count = cover_nodes(tree, queries, leaf, lane, radius, nodes, spare_nodes)
+        node_count = cover_nodes(tree, queries, leaf, lane, radius, cover.nodes, cover.spare_nodes)
         total = 0
         for index in range(node_count):
-            first, stop = node_positions(tree, nodes[index])
+            first, stop = node_positions(tree, cover.nodes[index])
             total += stop - first
-            ends[index] = total
+            cover.ends[index] = total
         for field in range(len(keys)):
-            used[0] = 0
+            buffer.used[0] = 0
             donors[field, row] = _draw_from_cover(
-                tree, queries, leaf, lane, row, radius, last_row, nodes, ends, node_count,
-                keys, field, used, words, address, block,
+                tree, queries, leaf, lane, row, radius, last_row, cover, node_count, keys[field], buffer
             )  # fmt: skip
 
 
@@ -509,25 +536,15 @@ def _draw_by_tree(tree, queries, candidates, is_same_tree, rule, keys, first_lea
     is_searched = candidate_count > rule.k if not is_same_tree else candidate_count - 1 > rule.k
     length = list_length(wanted) if is_searched else 1
     for chunk in prange((last_leaf - first_leaf + LEAVES_PER_TASK - 1) // LEAVES_PER_TASK):
-        distances = np.empty((LEAF, length))
-        rows = np.empty((LEAF, length), np.int32)
-        counts = np.zeros(LEAF, np.int64)
-        bounds = np.empty(LEAF)
-        state = new_search_state(tree)
+        lists, state = new_lists(length), new_search_state(tree)
         found = np.empty(rule.most_listed + 1, np.int32)
-        nodes = np.empty(rule.most_cover_nodes, np.int64)
-        spare_nodes = np.empty(rule.most_cover_nodes, np.int64)
-        ends = np.empty(rule.most_cover_nodes, np.int64)
-        words = np.empty(256, np.uint32)
-        address = np.zeros((4, LANES), np.uint32)
-        block = np.empty((LANES, LANES), np.uint32)
-        used = np.zeros(1, np.int64)
+        cover = _new_cover(rule)
+        buffer = new_word_buffer()
         low = first_leaf + chunk * LEAVES_PER_TASK
         for leaf in range(low, min(low + LEAVES_PER_TASK, last_leaf)):
             _draw_leaf(
                 tree, queries, leaf, candidates, is_same_tree, is_searched, wanted, rule, keys, donors, sizes,
-                distances, rows, counts, bounds, state, found, nodes, spare_nodes, ends, words, address,
-                block, used,
+                lists, state, found, cover, buffer,
             )  # fmt: skip
 
 

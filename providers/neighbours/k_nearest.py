@@ -17,15 +17,8 @@ wanted : int64
     Number of nearest rows to find.
 floor : float64
     Squared distance within which the last wanted row must be exact; see `nearest`.
-distances : float64 array (LEAF, list_length(wanted))
-    Squared distance of each row of the lists, infinite in free slots. Written.
-rows : int32 array (LEAF, list_length(wanted))
-    Nearest rows found so far, `_NO_ROW` in free slots. The list of each query is sorted by (distance, row),
-    or a heap until `sort_found` if more than `_MOST_SORTED` rows are wanted. Written.
-counts : int64 array (LEAF,)
-    Number of rows in each list, if it is a heap. Written.
-bounds : float64 array (LEAF,)
-    Squared distance beyond which rows no longer matter to each query; -1 in lanes without a query. Written.
+lists : NearestLists
+    Nearest rows found so far of each query of the leaf. Written.
 state : SearchState
     Scratch space. Written.
 
@@ -66,6 +59,23 @@ _NO_ROW = np.int32(2**31 - 1)
 _STACK_SIZE = 80  # more nodes than can wait: one a level, and fewer levels than bits of a row number
 
 
+class NearestLists(NamedTuple):
+    """Lists of the nearest rows of the queries of one leaf, in the layout that kernels expect.
+
+    The list of each query is sorted by (distance, row), or a heap until `sort_found` if more than
+    `_MOST_SORTED` rows are wanted.
+    """
+
+    distances: npt.NDArray[np.float64]
+    """Squared distance of each row of the lists, infinite in free slots; shape (LEAF, length)."""
+    rows: npt.NDArray[np.int32]
+    """Nearest rows, `_NO_ROW` in free slots; shape (LEAF, length)."""
+    counts: npt.NDArray[np.int64]
+    """Number of rows in each list, if it is a heap; shape (LEAF,)."""
+    bounds: npt.NDArray[np.float64]
+    """Squared distance beyond which rows no longer matter, -1 in lanes without a query; shape (LEAF,)."""
+
+
 class SearchState(NamedTuple):
     """Buffers of one nearest-neighbour search, in the layout that kernels expect."""
 
@@ -90,6 +100,17 @@ def new_search_state(tree):
         np.empty((_STACK_SIZE, LANES), np.float32),
         np.empty(_STACK_SIZE, np.int64),
         np.empty(LANES),
+    )
+
+
+@within
+def new_lists(length):
+    """Allocate lists of `length` (int64) rows, as `list_length` returns it."""
+    return NearestLists(
+        np.empty((LEAF, length)),
+        np.empty((LEAF, length), np.int32),
+        np.zeros(LEAF, np.int64),
+        np.empty(LEAF),
     )
 
 
@@ -160,35 +181,34 @@ def _heapsort(distances, rows, count):
 
 
 @borrowing
-def _search_bound(distances, lane, wanted, floor):
+def _search_bound(lists, lane, wanted, floor):
     """Return the squared distance beyond which a row no longer matters to a query with a sorted list.
 
     If a single row is wanted there is none before it; the floor is infinity then.
     """
-    return min(distances[lane, wanted - 1], max(floor, distances[lane, wanted - 2] * TIE))
+    return min(lists.distances[lane, wanted - 1], max(floor, lists.distances[lane, wanted - 2] * TIE))
 
 
 @borrowing
-def _add_found(squared, row, wanted, floor, distances, rows, lane, counts, bounds):
+def _add_found(squared, row, wanted, floor, lists, lane):
     """Add a row to a query's list, and lower its bound.
 
     `row` (int32) is the row, and `squared` (float64) its squared distance.
     """
+    distances, rows, counts = lists.distances, lists.rows, lists.counts
     if wanted <= _MOST_SORTED:
         insert_sorted(distances, rows, lane, squared, row)
-        bounds[lane] = _search_bound(distances, lane, wanted, floor)
+        lists.bounds[lane] = _search_bound(lists, lane, wanted, floor)
         return
     if counts[lane] == wanted and not _is_after(distances[lane, 0], rows[lane, 0], squared, row):
         return
     counts[lane] = _push(squared, row, distances[lane], rows[lane], counts[lane])
     if counts[lane] == wanted:
-        bounds[lane] = distances[lane, 0]
+        lists.bounds[lane] = distances[lane, 0]
 
 
 @uncounted
-def nearest(
-    tree, queries, leaf, is_same_tree, others_only, wanted, floor, distances, rows, counts, bounds, state
-):
+def nearest(tree, queries, leaf, is_same_tree, others_only, wanted, floor, lists, state):
     """Find the `wanted` nearest rows of each query of a leaf; all queries descend the tree together.
 
     The last wanted row is exact only as far as it is a tie of the row before it or within `floor`. Otherwise
@@ -198,41 +218,39 @@ def nearest(
     ----------
     is_same_tree : bool
         Whether `queries` is `tree`; `others_only` is then true.
-    distances, rows
-        Receive the squared distances in ascending order, infinite if the tree has fewer rows, and their rows.
+    lists : NearestLists
+        Receives the rows in ascending order of distance, and `_NO_ROW` if the tree has fewer.
     """
-    clear_found(queries, leaf, distances, rows, counts, bounds)
+    clear_found(queries, leaf, lists)
     searched = -1
     if is_same_tree and wanted <= LANES and _reaches_leaf(tree, leaf):
-        _search_own_leaf(tree, leaf, wanted, floor, distances, rows, bounds, state.out)
+        _search_own_leaf(tree, leaf, wanted, floor, lists, state.out)
         searched = leaf
-    search_tree(
-        tree, queries, leaf, searched, others_only, wanted, floor, distances, rows, counts, bounds, state
-    )  # fmt: skip
-    sort_found(queries, leaf, wanted, distances, rows, counts)
+    search_tree(tree, queries, leaf, searched, others_only, wanted, floor, lists, state)
+    sort_found(queries, leaf, wanted, lists)
 
 
 @borrowing
-def clear_found(queries, leaf, distances, rows, counts, bounds):
+def clear_found(queries, leaf, lists):
     """Empty the lists of all queries of a leaf.
 
     Lanes without a query get the bound -1, so that no node is near them.
     """
     size = queries.starts[leaf + 1] - queries.starts[leaf]
     for lane in range(LEAF):
-        counts[lane] = 0
-        bounds[lane] = np.inf if lane < size else -1.0
-        for index in range(distances.shape[1]):
-            distances[lane, index] = np.inf
-            rows[lane, index] = _NO_ROW
+        lists.counts[lane] = 0
+        lists.bounds[lane] = np.inf if lane < size else -1.0
+        for index in range(lists.rows.shape[1]):
+            lists.distances[lane, index] = np.inf
+            lists.rows[lane, index] = _NO_ROW
 
 
 @borrowing
-def sort_found(queries, leaf, wanted, distances, rows, counts):
+def sort_found(queries, leaf, wanted, lists):
     """Sort the lists of all queries of a leaf after the search."""
     if wanted > _MOST_SORTED:
         for lane in range(queries.starts[leaf + 1] - queries.starts[leaf]):
-            _heapsort(distances[lane], rows[lane], counts[lane])
+            _heapsort(lists.distances[lane], lists.rows[lane], lists.counts[lane])
 
 
 @borrowing
@@ -242,7 +260,7 @@ def _reaches_leaf(tree, leaf):
 
 
 @borrowing
-def _search_own_leaf(tree, leaf, wanted, floor, distances, rows, bounds, out):
+def _search_own_leaf(tree, leaf, wanted, floor, lists, out):
     """Find the first neighbours of each query of a leaf, among the other rows of the leaf.
 
     The queries are the rows of the same leaf of `tree`. `out` (float64, shape (LANES,)) is scratch space.
@@ -260,14 +278,13 @@ def _search_own_leaf(tree, leaf, wanted, floor, distances, rows, bounds, out):
             other = lowest_lane(remaining)
             remaining &= remaining - 1
             rank = rank_of_lane(out, other, others)
-            distances[lane, rank] = out[other]
-            rows[lane, rank] = tree.rows[start + other]
-        bounds[lane] = _search_bound(distances, lane, wanted, floor)
+            lists.distances[lane, rank] = out[other]
+            lists.rows[lane, rank] = tree.rows[start + other]
+        lists.bounds[lane] = _search_bound(lists, lane, wanted, floor)
 
 
 @borrowing
-def search_tree(tree, queries, leaf, searched, others_only, wanted, floor, distances, rows, counts, bounds,
-                state):  # fmt: skip
+def search_tree(tree, queries, leaf, searched, others_only, wanted, floor, lists, state):
     """Search one tree for rows nearer than those found so far.
 
     `searched` (int64) is a leaf of `tree` to skip, or -1.
@@ -276,7 +293,7 @@ def search_tree(tree, queries, leaf, searched, others_only, wanted, floor, dista
     query_numbers, query_codes = queries.numbers, queries.codes
     uniform, tree_rows, query_rows = tree.uniform, tree.rows, queries.rows
     weight, flags = tree.weight, tree.flags
-    starts = tree.starts
+    starts, bounds = tree.starts, lists.bounds
     first = queries.starts[leaf]
     leaves = (1 << tree.depth) - 1
     lowest = leaves >> 1  # first parent of leaves
@@ -318,9 +335,7 @@ def search_tree(tree, queries, leaf, searched, others_only, wanted, floor, dista
                 top += 1
             continue
         if node < leaves:
-            _uniform_node(
-                tree, node, queries, leaf, others_only, wanted, floor, distances, rows, counts, bounds
-            )  # fmt: skip
+            _uniform_node(tree, node, queries, leaf, others_only, wanted, floor, lists)
         else:
             other = node - leaves
             if other == searched:
@@ -336,15 +351,15 @@ def search_tree(tree, queries, leaf, searched, others_only, wanted, floor, dista
                     bounds[lane], out,
                 )  # fmt: skip
                 if near_ones and wanted <= LANES:
-                    insert_all(distances, rows, lane, near_ones, out, tree_rows, start, excluded)
-                    bounds[lane] = _search_bound(distances, lane, wanted, floor)
+                    insert_all(lists.distances, lists.rows, lane, near_ones, out, tree_rows, start, excluded)
+                    bounds[lane] = _search_bound(lists, lane, wanted, floor)
                     continue
                 while near_ones:
                     point = lowest_lane(near_ones)
                     near_ones &= near_ones - 1
                     row = tree_rows[start + point]
                     if row != excluded and out[point] <= bounds[lane]:
-                        _add_found(out[point], row, wanted, floor, distances, rows, lane, counts, bounds)
+                        _add_found(out[point], row, wanted, floor, lists, lane)
         _round_bounds_up(bounds, slack, limits)
 
 
@@ -359,7 +374,7 @@ def _round_bounds_up(bounds, slack, limits):
 
 
 @borrowing
-def _uniform_node(tree, node, queries, leaf, others_only, wanted, floor, distances, rows, counts, bounds):
+def _uniform_node(tree, node, queries, leaf, others_only, wanted, floor, lists):
     """Add the rows of a node whose points are identical, in the order of rows, as long as they matter.
 
     `node` (int64) is a node of `tree`.
@@ -370,10 +385,10 @@ def _uniform_node(tree, node, queries, leaf, others_only, wanted, floor, distanc
         squared = distance(tree, start, queries, leaf, lane)
         added = 0
         for position in range(start, stop):
-            if squared > bounds[lane] or added == wanted:
+            if squared > lists.bounds[lane] or added == wanted:
                 break
             row = tree.rows[position]
             if others_only and row == queries.rows[first + lane]:
                 continue
-            _add_found(squared, row, wanted, floor, distances, rows, lane, counts, bounds)
+            _add_found(squared, row, wanted, floor, lists, lane)
             added += 1

@@ -13,37 +13,20 @@ child; its right child is an empty leaf, whose box is infinitely far from everyt
 
 Arguments of kernels
 --------------------
-numbers : float64 array (n, numbers)
-    Numbers of the points.
-codes : int32 array (n, codes)
-    Codes of the points.
-orders : int32 array (dimensions + 1, n)
-    Points in ascending order along each dimension, and in the last one by row. Cutting a node partitions its
-    range of each order. Written.
-spare : int32 array (dimensions + 1, n)
-    Scratch space. Written.
+growth : Growth
+    Tree that is being grown. Its arrays are written, except `extents`, `starts` and the points.
 sides : uint8 array (n,)
     Side of the cut of each point: `_LEFT` or `_RIGHT`, or `_TIED` while it is undecided. Written.
-extents : float64 array (codes,)
-    Width of each code in a node where it varies.
 boxes : float64 array (nodes, 2, numbers)
     Smallest and largest numbers of each node. Written.
 code_boxes : int32 array (nodes, 2, codes)
     Smallest and largest codes of each node. Written.
-uniform : bool array (nodes,)
-    Whether all points of the node are identical. Written.
 starts : int64 array (leaves + 1,)
     First position of each leaf, and the end.
-depth : int64
-    Level of the leaves.
 level, index, node : int64
     Level of a node, its index in the level, and its number ``(1 << level) - 1 + index``.
 dimension : int64
     Index of a number, or number of numbers plus index of a code.
-table_rows : int32 array (n,)
-    Row number of each point.
-rows : int32 array (n,)
-    Row number at each position. Written.
 number_blocks : float64 array (leaves, numbers, LEAF)
     Numbers of the points of each leaf, infinite in empty lanes. Written.
 code_blocks : int32 array (leaves, codes, LEAF)
@@ -112,6 +95,47 @@ class Tree(NamedTuple):
     """Whether all points of the node are identical; shape (nodes,)."""
     rough: npt.NDArray[np.float32]
     """Boxes in single precision, rounded outward; shape (nodes, 2, numbers)."""
+
+
+class Growth(NamedTuple):
+    """Tree that is being grown, in the form that kernels take."""
+
+    numbers: npt.NDArray[np.float64]
+    """Numbers of the points; shape (n, numbers)."""
+    codes: npt.NDArray[np.int32]
+    """Codes of the points; shape (n, codes)."""
+    orders: npt.NDArray[np.int32]
+    """Points in ascending order along each dimension, and in the last one by row; shape (dimensions + 1, n).
+
+    Cutting a node partitions its range of each order.
+    """
+    spare: npt.NDArray[np.int32]
+    """Scratch space; shape (dimensions + 1, n)."""
+    extents: npt.NDArray[np.float64]
+    """Width of each code in a node where it varies; shape (codes,)."""
+    boxes: npt.NDArray[np.float64]
+    """Smallest and largest numbers of each node; shape (nodes, 2, numbers)."""
+    code_boxes: npt.NDArray[np.int32]
+    """Smallest and largest codes of each node; shape (nodes, 2, codes)."""
+    uniform: npt.NDArray[np.bool_]
+    """Whether all points of the node are identical; shape (nodes,)."""
+    starts: npt.NDArray[np.int64]
+    """First position of each leaf, and the end; shape (leaves + 1,)."""
+    depth: int
+    """Level of the leaves."""
+
+
+class Leaves(NamedTuple):
+    """Leaves of the tree that is being grown, in the form that kernels take."""
+
+    table_rows: npt.NDArray[np.int32]
+    """Row number of each point; shape (n,)."""
+    rows: npt.NDArray[np.int32]
+    """Row number at each position; shape (n,)."""
+    numbers: npt.NDArray[np.float64]
+    """Numbers of the points of each leaf, infinite in empty lanes; shape (leaves, numbers, LEAF)."""
+    codes: npt.NDArray[np.int32]
+    """Codes of the points of each leaf, -1 in empty lanes; shape (leaves, codes, LEAF)."""
 
 
 def _full_leaves(count: int) -> int:
@@ -203,31 +227,33 @@ def grow(
     code_boxes = np.empty((nodes, 2, codes.shape[1]), np.int32)
     uniform = np.zeros(nodes, np.bool_)
     extents = code_widths(points)
-    leaves = 1 << depth
-    number_blocks = _blocks(leaves, numbers.shape[1], np.float64)
-    code_blocks = _blocks(leaves, codes.shape[1], np.int32)
-    in_tree = np.empty(count, np.int32)
-    point_arrays = numbers, codes, orders, np.empty_like(orders)
-    node_arrays = extents, boxes, code_boxes, uniform, starts, depth
+    growth = Growth(
+        numbers, codes, orders, np.empty_like(orders), extents, boxes, code_boxes, uniform, starts, depth
+    )
+    leaves = Leaves(
+        rows.astype(np.int32, copy=False),
+        np.empty(count, np.int32),
+        _blocks(1 << depth, numbers.shape[1], np.float64),
+        _blocks(1 << depth, codes.shape[1], np.int32),
+    )
     sides = np.empty(count, np.uint8)
-    leaf_arrays = rows.astype(np.int32, copy=False), in_tree, number_blocks, code_blocks
     # One thread cuts the upper levels of a small table, because starting others would take longer.
     separate = min(depth, (get_num_threads() - 1).bit_length() if count < _SMALL_TABLE else _UPPER_LEVELS)
     if count < _SMALL_TABLE:
-        _cut_levels(separate, *point_arrays, sides, *node_arrays)
+        _cut_levels(separate, growth, sides)
     else:
         for level in range(separate):
             progress(0.5 + 0.25 * level / separate, "growing the tree")
-            _cut_level(level, *point_arrays, sides, *node_arrays)
+            _cut_level(level, growth, sides)
     subtrees = 1 << separate
     batch = max(2, subtrees * _SMALL_TABLE // count)
     for first in range(0, subtrees, batch):
         progress(0.75 + 0.25 * first / subtrees, "growing the tree")
         last = min(first + batch, subtrees)
-        _cut_subtrees(separate, first, last, *point_arrays, *node_arrays, *leaf_arrays)
+        _cut_subtrees(separate, first, last, growth, leaves)
     return Tree(
-        depth, points.flags, points.weight, starts, in_tree, number_blocks, code_blocks, boxes, code_boxes,
-        uniform, round_boxes_outward(boxes),
+        depth, points.flags, points.weight, starts, leaves.rows, leaves.numbers, leaves.codes, boxes,
+        code_boxes, uniform, round_boxes_outward(boxes),
     )  # fmt: skip
 
 
@@ -301,27 +327,27 @@ def _keys_along(
 
 
 @uncounted
-def _value(point, dimension, numbers, codes):
+def _value(growth, point, dimension):
     """Return the number or code of a point along a dimension, as float64, which is exact for codes.
 
     `point` (int32) is the index of the point.
     """
-    if dimension < numbers.shape[1]:
-        return numbers[point, dimension]
-    return np.float64(codes[point, dimension - numbers.shape[1]])
+    if dimension < growth.numbers.shape[1]:
+        return growth.numbers[point, dimension]
+    return np.float64(growth.codes[point, dimension - growth.numbers.shape[1]])
 
 
 @borrowing
-def _tied_range(order, dimension, start, middle, stop, numbers, codes):
+def _tied_range(growth, order, dimension, start, middle, stop):
     """Return the range of positions from `start` to `stop` whose points tie with that at `middle`.
 
     `order` is `orders` or `spare`, sorted along the dimension from `start` to `stop`. Positions are int64.
     """
-    value = _value(order[dimension, middle], dimension, numbers, codes)
+    value = _value(growth, order[dimension, middle], dimension)
     low, high = start, middle
     while low < high:
         probe = (low + high) // 2
-        if _value(order[dimension, probe], dimension, numbers, codes) < value:
+        if _value(growth, order[dimension, probe], dimension) < value:
             low = probe + 1
         else:
             high = probe
@@ -329,7 +355,7 @@ def _tied_range(order, dimension, start, middle, stop, numbers, codes):
     low, high = middle + 1, stop
     while low < high:
         probe = (low + high) // 2
-        if _value(order[dimension, probe], dimension, numbers, codes) > value:
+        if _value(growth, order[dimension, probe], dimension) > value:
             high = probe
         else:
             low = probe + 1
@@ -337,12 +363,13 @@ def _tied_range(order, dimension, start, middle, stop, numbers, codes):
 
 
 @borrowing
-def _next_widest(boxes, code_boxes, node, extents, dimension, width):
+def _next_widest(growth, node, dimension, width):
     """Return the dimension after `dimension` in descending order of width, and its width; (-1, 0) at the end.
 
     Dimensions of equal width are in ascending order. `width` (float64) is the width of `dimension`; -1 and
     infinity give the widest dimension. The boxes of the node are only read.
     """
+    boxes, code_boxes = growth.boxes, growth.code_boxes
     numbers = boxes.shape[2]
     next_dimension, next_width = -1, 0.0
     for candidate in range(numbers + code_boxes.shape[2]):
@@ -350,15 +377,14 @@ def _next_widest(boxes, code_boxes, node, extents, dimension, width):
             extent = boxes[node, 1, candidate] - boxes[node, 0, candidate]
         else:
             code = candidate - numbers
-            extent = extents[code] if code_boxes[node, 1, code] > code_boxes[node, 0, code] else 0.0
+            extent = growth.extents[code] if code_boxes[node, 1, code] > code_boxes[node, 0, code] else 0.0
         if extent > next_width and (extent < width or (extent == width and candidate > dimension)):
             next_dimension, next_width = candidate, extent
     return next_dimension, next_width
 
 
 @borrowing
-def _choose_sides(start, middle, stop, dimension, width, node, numbers, codes, orders, spare, sides, extents,
-                  boxes, code_boxes):  # fmt: skip
+def _choose_sides(growth, sides, start, middle, stop, dimension, width, node):
     """Write the side of the median for each point of a node to `sides`.
 
     Parameters
@@ -370,12 +396,13 @@ def _choose_sides(start, middle, stop, dimension, width, node, numbers, codes, o
     width : float64
         Width of that dimension.
     """
+    orders, spare = growth.orders, growth.spare
     along = orders[dimension]
     for position in range(start, middle):
         sides[np.uint32(along[position])] = _LEFT
     for position in range(middle, stop):
         sides[np.uint32(along[position])] = _RIGHT
-    low, high = _tied_range(orders, dimension, start, middle, stop, numbers, codes)
+    low, high = _tied_range(growth, orders, dimension, start, middle, stop)
     if low == middle:
         return
     for position in range(low, high):
@@ -383,7 +410,7 @@ def _choose_sides(start, middle, stop, dimension, width, node, numbers, codes, o
     while low < middle:
         # A tie is cut across the next widest dimension, and finally by row.
         left = middle - low  # tied points that belong to the left
-        dimension, width = _next_widest(boxes, code_boxes, node, extents, dimension, width)
+        dimension, width = _next_widest(growth, node, dimension, width)
         order = dimension if dimension >= 0 else len(orders) - 1
         along, tied_points = orders[order, start:stop], spare[order, start:stop]
         tied = np.uint64(0)
@@ -394,7 +421,7 @@ def _choose_sides(start, middle, stop, dimension, width, node, numbers, codes, o
         end = start + np.int64(tied)
         low = high = middle = start + left
         if dimension >= 0:
-            low, high = _tied_range(spare, dimension, start, middle, end, numbers, codes)
+            low, high = _tied_range(growth, spare, dimension, start, middle, end)
         if low == middle:  # no tie is cut
             high = middle
         for position in range(start, low):
@@ -404,15 +431,16 @@ def _choose_sides(start, middle, stop, dimension, width, node, numbers, codes, o
 
 
 @borrowing
-def _choose_cut(level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform,
-                starts, depth):  # fmt: skip
+def _choose_cut(growth, sides, level, index):
     """Write the box of node `index` of a level, found at the ends of its orders, and the sides of its cut."""
-    below = depth - level
+    numbers, codes, orders = growth.numbers, growth.codes, growth.orders
+    boxes, code_boxes, starts = growth.boxes, growth.code_boxes, growth.starts
+    below = growth.depth - level
     start, stop = starts[index << below], starts[(index + 1) << below]
     node = (1 << level) - 1 + index
     if start == stop:
         _clear_box(node, boxes, code_boxes)
-        uniform[node] = True
+        growth.uniform[node] = True
         return
     for dimension in range(numbers.shape[1]):
         boxes[node, 0, dimension] = numbers[orders[dimension, start], dimension]
@@ -421,15 +449,12 @@ def _choose_cut(level, index, numbers, codes, orders, spare, sides, extents, box
         order = dimension + numbers.shape[1]
         code_boxes[node, 0, dimension] = codes[orders[order, start], dimension]
         code_boxes[node, 1, dimension] = codes[orders[order, stop - 1], dimension]
-    widest, width = _next_widest(boxes, code_boxes, node, extents, -1, np.inf)
-    uniform[node] = widest < 0
-    if widest >= 0 and level < depth:
+    widest, width = _next_widest(growth, node, -1, np.inf)
+    growth.uniform[node] = widest < 0
+    if widest >= 0 and level < growth.depth:
         middle = starts[(2 * index + 1) << (below - 1)]
         if middle < stop:
-            _choose_sides(
-                start, middle, stop, widest, width, node, numbers, codes, orders, spare, sides, extents,
-                boxes, code_boxes,
-            )  # fmt: skip
+            _choose_sides(growth, sides, start, middle, stop, widest, width, node)
 
 
 @borrowing
@@ -442,14 +467,16 @@ def _clear_box(node, boxes, code_boxes):
 
 
 @borrowing
-def _partition_order(level, index, order, orders, spare, sides, boxes, code_boxes, uniform, starts, depth):
+def _partition_order(growth, sides, level, index, order):
     """Partition the order of index `order` (int64) of a node by side, stably.
 
     An order along which all points are equal is left as it is, because any of its points gives the box. A
     uniform node is also left: its points stay in the order of rows, by which it is cut.
     """
+    boxes, code_boxes, starts = growth.boxes, growth.code_boxes, growth.starts
+    orders, spare = growth.orders, growth.spare
     node = (1 << level) - 1 + index
-    if level == depth or uniform[node]:
+    if level == growth.depth or growth.uniform[node]:
         return
     numbers, dimensions = boxes.shape[2], len(orders) - 1
     if order < numbers:
@@ -457,7 +484,7 @@ def _partition_order(level, index, order, orders, spare, sides, boxes, code_boxe
             return
     elif order < dimensions and code_boxes[node, 0, order - numbers] == code_boxes[node, 1, order - numbers]:
         return
-    below = depth - level
+    below = growth.depth - level
     start, stop = starts[index << below], starts[(index + 1) << below]
     if starts[(2 * index + 1) << (below - 1)] == stop:
         return
@@ -475,82 +502,66 @@ def _partition_order(level, index, order, orders, spare, sides, boxes, code_boxe
 
 
 @borrowing
-def _fill_leaf(leaf, numbers, codes, orders, starts, table_rows, rows, number_blocks, code_blocks):
-    """Write the rows of a leaf (int64) in ascending order, and its points by dimension."""
+def _fill_leaf(growth, leaves, leaf):
+    """Write the rows of a leaf (int64) in ascending order, and its points by dimension, to a `Leaves`."""
+    numbers, codes, orders, starts = growth.numbers, growth.codes, growth.orders, growth.starts
     start = starts[leaf]
     for lane in range(starts[leaf + 1] - start):
         point = orders[len(orders) - 1, start + lane]
-        rows[start + lane] = table_rows[point]
+        leaves.rows[start + lane] = leaves.table_rows[point]
         for dimension in range(numbers.shape[1]):
-            number_blocks[leaf, dimension, lane] = numbers[point, dimension]
+            leaves.numbers[leaf, dimension, lane] = numbers[point, dimension]
         for dimension in range(codes.shape[1]):
-            code_blocks[leaf, dimension, lane] = codes[point, dimension]
+            leaves.codes[leaf, dimension, lane] = codes[point, dimension]
     for lane in range(starts[leaf + 1] - start, LEAF):
         for dimension in range(numbers.shape[1]):
-            number_blocks[leaf, dimension, lane] = np.inf
+            leaves.numbers[leaf, dimension, lane] = np.inf
         for dimension in range(codes.shape[1]):
-            code_blocks[leaf, dimension, lane] = -1
+            leaves.codes[leaf, dimension, lane] = -1
 
 
 @borrowing
-def _cut_node(
-    level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts, depth
-):
+def _cut_node(growth, sides, level, index):
     """Write the box of node `index` of a level, and cut the node in two unless it is a leaf."""
-    _choose_cut(
-        level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts, depth
-    )  # fmt: skip
-    for order in range(len(orders)):
-        _partition_order(level, index, order, orders, spare, sides, boxes, code_boxes, uniform, starts, depth)
+    _choose_cut(growth, sides, level, index)
+    for order in range(len(growth.orders)):
+        _partition_order(growth, sides, level, index, order)
 
 
 @uncounted
-def _cut_levels(
-    levels, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts, depth
-):
+def _cut_levels(levels, growth, sides):
     """Cut all nodes of the first `levels` (int64) levels, by one thread."""
     for level in range(levels):
         for index in range(1 << level):
-            _cut_node(
-                level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform,
-                starts, depth,
-            )  # fmt: skip
+            _cut_node(growth, sides, level, index)
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _cut_level(
-    level, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts, depth
-):
+def _cut_level(level, growth, sides):
     """Cut the nodes of an upper level; their orders are partitioned in parallel."""
     for index in prange(1 << level):
-        _choose_cut(
-            level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform, starts,
-            depth,
-        )  # fmt: skip
-    for work in prange(len(orders) << level):
-        index, order = work // len(orders), work % len(orders)
-        _partition_order(level, index, order, orders, spare, sides, boxes, code_boxes, uniform, starts, depth)
+        _choose_cut(growth, sides, level, index)
+    orders = len(growth.orders)
+    for work in prange(orders << level):
+        _partition_order(growth, sides, level, work // orders, work % orders)
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _cut_subtrees(top, first, last, numbers, codes, orders, spare, extents, boxes, code_boxes, uniform,
-                  starts, depth, table_rows, rows, number_blocks, code_blocks):  # fmt: skip
-    """Cut nodes `first` to `last` of level `top` with all their descendants, and fill the leaves.
+def _cut_subtrees(top, first, last, growth, leaves):
+    """Cut nodes `first` to `last` of level `top` with all their descendants, and fill `leaves` (`Leaves`).
 
     The three are int64; the last node is excluded.
     """
     for subtree in prange(first, last):
-        sides = np.empty(len(numbers), np.uint8)  # its own, because points of other subtrees are interleaved
-        for level in range(top, depth + 1):
+        # The sides are of this subtree alone, because points of others are interleaved.
+        sides = np.empty(len(growth.numbers), np.uint8)
+        for level in range(top, growth.depth + 1):
             below = level - top
             for index in range(subtree << below, (subtree + 1) << below):
-                _cut_node(
-                    level, index, numbers, codes, orders, spare, sides, extents, boxes, code_boxes, uniform,
-                    starts, depth,
-                )  # fmt: skip
-        below = depth - top
+                _cut_node(growth, sides, level, index)
+        below = growth.depth - top
         for leaf in range(subtree << below, (subtree + 1) << below):
-            _fill_leaf(leaf, numbers, codes, orders, starts, table_rows, rows, number_blocks, code_blocks)
+            _fill_leaf(growth, leaves, leaf)
 
 
 # ------------------------------------------------------------------------- a tree that was stored on disk

@@ -18,11 +18,11 @@ import numpy as np
 
 from providers.arrays import Int32Array
 from providers.kernels.decorators import borrowing, inlined
-from providers.neighbours.brute_force import ROWS_PER_TASK, draw_for_row
+from providers.neighbours.brute_force import ROWS_PER_TASK, draw_for_row, new_scratch
 from providers.neighbours.donors import NeighbourRule, PartRows, bounded_once, key_array, next_word
 from providers.numba import njit, prange
 from providers.progress import in_slices
-from providers.randomness.chacha20 import LANES, Key
+from providers.randomness.chacha20 import Key
 
 SAMPLE_BYTES = 40
 """Maximum memory in bytes of one row of a sample, in each thread."""
@@ -45,7 +45,7 @@ def _find_slot(row, slots):
 
 
 @borrowing
-def _sample_for(row, identity, rows, sample, slots, order, used, words, address, block):
+def _sample_for(row, identity, rows, sample, slots, order, buffer):
     """Draw the private sample of a row.
 
     Parameters
@@ -60,19 +60,19 @@ def _sample_for(row, identity, rows, sample, slots, order, used, words, address,
         Receives m distinct rows other than `row`; m is at most `rows` - 1.
     slots : int32, shape (2**b,)
         Scratch space: hash table of at least twice the rows that are drawn.
-    order : uint32, shape (1, 8)
+    order : uint32, shape (8,)
         Key of the samples.
-    used, words, address, block
-        Scratch space of a stream of random words, as in `providers.neighbours.donors`; written.
+    buffer : WordBuffer
+        Words of the row's stream; written.
     """
     others, size = rows - 1, len(sample)
     draws_members = 2 * size <= others  # else the rows to leave out are drawn
     for slot in range(len(slots)):
         slots[slot] = _EMPTY
-    used[0] = 0
+    buffer.used[0] = 0
     count = 0
     while count < min(size, others - size):
-        place = bounded_once(next_word(order, 0, identity, used, words, address, block), others)
+        place = bounded_once(next_word(order, identity, buffer), others)
         if place < 0:
             continue
         other = np.int32(place + (place >= row))  # skips the row itself
@@ -91,13 +91,12 @@ def _sample_for(row, identity, rows, sample, slots, order, used, words, address,
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _draw(numbers, codes, flags, weight, queried, identities, size, rule, order, keys, first, last, donors,
-          sizes):  # fmt: skip
+def _draw(points, queried, identities, size, rule, order, keys, first, last, donors, sizes):
     """Draw a donor in each field for the rows ``queried[first:last]``.
 
     Parameters
     ----------
-    numbers, codes, flags, weight, rule, keys, donors, sizes
+    points, rule, keys, donors, sizes
         As for `brute_force.draw_for_row`; `donors` and `sizes` are written.
     queried : int32, shape (queries,)
         Indices in the part.
@@ -105,34 +104,25 @@ def _draw(numbers, codes, flags, weight, queried, identities, size, rule, order,
         Row numbers in the table.
     size : int64
         Rows of a sample, m.
-    order : uint32, shape (1, 8)
+    order : uint32, shape (8,)
         Key of the samples.
     first, last : int64
         Range of `queried`, the last one excluded.
     """
-    rows = len(numbers)
+    rows = len(points.numbers)
     slot_count = 16
     while slot_count < 2 * min(size, rows - 1 - size):
         slot_count *= 2
     for chunk in prange((last - first + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         slots = np.empty(slot_count, np.int32)
         sample = np.empty(size, np.int32)
-        found = np.empty(size, np.int32)
-        squared = np.empty(size)
-        spare = np.empty(size)
-        words = np.empty(256, np.uint32)
-        address = np.zeros((4, LANES), np.uint32)
-        block = np.empty((LANES, LANES), np.uint32)
-        used = np.zeros(1, np.int64)
+        scratch = new_scratch(size)
         low = first + chunk * ROWS_PER_TASK
         for query in range(low, min(low + ROWS_PER_TASK, last)):
             row = np.int64(queried[query])
             identity = np.int64(identities[row])
-            _sample_for(row, identity, rows, sample, slots, order, used, words, address, block)
-            draw_for_row(
-                numbers, codes, flags, weight, row, identity, sample, rule, keys, donors, sizes, squared,
-                spare, found, used, words, address, block,
-            )  # fmt: skip
+            _sample_for(row, identity, rows, sample, slots, order, scratch.buffer)
+            draw_for_row(points, row, identity, sample, rule, keys, donors, sizes, scratch)
 
 
 def draw_from_own_samples(
@@ -163,12 +153,12 @@ def draw_from_own_samples(
     -----
     O(n m) time, in any number of dimensions.
     """
-    points, order_keys = part.points, key_array([order])
+    points = part.points
+    (order_key,) = key_array([order])
 
     def work(first: int, last: int) -> None:
         _draw(
-            points.numbers, points.codes, points.flags, points.weight, queried, part.rows, size, rule,
-            order_keys, part.keys, first, last, part.words, part.sizes,
+            points, queried, part.rows, size, rule, order_key, part.keys, first, last, part.words, part.sizes
         )  # fmt: skip
 
     in_slices(len(queried), work, progress)

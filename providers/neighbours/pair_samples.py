@@ -20,7 +20,7 @@ import numpy as np
 
 from providers.arrays import Int32Array, Int64Array, UInt64Array
 from providers.kernels.decorators import inlined
-from providers.neighbours.brute_force import ROWS_PER_TASK, draw_for_row
+from providers.neighbours.brute_force import ROWS_PER_TASK, draw_for_row, new_scratch
 from providers.neighbours.donors import MOST_SORTED, NeighbourRule, PartRows, bounded_once, insertion_sort
 from providers.neighbours.own_samples import SAMPLE_BYTES, draw_from_own_samples
 from providers.numba import get_num_threads, njit, prange
@@ -369,16 +369,14 @@ def _complement(left_out, row, rows, candidates):
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _draw(numbers, codes, flags, weight, starts, others, is_left_out, most_candidates, identities, rule, keys,
-          first, last, donors, sizes):  # fmt: skip
+def _draw(points, pairs, most_candidates, identities, rule, keys, first, last, donors, sizes):
     """Draw a donor in each field for the rows from `first` to `last` that have a pair.
 
     Parameters
     ----------
-    numbers, codes, flags, weight, rule, keys, donors, sizes
+    points, rule, keys, donors, sizes
         As for `brute_force.draw_for_row`; `donors` and `sizes` are written.
-    starts, others, is_left_out
-        As in `Pairs`.
+    pairs : Pairs
     most_candidates : int64
         Maximum number of candidates of a row.
     identities : int32, shape (n,)
@@ -386,29 +384,21 @@ def _draw(numbers, codes, flags, weight, starts, others, is_left_out, most_candi
     first, last : int64
         Range of rows of the part, the last one excluded.
     """
-    rows = len(numbers)
+    rows = len(points.numbers)
     for chunk in prange((last - first + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         candidates = np.empty(most_candidates, np.int32)
-        found = np.empty(most_candidates, np.int32)
-        squared = np.empty(most_candidates)
-        spare = np.empty(most_candidates)
-        words = np.empty(256, np.uint32)
-        address = np.zeros((4, LANES), np.uint32)
-        block = np.empty((LANES, LANES), np.uint32)
-        used = np.zeros(1, np.int64)
+        scratch = new_scratch(most_candidates)
         low = first + chunk * ROWS_PER_TASK
         for row in range(low, min(low + ROWS_PER_TASK, last)):
-            listed = others[starts[row] : starts[row + 1]]
-            if is_left_out:
+            listed = pairs.others[pairs.starts[row] : pairs.starts[row + 1]]
+            if pairs.is_left_out:
                 size = _complement(listed, row, rows, candidates)
                 listed = candidates[:size]
             sizes[row] = 0
             if len(listed) == 0:
                 continue
-            draw_for_row(
-                numbers, codes, flags, weight, row, np.int64(identities[row]), listed, rule, keys, donors,
-                sizes, squared, spare, found, used, words, address, block,
-            )  # fmt: skip
+            identity = np.int64(identities[row])
+            draw_for_row(points, row, identity, listed, rule, keys, donors, sizes, scratch)
 
 
 def draw_from_pairs(
@@ -442,8 +432,7 @@ def draw_from_pairs(
 
     def work(first: int, last: int) -> None:
         _draw(
-            points.numbers, points.codes, points.flags, points.weight, pairs.starts, pairs.others,
-            pairs.is_left_out, int(candidates.max()), part.rows, rule, part.keys, first, last, part.words,
+            points, pairs, int(candidates.max()), part.rows, rule, part.keys, first, last, part.words,
             part.sizes,
         )  # fmt: skip
 

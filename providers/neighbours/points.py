@@ -16,8 +16,7 @@ Perry, Matloff and Tendick 2024, arXiv:2210.06687, section 4.1, step 2: the enco
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +32,8 @@ from providers.tables.type_names import value_type
 Kind = Literal["number", "ordinal", "nominal"]
 
 
-@dataclass(frozen=True)
-class Points:
-    """One point for each row; `simd_distances` defines their distances."""
+class Points(NamedTuple):
+    """One point for each row, in the form that kernels take; `simd_distances` defines their distances."""
 
     numbers: Float64Array
     """Scaled numbers in the order of the fields; shape (n, numbers)."""

@@ -10,7 +10,7 @@ queries : Tree
     Tree of the queries.
 first_leaf : int64
     First leaf of a batch of leaves of `queries`.
-distances, rows : float64 and int32 arrays (leaves, LEAF, list_length)
+lists : NearestLists
     Lists of the nearest rows of the batch, as in `k_nearest`, with a leading axis of leaves. Written.
 places : int64 array (q,)
     Place of each query in the batch: place p is lane ``p % LEAF`` of leaf ``first_leaf + p // LEAF``.
@@ -45,11 +45,18 @@ from providers.neighbours.donors import (
     MOST_SORTED,
     bounded,
     insertion_sort,
+    new_word_buffer,
     next_word,
     select_nth,
     squared_radius,
 )
-from providers.neighbours.k_nearest import clear_found, new_search_state, search_tree, sort_found
+from providers.neighbours.k_nearest import (
+    NearestLists,
+    clear_found,
+    new_search_state,
+    search_tree,
+    sort_found,
+)
 from providers.neighbours.kdtree import LEAF
 from providers.neighbours.radius import distance, distance_bounds, node_positions, refine_cover, rows_within
 from providers.numba import njit, prange
@@ -66,37 +73,39 @@ not counted yet, or neighbours are too many to list."""
 # ----------------------------------------------------------------------------------- the nearest rows
 
 
-@njit(cache=True, nogil=True)
-def clear_all_found(queries, first_leaf, distances, rows, counts, bounds):
-    """Empty the lists of nearest rows of a batch of leaves.
+@within
+def _lists_of(lists, index):
+    """Return the lists of the leaf of index `index` (int64) in the batch, without a copy."""
+    return NearestLists(lists.distances[index], lists.rows[index], lists.counts[index], lists.bounds[index])
 
-    `counts` (int64) and `bounds` (float64), of shape (leaves, LEAF), are those of `k_nearest` for each leaf;
-    both are written.
-    """
-    for index in range(len(counts)):
-        clear_found(queries, first_leaf + index, distances[index], rows[index], counts[index], bounds[index])
+
+@njit(cache=True, nogil=True)
+def clear_all_found(queries, first_leaf, lists):
+    """Empty the lists of nearest rows of a batch of leaves."""
+    for index in range(len(lists.counts)):
+        clear_found(queries, first_leaf + index, _lists_of(lists, index))
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def search_cell(tree, queries, first_leaf, wanted, floor, distances, rows, counts, bounds):
+def search_cell(tree, queries, first_leaf, wanted, floor, lists):
     """Search one more cell for nearer rows, and update the lists.
 
-    `counts` and `bounds` are those of `clear_all_found`, and are written. `wanted` (int64) and `floor`
-    (float64) are those of `k_nearest`.
+    `wanted` (int64) and `floor` (float64) are those of `k_nearest`.
     """
-    leaves = len(counts)
+    leaves = len(lists.counts)
     for chunk in prange((leaves + LEAVES_PER_TASK - 1) // LEAVES_PER_TASK):
         search_state = new_search_state(tree)
         for index in range(chunk * LEAVES_PER_TASK, min(chunk * LEAVES_PER_TASK + LEAVES_PER_TASK, leaves)):
+            of_leaf = _lists_of(lists, index)
             search_tree(
-                tree, queries, first_leaf + index, -1, True, wanted, floor, distances[index], rows[index],
-                counts[index], bounds[index], search_state,
+                tree, queries, first_leaf + index, -1, True, wanted, floor, of_leaf, search_state
             )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def classify_queries(queries, first_leaf, members, candidates, rule, wanted, distances, rows, counts, state,
-                     radius, last_rows, sizes):  # fmt: skip
+def classify_queries(
+    queries, first_leaf, members, candidates, rule, wanted, lists, state, radius, last_rows, sizes
+):
     """Determine the kind of each query's neighbourhood, after all cells have been searched.
 
     Parameters
@@ -108,8 +117,6 @@ def classify_queries(queries, first_leaf, members, candidates, rule, wanted, dis
     rule : NeighbourRule
     wanted : int64
         Number of nearest rows in a list.
-    counts : int64, shape (leaves, LEAF)
-        As for `clear_all_found`; not modified. The lists are sorted.
     state : int64, shape (places,)
         Receives `NO_QUERY`, `K_NEAREST`, `WITHIN_RADIUS` or `TOO_LARGE`.
     radius : float64, shape (places,)
@@ -119,11 +126,12 @@ def classify_queries(queries, first_leaf, members, candidates, rule, wanted, dis
     sizes : int64, shape (places,)
         Receives the size of the neighbourhood, -1 if it is not known yet.
     """
-    for index in range(len(counts)):
+    for index in range(len(lists.counts)):
         leaf = first_leaf + index
+        distances, rows = lists.distances[index], lists.rows[index]
         start = queries.starts[leaf]
         if candidates > rule.k:
-            sort_found(queries, leaf, wanted, distances[index], rows[index], counts[index])
+            sort_found(queries, leaf, wanted, _lists_of(lists, index))
         for lane in range(LEAF):
             place = index * LEAF + lane
             state[place] = NO_QUERY
@@ -136,7 +144,7 @@ def classify_queries(queries, first_leaf, members, candidates, rule, wanted, dis
                 sizes[place] = others
                 state[place] = TOO_LARGE if others > rule.most_listed else WITHIN_RADIUS
                 continue
-            kth, next_distance = distances[index, lane, rule.k - 1], distances[index, lane, rule.k]
+            kth, next_distance = distances[lane, rule.k - 1], distances[lane, rule.k]
             squared = squared_radius(rule, kth)
             radius[place] = squared
             sizes[place] = rule.k
@@ -149,7 +157,7 @@ def classify_queries(queries, first_leaf, members, candidates, rule, wanted, dis
                 state[place] = TOO_LARGE
                 if not rule.include_ties:
                     radius[place] = kth
-                    last_rows[place] = rows[index, lane, rule.k - 1]
+                    last_rows[place] = rows[lane, rule.k - 1]
 
 
 # ------------------------------------------------------------------------------ all rows within a radius
@@ -261,10 +269,9 @@ def draw_listed(queries, first_leaf, places, starts, found, keys, donors):
     for chunk in prange((len(places) + _QUERIES_PER_TASK - 1) // _QUERIES_PER_TASK):
         rows = np.zeros(LANES, np.int64)
         first_words = np.empty(LANES, np.uint32)
-        words = np.empty(256, np.uint32)
         address = np.zeros((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
-        used = np.zeros(1, np.int64)
+        buffer = new_word_buffer()
         begin = chunk * _QUERIES_PER_TASK
         for first in range(begin, min(begin + _QUERIES_PER_TASK, len(places)), LANES):
             count = min(LANES, len(places) - first)
@@ -279,8 +286,8 @@ def draw_listed(queries, first_leaf, places, starts, found, keys, donors):
                 for lane in range(count):
                     listed = found[starts[first + lane] : starts[first + lane + 1]]
                     size, row = len(listed), rows[lane]
-                    used[0] = 0
-                    nth = bounded(first_words[lane], size, keys, field, row, used, words, address, block)
+                    buffer.used[0] = 0
+                    nth = bounded(first_words[lane], size, keys[field], row, buffer)
                     donors[field, places[first + lane]] = select_nth(listed, size, nth)
 
 
@@ -438,16 +445,16 @@ def sort_spans(spans, counts, ends):
 
 
 @within
-def _resume(keys, field, row, used, words, address, block):
-    """Refill the buffer of `donors.next_word` if the stream continues within a buffer of 256 words.
+def _resume(key, row, used, buffer):
+    """Continue a stream of which `used` (int64) words were used before.
 
-    `field`, `row`, `used`, `words`, `address` and `block` are those of `donors.next_word`; the last three are
-    written.
+    `key`, `row` and `buffer` are those of `donors.next_word`. The buffer is refilled if the stream continues
+    within its 256 words.
     """
-    if used[0] % 256:
-        first_block = np.uint32(used[0] // 256 * 16)
-        level = np.uint32(FURTHER_LEVEL)
-        stream_words(keys[field], np.uint64(row), level, first_block, address, block, words)
+    buffer.used[0] = used
+    if used % 256:
+        first_block, level = np.uint32(used // 256 * 16), np.uint32(FURTHER_LEVEL)
+        stream_words(key, np.uint64(row), level, first_block, buffer.address, buffer.block, buffer.words)
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -466,10 +473,7 @@ def try_cell(tree, queries, first_leaf, places, radius, last_rows, first_positio
     """
     end_position = first_position + len(tree.rows)
     for chunk in prange((len(places) + _QUERIES_PER_TASK - 1) // _QUERIES_PER_TASK):
-        words = np.empty(256, np.uint32)
-        address = np.zeros((4, LANES), np.uint32)
-        block = np.empty((LANES, LANES), np.uint32)
-        drawn = np.zeros(1, np.int64)
+        buffer = new_word_buffer()
         first = chunk * _QUERIES_PER_TASK
         for query in range(first, min(first + _QUERIES_PER_TASK, len(places))):
             leaf, lane = first_leaf + places[query] // LEAF, places[query] % LEAF
@@ -483,11 +487,10 @@ def try_cell(tree, queries, first_leaf, places, radius, last_rows, first_positio
             for field in range(len(keys)):
                 if used[query, field] < 0:
                     continue
-                drawn[0] = used[query, field]
-                _resume(keys, field, row, drawn, words, address, block)
+                _resume(keys[field], row, used[query, field], buffer)
                 for draw in range(accepted[query, field]):
-                    word = next_word(keys, field, row, drawn, words, address, block)
-                    place = bounded(word, cover_ends[-1], keys, field, row, drawn, words, address, block)
+                    word = next_word(keys[field], row, buffer)
+                    place = bounded(word, cover_ends[-1], keys[field], row, buffer)
                     index = np.searchsorted(cover_ends, place, side="right")
                     position = spans[query, index, 1] - (cover_ends[index] - place)
                     if position < first_position or position >= end_position:
@@ -509,10 +512,7 @@ def advance_streams(queries, first_leaf, places, counts, ends, keys, tried, used
     `used` becomes -1 where a draw was accepted, and the number of words used otherwise. `counts` is that of
     `try_cell`.
     """
-    words = np.empty(256, np.uint32)
-    address = np.zeros((4, LANES), np.uint32)
-    block = np.empty((LANES, LANES), np.uint32)
-    drawn = np.zeros(1, np.int64)
+    buffer = new_word_buffer()
     remaining = 0
     for query in range(len(places)):
         leaf, lane = first_leaf + places[query] // LEAF, places[query] % LEAF
@@ -523,11 +523,10 @@ def advance_streams(queries, first_leaf, places, counts, ends, keys, tried, used
             if accepted[query, field] < tried:
                 used[query, field] = -1
                 continue
-            drawn[0] = used[query, field]
-            _resume(keys, field, row, drawn, words, address, block)
+            _resume(keys[field], row, used[query, field], buffer)
             for _ in range(tried):  # a rejected word uses a further one
-                word = next_word(keys, field, row, drawn, words, address, block)
-                bounded(word, ends[query, counts[query] - 1], keys, field, row, drawn, words, address, block)
-            used[query, field] = drawn[0]
+                word = next_word(keys[field], row, buffer)
+                bounded(word, ends[query, counts[query] - 1], keys[field], row, buffer)
+            used[query, field] = buffer.used[0]
             remaining += 1
     return remaining

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from providers.arrays import BoolArray, Int32Array
 from providers.errors import SourceError
 from providers.neighbours.donors import NeighbourRule
-from providers.neighbours.k_nearest import TIE, list_length
+from providers.neighbours.k_nearest import TIE, NearestLists, list_length
 from providers.neighbours.kdtree import LEAF, Tree
 from providers.neighbours.out_of_core import donor_kernels as kernels
 from providers.neighbours.out_of_core.kdtree import Cell, StoredTree
@@ -161,26 +161,27 @@ class _LeafBatch:
         """Find the k nearest rows of all queries, and draw where they are the whole neighbourhood."""
         search = self._search
         leaves = self._stop - self._first
-        distances = np.empty((leaves, LEAF, search.list_length))
-        rows = np.empty((leaves, LEAF, search.list_length), np.int32)
-        counts = np.zeros((leaves, LEAF), np.int64)
-        bounds = np.empty((leaves, LEAF))
-        lists = distances, rows, counts
+        lists = NearestLists(
+            np.empty((leaves, LEAF, search.list_length)),
+            np.empty((leaves, LEAF, search.list_length), np.int32),
+            np.zeros((leaves, LEAF), np.int64),
+            np.empty((leaves, LEAF)),
+        )
         if search.is_searched:
             floor = search.rule.epsilon * search.rule.epsilon * TIE
-            kernels.clear_all_found(self._queries, self._first, *lists, bounds)
+            kernels.clear_all_found(self._queries, self._first, lists)
             for number in self._order.tolist():
-                if self._gaps[number] > bounds.max():
+                if self._gaps[number] > lists.bounds.max():
                     break
                 tree = self._tree.cell(number).tree
-                kernels.search_cell(tree, self._queries, self._first, search.wanted, floor, *lists, bounds)
+                kernels.search_cell(tree, self._queries, self._first, search.wanted, floor, lists)
         kernels.classify_queries(
-            self._queries, self._first, self._marks, self._tree.rows, search.rule, search.wanted, *lists,
+            self._queries, self._first, self._marks, self._tree.rows, search.rule, search.wanted, lists,
             self._state, self._radius, self._last_rows, self._sizes,
         )  # fmt: skip
         places = np.flatnonzero(self._state == kernels.K_NEAREST)
         k = search.rule.k
-        listed = np.ascontiguousarray(rows.reshape(leaves * LEAF, search.list_length)[places, :k]).reshape(-1)
+        listed = np.ascontiguousarray(lists.rows.reshape(leaves * LEAF, -1)[places, :k]).reshape(-1)
         self._draw_listed(places, np.arange(len(places) + 1) * k, listed)
 
     def _draw_listed(self, places: Int64Array, starts: Int64Array, listed: Int32Array) -> None:

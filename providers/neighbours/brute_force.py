@@ -129,7 +129,7 @@ def _find_neighbours(rule, candidates, scratch):
     return count
 
 
-@inlined
+@borrowing
 def draw_for_row(points, row, identity, candidates, rule, keys, donors, sizes, scratch):
     """Draw a donor in each field for one row from its neighbourhood among some candidates.
 

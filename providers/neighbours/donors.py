@@ -232,7 +232,13 @@ def new_word_buffer():
     )
 
 
-@inlined
+@borrowing
+def restart(buffer):
+    """Begin a stream: no word of it is drawn."""
+    buffer.used[0] = 0
+
+
+@borrowing
 def next_word(key, row, buffer):
     """Return the next word of the stream (row, 2), and count it in the buffer.
 
@@ -327,7 +333,7 @@ def select_nth(values, count, nth):
     return values[nth]
 
 
-@inlined
+@borrowing
 def draw_from_list(listed, size, row, identity, keys, donors, buffer):
     """Draw a uniform row of a list for each field, and overwrite the row's first words by the draws.
 
@@ -347,7 +353,7 @@ def draw_from_list(listed, size, row, identity, keys, donors, buffer):
     for field in range(len(keys)):
         place = bounded_once(donors[field, row], size)
         if place < 0:
-            buffer.used[0] = 0
+            restart(buffer)
             word = next_word(keys[field], identity, buffer)
             place = bounded(word, size, keys[field], identity, buffer)
         donors[field, row] = select_nth(listed, size, place)
@@ -516,7 +522,7 @@ def _draw_leaf(tree, queries, leaf, candidates, is_same_tree, is_searched, wante
             total += stop - first
             cover.ends[index] = total
         for field in range(len(keys)):
-            buffer.used[0] = 0
+            restart(buffer)
             donors[field, row] = _draw_from_cover(
                 tree, queries, leaf, lane, row, radius, last_row, cover, node_count, keys[field], buffer
             )  # fmt: skip

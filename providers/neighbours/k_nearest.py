@@ -21,9 +21,8 @@ lists : NearestLists
     Nearest rows found so far of each query of the leaf. Written.
 state : SearchState
     Scratch space. Written.
-
-Kernels of the heap take the list of one query, `distances` (float64) and `rows` (int32) of shape
-(list_length(wanted),), and write both.
+distances, rows : float64 and int32 arrays (list_length(wanted),)
+    List of one query, in the kernels of the heap. Written.
 
 References
 ----------

@@ -503,7 +503,7 @@ def _partition_order(growth, sides, level, index, order):
 
 @borrowing
 def _fill_leaf(growth, leaves, leaf):
-    """Write the rows of a leaf (int64) in ascending order, and its points by dimension, to a `Leaves`."""
+    """Write the rows of a leaf (int64) in ascending order, and its points by dimension, to `leaves`."""
     numbers, codes, orders, starts = growth.numbers, growth.codes, growth.orders, growth.starts
     start = starts[leaf]
     for lane in range(starts[leaf + 1] - start):
@@ -590,7 +590,10 @@ def tree_from_sorted(points: Points, rows: npt.NDArray[np.int32], starts: npt.ND
 
 @njit(cache=True, nogil=True)
 def _fill_leaves(numbers, codes, starts, number_blocks, code_blocks, boxes, code_boxes):
-    """Write the points and boxes of all leaves, for points that are in the order of the tree."""
+    """Write the points and boxes of all leaves, for points that are in the order of the tree.
+
+    `numbers` (float64, shape (n, numbers)) and `codes` (int32, shape (n, codes)) are those of the points.
+    """
     leaves = len(starts) - 1
     for leaf in range(leaves):
         node = leaves - 1 + leaf

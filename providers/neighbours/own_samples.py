@@ -19,7 +19,7 @@ import numpy as np
 from providers.arrays import Int32Array
 from providers.kernels.decorators import borrowing, inlined
 from providers.neighbours.brute_force import ROWS_PER_TASK, draw_for_row, new_scratch
-from providers.neighbours.donors import NeighbourRule, PartRows, bounded_once, key_array, next_word
+from providers.neighbours.donors import NeighbourRule, PartRows, bounded_once, key_array, next_word, restart
 from providers.numba import njit, prange
 from providers.progress import in_slices
 from providers.randomness.chacha20 import Key
@@ -69,7 +69,7 @@ def _sample_for(row, identity, rows, sample, slots, order, buffer):
     draws_members = 2 * size <= others  # else the rows to leave out are drawn
     for slot in range(len(slots)):
         slots[slot] = _EMPTY
-    buffer.used[0] = 0
+    restart(buffer)
     count = 0
     while count < min(size, others - size):
         place = bounded_once(next_word(order, identity, buffer), others)

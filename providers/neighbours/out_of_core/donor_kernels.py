@@ -47,6 +47,7 @@ from providers.neighbours.donors import (
     insertion_sort,
     new_word_buffer,
     next_word,
+    restart,
     select_nth,
     squared_radius,
 )
@@ -286,7 +287,7 @@ def draw_listed(queries, first_leaf, places, starts, found, keys, donors):
                 for lane in range(count):
                     listed = found[starts[first + lane] : starts[first + lane + 1]]
                     size, row = len(listed), rows[lane]
-                    buffer.used[0] = 0
+                    restart(buffer)
                     nth = bounded(first_words[lane], size, keys[field], row, buffer)
                     donors[field, places[first + lane]] = select_nth(listed, size, nth)
 

@@ -39,8 +39,11 @@ Smith 1984, Operations Research 32(6), doi:10.1287/opre.32.6.1296: hit-and-run.
 Xue, Karras, Raissi and Pung 2011, CIKM: section 4.1, equations 1 to 5.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
+from providers.arrays import Float64Array
 from providers.kernels.decorators import borrowing, borrowing_ieee_optimised, within
 from providers.localities.lattice import lattice_of
 from providers.localities.polytope import (
@@ -385,10 +388,40 @@ def _note_modes(trace, point, centre):
         of_mode[4] += value * value
 
 
+class WalkScratch(NamedTuple):
+    """Scratch space of one walk, in the form that kernels take."""
+
+    slack: Float64Array
+    """Slacks of the inequalities; shape (slacks,)."""
+    buffers: Float64Array
+    """Rates of the slacks along the last and the next direction, 0 at first; shape (2, slacks)."""
+    direction: Float64Array
+    """Direction of a step; shape (n,)."""
+    coefficients: Float64Array
+    """Its coordinates in the basis; shape (dimensions,)."""
+    lanes: Float64Array
+    """Greatest and least quotient of each lane; shape (2, 16)."""
+    normals: tuple[Any, ...]
+    """Scratch space of `normals_in`."""
+
+
+@within
+def _walk_scratch(total, n, count):
+    """Allocate the scratch space of a walk with `total` slacks in `count` dimensions (both int64)."""
+    return WalkScratch(
+        np.empty(total),
+        np.zeros((2, total)),
+        np.empty(n),
+        np.empty(count),
+        np.empty((2, QUOTIENT_LANES)),
+        room_for_normals(),
+    )
+
+
 @borrowing_ieee_optimised
 def take_steps(
     polytope, basis, point, centre, key, identity, draws, law, first_step, last_step, directions,
-    known_rates, slack, buffers, direction, coefficients, lanes, normals, trace,
+    known_rates, scratch, trace,
 ):  # fmt: skip
     """Take steps `first_step` to `last_step` of one walk, with or without properties of interest.
 
@@ -414,13 +447,13 @@ def take_steps(
         Directions of a ROUNDED walk.
     known_rates : float64, shape (count or 0, slacks)
         Rates of all slacks along each of the directions; empty if they are computed at every step.
-    slack, direction, coefficients, lanes, normals
-        Scratch: float64 of shapes (slacks,), (n,), (dimensions,), (2, 16), and that of `normals_in`.
-    buffers : float64, shape (2, slacks)
-        Scratch, all 0.
+    scratch : WalkScratch
+        Written.
     trace : float64, shape (2, 6)
         Updated: slow modes, as in `Segments`.
     """
+    slack, buffers, lanes = scratch.slack, scratch.buffers, scratch.lanes
+    direction, coefficients = scratch.direction, scratch.coefficients
     n, count = len(point), len(coefficients)
     step, previous = 0.0, buffers[1]
     for number in range(first_step, last_step):
@@ -438,7 +471,7 @@ def take_steps(
                 rates(direction, polytope, rate)
         else:
             address = number * ((count + 7) // 8 * 8)
-            normals_in(normals, key, identity, np.uint32(DIRECTION_LEVEL), address, coefficients)
+            normals_in(scratch.normals, key, identity, np.uint32(DIRECTION_LEVEL), address, coefficients)
             expand(coefficients, polytope.with_bounds, basis, direction)
             rates(direction, polytope, rate)
         # walking length theta: uniform on the chord of equation 5, or on its forward half
@@ -471,11 +504,10 @@ def walk_polytope(
     n = len(point)
     key, identity = segments.keys[t], segments.identities[t]
     draws = open_stream(key, identity, WALK_LEVEL, segments.counts[t, WORDS])
-    total = slack_count(polytope, n)
+    scratch = _walk_scratch(slack_count(polytope, n), n, count)
     take_steps(
         polytope, basis, point, centre, key, identity, draws, law, first_step, last_step, directions,
-        known_rates, np.empty(total), np.zeros((2, total)), np.empty(n), np.empty(count),
-        np.empty((2, QUOTIENT_LANES)), room_for_normals(), segments.trace[t],
+        known_rates, scratch, segments.trace[t],
     )  # fmt: skip
     segments.counts[t, WORDS] = words_used(draws)
 

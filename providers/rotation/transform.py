@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -196,9 +196,29 @@ def _multiply(matrix, operand, product):
                 result[row] += matrix[i, j] * operand[j, row]
 
 
+class Transform(NamedTuple):
+    """Perturbation of the fields of one run, in the form that kernels take; arrays have a value per field."""
+
+    mean: Float64Array
+    """Means of the source; shape (fields,)."""
+    deviation: Float64Array
+    """Standard deviations of the source; shape (fields,)."""
+    axis: int
+    """Field to reflect."""
+    translation: Float64Array
+    """Translation t; shape (fields,)."""
+    matrix: Float64Array
+    """Rotation M; shape (fields, fields)."""
+    sigma: float
+    """Standard deviation of the noise."""
+    smallest: Float64Array
+    """Smallest value of the source; shape (fields,)."""
+    largest: Float64Array
+    """Largest value of the source; shape (fields,)."""
+
+
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _perturb(values, which, absent, before, first, mean, deviation, axis, translation, matrix, sigma, keys,
-             smallest, largest, changed, outside):  # fmt: skip
+def _perturb(values, which, absent, before, first, transform, keys, changed, outside):
     """Perturb fields in place, in the blocks from row `first` on; see `perturb`.
 
     Parameters
@@ -213,23 +233,15 @@ def _perturb(values, which, absent, before, first, mean, deviation, axis, transl
         Number of rows of the table before row 0 of `values`.
     first : int
         First row of the first block.
-    mean, deviation : ndarrays of float64, shape (fields,)
-    axis : int
-        Field to reflect.
-    translation : ndarray of float64, shape (fields,)
-    matrix : ndarray of float64, shape (fields, fields)
-        Rotation M.
-    sigma : float
-        Standard deviation of the noise.
+    transform : Transform
     keys : ndarray of uint32, shape (fields, key words)
         Key of each field's noise.
-    smallest, largest : ndarrays of float64, shape (fields,)
-        Range of the source.
     changed, outside : ndarrays of int64, shape (blocks, fields)
         Number of cells that differ from the source's, and of cells outside the source's range, over the
         rows that are not absent. Written.
     """
-    fields, rows = len(which), values.shape[1]
+    fields, rows, sigma = len(which), values.shape[1], transform.sigma
+    mean, deviation, translation = transform.mean, transform.deviation, transform.translation
     for block in prange(len(changed)):
         start = first + block * BLOCK
         count = min(BLOCK, rows - start)
@@ -238,11 +250,11 @@ def _perturb(values, which, absent, before, first, mean, deviation, axis, transl
         noise = np.empty(count)
         for field in range(fields):
             source = values[which[field], start : start + count]
-            sign = -1.0 if field == axis else 1.0
+            sign = -1.0 if field == transform.axis else 1.0
             z = translated[field]
             for row in range(count):  # standardise, reflect and translate: lines 6, 8 and 24
                 z[row] = sign * ((source[row] - mean[field]) / deviation[field]) + translation[field]
-        _multiply(matrix, translated, rotated)  # rotate: line 24, eq. 18
+        _multiply(transform.matrix, translated, rotated)  # rotate: line 24, eq. 18
         for field in range(fields):
             y = rotated[field]
             if sigma > 0.0:  # randomised expansion (line 25, eq. 19): away from zero by |N(0, sigma)|
@@ -250,7 +262,7 @@ def _perturb(values, which, absent, before, first, mean, deviation, axis, transl
                 for row in range(count):
                     away = math.copysign(sigma * abs(noise[row]), y[row])
                     y[row] += away if y[row] != 0.0 else 0.0  # zeros stay
-            least, most = smallest[field], largest[field]
+            least, most = transform.smallest[field], transform.largest[field]
             target = values[which[field], start : start + count]
             for row in range(count):  # reverse the standardisation: line 26
                 y[row] = y[row] * deviation[field] + mean[field]
@@ -342,16 +354,16 @@ def perturb(
     keys = np.array([stream.key(f"noise/{name}") for name in names])
     rows = values.shape[1]
     missing = np.zeros(0, np.bool_) if absent is None else absent
+    transform = Transform(
+        moments.mean[which], moments.deviation[which], choice.axis, translation, choice.matrix, sigma,
+        moments.smallest[which], moments.largest[which],
+    )  # fmt: skip
     totals = np.zeros((2, len(which)), np.int64)
     starts = slices(len(which), rows)
     for start in starts:
         progress(start / rows, "perturbing")
         blocks = -(-min(starts.step, rows - start) // BLOCK)
         changed, outside = np.zeros((2, blocks, len(which)), np.int64)
-        _perturb(
-            values, which, missing, before, start, moments.mean[which], moments.deviation[which], choice.axis,
-            translation, choice.matrix, sigma, keys, moments.smallest[which], moments.largest[which],
-            changed, outside,
-        )  # fmt: skip
+        _perturb(values, which, missing, before, start, transform, keys, changed, outside)
         totals += changed.sum(axis=0), outside.sum(axis=0)
     return totals[0], totals[1]

@@ -5,6 +5,7 @@ this processor and this state of the sources, for any types. numba's event ``num
 kernel that is being compiled.
 """
 
+import gc
 import importlib
 import multiprocessing
 import pkgutil
@@ -22,6 +23,9 @@ from numba.core.caching import NullCache
 from providers.kernel_display import Bar, Lines, Records, Shown
 
 _LOOK_SECONDS = 0.25
+
+_COLLECTION = (50_000, 20, 100)
+"""Thresholds of the garbage collector while kernels are compiled: numba keeps most of its objects."""
 
 Work = Callable[[Sequence[str]], None]
 """Function that compiles the kernels of the services with these identifiers."""
@@ -92,6 +96,7 @@ class _Sender(event.Listener):  # type: ignore[misc]  # numba has no types
 
 def _serve(pipe: Connection, package: str, work: Work) -> None:
     """Compile, in a process of its own, for one service after the other as it comes through the pipe."""
+    gc.set_threshold(*_COLLECTION)
     event.register("numba:compile", _Sender(package, pipe))
     for service in iter(pipe.recv, None):
         started = time.perf_counter()
@@ -134,7 +139,8 @@ def compile_all(
     work
         Function of a module, which is called in the processes with one service at a time.
     services
-        Identifiers; the first is compiled alone, since its kernels are those of the others, too.
+        Identifiers. The first two are compiled at the same time, the others when the first is done, since its
+        kernels are those of these others, too; the second shares few with it.
     processes
         Number of processes, at least 1.
     records
@@ -147,12 +153,14 @@ def compile_all(
     """
     started = time.monotonic()
     context = multiprocessing.get_context("spawn")
-    team = [_start(context, package.__name__, work)]
     waiting = list(services)
-    team[0].give(waiting.pop(0))
+    team = [_start(context, package.__name__, work) for _ in waiting[: min(processes, 2)]]
+    for each in team:
+        each.give(waiting.pop(0))
     kernels = kernels_of(package)
     missing = {name for name, kernel in kernels.items() if not is_compiled(kernel)}
     there = len(kernels) - len(missing)
+    is_shared_compiled = False
     shown: Shown
     if records:
         shown = Records(len(kernels), there)
@@ -164,13 +172,14 @@ def compile_all(
         for message in _messages(team):
             if isinstance(message, Done):
                 shown.finish_service(message.service, message.seconds)
+                is_shared_compiled = is_shared_compiled or message.service == services[0]
                 # Another command may have compiled some meanwhile, without a message here.
                 missing = {name for name in missing if not is_compiled(kernels[name])}
-                while waiting and len(team) < processes:
+                while is_shared_compiled and waiting and len(team) < processes:
                     team.append(_start(context, package.__name__, work))
                     team[-1].give(waiting.pop(0))
                 for idle in team:
-                    if waiting and not idle.service:
+                    if is_shared_compiled and waiting and not idle.service:
                         idle.give(waiting.pop(0))
             elif isinstance(message, Step) and not message.begins:
                 missing.discard(message.kernel)

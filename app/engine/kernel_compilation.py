@@ -1,7 +1,7 @@
 """Compilation of missing kernels while the service already runs: a child process of low priority.
 
-The child compiles the kernels of one service after the other; a worker waits only for those of the service
-that it is about to run (`providers.compiled_services`).
+The child compiles the kernels service by service, in several processes; a worker waits only for those of the
+service that it is about to run (`providers.compiled_services`).
 """
 
 import asyncio

@@ -41,12 +41,26 @@ def {0}(number):
     return not_kept(shared(number)) + written_into_its_callers(number)
 """
 WORK = """
-import importlib, os
+import gc, importlib, os, time
+from pathlib import Path
+
+folder = Path(__file__).parent
 
 def work(services):
     for service in services:
         if service == "killed":
             os.kill(os.getpid(), 9)
+        if service == "waiting":
+            while not (folder / "begun").exists():
+                time.sleep(0.01)
+            (folder / "ended").touch()
+        if service == "companion":
+            (folder / "begun").touch()
+        if service == "later":
+            assert (folder / "ended").exists()
+            assert gc.get_threshold()[0] == 50_000
+        if service in ("waiting", "companion", "later"):
+            continue
         kernel = getattr(importlib.import_module(f"sample.{service}"), service)
         kernel(1), kernel(1.5)
 """
@@ -93,11 +107,18 @@ def test_lines_count_the_kernels_of_all_processes(script: str) -> None:
     done = piped(script, *SERVICES)
     assert (done.returncode, done.stderr) == (0, "")
     lines = without_seconds(done.stdout)
-    assert lines[:3] == ["  1 of 4 kernels, n s", "  2 of 4 kernels, n s", "  first: n s"]
-    assert {"  second: n s", "  third: n s", "  3 of 4 kernels, n s", "  4 of 4 kernels, n s"} == set(
-        lines[3:-1]
-    )
+    counts = [line for line in lines[:-1] if "kernels" in line]
+    assert counts == [f"  {count} of 4 kernels, n s" for count in range(1, 5)]
+    assert {line for line in lines[:-1] if "kernels" not in line} == {f"  {name}: n s" for name in SERVICES}
     assert lines[-1] == "  4 of 4 kernels, 4 of them new, n s"
+
+
+def test_the_second_service_is_compiled_next_to_the_first_and_the_third_after_it(script: str) -> None:
+    """The first waits until the second has begun; the third fails if the first has not ended."""
+    done = piped(script, "waiting", "companion", "later")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = without_seconds(done.stdout)
+    assert sorted(lines[:-1]) == ["  companion: n s", "  later: n s", "  waiting: n s"]
 
 
 def test_what_is_compiled_is_not_counted_again(script: str) -> None:

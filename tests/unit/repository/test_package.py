@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from providers import PROVIDERS
+from providers.compiled_services import MEASURES_NAME
 from providers.errors import ParameterError, UnswappableError
-from providers.warm import _PARAMETERS, warm
+from providers.warm import _PARAMETERS, NAMES, warm
 
 ROOT = Path(__file__).parents[3]
 
@@ -74,7 +75,18 @@ def test_a_folder_that_cannot_be_trusted_is_not_used(tmp_path: Path) -> None:
 def test_warm_runs_every_provider() -> None:
     """No provider is missing when kernels are loaded."""
     assert set(_PARAMETERS) == set(PROVIDERS)
+    assert sorted(NAMES) == sorted((*PROVIDERS, MEASURES_NAME))
     warm()
+
+
+def test_only_services_that_shuffle_compile_the_shuffle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LOCALITY, which is compiled next to DSWAP, does not compile it a second time."""
+    compiled: list[str] = []
+    monkeypatch.setattr("providers.warm.record", lambda name: None)  # since some kernels are left out
+    for name in ("LOCALITY", "DSWAP"):
+        monkeypatch.setattr("providers.warm._warm_buckets", lambda name=name: compiled.append(name))
+        warm([name])
+    assert compiled == ["DSWAP"]
 
 
 AFTER_WARM = """

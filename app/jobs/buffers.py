@@ -189,10 +189,28 @@ class Buffers:
         LimitReached
         IdempotencyKeyReused
         """
+        uploads = self._metrics.uploads
+        try:
+            buffer, repeated = await self._create(self._counted(chunks), describe, gone, submission, caller)
+        except BaseException:
+            uploads.labels("failed").inc()
+            raise
+        uploads.labels("repeated" if repeated else "stored").inc()
+        return buffer
+
+    async def _create(
+        self,
+        chunks: AsyncIterator[bytes],
+        describe: Callable[[], Upload],
+        gone: Callable[[], Awaitable[None]] | None,
+        submission: SubmissionOptions,
+        caller: Caller,
+    ) -> tuple[Buffer, bool]:
+        """Return the buffer as `create`, and whether an earlier request has made it."""
         await self._in_thread(self._admit, caller)
         hashed = _HashedUpload(chunks)
         if await self._in_thread(self._is_made, submission, caller):
-            return await self._replayed(hashed, describe, submission, caller)
+            return await self._replayed(hashed, describe, submission, caller), True
         stored = await self._read(hashed.chunks() if submission.idempotency_key else chunks, describe, gone)
         try:
             buffer = await self._in_thread(
@@ -201,9 +219,16 @@ class Buffers:
         except BaseException:
             await self._in_thread(self.discard, stored)
             raise
-        if buffer.blob != stored.blob:
+        repeated = buffer.blob != stored.blob
+        if repeated:
             await self._in_thread(self.discard, stored)
-        return buffer
+        return buffer, repeated
+
+    async def _counted(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield the chunks unchanged, and count their bytes as they arrive."""
+        async for chunk in chunks:
+            self._metrics.uploaded.inc(len(chunk))
+            yield chunk
 
     async def _replayed(
         self,

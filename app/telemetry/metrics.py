@@ -12,6 +12,7 @@ _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 _JOB_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600)
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+UPLOAD_RESULTS = ("stored", "repeated", "failed")
 OTHER = "other"
 """Label value that replaces any value outside of the label's list."""
 
@@ -65,7 +66,19 @@ class Metrics:
         self.rows = Counter(
             "rowveil_job_rows", "Rows of jobs that succeeded.", ["service"], registry=registry
         )
-        self.uploaded = Counter("rowveil_uploaded_bytes", "Bytes of uploads taken in.", registry=registry)
+        self.uploads = Counter(
+            "rowveil_uploads",
+            "Uploads of buffers: stored, repeated under an idempotency key, or failed.",
+            ["result"],
+            registry=registry,
+        )
+        for result in UPLOAD_RESULTS:
+            self.uploads.labels(result)  # exported as 0, so that an alert notices the first one
+        self.uploaded = Counter(
+            "rowveil_uploaded_bytes",
+            "Bytes of uploads as they arrive, after undoing their content encoding.",
+            registry=registry,
+        )
         self.limited = Counter(
             "rowveil_limited", "Requests refused by a limit on their caller.", ["limit"], registry=registry
         )

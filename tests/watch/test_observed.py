@@ -1,5 +1,6 @@
 """Metrics, traces and log lines of a real service, and contents that they never have."""
 
+import gzip
 import os
 import re
 import secrets
@@ -16,7 +17,7 @@ from app.job_kinds import FRONTIER, MEASURES
 from app.jobs.job_metrics import CODES
 from app.jobs.requests import PRIORITIES
 from app.jobs.states import State
-from app.telemetry.metrics import METHODS
+from app.telemetry.metrics import METHODS, UPLOAD_RESULTS
 from providers import PROVIDERS
 from tests.watch.conftest import WatchedService
 
@@ -108,20 +109,31 @@ def test_no_log_line_holds_a_seed_a_value_or_a_query(watched: WatchedService) ->
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
 
 
+def figures(watched: WatchedService) -> dict[str, float]:
+    """All series with their values now."""
+    families = text_string_to_metric_families(watched.metrics())
+    return {
+        f"{sample.name}{orjson.dumps(sample.labels, option=orjson.OPT_SORT_KEYS).decode()}": sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def growth(before: dict[str, float], after: dict[str, float], name: str) -> dict[str, float]:
+    """Return series of a counter that have grown -> by how much."""
+    return {
+        series.removeprefix(name): after[series] - before.get(series, 0.0)
+        for series in after
+        if series.startswith(name + "{") and after[series] != before.get(series, 0.0)
+    }
+
+
 def test_the_metrics_count_what_was_done(watched: WatchedService) -> None:
     """One more job, with its counts."""
 
-    def figures() -> dict[str, float]:
-        families = text_string_to_metric_families(watched.metrics())
-        return {
-            f"{sample.name}{orjson.dumps(sample.labels, option=orjson.OPT_SORT_KEYS).decode()}": sample.value
-            for family in families
-            for sample in family.samples
-        }
-
-    before = figures()
+    before = figures(watched)
     watched.client.post("/v1/services/DSWAP", json=CALL | {"priority": "high"}).raise_for_status()
-    after = figures()
+    after = figures(watched)
     counted = {name for name in after if after[name] != before.get(name, 0.0)}
     for name in (
         'rowveil_jobs_accepted_total{"priority":"high","service":"DSWAP"}',
@@ -139,8 +151,32 @@ def test_the_metrics_count_what_was_done(watched: WatchedService) -> None:
     assert after["rowveil_blobs{}"] == before["rowveil_blobs{}"]  # a small table is in its job's row
     csv = {"content-type": "text/csv"}
     buffer = watched.client.post("/v1/buffers", content=b"a,b\n1,2\n", headers=csv).raise_for_status()
-    assert figures()["rowveil_blobs{}"] == before["rowveil_blobs{}"] + 1
+    assert figures(watched)["rowveil_blobs{}"] == before["rowveil_blobs{}"] + 1
     watched.client.delete(buffer.headers["location"]).raise_for_status()
+
+
+def test_uploads_are_counted_with_their_bytes_and_results(watched: WatchedService) -> None:
+    """Raw, compressed, as a form, repeated under one key, and damaged."""
+    client, before = watched.client, figures(watched)
+    csv, content = {"content-type": "text/csv"}, b"a,b\n1,2\n"
+    stored = [
+        client.post("/v1/buffers", content=content, headers=csv | {"idempotency-key": "upload-1"}),
+        client.post("/v1/buffers", content=gzip.compress(content), headers=csv | {"content-encoding": "gzip"}),
+        client.post("/v1/buffers/form", files={"file": ("people.csv", content, "text/csv")}),
+    ]
+    again = client.post("/v1/buffers", content=content, headers=csv | {"idempotency-key": "upload-1"})
+    damaged = client.post("/v1/buffers", content=b"a,b\n1\n", headers=csv)
+    assert [answer.status_code for answer in (*stored, again)] == [201, 201, 201, 201]
+    assert damaged.status_code == 422
+    after = figures(watched)
+    assert growth(before, after, "rowveil_uploads_total") == {
+        '{"result":"stored"}': 3,
+        '{"result":"repeated"}': 1,
+        '{"result":"failed"}': 1,
+    }
+    assert growth(before, after, "rowveil_uploaded_bytes_total") == {"{}": 4 * len(content) + len(b"a,b\n1\n")}
+    for answer in stored:
+        client.delete(answer.headers["location"]).raise_for_status()
 
 
 def test_what_an_alert_waits_for_is_counted_from_nought_on(watched: WatchedService) -> None:
@@ -175,7 +211,7 @@ def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
         "code": {*CODES, "none", "other"},
         "priority": set(PRIORITIES),
         "limit": {"jobs", "rows", "bytes", "buffer_bytes"},
-        "result": {"delivered", "refused", "gone", "given_up", "retried"},
+        "result": {"delivered", "refused", "gone", "given_up", "retried", *UPLOAD_RESULTS},
         "what": {"buffer", "result", "job", "idempotency_key", "webhook", "caller"},
     }
     seen: set[str] = set()

@@ -1,4 +1,5 @@
 /* Loaded before the C library (LD_PRELOAD): a wall clock that jumps, and blobs that cannot be written.
+ * While they fail with ENOSPC, their file system has no free block.
  *
  * What is wrong is read at every call from the file FAULTS_FILE names, which all processes of a
  * service map: the test changes it while they run.
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -98,3 +100,18 @@ static int fails(int file)
 FAILING(ssize_t, write, (int file, const void *data, size_t size), (file, data, size))
 FAILING(ssize_t, writev, (int file, const struct iovec *parts, int count), (file, parts, count))
 FAILING(int, fsync, (int file), (file))
+
+#define FULL(name, type)                                            \
+    int name(const char *path, struct type *status)                 \
+    {                                                               \
+        static int (*real)(const char *, struct type *);            \
+        if (!real)                                                  \
+            real = dlsym(RTLD_NEXT, #name);                         \
+        int result = real(path, status);                            \
+        if (faults && faults->error == ENOSPC && strstr(path, "/blobs")) \
+            status->f_bavail = 0;                                   \
+        return result;                                              \
+    }
+
+FULL(statvfs, statvfs)
+FULL(statvfs64, statvfs64)

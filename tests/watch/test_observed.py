@@ -161,7 +161,9 @@ def test_uploads_are_counted_with_their_bytes_and_results(watched: WatchedServic
     csv, content = {"content-type": "text/csv"}, b"a,b\n1,2\n"
     stored = [
         client.post("/v1/buffers", content=content, headers=csv | {"idempotency-key": "upload-1"}),
-        client.post("/v1/buffers", content=gzip.compress(content), headers=csv | {"content-encoding": "gzip"}),
+        client.post(
+            "/v1/buffers", content=gzip.compress(content), headers=csv | {"content-encoding": "gzip"}
+        ),
         client.post("/v1/buffers/form", files={"file": ("people.csv", content, "text/csv")}),
     ]
     again = client.post("/v1/buffers", content=content, headers=csv | {"idempotency-key": "upload-1"})
@@ -174,7 +176,9 @@ def test_uploads_are_counted_with_their_bytes_and_results(watched: WatchedServic
         '{"result":"repeated"}': 1,
         '{"result":"failed"}': 1,
     }
-    assert growth(before, after, "rowveil_uploaded_bytes_total") == {"{}": 4 * len(content) + len(b"a,b\n1\n")}
+    assert growth(before, after, "rowveil_uploaded_bytes_total") == {
+        "{}": 4 * len(content) + len(b"a,b\n1\n")
+    }
     for answer in stored:
         client.delete(answer.headers["location"]).raise_for_status()
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-import tempfile
+import os
+from pathlib import Path
 
 from app.engine.engine import Engine
 from app.jobs.stores import Stores
@@ -11,11 +12,17 @@ from app.store.sql import jobs
 _log = logging.getLogger("rowveil.jobs")
 
 _CHECK_SECONDS = 5.0
-_PROBE_BYTES = 2**16
+
+LEAST_FREE_BYTES = 16 * 2**20
+"""Free bytes of the shared folder's file system below which it counts as full."""
+
+
+class StorageUnready(Exception):
+    """The shared folder cannot take a new table."""
 
 
 class HealthCheck:
-    """Checks each dependency by using it."""
+    """Checks each dependency without changing anything, because anyone may request the checks."""
 
     def __init__(self, stores: Stores, engine: Engine) -> None:
         self._stores = stores
@@ -23,7 +30,7 @@ class HealthCheck:
 
     async def run(self) -> dict[str, str]:
         """Map each dependency to ``ok``, or to the problem that it has."""
-        checks = {"database": self._read_database, "storage": self._write_storage}
+        checks = {"database": self._read_database, "storage": self._check_storage}
         results = {}
         for name, check in checks.items():
             try:
@@ -32,7 +39,8 @@ class HealthCheck:
                     await asyncio.to_thread(check)
                 results[name] = "ok"
             except Exception as error:
-                _log.error("%s is not available: %s", name, type(error).__qualname__)
+                reason = error if isinstance(error, StorageUnready) else type(error).__qualname__
+                _log.error("%s is not available: %s", name, reason)
                 results[name] = "not available"
         results["workers"] = "ok" if self._engine.ready() else "starting"
         return results
@@ -41,10 +49,21 @@ class HealthCheck:
         with self._stores.database.read() as session:
             jobs.newest(session, None, None, 1, None)
 
-    def _write_storage(self) -> None:
+    def _check_storage(self) -> None:
         self._stores.sweeper.check_folder()
-        folder = self._stores.blobs.folder
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A nameless file: it disappears when it is closed, however that happens.
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(bytes(_PROBE_BYTES))
+        check_room(self._stores.blobs.folder)
+
+
+def check_room(folder: Path) -> None:
+    """Raise StorageUnready unless the operating system lets this process create files in the folder.
+
+    Nothing is written. The folder may be missing as long as its parent allows to create it.
+    """
+    existing = folder if folder.exists() else folder.parent
+    if not os.access(existing, os.W_OK | os.X_OK):  # also if the file system is mounted read-only
+        raise StorageUnready("this user may not write to the shared folder")
+    status = os.statvfs(existing)
+    if status.f_bavail * status.f_frsize < LEAST_FREE_BYTES:
+        raise StorageUnready(f"the shared folder has less than {LEAST_FREE_BYTES} free bytes")
+    if status.f_files and not status.f_favail:  # 0 of 0: the file system does not count them
+        raise StorageUnready("the shared folder has no free inode")

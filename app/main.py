@@ -105,7 +105,7 @@ def create_app(settings: Settings) -> FastAPI:
         )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestLog, metrics=metrics)
-    for resource in (services, measures, frontier, jobs, buffers, health):
+    for resource in (jobs, services, measures, frontier, buffers, health):  # the most frequent first
         app.include_router(resource.router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]
     app.include_router(swagger.router)

@@ -27,6 +27,7 @@ from benchmarks import (
     rwn,
     rwn_scaling,
     start,
+    streams,
     waiting,
 )
 
@@ -48,7 +49,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "locality": lambda given: [locality.measure(given.rounds)],
     "out-of-core": lambda given: [out_of_core.measure(max(given.rows), min(2, given.rounds))],
     "http": lambda given: [http.measure(2 * given.rounds), http.measure_small(4)],
-    "calls": lambda given: [calls.measure(given.rounds)],
+    "calls": lambda given: [calls.measure(given.rounds), streams.measure(min(3, given.rounds))],
     "http-large": lambda given: [http_large.measure(max(given.rows), given.rounds)],
     "buffers": lambda given: [buffers.measure(int(given.gigabytes * 10**9))],
     "measures": lambda given: [measures.measure(given.rounds)],

@@ -30,6 +30,7 @@ from app.jobs.requests import SubmissionOptions
 from app.jobs.service import JobService, NewJob
 from app.requests.source import SourceTable
 from app.store.sql import models
+from app.store.sql.jobs import JobRow
 from providers import PROVIDERS
 from providers.results import Event
 
@@ -49,7 +50,7 @@ def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
     return document_of(job, jobs.progress(job))
 
 
-def document_of(job: models.Job, progress: Progress) -> dict[str, Any]:
+def document_of(job: models.Job | JobRow, progress: Progress) -> dict[str, Any]:
     """Return the Job resource with this progress: what `app.api.schemas.Job` would make of it."""
     destination = None
     if job.destination_digest is not None:

@@ -117,8 +117,7 @@ class ApiKeys:
         match = _KEY.fullmatch(text)
         if match is None or with_checksum(text[:-6]) != text:
             return None
-        with self._database.read() as session:
-            key, now = api_keys.find(session, match[1]), moment(session)
+        key, now = api_keys.find(self._database, match[1])
         if key is None or not hmac.compare_digest(key.mac, self._mac(text, key)):
             return None
         if key.revoked_at is not None or key.expires_at <= now:

@@ -21,6 +21,7 @@ from app.jobs.states import State
 from app.jobs.watchers import LOOK_SECONDS
 from app.settings import Settings
 from app.store.blobs.arrow_stream import TableReader, read_table
+from app.store.sql.jobs import JobRow
 from app.store.sql.models import Job
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
@@ -226,12 +227,19 @@ class JobService:
         page = found[:page_size]
         return page, token_of_job(page[-1].id) if len(found) > page_size else None
 
-    async def look(self, job_id: str) -> tuple[Job, Progress]:
-        """Return the job and its progress. Raises NotFound."""
-        job = await self.get(job_id)
-        if self._progress(job) is None:  # not started yet, or ended since its row was read
-            job = await self.get(job_id)
-        return job, self.progress(job)
+    async def look(self, job_id: str) -> tuple[JobRow, Progress]:
+        """Return the job's columns and its progress. Raises NotFound."""
+        job = await self._look(job_id)
+        progress = self._progress(job)
+        if progress is None:  # not started yet, or ended since its row was read
+            job = await self._look(job_id)
+            progress = self._progress(job)
+        return job, progress or Progress()
+
+    async def _look(self, job_id: str) -> JobRow:
+        if self._stores.database.shared:
+            return await self._in_thread(self._transactions.look, self._caller, job_id)
+        return self._transactions.look(self._caller, job_id)  # as `ApiKeys.quick`
 
     def progress(self, job: Job) -> Progress:
         """Return the job's progress; a fraction of 0 without a stage if it is unknown."""
@@ -294,7 +302,7 @@ class JobService:
 
     # --------------------------------------------------------------------------------------------- helpers
 
-    def _progress(self, job: Job) -> Progress | None:
+    def _progress(self, job: Job | JobRow) -> Progress | None:
         if job.state == State.RUNNING:
             return read_progress(self._stores.progress_path(job))
         return Progress(1.0 if job.state == State.SUCCEEDED else 0.0, job.state)

@@ -104,7 +104,7 @@ class Stores:
         if self._lock is not None:
             os.close(self._lock)
 
-    def progress_path(self, job: Job) -> Path:
+    def progress_path(self, job: Job | jobs.JobRow) -> Path:
         """Return the progress file of the job's current attempt, which its worker writes."""
         return self.progress_folder / f"{job.id}.{job.attempt}"
 

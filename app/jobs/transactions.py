@@ -39,6 +39,13 @@ class JobTransactions:
             raise NotFound(f"there is no job '{job_id}'")
         return job
 
+    def look(self, caller: Caller, job_id: str) -> jobs.JobRow:
+        """Return the columns of the job that are not deferred. Raises NotFound."""
+        job = jobs.look(self._stores.database, job_id, caller)
+        if job is None:
+            raise NotFound(f"there is no job '{job_id}'")
+        return job
+
     def newest(
         self, caller: Caller, state: str | None, service: str | None, limit: int, before: str | None
     ) -> Sequence[Job]:

@@ -103,10 +103,23 @@ class _Transport:
         self.lingering = False
         """Whether the response is complete, so that further input is dropped."""
         self._protocol = protocol
+        self._head: list[bytes] | None = None
+
+    def hold_head(self) -> None:
+        """Hold back what is written until `send_head`, so that one packet has head and first content."""
+        self._head = []
+
+    def send_head(self) -> None:
+        """Send what was held back."""
+        if self._head is not None:
+            head, self._head = self._head, None
+            self.write(b"".join(head))
 
     def write(self, data: bytes) -> None:
         """Send the data, unless the response is complete."""
-        if not self.lingering:
+        if self._head is not None:
+            self._head.append(data)
+        elif data and not self.lingering:
             self.written += len(data)
             self.inner.write(data)
 
@@ -186,6 +199,12 @@ class _LimitedProtocol(H11Protocol):
                 headers = list(message.get("headers", ()))
                 if all(name.lower() != CLOSE_HEADER[0] for name, _ in headers):
                     message = {**message, "headers": [*headers, CLOSE_HEADER]}
+            transport = self._transport
+            if message["type"] != "http.response.start":
+                await send(message)
+                transport.send_head()
+                return
+            transport.hold_head()
             await send(message)
 
         application: Any = self._inner_app
@@ -196,6 +215,7 @@ class _LimitedProtocol(H11Protocol):
     def end_connection(self) -> None:
         """Close the connection; in the middle of a request first drop input for a short time."""
         transport = self._transport
+        transport.send_head()
         if transport.inner.is_closing():
             return
         in_the_middle = self.conn.their_state in (h11.SEND_BODY, h11.ERROR)

@@ -1,7 +1,7 @@
 """``/v1/jobs``: state, rows, report, manifest, seed and reruns of jobs."""
 
 from collections.abc import AsyncIterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -18,7 +18,7 @@ from app.api.job_response import (
     job_response,
     previous_response,
 )
-from app.api.json_request import JsonRoute
+from app.api.json_request import JsonRoute, direct
 from app.api.openapi_responses import accepted, problems, rows_content
 from app.api.report_response import REPORT_CONTENT, report_response
 from app.api.request_headers import PreferHeaders, preference_of
@@ -87,7 +87,8 @@ async def list_jobs(
     response_model=Job,
     responses=problems(404),
 )
-async def get_job(job_id: str, jobs: Jobs) -> Any:
+@direct
+async def get_job(job_id: str, jobs: Jobs) -> Response:
     """Get the job's state, figures and events, without its seed and rows."""
     return document_response(document_of(*await jobs.look(job_id)))
 
@@ -124,11 +125,14 @@ async def watch_job(
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream server-sent events: `progress` while the job runs, then one `end`, each a ProgressUpdate."""
     async for job, progress in jobs.updates(job_id):
-        update = ProgressUpdate(
-            state=job.state,
-            progress=ProgressDescription(fraction=progress.fraction, stage=progress.stage),
-        )
-        yield ServerSentEvent(event="end" if job.ended else "progress", data=update.document())
+        yield _event(job.state, job.ended, progress.fraction, progress.stage)
+
+
+@lru_cache(maxsize=256)
+def _event(state: str, ended: bool, fraction: float, stage: str) -> ServerSentEvent:
+    """Return the event, which many streams of one job send at the same time."""
+    update = ProgressUpdate(state=state, progress=ProgressDescription(fraction=fraction, stage=stage))
+    return ServerSentEvent(event="end" if ended else "progress", raw_data=update.model_dump_json())
 
 
 @router.get(

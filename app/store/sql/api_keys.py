@@ -1,12 +1,13 @@
-"""All SQL about API keys. Every function works within the caller's transaction."""
+"""All SQL about API keys. Every function but `find` works within the caller's transaction."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.store.sql.db import Database
 from app.store.sql.models import ApiKey
 
 KeyRow: TypeAlias = sa.Row[Any]
@@ -14,7 +15,9 @@ KeyRow: TypeAlias = sa.Row[Any]
 
 _KEYS = cast(sa.Table, ApiKey.__table__)
 
-_FIND = sa.select(_KEYS).where(_KEYS.c.id == sa.bindparam("key_id"))  # every request runs it
+# Every request runs one of them.
+_FIND = sa.select(_KEYS).where(_KEYS.c.id == sa.bindparam("key_id"))
+_FIND_AND_TIME = _FIND.add_columns(sa.func.clock_timestamp().label("now"))
 
 
 def insert(session: Session, key: ApiKey) -> None:
@@ -22,9 +25,16 @@ def insert(session: Session, key: ApiKey) -> None:
     session.add(key)
 
 
-def find(session: Session, key_id: str) -> KeyRow | None:
-    """Return the key's row; None if there is none."""
-    return session.connection().execute(_FIND, {"key_id": key_id}).one_or_none()
+def find(database: Database, key_id: str) -> tuple[KeyRow | None, datetime]:
+    """Return the key's row, None if there is none, and the database's time as `replicas.moment`.
+
+    It needs no transaction: see `Database.look`.
+    """
+    given = {"key_id": key_id}
+    if not database.shared:
+        return database.look(_FIND, given), datetime.now(UTC)
+    row = database.look(_FIND_AND_TIME, given)
+    return row, datetime.now(UTC) if row is None else row.now
 
 
 def list_all(session: Session) -> Sequence[ApiKey]:

@@ -14,7 +14,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,11 +99,35 @@ class Database:
                 "postgresql://user:password@host/rowveil"
             ) from None
         self._write_lock = nullcontext() if self.shared else threading.RLock()
+        self._look_lock = threading.Lock()
+        self._looking: sa.Connection | None = None
 
     @property
     def shared(self) -> bool:
         """Whether several replicas may use the database."""
         return self.engine.dialect.name != "sqlite"
+
+    def look(self, statement: sa.Select[Any], parameters: Mapping[str, Any]) -> sa.Row[Any] | None:
+        """Run one query outside a transaction: a single statement sees one snapshot anyway. Return its row.
+
+        It takes a quarter of the time of `read`, for the queries of every request. An embedded database has a
+        connection of its own for them.
+        """
+        with _translated_errors():
+            if self.shared:
+                with self.engine.connect() as connection:
+                    connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+                    return connection.execute(statement, parameters).one_or_none()
+            with self._look_lock:
+                if self._looking is None:
+                    options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", _BEGIN: ""}
+                    self._looking = self.engine.connect().execution_options(**options)
+                try:
+                    return self._looking.execute(statement, parameters).one_or_none()
+                except sa.exc.DBAPIError:
+                    self._looking.close()
+                    self._looking = None
+                    raise
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -161,6 +185,10 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        with self._look_lock:
+            if self._looking is not None:
+                self._looking.close()
+                self._looking = None
         self.engine.dispose()
 
 
@@ -333,4 +361,5 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))
+    if begin := connection.get_execution_options().get(_BEGIN, "BEGIN"):
+        connection.exec_driver_sql(begin)

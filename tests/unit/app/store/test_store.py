@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
 
 from app.callers import THE_SERVICE, Caller
+from app.errors import Unavailable
 from app.ids import new_id
 from app.job_kinds import Runs, revision_of
 from app.jobs.requests import head_start
@@ -316,6 +317,48 @@ def test_a_claim_takes_only_jobs_that_its_version_can_run(database: Database) ->
     assert claims(before) == [old, plain]
     assert claims(after) == [new, newer_choice]
     assert Runs.from_document(after.document()) == after
+
+
+def test_a_look_at_a_job_shows_the_callers_it_is_visible_to_what_a_read_does(database: Database) -> None:
+    (job_id,) = add(database, job(owner="ann", project="census", deadline=NOW, events=[{"code": "x"}]))
+    callers = [
+        Caller("ann", None, frozenset()),
+        Caller("ben", "census", frozenset()),
+        Caller("ben", None, frozenset()),
+        Caller("ben", "other", frozenset()),
+        THE_SERVICE,
+    ]
+    for caller in callers:
+        with database.read() as session:
+            read = jobs.find(session, job_id, caller=caller)
+        looked = jobs.look(database, job_id, caller)
+        assert (looked is None) == (read is None) == (caller in callers[2:4])
+        if looked is not None:
+            assert {name: getattr(read, name) for name in looked._fields} == looked._asdict()
+    assert jobs.look(database, "no\0job", THE_SERVICE) is None
+
+
+def test_a_look_sees_each_commit_and_holds_no_snapshot(database: Database) -> None:
+    (job_id,) = add(database, job())
+    for state in ("running", "succeeded"):
+        looked = jobs.look(database, job_id, THE_SERVICE)
+        assert looked is not None
+        assert looked.state != state
+        with database.write() as session:
+            assert jobs.move(session, job_id, [looked.state], state)
+    looked = jobs.look(database, job_id, THE_SERVICE)
+    assert looked is not None
+    assert looked.state == "succeeded"
+    if not database.shared:
+        database.truncate_log()  # no reader keeps the log
+        assert Path(f"{database.engine.url.database}-wal").stat().st_size == 0
+
+
+def test_a_look_that_fails_does_not_break_the_next(database: Database) -> None:
+    (job_id,) = add(database, job())
+    with pytest.raises((Unavailable, DatabaseError)):
+        database.look(sa.select(sa.column("nothing")).select_from(Job), {})
+    assert jobs.look(database, job_id, THE_SERVICE) is not None
 
 
 def retained(

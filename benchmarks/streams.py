@@ -1,0 +1,98 @@
+"""Processor time of open event streams: of a queued job, and of a running job whose progress changes."""
+
+import selectors
+import socket
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from benchmarks.calls import processor_seconds
+from benchmarks.harness import table
+from benchmarks.kernels import people_table
+from benchmarks.plain_client import request_bytes
+from demo.service import own_key, service_process
+
+STREAMS = 500
+GOAL = 10
+"""Percent of a core."""
+_SETTLE = 3.0
+_SECONDS = 10.0
+_ROWS = 300_000
+_RUN = {"parameters": {"swap_fields": ["a", "b"], "control_field": "class100"}, "candidates": 100}
+"""A run that is busy for much longer than the measurement."""
+
+
+def measure(rounds: int) -> str:
+    """Return the load of the service's process as Markdown. Its only worker runs one job; another waits."""
+    rows = people_table(_ROWS).select(["a", "b", "c", "class100"]).to_pylist()
+    with (
+        tempfile.TemporaryDirectory() as home,
+        service_process(Path(home), auth="on", workers="1") as (address, process),
+    ):
+        key = own_key(Path(home))
+        authorized = {"authorization": f"Bearer {key}", "prefer": "respond-async"}
+        with httpx.Client(base_url=address, headers=authorized, timeout=120) as client:
+            jobs = [
+                client.post("/v1/services/CDSWAP", json={"source": {"rows": some}, **_RUN}).json()["id"]
+                for some in (rows, rows[:3])
+            ]
+            while client.get(f"/v1/jobs/{jobs[0]}").json()["state"] == "queued":
+                time.sleep(0.1)
+            cases = {"none": (0, jobs[0]), "queued": (STREAMS, jobs[1]), "running": (STREAMS, jobs[0])}
+            found = {
+                name: [_load(address, key, job, streams, process) for _ in range(rounds)]
+                for name, (streams, job) in cases.items()
+            }
+            if client.get(f"/v1/jobs/{jobs[0]}").json()["state"] != "running":
+                raise RuntimeError("the job has ended: give it more rows")
+            for job in reversed(jobs):
+                client.post(f"/v1/jobs/{job}/cancel")
+    lines = [
+        [
+            name,
+            str(cases[name][0]),
+            f"{100 * statistics.median(load for load, _ in loads):.1f}",
+            f"{statistics.median(events for _, events in loads):.0f}",
+        ]
+        for name, loads in found.items()
+    ]
+    return (
+        table(["streams of a job that is", "streams", "% of a core", "events a second"], lines)
+        + f"\n\nGoal: {STREAMS} open streams at less than {GOAL} % of a core.\n"
+    )
+
+
+def _load(address: str, key: str, job: str, streams: int, process: int) -> tuple[float, float]:
+    """Open streams, wait until they have settled, and return the process's load and events per second."""
+    parts = urlsplit(address)
+    request = request_bytes("GET", address, f"/v1/jobs/{job}/events", key)
+    with selectors.DefaultSelector() as selector, ExitStack() as opened:
+        for _ in range(streams):
+            connection = opened.enter_context(socket.create_connection((parts.hostname, parts.port)))
+            connection.sendall(request)
+            selector.register(connection, selectors.EVENT_READ)
+        _read(selector, _SETTLE)
+        before, started = processor_seconds([process]), time.monotonic()
+        events = _read(selector, _SECONDS)
+        elapsed = time.monotonic() - started
+        return (processor_seconds([process]) - before) / elapsed, events / elapsed
+
+
+def _read(selector: selectors.BaseSelector, seconds: float) -> int:
+    """Read what arrives within some seconds; return the number of events."""
+    events, ends = 0, time.monotonic() + seconds
+    while (left := ends - time.monotonic()) > 0:
+        if not selector.get_map():
+            time.sleep(left)
+        for key, _ in selector.select(min(left, 0.1)):
+            assert isinstance(key.fileobj, socket.socket)  # noqa: S101 - they are registered above
+            data = key.fileobj.recv(1 << 16)
+            if not data:
+                selector.unregister(key.fileobj)
+            events += data.count(b"event:")
+    return events

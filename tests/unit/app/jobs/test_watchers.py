@@ -1,0 +1,100 @@
+"""Event streams of one job share one reader of its progress."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from app.engine.engine import Progress
+from app.jobs import watchers
+from app.jobs.states import State
+from app.jobs.watchers import Watchers
+from app.store.sql.models import Job
+
+STREAMS = 40
+UPDATES = 5
+
+
+def row(state: str, **values: Any) -> Job:
+    return Job(id="job", state=state, attempt=1, **values)
+
+
+def test_streams_of_a_job_read_its_progress_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stream shows every change; the row is read once a stream, not once an update."""
+    monkeypatch.setattr(watchers, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(watchers, "_SECONDS_PER_WATCHER", 0.0001)
+    reads, finds = [], []
+
+    def progress_of(job: Job) -> Progress:
+        reads.append(job)
+        return Progress(len(reads) / 1e6, "swapping")
+
+    async def find(job_id: str) -> Job:
+        finds.append(job_id)
+        return row(State.RUNNING)
+
+    async def stream(watched: Watchers) -> list[float]:
+        seen = []
+        updates = watched.updates("job", find, progress_of)
+        async for _, progress in updates:
+            seen.append(progress.fraction)
+            if len(seen) == UPDATES:
+                break
+        await updates.aclose()  # type: ignore[attr-defined]
+        return seen
+
+    async def all_streams() -> list[list[float]]:
+        watched = Watchers()
+        found = await asyncio.gather(*(stream(watched) for _ in range(STREAMS)))
+        assert not watched._followed
+        assert not watched.watched()
+        return list(found)
+
+    found = asyncio.run(all_streams())
+    assert all(seen == sorted(set(seen)) for seen in found)
+    assert len(finds) == STREAMS
+    assert len(reads) < STREAMS
+
+
+def test_the_row_of_the_end_is_not_read_again() -> None:
+    """The process that ran the job hands it to every stream."""
+    finds = []
+
+    async def find(job_id: str) -> Job:
+        finds.append(job_id)
+        return row(State.RUNNING)
+
+    async def run() -> list[str]:
+        watched = Watchers()
+        states = []
+        async for job, _ in watched.updates("job", find, lambda job: Progress(0.5, job.state)):
+            states.append(str(job.state))
+            ended = row(State.SUCCEEDED)
+            ended.finished_at = datetime.now(UTC)
+            watched.notify("job", ended=True, job=ended)
+        return states
+
+    assert asyncio.run(run()) == ["running", "succeeded"]
+    assert len(finds) == 1
+
+
+def test_many_streams_are_updated_less_often() -> None:
+    """Sending an update to each takes time, which must not grow with their number."""
+    updated_per_second = []
+
+    async def find(job_id: str) -> Job:
+        return row(State.RUNNING)
+
+    async def run(streams: int) -> None:
+        watched = Watchers()
+        opened = [watched.updates("job", find, lambda job: Progress(0.5, "a")) for _ in range(streams)]
+        for updates in opened:
+            await anext(updates)
+        updated_per_second.append(streams / watched._interval())
+        for updates in opened:
+            await updates.aclose()  # type: ignore[attr-defined]
+
+    for streams in (1, 500, 1000):
+        asyncio.run(run(streams))
+    assert updated_per_second == [4.0, 200.0, 200.0]

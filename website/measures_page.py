@@ -17,7 +17,8 @@ what an analyst may still find. Neither says much without the other: the source 
 with its `value`, `goal` (better values: `low`, `high`, or `near` the source's), `range`, `formula` and
 `source`, the `fields` that were measured, and `sample`, the number of sampled rows if not all were used. A
 value that depends on chance is the mean of several `draws` and has the 95 % `interval` of that mean, for each
-part of the value if it has parts. `interval_rmd` has the 95 % `interval` of a share of rows.
+part of the value if it has parts. `interval_rmd`, and each value on a sample, has a 95 % `interval` for rows
+like those measured.
 
 A measure that does not apply is listed in `left_out` with the reason. It never appears as 0.
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app.report import selection as choices
 from app.report import summary_text
@@ -174,6 +174,15 @@ def _moment(text: Any) -> Markup | None:
     return Markup('<time datetime="{}">{} UTC</time>').format(text, f"{moment:%Y-%m-%d %H:%M:%S}")
 
 
+def with_code(text: str) -> Markup:
+    """Return a text as HTML, with the words between backticks as code."""
+    parts = str(text).split("`")
+    marked = (
+        Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts)
+    )
+    return Markup("").join(marked)
+
+
 @cache
 def _template() -> Template:
     environment = Environment(
@@ -183,5 +192,5 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"name": named, "number": number}
+    environment.filters |= {"name": named, "number": number, "with_code": with_code}
     return environment.get_template("report.html.j2")

@@ -1,5 +1,6 @@
 """Build the destination and the report of redrawn segments."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -154,7 +155,7 @@ def report(
         "relations_kept": kept,
         "violations": counts["violations"],
         # equation 6, without the cells of the value zero
-        "distortion": sum(field.relative_change for field in fields) / cells if cells else None,
+        "distortion": _mean_change(sum(field.relative_change for field in fields), cells),
         "distortion_zeros_left_out": sum(field.zeros for field in fields),
         "mixing": mixing(sum(field.walks for field in fields), modes),
         **{key: value for key, value in counts.items() if key != "violations"},
@@ -230,8 +231,8 @@ def _figures(field: RedrawnField, kind: pa.DataType) -> FieldFigures:
         modes=modes.sum(axis=0),
     )
     if not figures.dated:
-        changes, figures.zeros = _relative_changes(field.source.numbers.values, published)
-        figures.cells, figures.relative_change = len(changes), float(changes.sum())
+        figures.cells, figures.relative_change = _relative_change(field.source.numbers.values, published)
+        figures.zeros = len(field.source.numbers.values) - figures.cells
     return figures
 
 
@@ -244,7 +245,7 @@ def _field_report(field: FieldFigures) -> dict[str, Any]:
     reported: dict[str, Any] = {key: getattr(field, key) for key in _COUNTED}
     reported["relations_kept"] = relations_kept(field.holding, field.relations_found)
     if not field.dated:
-        reported["distortion"] = field.relative_change / field.cells if field.cells else None
+        reported["distortion"] = _mean_change(field.relative_change, field.cells)
     return reported
 
 
@@ -296,12 +297,20 @@ def _differs(field: RedrawnField, published: Float64Array) -> BoolArray:
     return np.asarray(published != numbers.values)
 
 
-def _relative_changes(source: Float64Array, destination: Float64Array) -> tuple[Float64Array, int]:
-    """Return |y - x| / |x| of every cell whose source is not zero, and the number of the others."""
+def _relative_change(source: Float64Array, destination: Float64Array) -> tuple[int, float]:
+    """Return the number of cells whose source x is not zero, and the sum of their |y - x| / |x|.
+
+    The sum is infinite if it is beyond float64.
+    """
     nonzero = source != 0.0
     with np.errstate(over="ignore"):
         changes = np.abs(destination[nonzero] / source[nonzero] - 1.0)
-    return changes, int(len(source) - np.count_nonzero(nonzero))
+        return len(changes), float(changes.sum())
+
+
+def _mean_change(total: float, cells: int) -> float | None:
+    """Return the mean relative change; None without cells, and beyond float64."""
+    return total / cells if cells and math.isfinite(total) else None
 
 
 def _column(redrawn: RedrawnField, rows: int, field: pa.Field) -> pa.ChunkedArray:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from providers.measures.risk.dcr import raw_dcr
+from providers.measures.risk.dcr import raw_distances
 from providers.measures.risk.mean_k import mean_k
 from providers.measures.risk.outlier_exposure import outlier_exposure
 from providers.measures.utility.il3 import il3
@@ -112,7 +112,7 @@ def test_bodyfat_after(fat: pa.Table, epsilon: float, figures: tuple[float, ...]
         after, again = bodyfat.matrix(table), bodyfat.fat_on_the_rest(table)
         found.append(
             [
-                raw_dcr(before, after),
+                raw_distances(before, after).mean(),
                 interval_sd(before, after)["share"],
                 delta_rho(before, after)["mean"],
                 again.r_squared,

@@ -161,6 +161,11 @@ export function trail({ buffer, name }) {
   );
 }
 
+/** Splits a text into plain text and code, which stands between backticks. */
+function withCode(text) {
+  return text.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
+}
+
 /** Creates collapsed sections with the guarantees and limits of a service, below the given heading level. */
 export function about(service, heading) {
   const listing = (words, items) =>
@@ -170,7 +175,7 @@ export function about(service, heading) {
           element(
             "ul",
             {},
-            items.map((item) => element("li", {}, item)),
+            items.map((item) => element("li", {}, ...withCode(item))),
           ),
         ]
       : [];

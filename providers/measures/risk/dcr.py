@@ -7,6 +7,7 @@ from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.record_distance import COST_AMONG_SAMPLE
+from providers.measures.shared.repeats import mean_interval, quantile_interval, share_interval
 from providers.neighbours.closest_record import Closest, closest
 from providers.neighbours.points import Points
 
@@ -21,23 +22,36 @@ def dcr(found: Closest) -> dict[str, float]:
     }
 
 
-def raw_dcr(source: Float64Array, destination: Float64Array) -> float:
-    """Mean distance to the closest record in the fields' own units; shapes (n, fields)."""
+def raw_distances(source: Float64Array, destination: Float64Array) -> Float64Array:
+    """Distance to the closest record in the fields' own units; shapes (n, fields)."""
     no_codes = np.zeros((len(source), 0), np.int32)
     one, two = (
         Points(np.ascontiguousarray(table, np.float64), no_codes, 0, 0.0) for table in (source, destination)
     )
-    return float(closest(one, two).distances.mean())
+    return closest(one, two).distances
+
+
+def _intervals(distances: Float64Array, raw: Float64Array) -> dict[str, dict[str, float]]:
+    """Confidence intervals (95 %) of the figures for rows like those sampled, two or more."""
+    found = {
+        "mean": mean_interval(distances),
+        "p05": quantile_interval(distances, 0.05),
+        "at_zero": share_interval(float(np.mean(distances == 0)), len(distances)),
+    }
+    return {**found, "raw_mean": mean_interval(raw)} if len(raw) > 1 else found
 
 
 def _find(comparison: Comparison) -> Finding:
-    fields = comparison.need_compared()
-    value: dict[str, float | None] = {**dcr(comparison.closest), "raw_mean": None}
+    fields, rows = comparison.need_compared(), comparison.sample.size
+    found, raw = comparison.closest, np.empty(0)
     complete = [table[~np.isnan(table).any(axis=1)] for table in comparison.sampled_matrices]
     count = min(len(table) for table in complete)
     if comparison.numeric and count:
-        value["raw_mean"] = raw_dcr(complete[0][:count], complete[1][:count])
-    return Finding(value, fields, comparison.sample.size)
+        raw = raw_distances(complete[0][:count], complete[1][:count])
+    value = {**dcr(found), "raw_mean": float(raw.mean()) if len(raw) else None}
+    return Finding(
+        value, fields, rows, {} if rows is None else {"interval": _intervals(found.distances, raw)}
+    )
 
 
 MEASURE = Measure(

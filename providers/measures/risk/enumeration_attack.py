@@ -9,6 +9,7 @@ from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
 from providers.measures.shared.measure import Measure
+from providers.measures.shared.repeats import jackknife_interval
 from providers.progress import Progress, no_progress
 from providers.rotation.transform import ANGLES, rotations
 
@@ -18,6 +19,8 @@ _BATCH = 8
 """Number of angles whose rotations are computed together."""
 _FEWEST = 10
 """Least number of rotated rows on which the attack is tried."""
+_GROUPS = 10
+"""Groups of rows of the jackknife; at most `_FEWEST`."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,13 @@ def recovered(guess: Float64Array, truth: Float64Array) -> float:
     return float(1 - ((guess - truth) ** 2).sum() / ((truth - truth.mean(axis=0)) ** 2).sum())
 
 
+def _interval(guess: Float64Array, truth: Float64Array) -> dict[str, float]:
+    """Confidence interval (95 %) of `recovered` for rows like these."""
+    groups = np.arange(len(truth)) % _GROUPS
+    without = [recovered(guess[groups != group], truth[groups != group]) for group in range(_GROUPS)]
+    return jackknife_interval(recovered(guess, truth), without, (-math.inf, 1.0))
+
+
 def _find(comparison: Comparison) -> Finding:
     parameters = comparison.release.parameters
     if comparison.release.service != "PABIDOT" or parameters is None:
@@ -99,8 +109,9 @@ def _find(comparison: Comparison) -> Finding:
     quantiles = np.quantile(truth, GRID, axis=0)
     sigma = float(getattr(parameters, "sigma", 0.0))
     guess = enumerate_transforms((after - mean) / deviation, quantiles, sigma, comparison.progress)
-    value = recovered(guess.values, truth)
-    return Finding(value, [fields[index] for index in varying], comparison.sample.size)
+    rows = comparison.sample.size
+    notes = {} if rows is None else {"interval": _interval(guess.values, truth)}
+    return Finding(recovered(guess.values, truth), [fields[index] for index in varying], rows, notes)
 
 
 MEASURE = Measure(

@@ -4,12 +4,14 @@ from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.record_distance import COST_AMONG_SAMPLE, share_linked
+from providers.measures.shared.repeats import share_interval
 
 
 def _find(comparison: Comparison) -> Finding:
     comparison.need_aligned()
     fields = comparison.need_compared()
-    return Finding(share_linked(comparison.closest), fields, comparison.sample.size)
+    share, rows = share_linked(comparison.closest), comparison.sample.size
+    return Finding(share, fields, rows, {} if rows is None else {"interval": share_interval(share, rows)})
 
 
 MEASURE = Measure(

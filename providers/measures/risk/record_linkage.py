@@ -4,6 +4,7 @@ from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.record_distance import COST, share_linked
+from providers.measures.shared.repeats import share_interval
 from providers.neighbours.closest_record import closest
 from providers.neighbours.points import Points
 
@@ -26,7 +27,9 @@ def _find(comparison: Comparison) -> Finding:
     known = [name for name in fields if name in comparison.compared]
     if not known:
         raise NotApplicable("none of the known fields can be compared")
-    return Finding(record_linkage(*comparison.points(known)), known, comparison.sample.size)
+    value, rows = record_linkage(*comparison.points(known)), comparison.sample.size
+    notes = {} if rows is None else {"interval": {"rate": share_interval(value["rate"], rows)}}
+    return Finding(value, known, rows, notes)
 
 
 MEASURE = Measure(

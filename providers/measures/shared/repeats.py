@@ -1,9 +1,11 @@
-"""Confidence intervals: of means over several random draws, and of shares of rows."""
+"""Confidence intervals: of means over several random draws, and of figures of sampled rows."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+
+from providers.arrays import Float64Array
 
 DRAWS = 10
 """Number of draws of a measure that depends on chance."""
@@ -85,3 +87,55 @@ def share_interval(share: float, rows: float) -> dict[str, float]:
         "low": max(0.0, (centre - reach) / (1 + weight)),
         "high": min(1.0, (centre + reach) / (1 + weight)),
     }
+
+
+def mean_interval(values: Float64Array) -> dict[str, float]:
+    """Confidence interval (95 %) of the mean of two or more values, none negative; by Student's t."""
+    from scipy.special import stdtrit
+
+    count, mean = len(values), float(values.mean())
+    reach = float(stdtrit(count - 1, (1 + _LEVEL) / 2)) * float(values.std(ddof=1)) / math.sqrt(count)
+    return {"low": max(0.0, mean - reach), "high": mean + reach}
+
+
+def quantile_interval(values: Float64Array, share: float) -> dict[str, float]:
+    """Confidence interval (95 %) of the quantile at `share`, between two of the values, of shape (n,).
+
+    Where n is too small for such a pair, an end is the least or the greatest value.
+
+    References
+    ----------
+    David and Nagaraja 2003, Order Statistics, section 7.1: ranks by the binomial distribution.
+    """
+    from scipy.stats import binom
+
+    ordered, tail = np.sort(values), (1 - _LEVEL) / 2
+    low = int(binom.ppf(tail, len(values), share)) - 1
+    high = int(binom.ppf(1 - tail, len(values), share))
+    return {"low": float(ordered[max(low, 0)]), "high": float(ordered[min(high, len(values) - 1)])}
+
+
+def jackknife_interval(
+    value: float, without: Sequence[float], bounds: tuple[float, float]
+) -> dict[str, float]:
+    """Confidence interval (95 %) of a figure by a delete-a-group jackknife.
+
+    Parameters
+    ----------
+    value : float
+        Figure on all rows.
+    without : sequence of float
+        Figure without each of two or more groups of about equal numbers of random rows.
+    bounds : tuple of float
+        Least and greatest possible value; the interval is cut there.
+
+    References
+    ----------
+    Kott 2001, The delete-a-group jackknife, Journal of Official Statistics 17(4), 521-526.
+    """
+    from scipy.special import stdtrit
+
+    groups = len(without)
+    variance = (groups - 1) / groups * math.fsum((each - value) ** 2 for each in without)
+    reach = float(stdtrit(groups - 1, (1 + _LEVEL) / 2)) * math.sqrt(variance)
+    return {"low": max(bounds[0], value - reach), "high": min(bounds[1], value + reach)}

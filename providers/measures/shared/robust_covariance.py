@@ -36,6 +36,7 @@ def independent_fields(x: Float64Array) -> list[int]:
         z-scores.
     """
     kept: list[int] = []
+    x = x - x.mean(axis=0)  # of huge numbers the mean is not exact; a covariance does not depend on it
     basis = np.zeros((len(x), 0))
     for column in range(x.shape[1]):
         residual = x[:, column]

@@ -212,8 +212,18 @@ def test_every_service_says_what_it_does_and_what_it_does_not(service: str) -> N
     provider = PROVIDERS[service]
     assert page.one("h1").text == f"{provider.title} {service}"
     for sentence in (provider.summary, *provider.guarantees, *provider.changes, *provider.references):
-        assert sentence in page.text, sentence
+        assert sentence.replace("`", "") in page.text, sentence
+    assert "`" not in page.text
     assert [item.text for item in page.one("section", "limits").all("li")] == report()["limits"]
+
+
+def test_names_between_backticks_are_code() -> None:
+    """The rest of the sentence stays escaped."""
+    limits = ["`changed` counts <rows>, `a & b` not."]
+    page = read(html_report(job(), report(limits=limits)))
+    [item] = page.one("section", "limits").all("li")
+    assert item.text == "changed counts <rows>, a & b not."
+    assert [code.text for code in item.all("code")] == ["changed", "a & b"]
 
 
 def test_a_summary_says_how_to_get_pictures() -> None:

@@ -6,7 +6,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import entropy
 
-from providers.measures.risk.dcr import raw_dcr
+from providers.measures.risk.dcr import raw_distances
 from providers.measures.risk.mean_k import MEASURE as mean_k_measure  # noqa: N811 - one of many MEASUREs
 from providers.measures.risk.mean_k import mean_k
 from providers.measures.risk.outlier_exposure import outlier_exposure
@@ -82,7 +82,7 @@ def test_pscr_and_dcr_are_those_of_all_distances() -> None:
 
 
 def test_dcr_in_raw_units() -> None:
-    assert raw_dcr(NUMBERS, MOVED) == pytest.approx(cdist(NUMBERS, MOVED).min(axis=1).mean(), rel=1e-12)
+    assert raw_distances(NUMBERS, MOVED) == pytest.approx(cdist(NUMBERS, MOVED).min(axis=1), rel=1e-12)
 
 
 def test_interval_disclosure() -> None:

@@ -1,0 +1,60 @@
+"""A figure of sampled rows has its interval, which covers the figure of all rows as often as it promises."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.measures.shared.repeats import jackknife_interval, mean_interval, quantile_interval
+from providers.randomness.chacha20 import Stream
+
+RANDOM = np.random.default_rng(5)
+ROWS = 2000
+SOURCE = RANDOM.normal(size=(ROWS, 2))
+TABLES = [
+    pa.table({"a": table[:, 0], "b": table[:, 1]})
+    for table in (SOURCE, SOURCE + RANDOM.choice([0.0, 0.05], (ROWS, 1)))
+]
+KEYS = ("pscr", "record_linkage", "dcr", "relations_kept")
+
+
+def reports(sample: int) -> dict[str, Any]:
+    options = MeasureOptions(only=KEYS, sample=sample, known_fields=["a"])
+    found = assess(Release(*TABLES), options, Stream(bytes(32), "measures", 1), pictures=False)
+    return {key: dict(found.measures[key]) for key in KEYS}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_sampled_figure_is_within_its_interval(key: str) -> None:
+    report = reports(500)[key]
+    value, interval = report["value"], report["interval"]
+    values, intervals = ({"": value}, {"": interval}) if "low" in interval else (value, interval)
+    assert intervals
+    for part, bounds in intervals.items():
+        assert 0 <= bounds["low"] <= values[part] <= bounds["high"] < math.inf
+        assert bounds["low"] < bounds["high"] or part == "p05"  # half of the distances are 0
+
+
+def test_a_figure_of_all_rows_has_no_sampling_error() -> None:
+    whole = reports(ROWS)
+    assert not any("interval" in whole[key] for key in ("pscr", "record_linkage", "dcr"))
+    wide, narrow = (each["relations_kept"]["interval"] for each in (reports(500), whole))  # drawn triples
+    assert narrow["high"] - narrow["low"] < wide["high"] - wide["low"]
+
+
+def test_intervals_cover_what_they_promise() -> None:
+    """About 20 intervals of 400 samples may miss: between 6 and 36 with a probability of .999."""
+    generator = np.random.default_rng(7)
+    draws = generator.exponential(size=(400, 200))
+    missed = {"mean": 0, "p05": 0, "jackknife": 0}
+    for values in draws:
+        mean, low = mean_interval(values), quantile_interval(values, 0.05)
+        without = [float(np.delete(values, np.s_[group::10]).mean()) for group in range(10)]
+        jackknife = jackknife_interval(float(values.mean()), without, (-math.inf, math.inf))
+        missed["mean"] += not mean["low"] <= 1 <= mean["high"]
+        missed["p05"] += not low["low"] <= -math.log(0.95) <= low["high"]
+        missed["jackknife"] += not jackknife["low"] <= 1 <= jackknife["high"]
+    assert all(6 <= count <= 36 for count in missed.values()), missed

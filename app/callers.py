@@ -7,12 +7,14 @@ RUN: Final = "run"
 READ: Final = "read"
 SEEDS: Final = "seeds:read"
 ADMIN: Final = "admin"
+METRICS: Final = "metrics:read"
 
 SCOPES = {
     RUN: "submit, cancel, rerun and delete jobs; upload and delete buffers",
     READ: "read services, jobs, rows, reports, manifests and buffers",
     SEEDS: "reveal the seed of a job; the reason is recorded in the audit log",
     ADMIN: "apply the other scopes to the jobs and buffers of all callers",
+    METRICS: "read the metrics, which cover the jobs of all callers",
 }
 """Scope -> operations that it allows. No scope implies another."""
 

@@ -167,7 +167,10 @@ def _revoke(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int
 
 
 def _own(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int:
-    """Create and print the key of this machine's user: all scopes, 90 days, in a file of the home."""
+    """Print the key of this machine's user: all scopes, 90 days, in a file of the home.
+
+    It is created if there is none, if it has expired, or if it lacks a scope that this version has added.
+    """
     if settings.auth == "off":
         print("Authentication is off (ROWVEIL_AUTH): no key is needed.")
         return 0
@@ -178,7 +181,8 @@ def _own(settings: Settings, keys: ApiKeys, given: argparse.Namespace) -> int:
         return 1
     path = own_key_file(settings.home)
     text = path.read_text().strip() if path.is_file() else ""
-    if keys.caller(text) is None:
+    known = keys.caller(text)
+    if known is None or not known.scopes >= SCOPES.keys():
         name = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in _user())
         text, _ = keys.create(NewKey(f"local-{name}", tuple(SCOPES), None, _OWN_LASTS), _operator())
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ import pytest
 
 from app.__main__ import main
 from app.api.auth.scopes import NEEDED
-from app.callers import ADMIN, READ, RUN, SCOPES, SEEDS, THE_SERVICE
+from app.callers import ADMIN, METRICS, READ, RUN, SCOPES, SEEDS, THE_SERVICE
 from app.jobs.api_keys import ApiKeys, NewKey, with_checksum
 from app.jobs.stores import open_keys
 from app.settings import Settings
@@ -182,6 +182,16 @@ def test_an_admin_sees_all_and_needs_the_other_scopes_as_well(api: Api, keys: Ke
     assert api.client.delete(f"/v1/jobs/{job}").status_code == 204
 
 
+def test_a_scraper_reads_the_metrics_and_nothing_else(keys: Keys) -> None:
+    """Metrics cover all callers: neither `read` nor `admin` includes them."""
+    with keys.client(keys.make((METRICS,), "prometheus")) as scraper:
+        assert "rowveil_build_info" in scraper.get("/metrics").raise_for_status().text
+        for path in ("/v1/jobs", "/v1/services", "/v1/buffers/any"):
+            Api.problem(scraper.get(path), 403, "insufficient_scope")
+    with keys.client(keys.make(set(SCOPES) - {METRICS}, "reader")) as reader:
+        Api.problem(reader.get("/metrics"), 403, "insufficient_scope")
+
+
 def test_a_revoked_key_is_refused_at_its_next_call(keys: Keys) -> None:
     key = keys.make()
     with keys.client(key) as client:
@@ -301,3 +311,23 @@ def test_the_own_key_is_made_once_and_kept_for_its_user_alone(
     assert main(["keys", "own"]) == 0
     assert capfd.readouterr().out.split()[-1] == key
     assert (service_home / "keys" / "own.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_own_key_gets_a_scope_that_a_new_version_has_added(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROWVEIL_HOME", str(tmp_path))
+    monkeypatch.setenv("ROWVEIL_AUTH", "on")
+    monkeypatch.delenv("ROWVEIL_DATABASE_URL", raising=False)
+    older = ",".join(set(SCOPES) - {METRICS})
+    assert main(["keys", "create", "--name", "local-me", "--scopes", older]) == 0
+    own = tmp_path / "keys" / "own.key"
+    own.write_text(capfd.readouterr().out)
+    assert main(["keys", "own"]) == 0
+    made = capfd.readouterr().out.split()[-1]
+    assert own.read_text().strip() == made
+    assert main(["keys", "own"]) == 0
+    assert capfd.readouterr().out.split()[-1] == made
+    assert main(["keys", "list"]) == 0
+    (listed,) = (line for line in capfd.readouterr().out.splitlines() if line.startswith(made.split("_")[1]))
+    assert all(scope in listed for scope in SCOPES)

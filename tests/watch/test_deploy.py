@@ -9,6 +9,7 @@ import promql_parser
 import pytest
 import yaml
 
+from app.callers import METRICS
 from app.engine import engine
 from app.engine.engine import Failure
 from app.jobs.failure_errors import problem_of
@@ -80,6 +81,21 @@ def test_every_series_of_ours_is_on_the_dashboard_or_in_an_alert() -> None:
     names = {name.removesuffix("_sum").removesuffix("_count").removesuffix("_bucket") for name in series()}
     unasked = {name for name in names if name.startswith("rowveil_") and name not in asked}
     assert unasked == {"rowveil_build_info", "rowveil_buffers", "rowveil_blobs"}
+
+
+def test_the_scraper_has_the_job_the_rules_and_the_address_that_the_files_name() -> None:
+    """The alerts name the job; Compose publishes the port; a key stays out of the configuration."""
+    folder = DEPLOY / "prometheus"
+    settings = yaml.safe_load((folder / "prometheus.yml").read_text())
+    (scraped,) = settings["scrape_configs"]
+    jobs = {job for query in queries().values() for job in re.findall(r'job="([^"]*)"', query)}
+    assert jobs == {scraped["job_name"]}
+    assert settings["rule_files"] == ["alerts.yml"]
+    ports = yaml.safe_load((DEPLOY.parent / "compose.yaml").read_text())["services"]["service"]["ports"]
+    assert [f"{target}:8080" for target in scraped["static_configs"][0]["targets"]] == ports
+    assert scraped["authorization"] == {"type": "Bearer", "credentials_file": "rowveil.key"}
+    guide = (DEPLOY.parent / "docs" / "observability.md").read_text()
+    assert f"--scopes {METRICS} --expires 365d > rowveil.key" in guide
 
 
 def test_every_alert_says_what_to_do() -> None:

@@ -1,6 +1,6 @@
 """Scope that each operation needs. A route without an entry here cannot be created."""
 
-from app.callers import READ, RUN, SEEDS
+from app.callers import METRICS, READ, RUN, SEEDS
 from providers import PROVIDERS
 
 NEEDED: dict[str, str | None] = {
@@ -26,6 +26,6 @@ NEEDED: dict[str, str | None] = {
     "deleteBuffer": RUN,
     "getLiveness": None,
     "getReadiness": None,
-    "getMetrics": READ,
+    "getMetrics": METRICS,
 }
 """Operation id -> scope; None: no authentication needed."""

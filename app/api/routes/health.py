@@ -49,5 +49,8 @@ async def ready(response: Response, service: Service) -> Health:
     },
 )
 async def metrics(service: Service) -> Response:
-    """Metrics of requests, jobs, queue, workers, webhooks and purges. No label contains an id or a value."""
+    """Metrics of requests, jobs, queue, workers, storage, webhooks and maintenance, for a Prometheus scraper.
+
+    They cover all callers and need the scope `metrics:read`. No label contains an id or a value.
+    """
     return Response(await service.metrics_text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

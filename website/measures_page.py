@@ -57,6 +57,18 @@ How to read the measures:
 - `p_privacy.p` is the probability for an intruder who knows neither the width nor the depth of the bins, as
   an average over all possible ones. `chance` is that for an intruder who knows them, in the smallest bin: 1
   if it has two rows.
+- `k_anonymity`, `l_diversity` and `t_closeness` describe the classes of rows that share their `key_fields`
+  (numbers in steps of `rounding`), in the source (`before`) and in the release (`after`), each table by its
+  own rows. They take the key fields of the release for true. After a swap of the key fields a class holds
+  rows of several people, so that a small class is a smaller risk than the value says; read `record_linkage`
+  next to it. A method that leaves key and sensitive fields unchanged leaves these measures unchanged.
+- A null in a key field is a value of its own, as is NaN: suppressed rows form classes with each other. In a
+  rounded field null and NaN are one value. Rows that the release drops are in no class of it.
+- `l_diversity.homogeneous` counts each class of one row, which has one value. For l-diversity a missing
+  sensitive value is a value like any other. For `t_closeness` a missing number, which has no rank, is left
+  out of both distributions; a missing category is a category. Numbers in `categorical_fields` have no order.
+- The smaller a class, the larger its distance from the table by chance alone: compare `t_closeness` with the
+  source's value and with `k_anonymity.by_size`.
 - `enumeration_attack` is the share of this table's variance that an intruder who knows the marginals
   recovers.
 

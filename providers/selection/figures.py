@@ -14,6 +14,7 @@ from providers.errors import ParameterError, did_you_mean
 from providers.measures import MEASURES
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.shared.measure import Goal, Measure, Part
+from providers.measures.shared.options import ROLES
 from providers.progress import Progress, no_progress
 from providers.randomness.chacha20 import Stream
 
@@ -122,7 +123,8 @@ def default_risk(options: MeasureOptions) -> tuple[str, ...]:
 
 
 _KNOWN_TO_INTRUDER = frozenset({"key_fields", "known_fields"})
-"""Options that name what an intruder knows: a measure that needs one of them reads these fields alone."""
+"""Options that name what an intruder knows: a measure that needs one of them reads these fields alone, and
+those of its `needs_each`."""
 
 
 def cannot_change(figure: Figure, options: MeasureOptions, changed: Iterable[str]) -> str | None:
@@ -138,6 +140,8 @@ def cannot_change(figure: Figure, options: MeasureOptions, changed: Iterable[str
     """
     known = (getattr(options, name) for name in figure.measure.needs if name in _KNOWN_TO_INTRUDER)
     fields = next(filter(None, known), options.fields)
+    if fields:
+        fields += tuple(name for option in figure.measure.needs_each for name in getattr(options, option))
     if not fields or not set(fields).isdisjoint(changed):
         return None
     names = ", ".join(f"'{name}'" for name in fields)
@@ -168,13 +172,20 @@ def named_figure(name: str, options: MeasureOptions, pointer: str) -> Figure:
         raise ParameterError(f"unknown figure '{name}'{did_you_mean(name, FIGURES)}", pointer)
     figure = FIGURES[full]
     needs = figure.measure.needs
-    if needs and not any(getattr(options, option) for option in needs):
-        raise ParameterError(f"'{full}' needs 'measures.{needs[0]}', which is not given", pointer)
+    missing = [] if not needs or any(getattr(options, option) for option in needs) else [needs[0]]
+    missing += [option for option in figure.measure.needs_each if not getattr(options, option)]
+    if missing:
+        raise ParameterError(f"'{full}' needs 'measures.{missing[0]}', which is not given", pointer)
     return figure
 
 
-_OF_REPORTS_ALONE = ("only", "threshold")
+_OF_REPORTS_ALONE = ("only",)
 """Options that no figure uses."""
+
+
+def _options_of(measure: Measure) -> tuple[str, ...]:
+    """Options that only some measures read, this one among them."""
+    return (*measure.needs, *measure.needs_each, *measure.uses)
 
 
 def refuse_unused(options: MeasureOptions, figures: Sequence[Figure]) -> None:
@@ -182,8 +193,8 @@ def refuse_unused(options: MeasureOptions, figures: Sequence[Figure]) -> None:
 
     This holds for runs of which nothing but these figures is measured.
     """
-    of_some_measures = {name for measure in MEASURES.values() for name in (*measure.needs, *measure.uses)}
-    used = {name for figure in figures for name in (*figure.measure.needs, *figure.measure.uses)}
+    of_some_measures = {name for measure in MEASURES.values() for name in _options_of(measure)} - set(ROLES)
+    used = {name for figure in figures for name in _options_of(figure.measure)}
     for option in MeasureOptions.model_fields:
         checked = option in of_some_measures or option in _OF_REPORTS_ALONE
         given = option in options.model_fields_set and getattr(options, option)

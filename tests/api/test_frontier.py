@@ -245,6 +245,11 @@ def variation(**more: Any) -> dict[str, Any]:
         ({"risk": "delta_rho"}, "/risk", "is a figure of utility, not of risk"),
         ({"utility": "delta_rhoo"}, "/utility", "did you mean 'delta_rho"),
         ({"risk": "mean_k"}, "/risk", "needs 'measures.key_fields'"),
+        (
+            {"risk": "t_closeness", "measures": {"key_fields": ["age"]}},
+            "/risk",
+            "needs 'measures.sensitive_fields'",
+        ),
         ({"key_fields": ["agee"]}, "/key_fields/0", "did you mean 'age'?"),
         ({"key_fields": ["age"], "measures": {"key_fields": ["age"]}}, "/key_fields", "give one"),
         ({"key_fields": ["age"], "risk": "pscr"}, "/key_fields", "used by none"),

@@ -15,7 +15,8 @@ from providers.selection.figures import FIGURES, named_figure, refuse_unused, ta
 from tests.naive.agreement import swap
 
 SEED = bytes(range(32))
-OPTIONS = MeasureOptions(key_fields=("age", "sex"), target="income")
+OPTIONS = MeasureOptions(key_fields=("age", "sex"), sensitive_fields=("hours",), target="income")
+
 RUNS: dict[str, dict[str, Any]] = {
     "MEDS": {"swap_fields": ["age", "income"], "k": 5},
     "PABIDOT": {"sigma": 0.3},
@@ -129,4 +130,8 @@ def test_options_that_no_figure_uses_are_refused() -> None:
     with pytest.raises(ParameterError, match="used by none of the figures") as caught:
         refuse_unused(OPTIONS, [FIGURES["pscr"], FIGURES["il3"]])
     assert caught.value.pointer == "/measures/key_fields"
-    refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], FIGURES["il3"]])
+    diverse = FIGURES["l_diversity.after.distinct"]
+    refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], FIGURES["il3"], diverse])
+    with pytest.raises(ParameterError, match="used by none of the figures") as caught:
+        refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], FIGURES["il3"]])
+    assert caught.value.pointer == "/measures/sensitive_fields"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from providers.measures.shared.anonymity import group_sizes, need_key_fields
+from providers.measures.shared.anonymity import group_sizes
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import Finding
 from providers.measures.shared.measure import Measure, Part
@@ -28,7 +28,7 @@ def unique_share(
 
 
 def _find(comparison: Comparison) -> Finding:
-    fields, release = need_key_fields(comparison), comparison.release
+    fields, release = comparison.need_key_fields(), comparison.release
     before, after = (
         unique_share(table, fields, comparison.options.rounding)
         for table in (release.source, release.destination)

@@ -1,4 +1,4 @@
-"""Sizes of the groups of rows that share their values in the key fields."""
+"""Classes of rows that share their values in the key fields."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,23 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from providers.arrays import Int64Array
-from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import NotApplicable
 from providers.tables.columns import combined
 from providers.tables.equality import equality_codes
 from providers.tables.numbers import float_values
 
 
-def need_key_fields(comparison: Comparison) -> tuple[str, ...]:
-    """Return the key fields. Raises NotApplicable if none is named, or if a table has no row."""
-    if not comparison.options.key_fields:
-        raise NotApplicable("name what an intruder may know in 'key_fields'")
-    comparison.need_rows()
-    return comparison.options.key_fields
-
-
-def group_sizes(table: pa.Table, key_fields: Sequence[str], steps: Mapping[str, float]) -> Int64Array:
-    """Number of rows of each combination of the key fields that occurs.
+def class_codes(table: pa.Table, key_fields: Sequence[str], steps: Mapping[str, float]) -> Int64Array:
+    """Code of each row's class; two rows have the same code exactly if all of their key fields are equal.
 
     Parameters
     ----------
@@ -31,9 +21,15 @@ def group_sizes(table: pa.Table, key_fields: Sequence[str], steps: Mapping[str, 
     steps : mapping of str to float
         Numeric field -> step; its values are rounded to multiples of the step, halves to the even one.
 
+    Returns
+    -------
+    ndarray of int64, shape (rows,)
+        Codes from 0 to the number of classes less 1, each of at least one row.
+
     Notes
     -----
-    O(n log n) a field.
+    O(n log n) a field. A null is a value of its own, equal to other nulls only, and so is NaN. In a field
+    that is rounded, null and NaN are the same value.
     """
     codes = np.zeros(table.num_rows, np.int64)
     for name in key_fields:
@@ -46,4 +42,10 @@ def group_sizes(table: pa.Table, key_fields: Sequence[str], steps: Mapping[str, 
         # renumbered after each field: codes of combinations stay below the number of rows
         _, field = np.unique(field, return_inverse=True)
         _, codes = np.unique(codes * (int(field.max(initial=0)) + 1) + field, return_inverse=True)
+    return codes
+
+
+def group_sizes(table: pa.Table, key_fields: Sequence[str], steps: Mapping[str, float]) -> Int64Array:
+    """Number of rows of each class that occurs; the parameters are those of `class_codes`."""
+    codes = class_codes(table, key_fields, steps)
     return np.bincount(codes) if len(codes) else np.zeros(0, np.int64)

@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.arrays import Float64Array, IndexArray, Int32Array, Int64Array
+from providers.measures.shared.anonymity import class_codes
 from providers.measures.shared.block_sums import correlations
-from providers.measures.shared.columns import Column, Side, column_of, not_measurable
+from providers.measures.shared.columns import SIDES, Column, Side, column_of, not_measurable
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.options import MeasureOptions
 from providers.measures.shared.roles import roles_of
@@ -82,6 +83,7 @@ class Comparison:
             else:
                 self.left_out[name] = reason
         named = {*options.fields, *options.key_fields, *options.known_fields, options.target or ""}
+        named |= set(options.sensitive_fields)
         roles = roles_of(self.columns.values(), options.identifier_fields, options.weight_fields, named)
         self.left_out |= roles
         self.compared = {name: column for name, column in self.columns.items() if name not in roles}
@@ -148,6 +150,20 @@ class Comparison:
         self.need_rows(2)
         return target
 
+    def need_key_fields(self) -> tuple[str, ...]:
+        """Return the key fields. Raises NotApplicable if none is named, or if a table has no row."""
+        if not self.options.key_fields:
+            raise NotApplicable("name what an intruder may know in 'key_fields'")
+        self.need_rows()
+        return self.options.key_fields
+
+    def need_sensitive_fields(self) -> tuple[str, ...]:
+        """Return the sensitive fields. Raises NotApplicable if none, or no key field, is named, or no row."""
+        self.need_key_fields()
+        if not self.options.sensitive_fields:
+            raise NotApplicable("name what an intruder must not learn in 'sensitive_fields'")
+        return self.options.sensitive_fields
+
     def need_aligned(self) -> None:
         """Raise NotApplicable if the source rows of the destination's rows are unknown."""
         if not self.aligned:
@@ -175,6 +191,25 @@ class Comparison:
         """Return the field's codes before and after, both in the order of the destination's rows."""
         column = self.columns[name]
         return self.by_destination_row(column.codes("source")), column.codes("destination")
+
+    # ------------------------------------------------------------------------- classes of the key fields
+
+    @cached_property
+    def key_classes(self) -> dict[Side, Int64Array]:
+        """Code of each row's class of equal, rounded key fields, from 0 on; shape (rows,) on each side."""
+        tables: dict[Side, pa.Table] = {
+            "source": self.release.source,
+            "destination": self.release.destination,
+        }
+        fields, steps = self.options.key_fields, self.options.rounding
+        return {side: class_codes(tables[side], fields, steps) for side in SIDES}
+
+    def sensitive_column(self, name: str) -> Column:
+        """Return a sensitive field as a column, also if the option `fields` does not name it."""
+        if name in self.columns:
+            return self.columns[name]
+        source, destination = self.release.source.column(name), self.release.destination.column(name)
+        return column_of(name, source, destination, name in self.options.categorical_fields)
 
     # -------------------------------------------------------------------------------------- the sample
 

@@ -49,6 +49,8 @@ class Measure:
     """Numbers by which runs can be ranked; the first one is meant by the measure's key alone."""
     needs: Sequence[str] = ()
     """Options of `MeasureOptions` of which one must be given; otherwise the measure does not apply."""
+    needs_each: Sequence[str] = ()
+    """Options that name fields, of which each must be given in addition to one of `needs`."""
     uses: Sequence[str] = ()
     """Further options that only some measures read, this one among them."""
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)

@@ -31,7 +31,11 @@ class MeasureOptions(StrictModel):
     weight_fields: tuple[str, ...] = Field(default=(), examples=[["sampling_weight"]])
     """Fields of survey weights, which take no part either. Other weights are recognised by their names."""
     key_fields: tuple[str, ...] = Field(default=(), examples=[["age", "sex", "city"]])
-    """Fields of a person that an intruder may know, for `unique_combinations` and `mean_k`."""
+    """Fields of a person that an intruder may know (quasi-identifiers), for `unique_combinations`, `mean_k`,
+    `k_anonymity`, `l_diversity` and `t_closeness`."""
+    sensitive_fields: tuple[str, ...] = Field(default=(), examples=[["income"]])
+    """Fields that an intruder who knows the key fields must not learn, for `l_diversity` and
+    `t_closeness`."""
     rounding: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         default={}, examples=[{"age": 5}]
     )
@@ -46,7 +50,8 @@ class MeasureOptions(StrictModel):
     sample: Annotated[int, Field(ge=2, le=MOST_ROWS)] = 10_000
     """Rows of the random sample for measures of quadratic cost. [2 or more]"""
     threshold: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 5
-    """Disclosure threshold: counts of fewer rows are not shown. [1 or more]"""
+    """Disclosure threshold: counts of fewer rows are not shown, and classes of fewer rows are small in
+    `k_anonymity`. [1 or more]"""
 
 
 def check_options(
@@ -70,7 +75,14 @@ def check_options(
     both = {
         field.name: (field, destination[field.name]) for field in source_schema if field.name in destination
     }
-    for parameter in (*ROLES, "fields", "categorical_fields", "key_fields", "known_fields"):
+    for parameter in (
+        *ROLES,
+        "fields",
+        "categorical_fields",
+        "key_fields",
+        "known_fields",
+        "sensitive_fields",
+    ):
         named: set[str] = set()
         for index, name in enumerate(getattr(options, parameter)):
             pointer = f"{_POINTER}/{parameter}/{index}"
@@ -81,7 +93,7 @@ def check_options(
             source, other = both[name]
             reason = (
                 not_measurable(source, other, name in options.categorical_fields)
-                if parameter in ("fields", "known_fields")
+                if parameter in ("fields", "known_fields", "sensitive_fields")
                 else None
             )
             if reason is not None:
@@ -101,6 +113,12 @@ def check_options(
                 raise ParameterError(
                     f"field '{name}' has type {field.type}; only numbers can be rounded", pointer
                 )
+    for index, name in enumerate(options.sensitive_fields):
+        if name in options.key_fields:
+            raise ParameterError(
+                f"field '{name}' is also in 'key_fields': what an intruder knows is not sensitive",
+                f"{_POINTER}/sensitive_fields/{index}",
+            )
     _check_roles(options)
     if options.target is not None:
         pointer = f"{_POINTER}/target"
@@ -131,7 +149,7 @@ def _check_roles(options: MeasureOptions) -> None:
                 )
 
 
-_NAMING = ("fields", "key_fields", "known_fields")
+_NAMING = ("fields", "key_fields", "known_fields", "sensitive_fields")
 
 
 def _check_known(name: str, both: Mapping[str, object], pointer: str) -> None:

@@ -18,7 +18,9 @@ from providers.swapping.search_space import matching_bits
 from tests.naive.measures import phi
 
 ROWS = 400
-OPTIONS = MeasureOptions(key_fields=("code", "letter"), known_fields=("x", "letter"), target="y")
+OPTIONS = MeasureOptions(
+    key_fields=("code", "letter"), known_fields=("x", "letter"), sensitive_fields=("x", "half"), target="y"
+)
 BY_RUN_ALONE = {"inversion_bits", "phi", "p_privacy"}
 
 
@@ -65,6 +67,9 @@ def figure(key: str, value: Any) -> float:
     if key == "changed_share":
         return float(np.mean(list(value.values())))
     if isinstance(value, dict):
+        if key in ("k_anonymity", "l_diversity", "t_closeness"):
+            part = {"k_anonymity": "k", "l_diversity": "entropy", "t_closeness": "mean"}[key]
+            return float(value["after"][part])
         first = {"mean_k": "after", "unique_combinations": "after", "outlier_exposure": "after",
                  "r_squared": "change", "total_correlation": "change", "interval_sd": "share",
                  "interval_rmd": "source", "record_linkage": "rate", "marginals": "mean_distance",

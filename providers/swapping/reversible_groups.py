@@ -66,7 +66,9 @@ def group_bits(counts: Sequence[Mapping[int, int]], rate: float) -> GroupBits:
     rate : float
         Share of the rows that take part.
     """
-    exchanged = [{size: groups for size, groups in each.items() if groups} for each in counts]
+    # Fields that move on their own mostly have the same groups.
+    differing = [each for place, each in enumerate(counts) if each not in counts[:place]]
+    exchanged = [{size: groups for size, groups in each.items() if groups} for each in differing]
     exchanged = [each for each in exchanged if each]
     return GroupBits(
         smallest=min((log2_outcomes(size, rate) for each in exchanged for size in each), default=None),

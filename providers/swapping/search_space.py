@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -49,8 +50,12 @@ def matching_bits_of_counts(counts: Mapping[int, int], rate: float) -> float:
 _FEW = 4096  # smaller sizes are counted without sorting
 
 
+@lru_cache(maxsize=2**14)
 def log2_outcomes(size: int, rate: float) -> float:
-    """Return log2 of the number of ways in which a group of `size` rows can be exchanged."""
+    """Return log2 of the number of ways in which a group of `size` rows can be exchanged.
+
+    Remembered, because every field of a run has groups of the same sizes.
+    """
     if size < 2:
         return 0.0
     return min(_log2_outcomes_of_moving(size, moving) for moving in _possible_moving(size, rate))

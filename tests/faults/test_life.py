@@ -35,6 +35,7 @@ from providers.selection.candidates import CHOICE_REVISION
 from providers.tables.digest import table_digest
 from tests.faults import doings
 from tests.faults.conftest import Running, embedded, files_below, new_job, people
+from tests.faults.replicas import until
 from tests.faults.running import PATIENCE
 
 pytestmark = pytest.mark.faults
@@ -73,13 +74,15 @@ def test_a_job_gives_what_its_provider_gives(service: Running) -> None:
 
 
 def test_an_accepted_job_reports_all_that_is_known(service: Running) -> None:
-    job = service.submit(people())
+    until("a worker is free", lambda: service.jobs._dispatcher._free_workers() > 0)
+    job = service.submit(people(), seed=doings.HELD)
     accepted = {
         name: getattr(job, name) for name in {*Job.__mapper__.columns.keys()} - {"sealed_report", "manifest"}
     }
     found = accepted["state"], accepted["outcome"], accepted["attempt"]
-    assert found == ("running", None, 1)  # a worker was free
+    assert found == ("running", None, 1)
     assert accepted["started_at"] == accepted["created_at"]
+    service.open_gate(job)
     service.end(job)
 
 

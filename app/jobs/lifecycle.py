@@ -23,6 +23,7 @@ from app.jobs.job_metrics import JobMetrics
 from app.jobs.limits import Limits
 from app.jobs.maintenance.health import HealthCheck
 from app.jobs.maintenance.heartbeat import Heartbeat
+from app.jobs.maintenance.load_sampler import LoadSampler
 from app.jobs.maintenance.loop import MaintenanceLoop
 from app.jobs.maintenance.metrics_snapshot import MetricsSnapshot
 from app.jobs.maintenance.retention import Retention
@@ -97,8 +98,10 @@ class Lifecycle:
         )
 
         # Maintenance.
-        self.heartbeat = Heartbeat(settings, stores, watchers, self.dispatcher)
-        self.maintenance = MaintenanceLoop(settings, stores, Retention(settings, stores, metrics), threads)
+        self.heartbeat = Heartbeat(settings, stores, watchers, self.dispatcher, metrics)
+        retention = Retention(settings, stores, metrics)
+        self.maintenance = MaintenanceLoop(settings, stores, retention, threads, metrics)
+        self.load_sampler = LoadSampler(stores.database, engine, metrics)
         self.health = HealthCheck(stores, engine)
         self.metrics_snapshot = MetricsSnapshot(settings, stores, engine, metrics, self.kernels)
 
@@ -122,6 +125,7 @@ class Lifecycle:
             lifecycle.kernels.start()
         lifecycle.deliverer.start()
         lifecycle.maintenance.start()
+        lifecycle.load_sampler.start()
         return lifecycle
 
     def begin_closing(self) -> None:
@@ -135,6 +139,7 @@ class Lifecycle:
         """Stop claiming, let running jobs end within the grace period, requeue the rest and stop."""
         self.begin_closing()
         assert self._closing_since is not None
+        self.load_sampler.stop()
         await self.maintenance.stop()
         elapsed = time.monotonic() - self._closing_since  # spent on answering waiting requests
         await self.dispatcher.stop(max(0.0, self._settings.shutdown_grace - elapsed))

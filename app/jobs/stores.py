@@ -177,9 +177,9 @@ class Stores:
             except OSError as error:
                 _log.warning("blob %s cannot be deleted: %s", blob, error.strerror)
 
-    def sweep(self) -> None:
-        """Sweep the shared folder: see `app.jobs.maintenance.sweep`."""
-        self.sweeper.run()
+    def sweep(self) -> bool:
+        """Sweep the shared folder: see `app.jobs.maintenance.sweep`; return whether it was swept."""
+        return self.sweeper.run()
 
 
 @contextmanager

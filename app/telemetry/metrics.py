@@ -9,10 +9,13 @@ from collections.abc import Collection
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_LAG_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _JOB_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600)
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 UPLOAD_RESULTS = ("stored", "repeated", "failed")
+AUTHENTICATION_FAILURES = ("unauthenticated", "invalid_token", "insufficient_scope", "forbidden")
+"""Problem codes of requests without the credentials or the scope that they need."""
 OTHER = "other"
 """Label value that replaces any value outside of the label's list."""
 
@@ -103,7 +106,48 @@ class Metrics:
             ["what"],
             registry=registry,
         )
+        self._make_counters_of_faults()
         self._make_gauges()
+
+    def _make_counters_of_faults(self) -> None:
+        """Create the metrics of sweeps, lease, authentication and load; every series exists from 0 on."""
+        registry = self.registry
+        self.sweep_failures = Counter(
+            "rowveil_sweep_failures",
+            "Sweeps that failed, or found the folder of another deployment.",
+            registry=registry,
+        )
+        self.sweep_lag = Gauge(
+            "rowveil_sweep_lag_seconds", "Time since this replica's last complete sweep.", registry=registry
+        )
+        self.leases_lost = Counter(
+            "rowveil_leases_lost", "Leases of this replica that expired.", registry=registry
+        )
+        self.renewal_failures = Counter(
+            "rowveil_lease_renewal_failures", "Renewals of the lease that failed.", registry=registry
+        )
+        self.authentication_failures = Counter(
+            "rowveil_authentication_failures",
+            "Requests refused for their credentials or scopes.",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in AUTHENTICATION_FAILURES:
+            self.authentication_failures.labels(reason)
+        self.loop_lag = Histogram(
+            "rowveil_event_loop_lag_seconds",
+            "Delay of a timer of the event loop, twice a second.",
+            buckets=_LAG_SECONDS,
+            registry=registry,
+        )
+        self.pool_full = Counter(
+            "rowveil_pool_full_seconds",
+            "Time during which all database connections, or all workers, of this replica were in use.",
+            ["pool"],
+            registry=registry,
+        )
+        for pool in ("connections", "workers"):
+            self.pool_full.labels(pool)
 
     def _make_gauges(self) -> None:
         """Create the gauges that are read when the metrics are scraped."""
@@ -135,6 +179,27 @@ class Metrics:
         )
         self.workers = Gauge("rowveil_workers", "Jobs that this replica may run at once.", registry=registry)
         self.free = Gauge("rowveil_workers_free", "Jobs that could start here at once.", registry=registry)
+        self.connections = Gauge(
+            "rowveil_database_connections", "Database connections in use.", registry=registry
+        )
+        self.connections_limit = Gauge(
+            "rowveil_database_connections_limit", "Most of them at once.", registry=registry
+        )
+        self.disk_free = Gauge(
+            "rowveil_disk_free_bytes",
+            "Bytes free to the service on the file system of a folder.",
+            ["folder"],
+            registry=registry,
+        )
+        self.disk_size = Gauge(
+            "rowveil_disk_bytes", "Size of that file system in bytes.", ["folder"], registry=registry
+        )
+        self.certificate_expiry = Gauge(
+            "rowveil_certificate_expiry_timestamp_seconds",
+            "Moment at which a certificate expires, in Unix seconds.",
+            ["certificate"],
+            registry=registry,
+        )
         self.kernels_missing = Gauge(
             "rowveil_kernels_missing",
             "Kernels that are still to be compiled in the background.",

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from app.errors import Unavailable
+from app.jobs.maintenance.lease import Lease
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.blobs.trash import Trash
@@ -95,6 +97,46 @@ def dead_replica(database: Database, like: str) -> str:
     return dead.id
 
 
+def metric(running: Running, name: str, **labels: str) -> float:
+    found = running.jobs.metrics.registry.get_sample_value(name, labels)
+    assert found is not None
+    return found
+
+
+def wait_for_metric(running: Running, name: str) -> None:
+    """Return when the counter is above 0."""
+    deadline = time.monotonic() + PATIENCE
+    while metric(running, name) == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_lost_lease_and_failed_renewals_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease's row is gone, as after another replica found it expired; then the database is away."""
+    running = Running(settings_of(tmp_path, 1, lease_seconds=LEASE_SECONDS))
+    stores = running.jobs._stores
+    first = stores.lease.replica
+    with stores.database.write() as session:
+        session.execute(sa.delete(Replica))
+    wait_for_metric(running, "rowveil_leases_lost_total")
+    deadline = time.monotonic() + PATIENCE
+    while stores.lease.replica == first:  # it starts again under another id
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert metric(running, "rowveil_lease_renewal_failures_total") == 0
+
+    def away(*_: object) -> bool:
+        raise Unavailable("the database is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Lease, "renew", away)
+        wait_for_metric(running, "rowveil_lease_renewal_failures_total")
+    assert metric(running, "rowveil_leases_lost_total") == 1
+    running.close()
+
+
 def test_a_sweep_that_takes_long_does_not_cost_the_lease(
     tmp_path: Path, database: Database, folder: SlowFolder
 ) -> None:
@@ -152,8 +194,10 @@ def test_a_lease_is_renewed_while_every_other_connection_and_thread_is_taken(
         with contextlib.suppress(sa.exc.TimeoutError):
             while True:
                 taken.enter_context(engine.connect())
-                if engine.pool.checkedout() == engine.pool.size() + 10:  # type: ignore[attr-defined]
+                in_use, limit = stores.database.connections()
+                if in_use == limit:
                     break
         wait_for_renewals(database, replica)
+        assert metric(running, "rowveil_pool_full_seconds_total", pool="connections") > 0
     go_on.set()
     running.close()

@@ -18,7 +18,10 @@ from app.telemetry.metrics import Metrics
 from providers.errors import ParameterError, ProviderError, SourceError, UnswappableError
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
-OF_PROMETHEUS = {"up": {"job", "instance"}}
+OF_PROMETHEUS = {
+    "up": {"job", "instance"},
+    "probe_ssl_earliest_cert_expiry": {"job", "instance"},  # of the blackbox exporter
+}
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -64,7 +67,7 @@ def test_a_query_parses_and_names_what_there_is(place: str, query: str) -> None:
     known = series()
     plain = query.replace("$__rate_interval", "5m")
     promql_parser.parse(plain)
-    used = re.findall(r"\b((?:rowveil|process)_\w+|up\b)(?:\{([^}]*)\})?", plain)
+    used = re.findall(r"\b((?:rowveil|process|probe)_\w+|up\b)(?:\{([^}]*)\})?", plain)
     assert used, place
     for name, matchers in used:
         assert name in known, f"{place}: there is no series {name}"
@@ -89,7 +92,7 @@ def test_the_scraper_has_the_job_the_rules_and_the_address_that_the_files_name()
     settings = yaml.safe_load((folder / "prometheus.yml").read_text())
     (scraped,) = settings["scrape_configs"]
     jobs = {job for query in queries().values() for job in re.findall(r'job="([^"]*)"', query)}
-    assert jobs == {scraped["job_name"]}
+    assert jobs == {scraped["job_name"], "rowveil-proxy"}  # the latter of the blackbox exporter
     assert settings["rule_files"] == ["alerts.yml"]
     ports = yaml.safe_load((DEPLOY.parent / "compose.yaml").read_text())["services"]["service"]["ports"]
     assert [f"{target}:8080" for target in scraped["static_configs"][0]["targets"]] == ports

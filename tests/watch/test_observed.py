@@ -7,6 +7,7 @@ import secrets
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 
 import orjson
@@ -15,10 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.api.middleware.request_log import REQUEST_ID_HEADER
 from app.job_kinds import FRONTIER, MEASURES
 from app.jobs.job_metrics import CODES
+from app.jobs.maintenance.certificates import CERTIFICATES
 from app.jobs.requests import PRIORITIES
 from app.jobs.states import State
-from app.telemetry.metrics import METHODS, UPLOAD_RESULTS
+from app.telemetry.metrics import AUTHENTICATION_FAILURES, METHODS, UPLOAD_RESULTS
 from providers import PROVIDERS
+from tests.watch.collector import PATIENCE
 from tests.watch.conftest import WatchedService
 
 SEED = "deadbeefcafe0123456789"
@@ -183,19 +186,52 @@ def test_uploads_are_counted_with_their_bytes_and_results(watched: WatchedServic
         client.delete(answer.headers["location"]).raise_for_status()
 
 
+def test_refused_credentials_are_counted_by_reason(watched: WatchedService) -> None:
+    before = figures(watched)
+    unknown = {"authorization": "Bearer rv_unknown"}
+    assert watched.client.get("/v1/jobs", headers=unknown).status_code == 401
+    assert watched.client.get("/v1/jobs", headers={"authorization": ""}).status_code == 401
+    assert watched.client.get("/v1/jobs").status_code == 200
+    assert growth(before, figures(watched), "rowveil_authentication_failures_total") == {
+        '{"reason":"unauthenticated"}': 1,
+        '{"reason":"invalid_token"}': 1,
+    }
+
+
+def test_the_room_and_the_load_of_the_service_are_shown(watched: WatchedService) -> None:
+    """File systems, database connections, samples of the event loop, and the time since the last sweep."""
+    shown, home = figures(watched), watched.log.parent / "home"
+    status = os.statvfs(home)
+    for folder in ("home", "shared"):
+        assert shown[f'rowveil_disk_bytes{{"folder":"{folder}"}}'] == status.f_blocks * status.f_frsize
+        free = shown[f'rowveil_disk_free_bytes{{"folder":"{folder}"}}']
+        assert 0 < free <= status.f_blocks * status.f_frsize
+    assert shown["rowveil_database_connections_limit{}"] == 15
+    assert 0 <= shown["rowveil_database_connections{}"] <= 15
+    assert shown["rowveil_sweep_lag_seconds{}"] > 0
+    give_up = time.monotonic() + PATIENCE
+    while figures(watched)["rowveil_event_loop_lag_seconds_count{}"] == 0:
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+
+
 def test_what_an_alert_waits_for_is_counted_from_nought_on(watched: WatchedService) -> None:
     """Prometheus' `increase` does not see a series that begins with its first event."""
     series = {
         (sample.name, tuple(sample.labels.values()))
         for family in text_string_to_metric_families(watched.metrics())
         for sample in family.samples
-        if sample.name in ("rowveil_jobs_ended_total", "rowveil_webhook_attempts_total")
+        if sample.name.endswith("_total")
     }
     codes = {*CODES, "other"}
     failures = {(code, service, "failed") for service in (*PROVIDERS, MEASURES, FRONTIER) for code in codes}
     results = {(result,) for result in ("delivered", "refused", "gone", "given_up", "retried")}
     assert {("rowveil_jobs_ended_total", labels) for labels in failures} <= series
     assert {("rowveil_webhook_attempts_total", labels) for labels in results} <= series
+    refusals = {("rowveil_authentication_failures_total", (reason,)) for reason in AUTHENTICATION_FAILURES}
+    others = ("sweep_failures", "leases_lost", "lease_renewal_failures")
+    assert refusals | {(f"rowveil_{name}_total", ()) for name in others} <= series
+    assert {("rowveil_pool_full_seconds_total", (pool,)) for pool in ("connections", "workers")} <= series
 
 
 def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
@@ -216,6 +252,10 @@ def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
         "priority": set(PRIORITIES),
         "limit": {"jobs", "rows", "bytes", "buffer_bytes"},
         "result": {"delivered", "refused", "gone", "given_up", "retried", *UPLOAD_RESULTS},
+        "reason": set(AUTHENTICATION_FAILURES),
+        "pool": {"connections", "workers"},
+        "folder": {"home", "shared"},
+        "certificate": set(CERTIFICATES),
         "what": {"buffer", "result", "job", "idempotency_key", "webhook", "caller"},
     }
     seen: set[str] = set()

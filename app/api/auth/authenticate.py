@@ -11,6 +11,7 @@ from app.callers import ANONYMOUS, Caller
 from app.errors import Forbidden, InvalidToken, ScopeMissing, Unauthenticated
 from app.jobs.api_keys import ApiKeys
 from app.settings import LOOPBACK
+from app.telemetry.metrics import AUTHENTICATION_FAILURES, Metrics, known
 from app.telemetry.request_id import REQUEST_ID
 
 if TYPE_CHECKING:
@@ -26,9 +27,14 @@ async def authenticate(request: Request, scope: str) -> Caller:
     ------
     Unauthenticated, InvalidToken, ScopeMissing, Forbidden
     """
-    caller = replace(await _identified(request), request=REQUEST_ID.get())
-    if scope not in caller.scopes:
-        raise ScopeMissing(scope)
+    try:
+        caller = replace(await _identified(request), request=REQUEST_ID.get())
+        if scope not in caller.scopes:
+            raise ScopeMissing(scope)
+    except (Unauthenticated, Forbidden) as error:
+        metrics: Metrics = request.app.state.jobs.metrics
+        metrics.authentication_failures.labels(known(error.code, AUTHENTICATION_FAILURES)).inc()
+        raise
     return caller
 
 
@@ -45,10 +51,10 @@ async def _identified(request: Request) -> Caller:
     text = text.strip()
     if text.startswith("rv_"):
         keys: ApiKeys = request.app.state.jobs.api_keys
-        known = keys.caller(text) if keys.quick else await to_thread.run_sync(keys.caller, text)
-        if known is None:
+        caller = keys.caller(text) if keys.quick else await to_thread.run_sync(keys.caller, text)
+        if caller is None:
             raise InvalidToken("the key is unknown to this service, was revoked, or has expired")
-        return known
+        return caller
     tokens: Tokens | None = request.app.state.tokens
     if tokens is None:
         raise InvalidToken(f"this is not a key of this service, which accepts no tokens: {_HOW}")

@@ -13,6 +13,7 @@ from app.jobs.stores import Stores
 from app.jobs.watchers import Watchers
 from app.settings import Settings
 from app.store.sql import jobs
+from app.telemetry.metrics import Metrics
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -26,8 +27,14 @@ class Heartbeat:
     """A thread that renews the lease, and two asyncio tasks: for dead replicas, and for a shared database."""
 
     def __init__(
-        self, settings: Settings, stores: Stores, watchers: Watchers, dispatcher: Dispatcher
+        self,
+        settings: Settings,
+        stores: Stores,
+        watchers: Watchers,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
     ) -> None:
+        self._metrics = metrics
         self._stores = stores
         self._watchers = watchers
         self._dispatcher = dispatcher
@@ -86,10 +93,12 @@ class Heartbeat:
                     await at_once.wait()
 
     def _on_lost(self) -> None:
+        self._metrics.leases_lost.inc()
         self._lost = True
         self._loop.call_soon_threadsafe(self._lost_now.set)
 
     def _on_failed_renewal(self) -> None:
+        self._metrics.renewal_failures.inc()
         # Other replicas may have lost the database too: they get the length of a lease to return.
         self._patient_until = self._loop.time() + self._stores.lease.seconds
 

@@ -2,15 +2,20 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from itertools import count
+from typing import TypeVar
 
 from app.jobs.maintenance.retention import Retention
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.sql.audit import head_of
 from app.store.sql.audit_anchor import keep_anchor
+from app.telemetry.metrics import Metrics
+
+T = TypeVar("T")
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -20,12 +25,23 @@ _PURGES_PER_SWEEP = 10
 class MaintenanceLoop:
     """An asyncio task that repeats the maintenance every `Settings.purge_interval` seconds."""
 
-    def __init__(self, settings: Settings, stores: Stores, retention: Retention, threads: Executor) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stores: Stores,
+        retention: Retention,
+        threads: Executor,
+        metrics: Metrics,
+    ) -> None:
+        """Keep the arguments; `start` begins. ``stores`` have been swept just now."""
         self._settings = settings
         self._stores = stores
         self._retention = retention
         self._threads = threads
+        self._metrics = metrics
         self._task: asyncio.Task[None] | None = None
+        self._swept_at = time.monotonic()
+        metrics.sweep_lag.set_function(lambda: time.monotonic() - self._swept_at)
 
     def start(self) -> None:
         """Start the loop; the first purge runs at once."""
@@ -42,6 +58,19 @@ class MaintenanceLoop:
         """Delete everything that has expired."""
         await self._in_thread(self._retention.run)
 
+    async def sweep(self) -> None:
+        """Sweep the shared folder; a failure is counted and logged, and the next sweep tries again."""
+        started = time.monotonic()
+        try:
+            swept = await self._in_thread(self._stores.sweep)
+        except Exception as error:
+            _log.error("sweeping failed: %s", type(error).__qualname__)
+            swept = False
+        if swept:
+            self._swept_at = started
+        else:
+            self._metrics.sweep_failures.inc()
+
     async def anchor_audit(self) -> None:
         """Store the audit log's newest anchor next to the keys; log an error if the log became shorter."""
         await self._in_thread(self._anchor_audit)
@@ -52,7 +81,7 @@ class MaintenanceLoop:
                 await self.purge()
                 await self.anchor_audit()
                 if turn % _PURGES_PER_SWEEP == 0:
-                    await self._in_thread(self._stores.sweep)
+                    await self.sweep()
             except Exception as error:
                 _log.error("purging failed: %s", type(error).__qualname__)
             await asyncio.sleep(self._settings.purge_interval)
@@ -68,5 +97,5 @@ class MaintenanceLoop:
         if not longer:
             _log.error("the audit is shorter than it was: see `rowveil audit verify`")
 
-    async def _in_thread(self, function: Callable[[], None]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, function)
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)

@@ -1,9 +1,12 @@
 """Gauges read from the database, the store and the engine at each scrape. Blocking: it runs in a thread."""
 
+import contextlib
 import logging
+import os
 
 from app.engine.engine import Engine
 from app.engine.kernel_compilation import KernelCompilation
+from app.jobs.maintenance.certificates import CertificateExpiry
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.sql import buffers, jobs, webhook_outbox
@@ -29,6 +32,7 @@ class MetricsSnapshot:
         self._stores = stores
         self._engine = engine
         self._metrics = metrics
+        self._certificates = CertificateExpiry(settings)
 
     def text(self) -> bytes:
         """Return all metrics as text.
@@ -43,6 +47,12 @@ class MetricsSnapshot:
             metrics.kernels_missing.set(progress.kernels - progress.compiled)
         else:
             metrics.kernels_missing.set(0)
+        in_use, limit = self._stores.database.connections()
+        metrics.connections.set(in_use)
+        metrics.connections_limit.set(limit)
+        self._read_disks()
+        for certificate, expiry in self._certificates.read().items():
+            metrics.certificate_expiry.labels(certificate).set(expiry)
         try:
             self._read_database()
             metrics.database_up.set(1)
@@ -57,6 +67,15 @@ class MetricsSnapshot:
         metrics.trash_bytes.set(size)
         metrics.sweep_held.set(self._stores.sweeper.held)
         return metrics.text()
+
+    def _read_disks(self) -> None:
+        """Read the room on the file systems of home and shared folder; one that is away keeps its values."""
+        folders = {"home": self._settings.home, "shared": self._settings.shared_folder}
+        for name, folder in folders.items():
+            with contextlib.suppress(OSError):
+                status = os.statvfs(folder)
+                self._metrics.disk_free.labels(name).set(status.f_bavail * status.f_frsize)
+                self._metrics.disk_size.labels(name).set(status.f_blocks * status.f_frsize)
 
     def _read_database(self) -> None:
         with self._stores.database.read() as session:

@@ -76,8 +76,10 @@ class Sweeper:
                 "`rowveil adopt-storage`"
             )
 
-    def run(self) -> None:
-        """Sweep once. Raises Unavailable. A folder of another deployment, or what cannot be moved, is logged.
+    def run(self) -> bool:
+        """Sweep once; return False, and log why, if the folder is of another deployment. Raises Unavailable.
+
+        A blob that cannot be moved is logged.
 
         A blob is needed by a row that names it, or by its replica as long as that is alive. The order of the
         reads matters: first the folder, then the live replicas, then the named blobs. A blob that is named
@@ -87,7 +89,7 @@ class Sweeper:
             self.check_folder()
         except (StorageMismatch, StorageUnusable) as error:
             _log.error("nothing is swept: %s", error)
-            return
+            return False
         files, trashed = self._blobs.files(), self._blobs.trash.files()
         progress = list(self._progress_folder.glob("*"))
         spools = [path for path in self._scratch_folder.glob("*") if path.is_dir()]
@@ -110,6 +112,7 @@ class Sweeper:
         for path in spools:
             if path.name not in running:
                 shutil.rmtree(path, ignore_errors=True)
+        return True
 
     def _put_away(self, orphans: list[Path], total: int, today: date) -> None:
         held = len(orphans) if takes_too_much(len(orphans), total) else 0

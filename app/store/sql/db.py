@@ -37,6 +37,10 @@ NEWEST_REVISION = "2026_11_23_version_support"
 
 _LOCK_SECONDS = 30
 
+_POOL_SIZE, _POOL_OVERFLOW = 5, 10
+"""Connections that are kept open, and further ones that are opened when those are in use: SQLAlchemy's
+defaults, which SQLite files have, too."""
+
 _LOOK_SECONDS = 0.2
 
 _BEGIN = "rowveil_begin"
@@ -85,7 +89,7 @@ class Database:
     """
 
     def __init__(self, settings: Settings, connections: int | None = None) -> None:
-        """``connections``: largest number to a server at a time; None: SQLAlchemy's default."""
+        """``connections``: largest number to a server at a time; None: `_POOL_SIZE` and `_POOL_OVERFLOW`."""
         try:
             self.engine = _engine_of(settings.database_url, connections)
         except (
@@ -98,6 +102,7 @@ class Database:
                 "examples are sqlite:////var/lib/rowveil/rowveil.db or "
                 "postgresql://user:password@host/rowveil"
             ) from None
+        self._most_connections = connections or _POOL_SIZE + _POOL_OVERFLOW
         self._write_lock = nullcontext() if self.shared else threading.RLock()
         self._look_lock = threading.Lock()
         self._looking: sa.Connection | None = None
@@ -128,6 +133,13 @@ class Database:
                     self._looking.close()
                     self._looking = None
                     raise
+
+    def connections(self) -> tuple[int, int]:
+        """Return the number of connections in use, and the largest number; 0 and 0 without a pool."""
+        pool = self.engine.pool
+        if not isinstance(pool, sa.QueuePool):
+            return 0, 0
+        return pool.checkedout(), self._most_connections
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -320,8 +332,10 @@ def _engine_of(address: str, connections: int | None) -> sa.Engine:
     if url.drivername != "postgresql+psycopg":
         raise ValueError(url.drivername)
     given = {name: value for name, value in _POSTGRESQL.items() if name not in url.query}
-    pool = {} if connections is None else {"pool_size": connections, "max_overflow": 0}
-    return sa.create_engine(url, pool_pre_ping=True, connect_args=given, **pool)
+    size, overflow = (_POOL_SIZE, _POOL_OVERFLOW) if connections is None else (connections, 0)
+    return sa.create_engine(
+        url, pool_pre_ping=True, connect_args=given, pool_size=size, max_overflow=overflow
+    )
 
 
 @contextmanager

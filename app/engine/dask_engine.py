@@ -19,6 +19,7 @@ If a Dask worker is lost, its jobs are lost too. Dask restarts them on other wor
 import asyncio
 import contextlib
 import logging
+import ssl
 import time
 import uuid
 from collections.abc import Callable
@@ -211,6 +212,13 @@ class DaskEngine:
     def ready(self) -> bool:
         """Whether at least one worker is up."""
         return self._slots > 0
+
+    def certificates(self) -> dict[str, float]:
+        """Return the expiry of the certificate of the scheduler that is connected over TLS."""
+        stream = getattr(self._client, "scheduler_comm", None)
+        extra = getattr(getattr(stream, "comm", None), "extra_info", {})
+        presented = extra.get("peercert")
+        return {"dask_scheduler": ssl.cert_time_to_seconds(presented["notAfter"])} if presented else {}
 
     def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
         """Run ``function(task)`` in a child process of a Dask worker; the task returns its outcome."""

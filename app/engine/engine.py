@@ -84,5 +84,8 @@ class Engine(Protocol):
     def ready(self) -> bool:
         """Whether at least one worker is up."""
 
+    def certificates(self) -> dict[str, float]:
+        """Map the certificates that others present to this engine to their expiry in Unix seconds."""
+
     async def close(self) -> None:
         """Stop all workers at once."""

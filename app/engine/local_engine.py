@@ -58,6 +58,10 @@ class EmbeddedEngine:
         """Whether at least one worker is up."""
         return bool(self._free or self._busy)
 
+    def certificates(self) -> dict[str, float]:
+        """Return nothing: workers of this machine present no certificate."""
+        return {}
+
     def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
         """Run ``function(task)`` in the next free worker; the asyncio task returns its outcome."""
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()

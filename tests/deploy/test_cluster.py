@@ -17,6 +17,7 @@ import httpx
 import pytest
 import yaml
 from cryptography import x509
+from prometheus_client.parser import text_string_to_metric_families
 
 from demo.service import running_service
 from deploy import certificates
@@ -27,6 +28,7 @@ from tests.postgres import Postgres
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 _LOOK_SECONDS = 0.05
+_SCOPES = "run,read,metrics:read"
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +138,7 @@ def refused_without_certificate(address: str, ca_file: Path) -> bool:
 
 def created_key(home: Path, settings: dict[str, str]) -> str:
     """Create a key as an operator would."""
-    command = [sys.executable, "-m", "app", "keys", "create", "--name", "ada", "--scopes", "run,read"]
+    command = [sys.executable, "-m", "app", "keys", "create", "--name", "ada", "--scopes", _SCOPES]
     given = {f"ROWVEIL_{name.upper()}": value for name, value in {"home": str(home), **settings}.items()}
     printed = subprocess.run(command, env=os.environ | given, stdout=subprocess.PIPE, text=True, check=True)
     return printed.stdout.split()[-1]
@@ -189,3 +191,25 @@ def test_the_whole_comes_up_over_tls_in_production(made: Path, tmp_path: Path, p
             )
             assert answer.status_code == 200, answer.text
             assert answer.json()["state"] == "succeeded"
+            headers = {"authorization": f"Bearer {key}"}
+            shown = httpx.get(f"{url}/metrics", headers=headers, timeout=PATIENCE).raise_for_status().text
+    expected = {
+        "dask": made / "service" / "tls.pem",
+        "dask_authority": made / "authority" / "ca.pem",
+        "dask_scheduler": made / "scheduler" / "tls.pem",
+    }
+    assert shown_expiries(shown) == {name: expiry(path) for name, path in expected.items()}
+
+
+def shown_expiries(metrics: str) -> dict[str, float]:
+    """Map each certificate to its expiry according to the metrics."""
+    return {
+        sample.labels["certificate"]: sample.value
+        for family in text_string_to_metric_families(metrics)
+        for sample in family.samples
+        if sample.name == "rowveil_certificate_expiry_timestamp_seconds"
+    }
+
+
+def expiry(path: Path) -> float:
+    return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()

@@ -11,8 +11,8 @@ from cryptography import x509
 
 from app.settings import Settings
 
-CERTIFICATES = ("dask", "dask_authority", "database", "database_authority")
-"""Values of the metric label `certificate`."""
+CERTIFICATES = ("dask", "dask_authority", "dask_scheduler", "database", "database_authority")
+"""Values of the metric label `certificate`; the engine knows the scheduler's."""
 
 
 class CertificateExpiry:

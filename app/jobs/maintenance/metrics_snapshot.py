@@ -51,7 +51,7 @@ class MetricsSnapshot:
         metrics.connections.set(in_use)
         metrics.connections_limit.set(limit)
         self._read_disks()
-        for certificate, expiry in self._certificates.read().items():
+        for certificate, expiry in (self._certificates.read() | self._engine.certificates()).items():
             metrics.certificate_expiry.labels(certificate).set(expiry)
         try:
             self._read_database()

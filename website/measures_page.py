@@ -62,6 +62,9 @@ How to read the measures:
   own rows. They take the key fields of the release for true. After a swap of the key fields a class holds
   rows of several people, so that a small class is a smaller risk than the value says; read `record_linkage`
   next to it. A method that leaves key and sensitive fields unchanged leaves these measures unchanged.
+- `suda` searches the sets of up to three key fields, and never the set of all of them, on which a row is
+  unique. `contribution` shows which key field to make coarser; the shares add up to more than 1, because a
+  set has several fields. Scores depend on the number of key fields: compare them with the source's only.
 - A null in a key field is a value of its own, as is NaN: suppressed rows form classes with each other. In a
   rounded field null and NaN are one value. Rows that the release drops are in no class of it.
 - `l_diversity.homogeneous` counts each class of one row, which has one value. For l-diversity a missing

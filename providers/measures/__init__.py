@@ -24,6 +24,7 @@ from providers.measures.risk import (
     phi,
     pscr,
     record_linkage,
+    suda,
     t_closeness,
     unique_combinations,
 )
@@ -50,6 +51,7 @@ _LISTED = (
     k_anonymity,
     l_diversity,
     t_closeness,
+    suda,
     pscr,
     dcr,
     interval_sd,

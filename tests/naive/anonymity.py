@@ -1,8 +1,9 @@
-"""k-anonymity, l-diversity and t-closeness in plain Python, class by class from their definitions."""
+"""k-anonymity, l-diversity, t-closeness and SUDA scores in plain Python, from their definitions."""
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
+from itertools import combinations
 
 Values = Sequence[Hashable]
 
@@ -70,3 +71,23 @@ def t_closeness(keys: Values, values: Sequence[float], ordered: bool) -> dict[st
     groups = classes(keys, values)
     distances = {key: distance(group, values) for key, group in groups.items()}  # type: ignore[arg-type]
     return {"t": max(distances.values()), "mean": sum(distances[key] for key in keys) / len(keys)}
+
+
+def minimal_sample_uniques(rows: Sequence[Sequence[Hashable]], row: int) -> list[tuple[int, ...]]:
+    """Sets of fields, not all of them, on which the row is unique, but on none of their subsets."""
+    fields = range(len(rows[row]))
+
+    def unique(subset: tuple[int, ...]) -> bool:
+        same = [other for other in rows if all(other[field] == rows[row][field] for field in subset)]
+        return len(same) == 1
+
+    proper = [subset for size in range(1, len(fields)) for subset in combinations(fields, size)]
+    found = [subset for subset in proper if unique(subset)]
+    return [subset for subset in found if not any(set(other) < set(subset) for other in found)]
+
+
+def suda_score(rows: Sequence[Sequence[Hashable]], row: int, largest: int) -> int:
+    """Sum over the row's minimal sample uniques of prod for i = k to M of (ATT - i) (Elliot et al. 2005)."""
+    fields = len(rows[row])
+    sizes = [len(subset) for subset in minimal_sample_uniques(rows, row) if len(subset) <= largest]
+    return sum(math.prod(fields - i for i in range(size, largest + 1)) for size in sizes)

@@ -11,6 +11,17 @@ from providers.tables.equality import equality_codes
 from providers.tables.numbers import float_values
 
 
+def field_codes(table: pa.Table, name: str, steps: Mapping[str, float]) -> Int64Array:
+    """Code of each row's value of one key field, as `class_codes` compares it; 0 to the values less 1."""
+    column = table.column(name)
+    if name in steps:
+        rounded = np.round(float_values(column) / steps[name]) + 0.0  # turns -0.0 into 0.0
+        codes = equality_codes(pa.array(rounded))
+    else:
+        codes = equality_codes(combined(column))
+    return np.unique(codes, return_inverse=True)[1].astype(np.int64)
+
+
 def class_codes(table: pa.Table, key_fields: Sequence[str], steps: Mapping[str, float]) -> Int64Array:
     """Code of each row's class; two rows have the same code exactly if all of their key fields are equal.
 
@@ -33,14 +44,8 @@ def class_codes(table: pa.Table, key_fields: Sequence[str], steps: Mapping[str, 
     """
     codes = np.zeros(table.num_rows, np.int64)
     for name in key_fields:
-        column = table.column(name)
-        if name in steps:
-            rounded = np.round(float_values(column) / steps[name]) + 0.0  # turns -0.0 into 0.0
-            field = equality_codes(pa.array(rounded))
-        else:
-            field = equality_codes(combined(column))
+        field = field_codes(table, name, steps)
         # renumbered after each field: codes of combinations stay below the number of rows
-        _, field = np.unique(field, return_inverse=True)
         _, codes = np.unique(codes * (int(field.max(initial=0)) + 1) + field, return_inverse=True)
     return codes
 

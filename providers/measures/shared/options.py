@@ -32,7 +32,7 @@ class MeasureOptions(StrictModel):
     """Fields of survey weights, which take no part either. Other weights are recognised by their names."""
     key_fields: tuple[str, ...] = Field(default=(), examples=[["age", "sex", "city"]])
     """Fields of a person that an intruder may know (quasi-identifiers), for `unique_combinations`, `mean_k`,
-    `k_anonymity`, `l_diversity` and `t_closeness`."""
+    `k_anonymity`, `l_diversity`, `t_closeness` and `suda`."""
     sensitive_fields: tuple[str, ...] = Field(default=(), examples=[["income"]])
     """Fields that an intruder who knows the key fields must not learn, for `l_diversity` and
     `t_closeness`."""

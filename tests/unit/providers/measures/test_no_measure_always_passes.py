@@ -67,8 +67,10 @@ def figure(key: str, value: Any) -> float:
     if key == "changed_share":
         return float(np.mean(list(value.values())))
     if isinstance(value, dict):
-        if key in ("k_anonymity", "l_diversity", "t_closeness"):
-            part = {"k_anonymity": "k", "l_diversity": "entropy", "t_closeness": "mean"}[key]
+        if key in ("k_anonymity", "l_diversity", "t_closeness", "suda"):
+            part = {"k_anonymity": "k", "l_diversity": "entropy", "t_closeness": "mean", "suda": "special"}[
+                key
+            ]
             return float(value["after"][part])
         first = {"mean_k": "after", "unique_combinations": "after", "outlier_exposure": "after",
                  "r_squared": "change", "total_correlation": "change", "interval_sd": "share",

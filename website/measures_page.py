@@ -65,6 +65,12 @@ How to read the measures:
 - `suda` searches the sets of up to three key fields, and never the set of all of them, on which a row is
   unique. `contribution` shows which key field to make coarser; the shares add up to more than 1, because a
   set has several fields. Scores depend on the number of key fields: compare them with the source's only.
+- `population_uniques` needs one survey weight in `weight_fields`, all above 0; the sum of the weights is the
+  size of the population. `pitman` and `zayatz` assume a random sample of it and read only the sizes of the
+  classes. `benedetti_franconi` and `reidentified` read the weights class by class; if all weights are equal,
+  both are too low, because nothing distinguishes a rare unique row from a common one. If all rows are unique,
+  no row is evidence of a larger class: `zayatz` is 1 and `pitman` is not defined. Compare the estimators;
+  none is right for every table.
 - A null in a key field is a value of its own, as is NaN: suppressed rows form classes with each other. In a
   rounded field null and NaN are one value. Rows that the release drops are in no class of it.
 - `l_diversity.homogeneous` counts each class of one row, which has one value. For l-diversity a missing

@@ -46,14 +46,14 @@ def _shares(values: Values, domain: Sequence[Hashable]) -> list[float]:
 
 
 def equal_distance(values: Values, table: Values) -> float:
-    """Earth mover's distance with ground distance 1 between any two values (Li et al. 2007, 4.2)."""
+    """Earth mover's distance with ground distance 1 between any two values (Li et al. 2007)."""
     domain = list(set(table))
     pairs = zip(_shares(values, domain), _shares(table, domain), strict=True)
     return sum(abs(p - q) for p, q in pairs) / 2
 
 
 def ordered_distance(values: Sequence[float], table: Sequence[float]) -> float:
-    """Earth mover's distance with ground distance |i - j| / (m - 1) between ranks (Li et al. 2007, 4.1)."""
+    """Earth mover's distance with ground distance |i - j| / (m - 1) between ranks (Li et al. 2007)."""
     domain = sorted(set(table))
     if len(domain) == 1:
         return 0.0

@@ -15,7 +15,9 @@ from providers.selection.figures import FIGURES, named_figure, refuse_unused, ta
 from tests.naive.agreement import swap
 
 SEED = bytes(range(32))
-OPTIONS = MeasureOptions(key_fields=("age", "sex"), sensitive_fields=("hours",), target="income")
+OPTIONS = MeasureOptions(
+    key_fields=("age", "sex"), sensitive_fields=("hours",), weight_fields=("weight",), target="income"
+)
 
 RUNS: dict[str, dict[str, Any]] = {
     "MEDS": {"swap_fields": ["age", "income"], "k": 5},
@@ -34,6 +36,7 @@ def people(rows: int = 300) -> pa.Table:
             "income": (900 * age + 300 * hours + random.normal(0, 4000, rows)).round(),
             "sex": np.array(["f", "m"])[random.integers(0, 2, rows)],
             "town": np.array(["a", "b", "c"])[(age // 10 + random.integers(0, 2, rows)) % 3],
+            "weight": np.linspace(10, 20, rows),
         }
     )
 

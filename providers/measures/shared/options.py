@@ -29,10 +29,11 @@ class MeasureOptions(StrictModel):
     relations and models; `changed_share` and `marginals` include them. Other identifiers are recognised,
     unless another option names them."""
     weight_fields: tuple[str, ...] = Field(default=(), examples=[["sampling_weight"]])
-    """Fields of survey weights, which take no part either. Other weights are recognised by their names."""
+    """Fields of survey weights, which take no part either. Other weights are recognised by their names.
+    `population_uniques` needs exactly one."""
     key_fields: tuple[str, ...] = Field(default=(), examples=[["age", "sex", "city"]])
     """Fields of a person that an intruder may know (quasi-identifiers), for `unique_combinations`, `mean_k`,
-    `k_anonymity`, `l_diversity`, `t_closeness` and `suda`."""
+    `k_anonymity`, `l_diversity`, `t_closeness`, `suda` and `population_uniques`."""
     sensitive_fields: tuple[str, ...] = Field(default=(), examples=[["income"]])
     """Fields that an intruder who knows the key fields must not learn, for `l_diversity` and
     `t_closeness`."""

@@ -45,7 +45,7 @@ SALARIES = pa.table(
 
 
 def test_the_example_of_the_paper_of_t_closeness() -> None:
-    """Section 4.1: the class {3k, 4k, 5k} has distance .375, and {6k, 8k, 11k} .167."""
+    """The class {3k, 4k, 5k} has distance .375, and {6k, 8k, 11k} .167."""
     found = measured(SALARIES, key_fields=["zip"], sensitive_fields=["salary", "disease"])
     assert value(found, "k_anonymity")["k"] == 3
     assert value(found, "l_diversity") == pytest.approx({"distinct": 3, "entropy": 3, "homogeneous": 0})
@@ -59,7 +59,7 @@ def test_the_example_of_the_paper_of_t_closeness() -> None:
 
 
 def test_an_earth_mover_does_no_less_work() -> None:
-    """Both distances are the optimum of the transport problem that defines them (4, p. 109)."""
+    """Both distances are the optimum of the transport problem that defines them."""
     random = np.random.default_rng(3)
     for levels in (2, 5):
         table = np.concatenate([np.arange(levels), random.integers(0, levels, 9)])

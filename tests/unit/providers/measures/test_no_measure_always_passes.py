@@ -19,7 +19,11 @@ from tests.naive.measures import phi
 
 ROWS = 400
 OPTIONS = MeasureOptions(
-    key_fields=("code", "letter"), known_fields=("x", "letter"), sensitive_fields=("x", "half"), target="y"
+    key_fields=("code", "letter"),
+    known_fields=("x", "letter"),
+    weight_fields=("w",),
+    sensitive_fields=("x", "half"),
+    target="y",
 )
 BY_RUN_ALONE = {"inversion_bits", "phi", "p_privacy"}
 
@@ -33,7 +37,8 @@ def source() -> pa.Table:
     letter = np.where(x + 0.3 * random.normal(size=ROWS) > 0, "a", "b")
     code = np.where(letter == "a", 0, 200) + random.integers(0, 200, ROWS)
     half = np.where(random.random(ROWS) < 0.9, letter, "c")
-    return pa.table({"x": x + 20, "y": y + 30, "code": code, "letter": letter, "half": half})
+    weight = np.full(ROWS, 10.0)
+    return pa.table({"x": x + 20, "y": y + 30, "code": code, "letter": letter, "half": half, "w": weight})
 
 
 def independent() -> pa.Table:
@@ -46,6 +51,7 @@ def independent() -> pa.Table:
             "code": np.repeat(0, ROWS),
             "letter": random.choice(["a", "c", "d"], ROWS),
             "half": random.choice(["a", "b", "c"], ROWS),
+            "w": np.full(ROWS, 10.0),
         }
     )
 
@@ -67,10 +73,14 @@ def figure(key: str, value: Any) -> float:
     if key == "changed_share":
         return float(np.mean(list(value.values())))
     if isinstance(value, dict):
-        if key in ("k_anonymity", "l_diversity", "t_closeness", "suda"):
-            part = {"k_anonymity": "k", "l_diversity": "entropy", "t_closeness": "mean", "suda": "special"}[
-                key
-            ]
+        if key in ("k_anonymity", "l_diversity", "t_closeness", "suda", "population_uniques"):
+            part = {
+                "k_anonymity": "k",
+                "l_diversity": "entropy",
+                "t_closeness": "mean",
+                "suda": "special",
+                "population_uniques": "pitman",
+            }[key]
             return float(value["after"][part])
         first = {"mean_k": "after", "unique_combinations": "after", "outlier_exposure": "after",
                  "r_squared": "change", "total_correlation": "change", "interval_sd": "share",

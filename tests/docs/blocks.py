@@ -78,10 +78,11 @@ class Reader:
     """Further functions of the reader's shell."""
 
     def settle(self, environment: str = sys.prefix) -> None:
-        """Link the virtual environment, the home that `make serve` creates, and the examples."""
+        """Link the virtual environment, the home that `make serve` creates, the examples, and `deploy`."""
         (self.folder / ".venv").symlink_to(environment)
         (self.folder / "var").symlink_to(self.home)
-        (self.folder / "examples").symlink_to(self.root / "examples")
+        for name in ("examples", "deploy"):
+            (self.folder / name).symlink_to(self.root / name)
 
     def run(
         self,

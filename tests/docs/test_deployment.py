@@ -68,7 +68,6 @@ def typed(tmp_path_factory: pytest.TempPathFactory, address: str, service_home: 
     folder = tmp_path_factory.mktemp("deployment")
     reader = Reader(folder, address, service_home, shell=SHELL)
     reader.settle()
-    (folder / "deploy").symlink_to(ROOT / "deploy")
     (file,) = (block for block in blocks(PAGE) if block.language == "yaml")
     name, _, content = file.text.partition("\n")
     assert name == f"# {OVERLAY}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from app import __version__
 from app.cli.parser import CommandParser
-from app.lean import leave_out_pandas
+from app.lean import collection_paused, leave_out_pandas
 from providers import numba
 
 if TYPE_CHECKING:
@@ -54,17 +54,18 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     if sys.stderr is None:  # standard error was closed: messages must not appear among the rows
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process lasts
-    given = _parser().parse_args(arguments)
-    on_tables = hasattr(given, "table_command")
-    settings = _settings(on_tables)
+    with collection_paused():
+        given = _parser().parse_args(arguments)
+        on_tables = hasattr(given, "table_command")
+        settings = _settings(on_tables)
     if settings is None:
         return 2
     if given.command == "serve":
         numba.leave_out()  # before a provider is imported: kernels run in the workers
         if settings.engine == "local":
             _begin_workers()
-        from app.server import serve
-
+        with collection_paused():
+            from app.server import serve
         return serve(settings)
     if given.command == "worker":
         _begin_workers()
@@ -72,8 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
 
         return work(settings)
     if on_tables:
-        from app.cli.commands import execute
-
+        with collection_paused():
+            from app.cli.commands import execute
         return execute(settings, given)
     from app.cli.admin import administer
 

@@ -53,18 +53,23 @@ def whole_number(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() and abs(value) < 2**53 else value
 
 
-def _strict_scalars(schema: Any, among_floats: bool = False) -> Any:
-    """Return a validation schema that converts no text, number or boolean into another of these.
+def _strict_scalars(schema: Any, model: type["StrictModel"], among_floats: bool = False) -> Any:
+    """Return the validation schema of a model that converts no text, number or boolean into another of these.
 
-    Lists, tuples, dates and constants stay as they are: JSON has no type of its own for tuples and dates.
+    Lists, tuples, dates and constants stay as they are: JSON has no type of its own for tuples and dates. The
+    schemas of other strict models within it are strict already.
     """
     if isinstance(schema, list | tuple):
         floats = any(isinstance(each, dict) and each.get("type") == "float" for each in schema)
-        return type(schema)(_strict_scalars(each, floats) for each in schema)
+        return type(schema)(_strict_scalars(each, model, floats) for each in schema)
     if not isinstance(schema, dict):
         return schema
+    inner = schema.get("cls") if schema.get("type") == "model" else None
+    if inner is not None and inner is not model and issubclass(inner, StrictModel):
+        return schema
     made = {
-        name: part if name in _HOLDS_NO_SCHEMA else _strict_scalars(part) for name, part in schema.items()
+        name: part if name in _HOLDS_NO_SCHEMA else _strict_scalars(part, model)
+        for name, part in schema.items()
     }
     kind = made.get("type")
     if kind in _STRICT:
@@ -87,7 +92,7 @@ class StrictModel(BaseModel):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Keep text, numbers and booleans apart; ``strict=False`` in a call converts them."""
-        schema: CoreSchema = _strict_scalars(handler(source))
+        schema: CoreSchema = _strict_scalars(handler(source), cls)
         return schema
 
     known_aliases: ClassVar[dict[str, str]] = {}

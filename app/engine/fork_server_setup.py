@@ -9,6 +9,7 @@
 
 import atexit
 import contextlib
+import gc
 import os
 import signal
 from multiprocessing import forkserver
@@ -39,3 +40,5 @@ for _variable in THREAD_VARIABLES:
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
 leave_out_pandas()
+
+gc.disable()  # while modules are imported: `app.worker.preload` enables it

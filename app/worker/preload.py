@@ -23,5 +23,6 @@ cpu_target.target_context.refresh()
 
 library_versions()  # kept, because it reads files
 
+gc.enable()  # disabled by the fork server
 gc.collect()
 gc.freeze()  # a later collection would write to, and so copy, the pages that workers share

@@ -10,6 +10,7 @@ import pytest
 from app.errors import Conflict, InvalidRequest, NotFound
 from app.jobs.service import NewJob
 from app.store.sql.models import Job
+from providers.selection.candidates import CHOICE_REVISION
 from tests.faults import doings
 from tests.faults.conftest import (
     Running,
@@ -122,7 +123,8 @@ def test_a_choice_does_not_depend_on_workers_or_threads(start: Callable[..., Run
     """The same master seed: the same candidate, the same bytes, the same points."""
     table = people(3000)
     measures = {"sample": 500, "fields": ["income", "city"]}  # income numbers the rows: it is asked for
-    options = {"candidates": {"count": 3, "rank_by": ["pscr", "distortion"]}, "measures": measures}
+    candidates = {"count": 3, "rank_by": ["pscr", "distortion"]}
+    options = {"candidates": candidates, "measures": measures, "choice_revision": CHOICE_REVISION}
     found = []
     for workers, threads in ((1, 2), (2, 1)):
         several = start(f"home{workers}", workers=workers, worker_threads=threads)

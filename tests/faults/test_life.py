@@ -306,6 +306,8 @@ def test_a_candidate_kept_by_another_rule_is_not_chosen_again(
 ) -> None:
     """Another one might be kept, and the same bytes cannot be promised; before, nothing said the rule."""
     given = {"candidates": {"count": 2}, "measures": {}} | options
+    # A job that is claimed as it is accepted runs by any rule; a queued one would wait for such a version.
+    until("a worker is free", lambda: service.jobs._dispatcher._free_workers() > 0)
     first = service.end(service.submit(people(), options=given))
     with pytest.raises(StateConflict, match=r"by revision 1(\.1)? of the choice"):
         service.loop.do(service.jobs.rerun(first.id, people()))

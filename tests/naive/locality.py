@@ -120,7 +120,7 @@ def swap(table: Table, params: LocalityParams, seed: bytes, revision: int) -> Lo
     out.provider = {
         **totals,
         "relations": dict(kept),
-        "distortion": sum(relative) / len(relative) if relative else None,
+        "distortion": sum(relative) / len(relative) if relative and math.isfinite(sum(relative)) else None,
     }
     return out
 

@@ -12,6 +12,7 @@ concurrent transaction must not change. All such locks are in `jobs.unnamed`, `r
 
 import logging
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -303,7 +304,7 @@ def migration_config(connection: sa.Connection) -> "Config":
     """Return Alembic's configuration for this connection."""
     from alembic.config import Config
 
-    config = Config()
+    config = Config(stdout=sys.stdout)  # its default is what it was when Alembic was imported
     config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config

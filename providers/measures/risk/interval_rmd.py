@@ -1,5 +1,6 @@
 """Interval disclosure with intervals that widen with a row's robust distance from the other rows."""
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -70,9 +71,10 @@ def interval_rmd(source: Float64Array, destination: Float64Array) -> dict[str, f
 def _fitted(source: Float64Array, destination: Float64Array, near: _Fitted | None = None) -> _Fitted:
     """Fit the covariance, and count rows; `near` is the fit of a table that differs by few rows."""
     x = _scaled(source, source)
-    if not (np.isfinite(x).all() and np.isfinite(source.std(axis=0, ddof=1)).all()):
+    is_finite = np.isfinite(x).all() and np.isfinite(source.std(axis=0, ddof=1)).all()
+    kept = independent_fields(x) if is_finite else []
+    if not kept:
         raise NotApplicable("the numbers are too large, or too close to each other, for float64")
-    kept = independent_fields(x)
     start = near.fit if near is not None and near.fields == kept else None
     fit = robust_covariance(x[:, kept], start)
     squares = np.einsum("ij,ij->i", x[:, kept] @ np.linalg.inv(fit.covariance), x[:, kept])
@@ -139,7 +141,8 @@ def _intervals(
         if not (np.ptp(source[rest], axis=0) > 0).all():
             continue
         near = found._replace(fit=found.fit._replace(support=found.fit.support[rest]))
-        draws.append(_fitted(source[rest], destination[rest], near).shares)
+        with suppress(NotApplicable):  # too close to each other without this group
+            draws.append(_fitted(source[rest], destination[rest], near).shares)
     intervals = {}
     for scale, share in found.shares.items():
         variance = share * (1 - share) / rows

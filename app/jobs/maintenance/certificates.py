@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from cryptography import x509
-
 from app.settings import Settings
 
 CERTIFICATES = ("dask", "dask_authority", "dask_scheduler", "database", "database_authority")
@@ -40,6 +38,10 @@ def _database_files(url: str) -> dict[str, Path]:
 
 
 def _read(files: Mapping[str, Path]) -> dict[str, float]:
+    if not files:
+        return {}
+    from cryptography import x509  # slow to import, and needed only with certificates
+
     moments = {}
     for name, path in files.items():
         # A file of authorities may hold old and new ones: it serves as long as the last of them.

@@ -43,6 +43,9 @@ def words_of(key: str, measure: str = "", within: str = "") -> str:
     return declared.get(f"{within}.{key}" if within else key) or _STATISTICS.get(key) or humanised(key)
 
 
+_SIDES = ("before", "after")
+"""Parts of a measure that has the same figures of the source and of the release."""
+
 _FEW = 8
 """Up to this many values by field are listed with their names; more become a table that opens."""
 
@@ -162,10 +165,37 @@ def _parts(
     """Split a measure's value into a single value, named values and tables."""
     parts = _Parts("", [], [])
     if isinstance(value, Mapping) and value:
-        _add(parts, (), value, over, fields, shown, key)
+        compared = _before_and_after(value)
+        sides = {
+            side: {part: each for part, each in value[side].items() if part not in compared}
+            for side in _SIDES
+            if compared
+        }
+        _add(parts, (), {**value, **sides}, over, fields, shown, key)
+        for name, given in compared.items():
+            parts.tables.append(_grid(words_of(name, key), given, fields, lambda _, each: shown(each)))
     else:
         parts.single = NOT_DEFINED if isinstance(value, Mapping) else shown(value)
     return parts
+
+
+def _before_and_after(value: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the parts with several values that both sides have: part -> key -> side -> value."""
+    before, after = (value.get(side) for side in _SIDES)
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return {}
+    both = [
+        part
+        for part, each in before.items()
+        if each and isinstance(each, Mapping) and isinstance(after.get(part), Mapping)
+    ]
+    return {
+        part: {
+            str(key): {side: value[side][part][key] for side in _SIDES if key in value[side][part]}
+            for key in dict.fromkeys([*before[part], *after[part]])
+        }
+        for part in both
+    }
 
 
 def _add(

@@ -71,6 +71,7 @@ MEASURE = Measure(
     uses=("rounding", "threshold"),
     words={
         "k": "rows of the smallest class (k)",
+        "small": "share of rows in small classes",
         "by_size": "share of rows in classes of size",
         "before.k": "rows of the smallest class (k)",
         "before.small": "share of rows in small classes",

@@ -51,6 +51,17 @@ except SystemExit as left:
     assert loaded_by(code) == set()
 
 
+def test_a_worker_collects_garbage_though_imports_do_not() -> None:
+    code = """
+import gc
+import app.engine.fork_server_setup
+assert not gc.isenabled()
+import app.worker.preload
+assert gc.isenabled()
+"""
+    loaded_by(code)
+
+
 def test_invalid_settings_are_reported_before_a_service_is_imported() -> None:
     code = "from app.__main__ import main\nassert main(['serve']) == 2"
     assert loaded_by(code, ROWVEIL_PORT="none") == {"pydantic"}

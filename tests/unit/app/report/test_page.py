@@ -233,6 +233,22 @@ def test_a_summary_says_how_to_get_pictures() -> None:
     assert not page.all("figure")
 
 
+def test_distributions_before_and_after_are_one_table() -> None:
+    """A size that only one side has is empty on the other; single figures stay in the list."""
+    value = {
+        "before": {"k": 1, "by_size": {"1": 0.25, "2": 0.75}},
+        "after": {"k": 2, "by_size": {"2": 0.5, "3-4": 0.5}},
+    }
+    shown = report(measures={"k_anonymity": measure("k-anonymity", "risk", "high", value)})
+    card = read(html_report(job(), shown)).one("article", "measure")
+    table = card.one("table")
+    assert table.rows() == [
+        ["of", "before", "after"], ["1", "0.25", ""], ["2", "0.75", "0.5"], ["3-4", "", "0.5"],
+    ]  # fmt: skip
+    words = "rows of the smallest class (k)"
+    assert [term.text for term in card.all("dt")][:2] == [f"before, {words}", f"after, {words}"]
+
+
 def test_values_of_many_fields_are_a_table() -> None:
     """A measure with several figures for each field has a row for each, the lesser number across."""
     values = {f"f{at}": {"before": at, "after": at + 0.5, "ks": 0.25} for at in range(12)}

@@ -6,6 +6,7 @@ COPY requirements.lock ./
 RUN ["python", "-m", "pip", "--python", "/opt/rowveil", "install", "--no-cache-dir", "--require-hashes", "-r", "requirements.lock"]
 WORKDIR /opt/rowveil/app
 COPY app app
+COPY docs docs
 COPY migrations migrations
 COPY providers providers
 COPY deploy/*.py deploy/

@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python tools/install.py
 # Processes read modules compiled by earlier ones, which saves a fifth of the time to import the service.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo serve test test-quick tests fuzz lint openapi clients docs site bench image-check processor-check load lock audit sbom clean
+.PHONY: help demo serve test test-quick tests fuzz lint openapi clients docs site bench papers image-check processor-check load lock audit sbom anonymeter contract clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -87,6 +87,11 @@ site: $(VENV)/.development docs ## build the documentation into var/site; a brok
 bench: $(VENV)/.development ## benchmark kernels against other libraries, and HTTP against the kernel
 	$(BIN)/python -m benchmarks
 
+papers: $(VENV)/.development ## run the papers' experiments and the attacks of the services' pages again; ONLY=002, CHECK=1 compares (30 minutes)
+	$(if $(ONLY)$(CHECK),,$(BIN)/python -m website.papers)
+	$(BIN)/python -m benchmarks.papers $(ONLY) $(if $(CHECK),--check)
+	$(BIN)/python -m website
+
 image-check: $(VENV)/.development ## run the Dockerfile's steps without a container engine (root, minutes)
 	IMAGE_CHECK=full $(BIN)/python -m pytest tests/deploy/test_image.py
 
@@ -104,6 +109,10 @@ lock: $(VENV)/.development ## resolve the dependencies again and write the lock 
 		--no-emit-index-url --extra dev pyproject.toml -o requirements-dev.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url -c requirements-dev.lock pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --group anonymeter -o requirements-anonymeter.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --group contract -o requirements-contract.lock
 
 audit: $(VENV)/.development ## check the locked dependencies for known vulnerabilities
 	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock || { \
@@ -113,6 +122,23 @@ audit: $(VENV)/.development ## check the locked dependencies for known vulnerabi
 sbom: $(VENV)/.development ## write the software bill of materials, dist/rowveil.cdx.json (CycloneDX)
 	mkdir -p dist
 	$(BIN)/cyclonedx-py requirements --output-reproducible --of JSON -o dist/rowveil.cdx.json requirements.lock
+
+.venv-anonymeter/.installed: requirements-anonymeter.lock
+	$(PYTHON) -m venv .venv-anonymeter
+	.venv-anonymeter/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $<
+	touch $@
+
+anonymeter: $(VENV)/.development .venv-anonymeter/.installed ## compare the attacks with anonymeter, in an environment of its own
+	$(BIN)/python -m pytest tests/peers
+
+.venv-contract/.installed: requirements-contract.lock tools/contract/package-lock.json
+	$(PYTHON) -m venv .venv-contract
+	.venv-contract/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $<
+	cd tools/contract && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	touch $@
+
+contract: $(VENV)/.development .venv-contract/.installed ## lint openapi.json with Spectral and Redocly, and try three more client generators (needs Node 20)
+	$(BIN)/python -m pytest tests/clients/test_contract.py
 
 clean: ## remove the virtual environment and the local state in var/
 	rm -rf $(VENV) var

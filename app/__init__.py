@@ -1,3 +1,3 @@
 """The service: HTTP, jobs, workers and storage around the algorithms in `providers`."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import __version__
-from app.cli.parser import CommandParser
+from app.cli.parser import CommandParser, LineParser
 from app.lean import collection_paused, leave_out_pandas
 from providers import numba
 
@@ -25,6 +25,7 @@ _COMMANDS = (
     ("run", "run a service on a table of this machine", "app.cli.commands:add_run"),
     ("measures", "measure a table against its source", "app.cli.commands:add_measures"),
     ("frontier", "compare services and parameters by risk and utility", "app.cli.commands:add_frontier"),
+    ("attack", "attack a release, and judge the risk", "app.cli.commands:add_attack"),
     ("verify", "verify a manifest's signature and its tables", "app.cli.commands:add_verify"),
     ("keys", "make, list and revoke API keys", "app.cli.admin:add_keys"),
     ("rotate-keys", "encrypt everything again under the first master key", ""),
@@ -35,14 +36,13 @@ _COMMANDS = (
         "app.cli.admin:add_adopt_storage",
     ),
     ("audit", "verify the log of who did what", "app.cli.admin:add_audit"),
+    ("ledger", "list who released which source, with the measured risk", "app.cli.admin:add_ledger"),
 )
 """Name, help, and the function that adds the arguments, if there are any."""
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rowveil", description="Statistical disclosure control by data swapping."
-    )
+    parser = LineParser(prog="rowveil", description="Statistical disclosure control by data swapping.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=CommandParser)
     for name, summary, filler in _COMMANDS:

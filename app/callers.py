@@ -1,5 +1,7 @@
 """Caller of a request: identity, project and scopes."""
 
+import hashlib
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,13 +10,15 @@ READ: Final = "read"
 SEEDS: Final = "seeds:read"
 ADMIN: Final = "admin"
 METRICS: Final = "metrics:read"
+HIGH_PRIORITY: Final = "priority:high"
 
 SCOPES = {
-    RUN: "submit, cancel, rerun and delete jobs; upload and delete buffers",
+    RUN: "submit, annotate, cancel, rerun and delete jobs; upload, annotate and delete buffers",
     READ: "read services, jobs, rows, reports, manifests and buffers",
     SEEDS: "reveal the seed of a job; the reason is recorded in the audit log",
     ADMIN: "apply the other scopes to the jobs and buffers of all callers",
     METRICS: "read the metrics, which cover the jobs of all callers",
+    HIGH_PRIORITY: "submit jobs of priority high, before those of other callers",
 }
 """Scope -> operations that it allows. No scope implies another."""
 
@@ -24,7 +28,7 @@ class Caller:
     """Identity on whose behalf an operation runs."""
 
     owner: str
-    """Name of the identity: an API key's name, ``oidc:`` and a token's subject, or one of those below."""
+    """Name of the identity: an API key's name, `token_owner`, or one of those below."""
     project: str | None = None
     """Project of the caller. Members of a project also see each other's jobs and buffers."""
     scopes: frozenset[str] = frozenset()
@@ -37,7 +41,7 @@ class Caller:
         return ADMIN in self.scopes
 
     def may_change(self, owner: str) -> bool:
-        """Return whether this caller may cancel or delete it: members of a project share only reading."""
+        """Return whether this caller may change or delete it: members of a project share only reading."""
         return self.sees_all or owner == self.owner
 
 
@@ -47,3 +51,31 @@ THE_SERVICE = Caller("service", scopes=frozenset(SCOPES))
 """The service itself, for example when it purges expired buffers."""
 RESERVED = (ANONYMOUS.owner, THE_SERVICE.owner, "operator")
 """Names that no API key may have."""
+
+OIDC_BEFORE: Final = "oidc:"
+"""Start of the owners of tokens in older versions: the subject followed, without the issuer."""
+
+_ISSUER_DIGITS = 16
+
+ISSUER_PREFIX: Final = re.compile(rf"oidc-[0-9a-f]{{{_ISSUER_DIGITS}}}:")
+"""Start of the owners of tokens."""
+
+
+def issuer_prefix(issuer: str) -> str:
+    """Return ``oidc-<16 hex digits of the SHA-256 of the issuer>:``, the start of the owners of its tokens.
+
+    A subject is unique within its issuer only (OpenID Connect Core 1.0, section 2). No API key may have a
+    name with a colon.
+    """
+    return f"oidc-{hashlib.sha256(issuer.encode()).hexdigest()[:_ISSUER_DIGITS]}:"
+
+
+def token_owner(issuer: str, subject: str) -> str:
+    """Return the owner that a token of the issuer stands for."""
+    return issuer_prefix(issuer) + subject
+
+
+def without_issuer(owner: str) -> str:
+    """Return the owner as older versions wrote it."""
+    found = ISSUER_PREFIX.match(owner)
+    return owner if found is None else OIDC_BEFORE + owner[found.end() :]

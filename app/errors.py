@@ -5,10 +5,18 @@ an error can be pickled on its way back from another process.
 """
 
 import errno
+from collections.abc import Iterator
 from typing import Any, ClassVar
+
+from providers.errors import ProviderError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers that mean that a storage is full."""
+
+
+def problem_type(code: str) -> str:
+    """Return the URI of a problem's type. Code and type always agree."""
+    return f"urn:rowveil:problem:{code}"
 
 
 class AppError(Exception):
@@ -34,7 +42,7 @@ class AppError(Exception):
     def problem(self) -> dict[str, Any]:
         """Return the problem document, without its ``instance``."""
         document: dict[str, Any] = {
-            "type": f"urn:rowveil:problem:{self.code}",
+            "type": problem_type(self.code),
             "title": self.title,
             "status": self.status,
             "detail": self.message,
@@ -155,6 +163,45 @@ class InvalidRequest(AppError):
     title = "Invalid request"
 
 
+class InvalidParameter(InvalidRequest):
+    """A path, query or header parameter has an invalid value."""
+
+    def __init__(self, message: str, parameter: str) -> None:
+        """``message``: as of any error. ``parameter``: name of the parameter."""
+        super().__init__(message)
+        self.args = (message, parameter)
+        self.parameter = parameter
+
+    def problem(self) -> dict[str, Any]:
+        """Return the problem document, which names the parameter."""
+        return super().problem() | {"errors": [{"parameter": self.parameter, "message": self.message}]}
+
+
+FRAMEWORK_CODES = {
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "request_timeout",
+    413: "content_too_large",
+}
+"""Codes of errors that the HTTP framework raises, by status."""
+
+
+def problem_codes() -> list[str]:
+    """Return the codes of all problem documents of this version, sorted."""
+    return sorted({*_codes(AppError), *_codes(ProviderError), *FRAMEWORK_CODES.values()})
+
+
+def _codes(kind: type[AppError] | type[ProviderError]) -> Iterator[str]:
+    yield kind.code
+    for special in kind.__subclasses__():
+        yield from _codes(special)
+
+
+def invalid_request_problem(message: str, pointer: str, code: str) -> dict[str, Any]:
+    """Return the problem document of an invalid request whose code says more, such as ``invalid_source``."""
+    return InvalidRequest(message, pointer).problem() | {"type": problem_type(code), "code": code}
+
+
 class Unavailable(AppError):
     """The service is temporarily unavailable; a retry may succeed."""
 
@@ -225,28 +272,33 @@ class DeadlineExceeded(AppError):
 
 
 class LimitReached(AppError):
-    """The caller has reached a limit on active jobs or stored buffers."""
+    """The caller has reached a limit on active jobs, stored buffers or requests."""
 
     status = 429
     code = "limit_reached"
     title = "Too many requests"
 
     def __init__(
-        self, message: str, policy: str = "", quota: int = 0, left: int = 0, seconds: int = 1
+        self, message: str, policy: str = "", quota: int = 0, left: int = 0, seconds: int = 1, window: int = 0
     ) -> None:
-        """``policy``: the limit's name; ``left`` of ``quota``; ``seconds``: delay of a retry."""
+        """``policy``: the limit's name; ``left`` of ``quota``; ``seconds``: delay of a retry.
+
+        ``window``: seconds in which the whole quota returns; 0: it does not return by time.
+        """
         super().__init__(message)
-        self.args = (message, policy, quota, left, seconds)
+        self.args = (message, policy, quota, left, seconds, window)
         self.policy = policy
         self.quota = quota
         self.left = left
         self.seconds = seconds
+        self.window = window
 
     def headers(self) -> dict[str, str]:
         """Return the headers of draft-ietf-httpapi-ratelimit-headers-10."""
         return {
             "Retry-After": str(self.seconds),
-            "RateLimit-Policy": f'"{self.policy}";q={self.quota}',
+            "RateLimit-Policy": f'"{self.policy}";q={self.quota}'
+            + (f";w={self.window}" if self.window else ""),
             "RateLimit": f'"{self.policy}";r={self.left};t={self.seconds}',
         }
 
@@ -279,6 +331,14 @@ class RevisionGone(AppError):
     status = 409
     code = "revision_gone"
     title = "Revision gone"
+
+
+class ReleasedBefore(AppError):
+    """The source has been released before, and the policy of the project allows no other release."""
+
+    status = 409
+    code = "released_before"
+    title = "Released before"
 
 
 class AttemptsExhausted(AppError):

@@ -6,7 +6,7 @@ import secrets
 import time
 import uuid
 
-from app.errors import InvalidRequest
+from app.errors import InvalidParameter
 
 _VERSION = 7 << 76
 
@@ -27,10 +27,10 @@ def token_of_job(job_id: str) -> str:
 
 
 def job_of_token(token: str) -> str:
-    """Return the id of the job that the token's page follows. Raises InvalidRequest."""
+    """Return the id of the job that the token's page follows. Raises InvalidParameter."""
     try:
         return str(uuid.UUID(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")))
     except (binascii.Error, ValueError):
-        raise InvalidRequest(
-            "the page token is not one of this service's; leave it out for the first page"
+        raise InvalidParameter(
+            "the page token is not one of this service's; leave it out for the first page", "page_token"
         ) from None

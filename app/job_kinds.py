@@ -1,4 +1,4 @@
-"""Kinds of jobs: a run of a service, a measurement of two tables, or a comparison of runs."""
+"""Kinds of jobs: a run of a service, a measurement of two tables, a comparison of runs, or attacks."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,6 +6,8 @@ from functools import cache
 from typing import Any
 
 from providers import PROVIDERS
+from providers.attacks.options import AttackOptions
+from providers.attacks.suite import ATTACKS_REVISION
 from providers.measures.run_figures import MEASURES_REVISION
 from providers.params import StrictModel
 from providers.selection.candidates import CHOICE_REVISION
@@ -18,28 +20,45 @@ FRONTIER = "frontier"
 """The `service` of a job that compares runs of several services and parameters."""
 
 
+ATTACKS = "attacks"
+"""The `service` of a job that attacks a release of its source."""
+
+_REVISIONS = {MEASURES: MEASURES_REVISION, FRONTIER: FRONTIER_REVISION, ATTACKS: ATTACKS_REVISION}
+
+
 class Kind(StrEnum):
     """Kind of a job. A swap has a destination buffer and a report, the others have a report only."""
 
     SWAP = "swap"
     MEASURES = "measures"
     FRONTIER = "frontier"
+    ATTACKS = "attacks"
 
     @property
     def has_rows(self) -> bool:
         """Whether the job makes a destination buffer."""
         return self is Kind.SWAP
 
+    @property
+    def reads_destination(self) -> bool:
+        """Whether the job is given a destination, as it is given a source."""
+        return self in (Kind.MEASURES, Kind.ATTACKS)
+
 
 def kind_of(service: str) -> Kind:
     """Return the kind of the jobs of a service."""
-    return Kind(service) if service in (MEASURES, FRONTIER) else Kind.SWAP
+    return Kind(service) if service in _REVISIONS else Kind.SWAP
 
 
 def revision_of(service: str) -> int | None:
     """Return the revision of the service in this version of Rowveil; None if it has no such service."""
-    own = {MEASURES: MEASURES_REVISION, FRONTIER: FRONTIER_REVISION}
-    return own[service] if service in own else PROVIDERS[service].revision if service in PROVIDERS else None
+    return (
+        _REVISIONS[service]
+        if service in _REVISIONS
+        else PROVIDERS[service].revision
+        if service in PROVIDERS
+        else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +83,7 @@ class Runs:
 @cache
 def own_runs() -> Runs:
     """Return the jobs that this version of Rowveil can run."""
-    services = (*PROVIDERS, MEASURES, FRONTIER)
+    services = (*PROVIDERS, *_REVISIONS)
     found = ((service, revision_of(service)) for service in services)
     pairs = frozenset((service, revision) for service, revision in found if revision is not None)
     return Runs(pairs, CHOICE_REVISION)
@@ -75,3 +94,21 @@ class MeasureParameters(StrictModel):
 
     aligned: bool
     """Whether row i of the destination corresponds to row i of the source."""
+
+
+class MethodOfRelease(StrictModel):
+    """Service and parameters that a release was made with."""
+
+    service: str
+    parameters: dict[str, Any]
+
+
+class AttackParameters(AttackOptions):
+    """Parameters of an attacks job."""
+
+    aligned: bool
+    """Whether row i of the destination corresponds to row i of the source."""
+    job: str | None = None
+    """Job whose release is attacked; None: the destination was given."""
+    method: MethodOfRelease | None = None
+    """Method of that job; None: unknown."""

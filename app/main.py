@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 from app import __version__
 from app.api import problems
+from app.api.large_body import BodyParser
 from app.api.middleware.connections import SurplusConnections
 from app.api.middleware.head import HeadIsGetWithoutContent
 from app.api.middleware.request_log import RequestLog
@@ -18,8 +20,11 @@ from app.api.middleware.security_headers import SecurityHeaders
 from app.api.middleware.slow_clients import SlowBodies
 from app.api.pages import console, swagger
 from app.api.pages.openapi import document
-from app.api.routes import buffers, frontier, health, jobs, measures, services
+from app.api.request_budget import RequestBudget
+from app.api.routes import attacks, buffers, frontier, health, jobs, ledger, measures, services
 from app.errors import Unavailable
+from app.help import routes as help_pages
+from app.jobs.maintenance.adoption import StorageInUse
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
 from app.settings import Settings
@@ -42,6 +47,7 @@ _START_REFUSED = (
     Unavailable,
     ReplicasDiffer,
     SealBroken,
+    StorageInUse,
     StorageMismatch,
     StorageUnusable,
 )
@@ -71,9 +77,11 @@ def create_app(settings: Settings) -> FastAPI:
             _log.error("%s", error)
             raise
         app.state.jobs = job_service
+        app.state.body_parser = BodyParser(settings)
         try:
             yield
         finally:
+            await app.state.body_parser.close()
             await job_service.close()
             flush()
 
@@ -85,11 +93,14 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,  # a redirect names the service's own host, and loses the body in some clients
         separate_input_output_schemas=False,
         strict_content_type=False,  # a body without a content type is read as JSON
     )
     app.state.settings = settings
+    app.state.request_budget = RequestBudget(settings, metrics)
     app.state.start_refused = False
+    app.state.paths = set()
     app.state.tokens = _tokens(settings)
     problems.install(app)
     app.add_middleware(HeadIsGetWithoutContent)
@@ -99,17 +110,28 @@ def create_app(settings: Settings) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["*"],
             expose_headers=["*"],
         )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestLog, metrics=metrics)
-    for resource in (jobs, services, measures, frontier, buffers, health):  # the most frequent first
+    for resource in (  # the most frequent first
+        jobs,
+        services,
+        measures,
+        frontier,
+        attacks,
+        buffers,
+        ledger,
+        health,
+    ):
         app.include_router(resource.router)
+        app.state.paths.update(each.path for each in resource.router.routes if isinstance(each, Route))
     app.openapi = partial(document, app)  # type: ignore[method-assign]
     app.include_router(swagger.router)
     app.include_router(console.router)
+    app.include_router(help_pages.router)
     return app
 
 

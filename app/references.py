@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_PROJECT = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _FORBIDDEN = frozenset("%?#\\")
 _LONGEST = 1024
 _LONGEST_SEGMENT = 255
@@ -69,15 +70,45 @@ def parse_reference(text: str) -> Reference:
     return reference
 
 
-def parse_prefixes(text: str) -> tuple[Reference, ...]:
-    """Parse a comma-separated list of prefixes. Raises ReferenceRefused."""
-    return tuple(_parsed(prefix.strip().removesuffix("/")) for prefix in text.split(",") if prefix.strip())
+@dataclass(frozen=True, slots=True)
+class AllowedPrefix:
+    """Prefix that the callers of a project may use."""
+
+    project: str
+    """Name of the project; ``*``: every caller."""
+    prefix: Reference
 
 
-def prefix_of(reference: Reference, prefixes: Iterable[Reference]) -> Reference | None:
-    """Return the shortest prefix that contains the reference; None if none does."""
-    covering = [prefix for prefix in prefixes if reference.is_below(prefix)]
+def parse_prefix(text: str) -> Reference:
+    """Parse a reference to a bucket or a folder. Raises ReferenceRefused."""
+    return _parsed(text.strip().removesuffix("/"))
+
+
+def parse_prefixes(text: str) -> tuple[AllowedPrefix, ...]:
+    """Parse a comma-separated list of ``project=prefix``. Raises ReferenceRefused."""
+    return tuple(_allowed(entry.strip()) for entry in text.split(",") if entry.strip())
+
+
+def prefix_of(
+    reference: Reference, allowed: Iterable[AllowedPrefix], project: str | None
+) -> Reference | None:
+    """Return the shortest prefix that contains the reference and that the project may use; None: none does.
+
+    ``project``: of the caller; None: it has none, and may use what every caller may.
+    """
+    own = [each.prefix for each in allowed if each.project in ("*", project)]
+    covering = [prefix for prefix in own if reference.is_below(prefix)]
     return min(covering, key=lambda prefix: len(prefix.path), default=None)
+
+
+def _allowed(entry: str) -> AllowedPrefix:
+    project, equals, prefix = entry.partition("=")
+    if not equals or not _PROJECT.fullmatch(project):
+        raise ReferenceRefused(
+            "a prefix follows the project that may use it, as in census=s3://bucket/folder; *=s3://bucket is "
+            "for every caller"
+        )
+    return AllowedPrefix(project, parse_prefix(prefix))
 
 
 def _parsed(text: str) -> Reference:

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from app.references import ReferenceRefused, parse_prefixes
+from app.references import ReferenceRefused, parse_prefix, parse_prefixes
+from providers.attacks.thresholds import Thresholds
 from providers.cores import available_cores
 from providers.errors import did_you_mean
 from providers.kernel_cpu import NATIVE, choose
@@ -20,6 +21,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Host names and addresses that only this machine can reach."""
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Allowed signature algorithms of tokens: only those with a private key that the issuer alone has."""
+
+RELEASE_POLICIES = ("allow", "warn", "require_reason", "refuse")
+"""Policies for a source that has been released before."""
 
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 
@@ -45,6 +49,15 @@ def _default_worker_memory(given: dict[str, Any]) -> int:
     return int(available_memory() * 0.8) // int(given.get("workers", 1))
 
 
+def _default_body_memory(given: dict[str, Any]) -> int:
+    wanted = 32 * int(given.get("max_body_bytes", 0))
+    return max(256 * 2**20, min(wanted, available_memory() // 8))
+
+
+def _default_request_memory(given: dict[str, Any]) -> int:
+    return max(512 * 2**20, available_memory() // 8)
+
+
 def _default_units(given: dict[str, Any]) -> int:
     return 8 if given.get("engine") == "dask" else 1
 
@@ -52,9 +65,7 @@ def _default_units(given: dict[str, Any]) -> int:
 class Settings(BaseSettings):
     """Settings of the service. Creating an instance reads the environment and touches nothing else."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="ROWVEIL_", use_attribute_docstrings=True, frozen=True, extra="forbid"
-    )
+    model_config = SettingsConfigDict(env_prefix="ROWVEIL_", frozen=True, extra="forbid")
 
     home: Path = Path("./var")
     """The folder for all state of the embedded default."""
@@ -101,6 +112,12 @@ class Settings(BaseSettings):
     """Processor that kernels are compiled for: `native`, this machine's; `baseline`, the instructions that
     all usual processors of its architecture have; or the name of a baseline, such as `x86-64-v3`. A machine
     without the baseline compiles for itself."""
+    confine_workers: bool = True
+    """Whether workers on Linux give up files, network and other programs before their first task, as far as
+    the system offers it (Landlock, seccomp)."""
+    worker_environment: str = ""
+    """Names of environment variables that workers get in addition to an allow-list, separated by commas. No
+    secret belongs here."""
     units_per_job: Annotated[int, Field(ge=1)] = Field(default_factory=_default_units)
     """Number of units that a job too large for one worker's memory is divided into, for all free workers;
     1: it stays on one worker. Default: 8 with engine `dask`, else 1."""
@@ -135,6 +152,11 @@ class Settings(BaseSettings):
     """Prefix of a scope in a token, such as `rowveil:run`."""
     oidc_project_claim: str = ""
     """The claim with the project. Default: tokens have no project."""
+    release_policy: str = "warn"
+    """Policy for a source that its owner or project has released before: `allow`; `warn`, which adds the
+    event `released_before` with the measured risk; `require_reason`; or `refuse`."""
+    release_policies: Annotated[dict[str, str], NoDecode] = Field(default={})
+    """Policies of single projects, separated by commas, such as `trials=refuse,demo=allow`."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins whose pages may call the service from a browser, separated by commas. Default: none."""
     request_patience: Annotated[float, Field(gt=0)] = 20.0
@@ -157,6 +179,13 @@ class Settings(BaseSettings):
     from 32 more on, connections are reset."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20
     """Maximum size of a JSON request body, in bytes."""
+    body_memory_bytes: Annotated[int, Field(ge=64 * 2**20)] = Field(default_factory=_default_body_memory)
+    """Memory in bytes that parsing one JSON body of over 1 MiB may take, in a process of its own. Default: 32
+    times the maximum size of a body, at most an eighth of the machine's memory, at least 256 MiB."""
+    request_memory_bytes: Annotated[int, Field(ge=1)] = Field(default_factory=_default_request_memory)
+    """Memory in bytes that the bodies of all requests in flight may take together, weighted by what parsing
+    makes of them. Further requests get a 503. One body of the maximum size always fits. Default: an eighth
+    of the machine's memory, at least 512 MiB."""
     max_buffer_bytes: Annotated[int, Field(ge=1024)] = 16 * 2**30
     """Maximum size of an uploaded buffer in bytes, after undoing its content encoding."""
     max_table_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**30
@@ -166,10 +195,14 @@ class Settings(BaseSettings):
     default_wait_seconds: Annotated[float, Field(ge=0)] = 10.0
     """Number of seconds that a request waits for its job if it has no `Prefer: wait`."""
     source_prefixes: str = ""
-    """Allowed prefixes of a `source` by reference: `s3://bucket`, `s3://bucket/folder` and
-    `file:///folder`, separated by commas. Default: none; references are rejected."""
+    """Allowed prefixes of a `source` by reference, separated by commas, each after the project that may use
+    it: `census=s3://bucket`, `census=s3://bucket/folder` or `census=file:///folder`. `*=...` is for every
+    caller. Default: none; references are rejected."""
     destination_prefixes: str = ""
     """Allowed prefixes of a `destination` by reference, in the same form. Default: none."""
+    overwrite_prefixes: str = ""
+    """Allowed prefixes of a `destination` that may replace an existing file or object, in the same form.
+    Default: none; a destination is written only if there is nothing."""
     buffer_ttl: Annotated[float, Field(gt=0)] = 24 * 3600.0
     """Seconds after which an uploaded buffer is deleted."""
     result_retention: Annotated[float, Field(gt=0)] = 7 * 24 * 3600.0
@@ -183,21 +216,37 @@ class Settings(BaseSettings):
     """Seconds between two searches for expired data."""
     idempotency_ttl: Annotated[float, Field(gt=0)] = 24 * 3600.0
     """Seconds after which an `Idempotency-Key` expires and may be reused."""
-    priority_seconds: Annotated[float, Field(ge=0)] = 300.0
-    """Seconds by which a job of priority `high` is treated as older than it is; one of `low` as younger."""
+    priority_weight: Annotated[float, Field(ge=1, le=1000)] = 4.0
+    """Number of jobs of one priority that start for each job of the priority below it, if callers wait with
+    both; 1: priorities make no difference."""
     caller_jobs: Annotated[int, Field(ge=1)] = 1000
-    """Maximum number of queued and running jobs of one caller."""
+    """Maximum number of queued and running jobs, plans and uploads of one caller."""
     caller_rows: Annotated[int, Field(ge=1)] = 10**10
     """Maximum number of source rows of those jobs, together."""
     caller_bytes: Annotated[int, Field(ge=1)] = 2**40
     """Maximum number of bytes of the tables given to those jobs, together."""
     caller_buffer_bytes: Annotated[int, Field(ge=1)] = 2**40
     """Maximum number of bytes of the buffers that one caller may store."""
+    caller_request_rate: Annotated[float, Field(ge=0)] = 100.0
+    """Requests per second that one caller may send to one replica on average; 0: no limit."""
+    caller_request_burst: Annotated[int, Field(ge=1)] = 1000
+    """Requests that one caller may send at once after a pause."""
+    attack_thresholds: dict[str, Thresholds] = {}
+    """Risks above which a report's headline and the verdict on attacks are `elevated` and `high`, by
+    project, as JSON such as `{"*": {"elevated": 0.05, "high": 0.09}}`; `*` is every other project.
+    Default: 0.05 and 0.09."""
     webhook_insecure: bool = False
     """Allow `http://` in webhooks, which sends the state of jobs unencrypted. For tests and internal
     networks."""
     webhook_networks: str = ""
     """Non-public networks that webhooks may reach, such as `10.20.0.0/16,fd00:12::/32`."""
+    audit_anchor_url: str = ""
+    """Address to which each checkpoint of the audit log is published: `https://host/path` gets it as a
+    request, `s3://bucket/prefix` as an object. Default: none; the newest anchor is only stored in the
+    home."""
+    audit_anchor_secret: SecretStr | None = None
+    """Secret that signs these requests, `whsec_` and base64, as for webhooks. Default: none; they are not
+    signed."""
     webhook_attempts: Annotated[int, Field(ge=1, le=30)] = 10
     """Number of attempts to deliver a webhook message."""
     webhook_retry_seconds: Annotated[float, Field(gt=0)] = 5.0
@@ -239,6 +288,22 @@ class Settings(BaseSettings):
     @classmethod
     def _is_a_processor(cls, value: str) -> str:
         choose(value)
+        return value
+
+    @field_validator("release_policies", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
+        return {project.strip(): policy.strip() for project, _, policy in pairs}
+
+    @field_validator("release_policy", "release_policies")
+    @classmethod
+    def _are_release_policies(cls, value: Any) -> Any:
+        for given in value.values() if isinstance(value, dict) else (value,):
+            if given not in RELEASE_POLICIES:
+                raise ValueError(f"'{given}' is not one of {', '.join(RELEASE_POLICIES)}")
         return value
 
     @field_validator("cors_origins", mode="before")
@@ -300,6 +365,22 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _anchors_are_published_safely(self) -> Self:
+        url, plain = self.audit_anchor_url, "http://" if self.webhook_insecure else "https://"
+        if url.startswith("s3://"):
+            try:
+                parse_prefix(url)
+            except ReferenceRefused as error:
+                raise ValueError(f"ROWVEIL_AUDIT_ANCHOR_URL: {error.message}") from None
+            if "," in url:
+                raise ValueError("ROWVEIL_AUDIT_ANCHOR_URL names one bucket or prefix")
+        elif url and not (url.startswith(("https://", plain)) and urlsplit(url).hostname):
+            raise ValueError(
+                "ROWVEIL_AUDIT_ANCHOR_URL is like https://log.example/rowveil or s3://bucket/prefix"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _cluster_is_reached_safely(self) -> Self:
         if self.engine != "dask":
             return self
@@ -322,12 +403,13 @@ class Settings(BaseSettings):
         own = [self.home, self.shared_folder, self.key_file.parent, self.signing_key_file.parent]
         if self.tls_key_file is not None:
             own.append(self.tls_key_file.parent)
-        for name in ("source_prefixes", "destination_prefixes"):
+        for name in ("source_prefixes", "destination_prefixes", "overwrite_prefixes"):
             try:
                 prefixes = parse_prefixes(getattr(self, name))
             except ReferenceRefused as error:
                 raise ValueError(f"{name}: {error.message}") from None
-            folders = [Path("/", *each.path).resolve() for each in prefixes if each.scheme == "file"]
+            found = [each.prefix for each in prefixes]
+            folders = [Path("/", *each.path).resolve() for each in found if each.scheme == "file"]
             for folder, mine in product(folders, (path.resolve() for path in own)):
                 if folder.is_relative_to(mine) or mine.is_relative_to(folder):
                     raise ValueError(
@@ -360,6 +442,12 @@ class Settings(BaseSettings):
 def webhook_networks(settings: Settings) -> tuple[IPv4Network | IPv6Network, ...]:
     """Return the non-public networks that webhooks may reach."""
     return tuple(ip_network(part.strip()) for part in settings.webhook_networks.split(",") if part.strip())
+
+
+def thresholds_of(settings: Settings, project: str | None) -> Thresholds:
+    """Return the thresholds by which attacks are judged in a project."""
+    given = settings.attack_thresholds
+    return given.get(project or "*") or given.get("*") or Thresholds()
 
 
 _OF_OTHERS = ("ROWVEIL_API_KEY", "ROWVEIL_DATA", "ROWVEIL_SEED")

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks import (
+    audited_reads,
     buffers,
     calls,
     http,
@@ -24,6 +25,7 @@ from benchmarks import (
     mews,
     out_of_core,
     pabidot,
+    rswap,
     rwn,
     rwn_scaling,
     start,
@@ -47,12 +49,14 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "rwn-scaling": lambda given: [rwn_scaling.measure(given.rounds)],
     "pabidot": lambda given: [pabidot.measure(given.rounds)],
     "locality": lambda given: [locality.measure(given.rounds)],
+    "rswap": lambda given: [rswap.measure(given.rounds)],
     "out-of-core": lambda given: [out_of_core.measure(max(given.rows), min(2, given.rounds))],
     "http": lambda given: [http.measure(2 * given.rounds), http.measure_small(4)],
     "calls": lambda given: [calls.measure(given.rounds), streams.measure(min(3, given.rounds))],
     "http-large": lambda given: [http_large.measure(max(given.rows), given.rounds)],
     "buffers": lambda given: [buffers.measure(int(given.gigabytes * 10**9))],
     "measures": lambda given: [measures.measure(given.rounds)],
+    "reads": lambda given: [audited_reads.measure(min(3, given.rounds))],
     "start": lambda given: [start.measure(given.rounds)],
     "waiting": lambda given: [waiting.measure(min(3, given.rounds))],
 }

@@ -236,6 +236,7 @@ def measure(seconds: float, clients: int, large_rows: int) -> Load:
     """Load-test a new service that allows fewer concurrent jobs than there are clients."""
     load = Load()
     settings = {"auth": "on", "caller_jobs": str(max(1, clients * 3 // 4)), "warm_workers": "true"}
+    settings["caller_request_rate"] = "0"  # all clients have one key
     with (
         tempfile.TemporaryDirectory() as home,
         service_process(Path(home), **settings) as (address, process),

@@ -65,7 +65,7 @@ def _relations(values: Any, sigma: float, rows: Any) -> Any:
 
 
 @njit(cache=True, parallel=True)
-def _plain_walks(values: Any, sigma: float, steps: int) -> Any:
+def plain_walks(values: Any, sigma: float, steps: int) -> Any:
     """Walk as in the paper through each row of `values` (segments, sorted), bounds 0 and 1."""
     out = values.copy()
     for segment in prange(len(values)):
@@ -115,7 +115,7 @@ def measure(rounds: int) -> str:
         segments = _sorted_segments(part)
 
         def plain(segments: Any = segments, sigma: float = sigma) -> object:
-            return _plain_walks(segments, sigma, STEPS)
+            return plain_walks(segments, sigma, STEPS)
 
         timings = in_turn({"rowveil": work(part, sigma), "plain": plain}, rounds)
         ratio = timings["plain"].ratio_to(timings["rowveil"])

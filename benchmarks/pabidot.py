@@ -65,7 +65,8 @@ def by_numpy(source: pa.Table) -> list[Matrix]:
     return [column[order] for column in values]
 
 
-def _status_bytes(name: str) -> int:
+def status_bytes(name: str) -> int:
+    """Return a figure of this process, such as ``VmHWM``, in bytes. Raise LookupError if there is none."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
@@ -78,11 +79,11 @@ def one_run(rows: int, fields: int) -> str:
     source = source_table(rows, fields)
     work = swap_work(source, "PABIDOT", {})
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
-    before = _status_bytes("VmRSS")
+    before = status_bytes("VmRSS")
     started = time.perf_counter()
     result = work()
     taken = time.perf_counter() - started
-    peak = source.nbytes + _status_bytes("VmHWM") - before
+    peak = source.nbytes + status_bytes("VmHWM") - before
     del result
     started = time.perf_counter()
     for column in source.columns:

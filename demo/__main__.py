@@ -32,8 +32,9 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
     },
     "PABIDOT": {"fields": ["age", "hours_per_week"], "label_fields": ["town"]},
     "LOCALITY": {"fields": ["age"], "domain": {"age": [18, 95]}, "decimals": 0},
+    "RSWAP": {"hierarchy": ["town"], "similar": [["education"]], "risk_fields": ["age"], "swap_rate": 0.1},
 }
-MOVED = ("swap_fields", "perturb_fields", "fields")
+MOVED = ("swap_fields", "perturb_fields", "fields", "hierarchy")
 """Parameter names for the fields whose values change."""
 
 PURPOSE = {
@@ -46,6 +47,8 @@ PURPOSE = {
     "PABIDOT": "age and hours are reflected, translated, rotated and expanded; then the rows are "
     "shuffled,\n   so that the rows shown next to each other are of two different people",
     "LOCALITY": "ages are redrawn at random in segments of twenty, a tenth of their relations being kept",
+    "RSWAP": "people whose age is rare in their town exchange towns with people of the same "
+    "education,\n   and so do others, until it is a tenth of all",
 }
 FRONTIER: Sequence[Mapping[str, Any]] = (
     {
@@ -71,6 +74,7 @@ OWN_FIGURES = {
     "MEDS": ("partition_degree", "minimal_depth"),
     "PABIDOT": ("phi",),
     "LOCALITY": ("relations_kept", "violations", "distortion"),
+    "RSWAP": ("swapped_households", "unmatched_households", "overshoot"),
 }
 
 

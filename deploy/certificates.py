@@ -1,7 +1,7 @@
 """Certificate authority of a deployment, and a certificate for each side of the Dask cluster.
 
-Dask requires a certificate of this authority on both sides of a connection, and checks nothing else: every
-holder is a member of the cluster. The authority therefore signs nothing else.
+Each certificate says the role of its holder, which the other side of a connection checks
+(`app.engine.certificate_roles`). The authority signs nothing else.
 """
 
 import datetime
@@ -45,11 +45,14 @@ def ensure_authority(folder: Path) -> tuple[_Key, x509.Certificate]:
 
 
 def ensure_certificate(folder: Path, names: Sequence[str], authority: tuple[_Key, x509.Certificate]) -> bool:
-    """Write ``tls.key``, ``tls.pem`` and ``ca.pem`` for these names; return whether they were renewed."""
+    """Write ``tls.key``, ``tls.pem`` and ``ca.pem``; return whether they were renewed.
+
+    ``names`` are those of the host, and the first one is its role, too.
+    """
     signer, signed_by = authority
     certificate_file = folder / "tls.pem"
     write_private(folder / "ca.pem", signed_by.public_bytes(serialization.Encoding.PEM))
-    if certificate_file.is_file() and _serves(certificate_file, folder / "tls.key", signer):
+    if certificate_file.is_file() and _serves(certificate_file, folder / "tls.key", signer, names):
         return False
     key = ec.generate_private_key(ec.SECP256R1())
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -58,7 +61,7 @@ def ensure_certificate(folder: Path, names: Sequence[str], authority: tuple[_Key
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(both), critical=False)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_alternatives(names)), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
         )
@@ -69,8 +72,14 @@ def ensure_certificate(folder: Path, names: Sequence[str], authority: tuple[_Key
     return True
 
 
-def _serves(file: Path, key_file: Path, signer: _Key) -> bool:
-    """Return whether the certificate is valid long enough, from this authority, and matches its key.
+def _alternatives(names: Sequence[str]) -> list[x509.GeneralName]:
+    """Return the names of a certificate, the first of which is also its role."""
+    role = x509.UniformResourceIdentifier(f"urn:rowveil:role:{names[0]}")
+    return [role, *(x509.DNSName(name) for name in names)]
+
+
+def _serves(file: Path, key_file: Path, signer: _Key, names: Sequence[str]) -> bool:
+    """Return whether the certificate is valid long enough, from this authority, with these names and its key.
 
     The key may differ after an interrupted renewal.
     """
@@ -84,7 +93,9 @@ def _serves(file: Path, key_file: Path, signer: _Key) -> bool:
     left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     same = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value == issuer
-    return same and left > datetime.timedelta(days=RENEWED_DAYS)
+    named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    complete = list(named) == _alternatives(names)
+    return same and complete and left > datetime.timedelta(days=RENEWED_DAYS)
 
 
 def _builder(

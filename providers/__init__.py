@@ -97,7 +97,7 @@ def _threads_have_started() -> bool:
 _name_kernel_cache()
 _settle_threads()
 
-SERVICES = ("DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "RWN", "PABIDOT", "LOCALITY")
+SERVICES = ("DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "RWN", "PABIDOT", "LOCALITY", "RSWAP")
 """Service identifiers, in the order in which they are listed. Each has a module of `providers.services`."""
 
 

@@ -7,19 +7,22 @@ models, and the same object travels from the request to the kernel.
 import re
 from collections.abc import Mapping
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
     JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from providers.described_model import DescribedModel
 from providers.errors import did_you_mean
 
 OPTIM_OPERANDS = {
@@ -81,13 +84,13 @@ def _strict_scalars(schema: Any, model: type["StrictModel"], among_floats: bool 
     return made
 
 
-class StrictModel(BaseModel):
+class StrictModel(DescribedModel):
     """A model that refuses unknown names with the nearest right one, and converts no type into another.
 
     Immutable once made.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -105,17 +108,42 @@ class StrictModel(BaseModel):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for name in data:
                 if name not in known:
-                    meant = cls.known_aliases.get(name, str(name))
                     raise PydanticCustomError(
                         "unknown_name",
                         "unknown name '{name}'{suggestion}",
-                        {"name": str(name), "suggestion": did_you_mean(meant, known)},
+                        {"name": str(name), "suggestion": cls._place_of(str(name), known)},
                     )
         return data
+
+    @classmethod
+    def _place_of(cls, name: str, known: list[str]) -> str:
+        """Return the remedy for an unknown name: the member that has it, or the nearest known name."""
+        for member, field in cls.model_fields.items():
+            for model in (field.annotation, *get_args(field.annotation)):
+                if (
+                    name not in cls.known_aliases
+                    and isinstance(model, type)
+                    and issubclass(model, StrictModel)
+                    and name in model.model_fields
+                ):
+                    return f"; it belongs in '{member}'"
+        return did_you_mean(cls.known_aliases.get(name, name), known)
 
 
 class Params(StrictModel):
     """The parameters of one service. Optim's operand names are accepted as aliases."""
+
+    @classmethod
+    def _place_of(cls, name: str, known: list[str]) -> str:
+        """Return the remedy for an unknown name: the services that have such a parameter, or a near name."""
+        parameter = OPTIM_OPERANDS.get(name, name)
+        own = next((service for service, model in MODELS.items() if model is cls), None)
+        if own is not None and name not in cls.known_aliases:
+            services = sorted(service for service, model in MODELS.items() if parameter in model.model_fields)
+            if services:
+                shown = ", ".join(f"'{each}'" for each in known)
+                return f"; it is a parameter of {' and '.join(services)}, and {own} has {shown}"
+        return super()._place_of(name, known)
 
     @model_validator(mode="before")
     @classmethod
@@ -138,11 +166,20 @@ class Params(StrictModel):
         return translated
 
 
+MODELS: dict[str, type[Params]] = {}
+"""Service identifier -> parameter model, of every `providers.provider.Provider` that has been made."""
+
+
 _EXPECTED = {
     "bool_type": "true or false",
     "int_type": "an integer",
     "float_type": "a number",
     "string_type": "a text in quotes",
+    "dict_type": "an object",
+    "list_type": "a list",
+    "model_attributes_type": "an object",
+    "model_type": "an object",
+    "tuple_type": "a list",
 }
 _JSON_NAMES = {str: "a text", bool: "true or false", int: "a number", float: "a number", NoneType: "null"}
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
@@ -157,12 +194,16 @@ def fault_message(fault: Mapping[str, Any]) -> str:
         An entry of ``ValidationError.errors()``, with its ``input``.
     """
     expected = _EXPECTED.get(fault["type"])
+    if fault["type"] == "literal_error" and isinstance(fault.get("input"), str):
+        valid = re.findall(r"'([^']*)'", fault["ctx"]["expected"])
+        near = did_you_mean(fault["input"], valid)
+        return f"must be {fault['ctx']['expected']}{near if near.startswith('; did') else ''}"
     if expected is None or "input" not in fault:
         message: str = fault["msg"]
         return message[:1].lower() + message[1:].replace("Tuple", "List").replace("a valid tuple", "a list")
     given = fault["input"]
     if isinstance(given, str):
-        if fault["type"] != "bool_type" and _NUMBER.fullmatch(given):
+        if fault["type"] in ("int_type", "float_type") and _NUMBER.fullmatch(given):
             return f'send the number {given}, not the text "{given}"'
         if fault["type"] == "bool_type" and given.lower() in ("true", "false"):
             return f'send {given.lower()}, not the text "{given}"'
@@ -234,19 +275,142 @@ class PairingParams(Params):
         return self
 
 
+class RiskSelection(StrictModel):
+    """Selection of the rows that take part, by their risk of re-identification."""
+
+    key_fields: tuple[str, ...] = Field(default=(), examples=[["region", "age", "sex"]])
+    """The fields by which an intruder recognises people. The risk of a row is 1 / (number of rows with the
+    same combination of their values). Nulls are equal to each other."""
+    weight: str | SkipJsonSchema[None] = Field(default=None, examples=["weight"])
+    """The field with survey weights, all above 0; it goes with `key_fields`. The sum of the weights of a
+    combination, its estimated population, takes the place of the number of its rows."""
+    k: Annotated[int, Field(ge=0, le=MOST_ROWS, title="Least group size (k)")] = 3
+    """Rows whose combination occurs fewer than k times always take part, whatever `rate` is; 0: no row has
+    to. With `field`: rows with a risk over 1/k. [0 or more]"""
+    field: str | SkipJsonSchema[None] = Field(default=None, examples=["risk"])
+    """The field with the risk of each row, 0 or more, in place of `key_fields`."""
+
+    @model_validator(mode="after")
+    def _risk_has_one_source(self) -> Self:
+        if bool(self.key_fields) == (self.field is not None):
+            raise PydanticCustomError(
+                "risk_source",
+                "give 'key_fields', from which risks are computed, or a 'field' with risks, one of the two",
+            )
+        if self.weight is not None and self.field is not None:
+            raise PydanticCustomError(
+                "weight_unused", "'weight' goes with 'key_fields': the risks of 'field' are given"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_not_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = handler(self)
+        return {name: value for name, value in document.items() if value not in (None, (), [])}
+
+    @property
+    def fields_read(self) -> tuple[str, ...]:
+        """Fields from which risks are computed, each once."""
+        named = (*self.key_fields, self.weight, self.field)
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+
 class SwapParams(PairingParams):
     """Parameters that DSWAP, CDSWAP and DDSWAP share."""
 
     locked: bool = False
     """true: all swap fields of a row move together, which keeps their correlation;
     false: each field moves independently."""
+    mechanism: Literal["pairs", "permutation"] = "pairs"
+    """`pairs`: rows exchange values in random pairs; `permutation`: each row of a group is selected with
+    probability `rate`, and the selected rows are permuted at random so that none keeps its place. Only
+    `permutation` has a finite epsilon, which the report states. It needs a `rate` below 1, or
+    `target_epsilon`."""
     rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the rows that take part in the exchange. [over 0, up to 1]"""
+    risk: RiskSelection | SkipJsonSchema[None] = Field(
+        default=None, examples=[{"key_fields": ["region", "age", "sex"], "k": 3}]
+    )
+    """Selection of the rows by risk, with mechanism `pairs` and a `rate` below 1. Rows at risk always take
+    part; the others do up to the rate, each with a probability in proportion to its risk. Default: every row
+    of a group is equally likely. The choice depends on the data, so that no epsilon holds."""
+    target_epsilon: Annotated[float, Field(gt=0)] | SkipJsonSchema[None] = None
+    """With `mechanism` set to `permutation`, in place of `rate`: largest epsilon that the run may have, added
+    up over fields that move independently. The smallest rate that meets it is found. If none does, the
+    error states the least epsilon that a rate reaches. [over 0]"""
     min_group_size: Annotated[int, Field(ge=2, le=MOST_ROWS)] = 2
     """Minimum number of rows of a group; smaller groups are not swapped. [2 or more]"""
     nulls: Literal["swap", "keep"] = "swap"
     """`swap`: a null is a value like any other and moves; `keep`: a row whose value is null
     does not take part for that field (when locked: for any field)."""
+    household: str | SkipJsonSchema[None] = Field(default=None, examples=["household"])
+    """The field, of integers or text, that identifies a household. Whole households of equal size are
+    exchanged, member by member, and `rate`, `min_group_size` and sizes of blocks count households. Default:
+    every row moves on its own."""
+    household_check: str | SkipJsonSchema[None] = Field(default=None, examples=["household"])
+    """The field that identifies a household, where rows move on their own: the report states how many
+    households the run tears."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_defaults_of_later_versions(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write random pairs without risk as versions without these parameters do, which can run the job."""
+        document: dict[str, Any] = handler(self)
+        left_out = {"mechanism", "target_epsilon"} if self.mechanism == "pairs" else set()
+        left_out |= {name for name in ("risk", "household", "household_check") if document[name] is None}
+        return {name: value for name, value in document.items() if name not in left_out}
+
+    @model_validator(mode="after")
+    def _households_move_or_are_checked(self) -> Self:
+        if self.household is not None and self.household_check is not None:
+            raise PydanticCustomError(
+                "household_twice",
+                "give 'household', which moves whole households, or 'household_check', which counts those "
+                "that a run tears, one of the two",
+            )
+        return self
+
+    @property
+    def whole_table(self) -> str | None:
+        """The parameter for which a run needs the whole table in memory; None if it runs out of core."""
+        names = ("risk", "household", "household_check")
+        return next((name for name in names if getattr(self, name) is not None), None)
+
+    @model_validator(mode="after")
+    def _risk_has_its_rate(self) -> Self:
+        if self.risk is None:
+            return self
+        if self.mechanism != "pairs":
+            raise PydanticCustomError(
+                "risk_without_epsilon",
+                "'risk' goes with mechanism 'pairs': mechanism 'permutation' has an epsilon, and a selection "
+                "that depends on the data has none",
+            )
+        if self.rate == 1.0:
+            raise PydanticCustomError(
+                "risk_without_rate",
+                "'risk' needs a 'rate' below 1, such as 0.1: at rate 1 every row takes part",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _mechanism_has_its_rate(self) -> Self:
+        if self.mechanism == "pairs":
+            if self.target_epsilon is not None:
+                raise PydanticCustomError(
+                    "target_without_epsilon",
+                    "'target_epsilon' goes with mechanism 'permutation': random pairs have no finite epsilon",
+                )
+        elif self.target_epsilon is not None:
+            if self.rate != 1.0:
+                raise PydanticCustomError(
+                    "rate_and_target", "give 'rate' or 'target_epsilon', one of the two"
+                )
+        elif self.rate == 1.0:
+            raise PydanticCustomError(
+                "rate_missing",
+                "mechanism 'permutation' needs a 'rate' below 1, such as 0.5, or a 'target_epsilon'",
+            )
+        return self
 
 
 def _listed(value: Any) -> Any:

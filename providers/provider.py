@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from providers.params import Params
+from providers.params import MODELS, Params
 from providers.progress import Progress
 from providers.randomness.chacha20 import Stream
 from providers.results import Event, Plan, SwapResult
@@ -47,6 +47,8 @@ class Division:
     """Number of partitions into which each unit scatters its rows."""
     common: Any = None
     """Data that every unit needs, computed from the whole table."""
+    params: Any = None
+    """Checked parameters of the run with what the whole table determines; None: those of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +136,7 @@ class Provider(Generic[P]):
 
     `swap` may see fewer fields than this schema has.
     """
+
+    def __post_init__(self) -> None:
+        """Register the parameters, so that other services' messages can point to this service."""
+        MODELS[self.identifier] = self.params

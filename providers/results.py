@@ -1,6 +1,7 @@
 """Results of a run: events, group sizes, plan, summary, swap result."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,6 +107,12 @@ class Plan:
     """Estimated peak memory of the worker beyond its idle size: source, destination, codes and orders."""
     reversible_rows: int = 0
     """Rows in groups of two or three, whose exchange anyone who knows the groups undoes."""
+    guarantee: dict[str, Any] | None = None
+    """Epsilon of the permutation mechanism and what it holds for; None for other mechanisms."""
+    group_size_is_exact: bool = True
+    """Whether the run has the stated group sizes; if not, they are lower bounds."""
+    expected_part_by_field: Mapping[str, float] = field(default_factory=dict)
+    """Field -> expected number of rows that take part; empty if only the run counts them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,17 @@ from providers.storage import Resources
 _ROWS = ONE_BUCKET + 3  # of which all but the first and the last are a class of a large group's size
 
 _MOVED: dict[str, Any] = {"swap_fields": ["plain", "int8", "int16", "int32", "int64", "string"]}
+_PERMUTED = _MOVED | {"mechanism": "permutation", "rate": 0.5}
+_AT_RISK = _MOVED | {"risk": {"key_fields": ["plain"]}, "rate": 0.5}
 _PARAMETERS: dict[str, list[dict[str, Any]]] = {
-    "DSWAP": [_MOVED, _MOVED | {"locked": True}],
-    "CDSWAP": [_MOVED | {"control_field": "class"}],
+    "DSWAP": [_MOVED, _MOVED | {"locked": True}, _PERMUTED, _AT_RISK],
+    "CDSWAP": [each | {"control_field": "class"} for each in (_MOVED, _PERMUTED, _AT_RISK)],
     "DDSWAP": [
-        _MOVED | {"control_field": control, "block_size": 3}
-        for control in ("wide", "halffloat", "float", "double")  # wide: sorted by the upper bits first
+        *(
+            _MOVED | {"control_field": control, "block_size": 3}
+            for control in ("wide", "halffloat", "float", "double")  # wide: sorted by the upper bits first
+        ),
+        *(each | {"control_field": "wide", "block_size": 3} for each in (_PERMUTED, _AT_RISK)),
     ],
     "MEWS": [
         {"swap_fields": ["plain", "wide"], "bins": [2, 3000]},  # of which some hold one row
@@ -66,6 +71,7 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
             "relations": [{"coefficients": {"max": 1, "min": -1}, "at_most": 1000}],
         },
     ],
+    "RSWAP": [{"household": "plain", "hierarchy": ["int8"], "risk_fields": ["class"], "swap_rate": 1}],
 }
 """Service -> parameters of the runs that compile its kernels."""
 
@@ -78,8 +84,8 @@ _OUT_OF_CORE: dict[str, list[dict[str, Any]]] = {
     ],
 }
 """Parameters of the services that have kernels of their own out of core."""
-_WITHOUT_SHUFFLE = "LOCALITY"
-"""Service that shuffles no rows, in memory or out of core."""
+_WITHOUT_SHUFFLE = ("LOCALITY", "RSWAP")
+"""Services that shuffle no rows, in memory or out of core."""
 
 _LITTLE = 2 * 10**6
 
@@ -135,7 +141,7 @@ def _warm_upper_levels() -> None:
         kdtree._cut_level.compile(signature)
 
 
-NAMES = ("DSWAP", "LOCALITY", "CDSWAP", "DDSWAP", "MEWS", "RWN", "MEDS", "PABIDOT", MEASURES_NAME)
+NAMES = ("DSWAP", "LOCALITY", "RSWAP", "CDSWAP", "DDSWAP", "MEWS", "RWN", "MEDS", "PABIDOT", MEASURES_NAME)
 """Names of all that has kernels, in the order in which they are compiled.
 
 DSWAP, whose kernels most others need too, and LOCALITY, which shares almost none with it, are compiled at the
@@ -179,7 +185,7 @@ def _warm_provider(identifier: str, table: pa.Table) -> None:
         resources = Resources(_Kept(), _LITTLE)
         for _ in provider.scaling.swap(_InMemory(table), params, stream, no_progress, resources).pieces:
             pass
-    if identifier != _WITHOUT_SHUFFLE:
+    if identifier not in _WITHOUT_SHUFFLE:
         _warm_buckets()
     if identifier == "RWN":
         _warm_upper_levels()

@@ -26,13 +26,17 @@ SERVICE = {
     "cors_origins": "https://desk.example",
     "max_body_bytes": str(4 * 2**20),
     "workers": "2",
+    "release_policies": "warned=warn,reasoned=require_reason,refused=refuse",
     "warm_workers": "false",
+    "caller_request_burst": "100000",  # all tests have one key
     "default_wait_seconds": "60",  # on a busy machine a stopped worker's replacement takes its time
 }
 """Settings of the service that tests call."""
 
 PROCESSES = {"address", "checkout", "postgres"}
 """Fixtures that start processes: each test that uses one of them is slow, as is each on PostgreSQL."""
+
+os.environ.setdefault("ROWVEIL_RELEASE_POLICY", "allow")  # tests release the same tables again and again
 
 os.environ.setdefault("ROWVEIL_COMPILE_KERNELS", "false")  # a test that compiles says so itself
 

@@ -6,6 +6,7 @@ ROOT = Path(__file__).parents[1]
 
 LONGEST = (
     "tests/faults/test_rounds.py",
+    "tests/simulation/test_simulation.py",
     "tests/load/test_load.py",
     "tests/fuzz/test_document.py",
     "tests/docs/test_examples.py",

@@ -27,9 +27,10 @@ _NOBODY: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups":
 class Postgres:
     """A server and its databases."""
 
-    def __init__(self, folder: Path) -> None:
-        """``folder``: short, since a socket's path is; everything of the server lies below it."""
+    def __init__(self, folder: Path, durable: bool = False) -> None:
+        """Make the files; ``folder``: short, since a socket's path is; ``durable``: flush each commit."""
         self._folder = folder
+        self._durable = durable
         # PostgreSQL refuses to run as root.
         self._owner = _NOBODY if os.geteuid() == 0 else {}
         if self._owner:
@@ -49,7 +50,8 @@ class Postgres:
         """Return when it answers."""
         log = (self._folder / "log").open("ab")
         # fsync off: what a killed process gave to the system is not lost, only what a lost machine had.
-        options = ["-h", "", "-k", str(self._folder), "-c", "fsync=off", "-c", "max_connections=200"]
+        flush = "on" if self._durable else "off"
+        options = ["-h", "", "-k", str(self._folder), "-c", f"fsync={flush}", "-c", "max_connections=200"]
         self._process = subprocess.Popen(
             [self._program("postgres"), "-D", str(self._folder / "data"), *options],
             stderr=log,
@@ -122,11 +124,11 @@ class Postgres:
 
 
 @contextmanager
-def running_postgres() -> Iterator[Postgres]:
-    """A server for as long as a block lasts."""
+def running_postgres(durable: bool = False) -> Iterator[Postgres]:
+    """A server for as long as a block lasts; ``durable``: it flushes each commit, as in production."""
     folder = Path(tempfile.mkdtemp(prefix="rv-pg-", dir="/tmp"))  # a socket's path is short
     try:
-        server = Postgres(folder)
+        server = Postgres(folder, durable)
         server.start()
         try:
             yield server

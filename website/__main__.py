@@ -9,10 +9,12 @@ import orjson
 from app.main import create_app
 from app.settings import Settings
 from providers import PROVIDERS
+from website.help_navigation import help_navigation
 from website.http_reference import http_page
 from website.layers import layers_picture
 from website.measures_page import measures_page
 from website.openapi_diff import allows_breaking, breaking_changes
+from website.paper_pages import paper_files
 from website.service_pages import page
 
 
@@ -26,10 +28,12 @@ def derived_files(settings: Settings) -> dict[Path, bytes]:
     }
     return {
         Path("openapi/openapi.json"): text,
+        Path("app/help/navigation.json"): help_navigation(),
         Path("docs/measures.md"): measures_page().encode(),
         Path("docs/http-reference.md"): http_page(document).encode(),
         Path("docs/architecture-layers.svg"): layers_picture().encode(),
         **pages,
+        **paper_files(),
     }
 
 

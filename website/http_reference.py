@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from app.api.pages.openapi import SCOPE
 from app.errors import AppError, InvalidRequest
 from providers import PROVIDERS
 from providers.errors import ProviderError
@@ -73,7 +74,7 @@ def _runs(runs: list[tuple[str, Json]]) -> Iterator[str]:
 
 def _operation(title: str, operation: Json) -> Iterator[str]:
     yield f"### {title}"
-    described = _LINK.sub(r"\1", operation.get("description", "").strip())
+    described = _LINK.sub(r"\1", operation.get("description", "").partition("Required scope:")[0].strip())
     heading = f"{operation['summary']}." if not operation["summary"].endswith("?") else operation["summary"]
     yield f"{heading} {described}".strip() + f" Operation id: `{operation['operationId']}`."
     bodies = [
@@ -85,8 +86,7 @@ def _operation(title: str, operation: Json) -> Iterator[str]:
 
 def _details(operation: Json, body: str) -> Iterator[str]:
     """Return scope, body, parameters and responses."""
-    scopes = [scope for item in operation.get("security", []) for scope in item["bearer"]]
-    scope = f"scope `{scopes[0]}`" if scopes else "no API key"
+    scope = f"scope `{operation[SCOPE]}`" if SCOPE in operation else "no API key"
     yield f"Required: {scope}." + (f" Body: {body}." if body else "")
     if operation.get("parameters"):
         lines = ["| parameter | in | meaning |", "| --- | --- | --- |"]

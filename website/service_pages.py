@@ -11,9 +11,16 @@ from typing import Any
 
 from providers.params import OPTIM_OPERANDS
 from providers.provider import Provider
+from website.attack_tables import attack_sections, strongest_attacks
+from website.paper_pages import paper_sentences
 
 EXAMPLES = Path("docs/examples")
 """Folder with one file per service: a table's name, parameters, seed and figures."""
+
+_COMPOSITION = (
+    "`POST /v1/attacks` with `releases` measures, before the first release is published, what several of "
+    "your own would reveal together: `composition` in its report."
+)
 
 
 def page(provider: Provider[Any]) -> str:
@@ -27,8 +34,9 @@ def page(provider: Provider[Any]) -> str:
         prose,
         *_listing("Guarantees", provider.guarantees),
         *_listing("Changed properties", provider.changes),
-        *_listing("Not protected against", provider.limits),
-        *_listing("Attacks on repeated releases", provider.repeated_releases),
+        *_listing("Not protected against", (*provider.limits, *strongest_attacks(provider.identifier))),
+        *attack_sections(provider.identifier),
+        *_listing("Attacks on repeated releases", (*provider.repeated_releases, _COMPOSITION)),
         "## Parameters",
         _parameters(provider.params.model_json_schema()),
         "## Cost",
@@ -38,6 +46,7 @@ def page(provider: Provider[Any]) -> str:
         *_example(provider.identifier),
         *_listing("When to choose another service", provider.instead),
         *_listing("Errata of the paper", provider.errata),
+        *paper_sentences(provider.identifier),
         "## References",
         "\n".join(f"- {reference}" for reference in provider.references),
         "*Generated from the code by `make docs`.*",

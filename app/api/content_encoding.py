@@ -26,7 +26,8 @@ def decoded(content_encoding: str | None, body: AsyncIterator[bytes]) -> AsyncIt
         case ["gzip"] | ["x-gzip"]:
             return _unzipped(body)
     raise UnsupportedCoding(
-        "send the body without Content-Encoding or with gzip; Arrow and Parquet have compression of their own"
+        f"the body was sent with Content-Encoding '{', '.join(codings)[:100]}'; send it without or with "
+        "gzip; Arrow and Parquet have compression of their own"
     )
 
 

@@ -1,4 +1,4 @@
-"""Submission options of a request: idempotency key, priority, deadline and webhook."""
+"""Submission options of a request: idempotency key, annotations, priority, deadline and webhook."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,8 @@ from fastapi import Depends, Request
 from app.api.dependencies import ServiceSettings
 from app.api.json_request import fingerprint
 from app.api.request_headers import IdempotencyKey
-from app.errors import InvalidRequest
+from app.callers import HIGH_PRIORITY, Caller
+from app.errors import InvalidRequest, ScopeMissing
 from app.jobs.requests import SubmissionOptions
 from app.requests.submission import SubmissionBody
 from app.settings import Settings
@@ -37,7 +38,12 @@ class Submission:
         ------
         InvalidRequest
             The webhook's address is not allowed.
+        ScopeMissing
+            The caller may not submit jobs of priority `high`.
         """
+        caller: Caller = self.request.state.caller
+        if body.priority == "high" and HIGH_PRIORITY not in caller.scopes:
+            raise ScopeMissing(HIGH_PRIORITY)
         webhook = None
         if body.webhook is not None:
             try:
@@ -51,6 +57,7 @@ class Submission:
             priority=body.priority,
             deadline_seconds=body.deadline_seconds,
             webhook=webhook,
+            annotations=body.annotations,
             trace_parent=current_parent(),
         )
 

@@ -1,5 +1,6 @@
 """Responses with a job: its document, and its rows if the source was inline."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +25,7 @@ from app.api.schemas import (
 )
 from app.api.table_response import prefetched
 from app.engine.engine import Progress
+from app.errors import problem_type
 from app.formats.json_output import fields_of, json_with_rows
 from app.job_kinds import kind_of, revision_of
 from app.jobs.requests import SubmissionOptions
@@ -45,9 +47,15 @@ _ROWS = b"\0"
 """Placeholder of the rows. JSON always escapes this character, so no value can contain it."""
 
 
-def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
+async def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
     """Return the Job resource as plain JSON values, without rows."""
-    return document_of(job, jobs.progress(job))
+    return document_of(job, await jobs.progress(job))
+
+
+async def job_documents(jobs: JobService, found: Sequence[models.Job]) -> list[dict[str, Any]]:
+    """Return several Job resources; the progress of running ones is read at the same time."""
+    progress = await asyncio.gather(*map(jobs.progress, found))
+    return list(map(document_of, found, progress))
 
 
 def document_of(job: models.Job | JobRow, progress: Progress) -> dict[str, Any]:
@@ -55,11 +63,17 @@ def document_of(job: models.Job | JobRow, progress: Progress) -> dict[str, Any]:
     destination = None
     if job.destination_digest is not None:
         destination = _described(job.destination_digest, job.destination_fields, job.destination_reference)
+    control = None
+    if job.control_digest is not None:
+        control = _described(job.control_digest, job.control_fields, job.control_reference)
     document = {
         "id": job.id,
         "kind": kind_of(job.service),
         "service": job.service,
         "revision": job.revision,
+        "name": job.name,
+        "label": job.label,
+        "notes": job.notes,
         "state": job.state,
         "outcome": job.outcome,
         "parameters": job.parameters,
@@ -74,11 +88,14 @@ def document_of(job: models.Job | JobRow, progress: Progress) -> dict[str, Any]:
         "progress": {"fraction": progress.fraction, "stage": progress.stage},
         "source": _described(job.source_digest, job.source_fields, job.source_reference),
         "destination": destination,
+        "control": control,
         "events": [_present(event) for event in job.events or ()],
         "event_counts": job.event_counts or {},
         "rerun_of": job.rerun_of,
         "reproduced": job.reproduced,
-        "error": job.error and Problem.model_validate(job.error).document(),
+        # Earlier versions stored the type of any invalid request.
+        "error": job.error
+        and Problem.model_validate(job.error | {"type": problem_type(job.error["code"])}).document(),
     }
     return _present(document)
 
@@ -125,9 +142,17 @@ def _with_rows(document: dict[str, Any], table: pa.Table) -> Iterator[bytes]:
     return json_with_rows(before, table.schema, table.to_batches(), after)
 
 
-async def plan_response(jobs: JobService, new: NewJob, source: SourceTable) -> Response:
-    """Return the response to `validate_only` for a run: a job that is not stored, with its plan."""
-    plan = PlanDescription.model_validate(await jobs.plan(new.service, new.parameters, new.source))
+async def plan_response(
+    jobs: JobService, new: NewJob, source: SourceTable, preview_rows: int = 0
+) -> Response:
+    """Return the response to `validate_only` for a run: a job that is not stored, with its plan.
+
+    With ``preview_rows`` the plan has that many rows of a trial run; the caller needs the scope to read rows.
+    """
+    planned = await jobs.plan(new.service, new.parameters, new.source)
+    if preview_rows:
+        planned["trial"] = await jobs.trial(new.service, new.parameters, new.source, preview_rows)
+    plan = PlanDescription.model_validate(planned)
     notices = PROVIDERS[new.service].notices(new.parameters, source.schema)
     return validated_response(new, source, plan, notices)
 
@@ -144,6 +169,7 @@ def validated_response(
         kind=kind_of(new.service),
         service=new.service,
         revision=revision,
+        **new.submission.annotations.columns(),
         state="succeeded",
         outcome="SUCCESS_WITH_INFO" if notices or (plan is not None and plan.notable_rows) else "SUCCESS",
         events=[EventDescription(code=event.code, message=event.message) for event in notices],
@@ -194,7 +220,7 @@ async def job_response(
     kind of job produces only a report. Otherwise 202.
     """
     job = await jobs.wait(accepted.id, preference.wait_seconds)
-    document = job_document(jobs, job)
+    document = await job_document(jobs, job)
     headers = {"Location": f"/v1/jobs/{job.id}"} | submission.headers(job.created_at)
     if preference.applied:
         headers["Preference-Applied"] = preference.applied

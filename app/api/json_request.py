@@ -22,9 +22,11 @@ from starlette.datastructures import QueryParams
 from app.api.auth.authenticate import authenticate
 from app.api.auth.scopes import NEEDED
 from app.api.content_encoding import decoded
+from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
-from app.formats.json_text import check_names, may_repeat
+from app.formats.json_text import check_names, may_repeat, reason_not_json, without_byte_order_mark
+from app.jobs.fairness.rates import Allowance
 from providers.errors import did_you_mean
 
 _CONTRACT = "/v1/"
@@ -37,6 +39,15 @@ class JsonRequest(Request):
     refusal: AppError | None = None
     """Reason for rejecting the body. FastAPI would turn any other error into an empty 400."""
 
+    claim: Claim | None = None
+    """Share in the budget of the requests in flight; None until something is read."""
+
+    def claim_memory(self, size: int) -> None:
+        """Take ``size`` bytes of the budget in all, until the response is complete. Raises Unavailable."""
+        if self.claim is None:
+            self.claim = Claim(self.app.state.request_budget)
+        self.claim.raise_to(size)
+
     async def body(self) -> bytes:
         """Return the body after undoing its content encoding.
 
@@ -44,7 +55,8 @@ class JsonRequest(Request):
         ------
         HTTPException
             413 as soon as more than the limit has arrived or has been decompressed; 400 with `refusal`
-            if the encoding is unknown or the body does not have it.
+            if the encoding is unknown or the body does not have it, or if the requests in flight take all
+            the memory that they may.
         """
         if not hasattr(self, "_body"):
             limit = self.app.state.settings.max_body_bytes
@@ -54,11 +66,14 @@ class JsonRequest(Request):
             if declared.isdecimal() and int(declared) > limit:
                 raise HTTPException(413)
             try:
+                if declared.isdecimal():
+                    self.app.state.request_budget.check(memory_of(int(declared)))
                 async for chunk in decoded(self.headers.get("content-encoding"), self.stream()):
                     chunks.append(chunk)
                     received += len(chunk)
                     if received > limit:
                         raise HTTPException(413)
+                    self.claim_memory(memory_of(received))
             except AppError as error:
                 self._refuse(error)
             self._body = b"".join(chunks)
@@ -72,18 +87,24 @@ class JsonRequest(Request):
         json.JSONDecodeError
             The body is not JSON; FastAPI expects this error.
         HTTPException
-            400 with `refusal`: an object has a duplicate name.
+            400 with `refusal`: an object has a duplicate name, or the body takes too much memory.
         """
         if not hasattr(self, "_json"):
-            body = await self.body()
+            body = without_byte_order_mark(await self.body())
             try:
-                document = from_json(body, allow_inf_nan=False, cache_strings="keys")
-                if may_repeat(body, document):
-                    await to_thread.run_sync(check_names, body)
+                if len(body) > LARGE_BODY:
+                    document = await self.app.state.body_parser.parse(body)
+                else:
+                    document = from_json(body, allow_inf_nan=False, cache_strings="keys")
+                    if may_repeat(body, document):
+                        await to_thread.run_sync(check_names, body)
             except FormatError as error:
                 self._refuse(InvalidRequest(error.message, error.pointer))
+            except AppError as error:
+                self._refuse(error)
             except ValueError as error:
-                raise json.JSONDecodeError(str(error), "", 0) from None
+                reason = await to_thread.run_sync(reason_not_json, body, str(error))
+                raise json.JSONDecodeError(reason, "", 0) from None
             self._json = document
         return self._json
 
@@ -117,7 +138,7 @@ def _direct_handler(endpoint: Callable[..., Any]) -> Callable[[Request], Corouti
 
 
 class JsonRoute(APIRoute):
-    """Route that checks the caller's scope and reads a `JsonRequest`; responses omit absent fields."""
+    """Route that checks the caller's scope and rate and reads a `JsonRequest`; omits absent fields."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.scope = NEEDED[options["operation_id"]]
@@ -128,20 +149,30 @@ class JsonRoute(APIRoute):
         """Return FastAPI's handler, called with a `JsonRequest` after authentication."""
         scope = self.scope
         handler = _direct_handler(self.endpoint) if self.endpoint in _DIRECT else super().get_route_handler()
+        is_limited = scope is not None and self.path.startswith(_CONTRACT)
         check_query = _query_check(self.dependant) if self.path.startswith(_CONTRACT) else None
 
         async def handle(request: Request) -> Response:
+            allowance: Allowance | None = None
             if scope is not None:
                 request.state.caller = await authenticate(request, scope)
+            if is_limited:
+                allowance = request.app.state.jobs.rates.take(request.state.caller.owner)
             if check_query is not None:
                 check_query(request.query_params)
             json_request = JsonRequest(request.scope, request.receive)
             try:
-                return await handler(json_request)
+                response = await handler(json_request)
             except HTTPException:
                 if json_request.refusal is not None:
                     raise json_request.refusal from None
                 raise
+            finally:
+                if json_request.claim is not None:
+                    json_request.claim.release()
+            if allowance is not None:
+                response.headers.update(allowance.headers())
+            return response
 
         return handle
 
@@ -190,6 +221,12 @@ def _is_list(annotation: Any) -> bool:
     return get_origin(annotation) in (list, tuple)
 
 
+def claim_upload(request: Request) -> None:
+    """Take the memory of an upload from the budget of the requests in flight. Raises Unavailable."""
+    assert isinstance(request, JsonRequest)
+    request.claim_memory(UPLOAD_BYTES)
+
+
 async def client_disconnected(request: Request) -> None:
     """Wait until the client has disconnected. Call it only after the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
@@ -198,5 +235,10 @@ async def client_disconnected(request: Request) -> None:
 
 async def fingerprint(request: Request) -> str:
     """Return a digest that shows whether two requests under one idempotency key are the same request."""
-    path = request.url.path.encode()
-    return hashlib.sha256(path + b"\0" + await request.body()).hexdigest()[:16]
+    digest = hashlib.sha256(request.url.path.encode() + b"\0")
+    body = await request.body()
+    if len(body) > LARGE_BODY:
+        await to_thread.run_sync(digest.update, body)
+    else:
+        digest.update(body)
+    return digest.hexdigest()[:16]

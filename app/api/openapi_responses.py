@@ -17,7 +17,7 @@ _DESCRIPTIONS = {
     413: "The body is larger than the limit of this operation.",
     415: "The body has a media type that this operation does not support.",
     422: "The request is invalid; `errors` lists each error with its location.",
-    429: "The caller has reached a limit on active jobs or stored buffers.",
+    429: "The caller has reached a limit on requests, active jobs or stored buffers.",
     500: "Internal error of the service.",
     507: "The service has no storage space left.",
     503: "The service is temporarily unavailable.",

@@ -5,6 +5,7 @@ of the server, or a value of a row. The log line of an unexpected error has its 
 message, since a library's message may quote a value.
 """
 
+import difflib
 import logging
 import traceback
 from collections.abc import Mapping
@@ -19,11 +20,22 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.errors import AppError, BadRequest, InvalidRequest, UnsupportedMediaType
+from app.errors import (
+    FRAMEWORK_CODES,
+    AppError,
+    BadRequest,
+    InvalidRequest,
+    NotFound,
+    UnsupportedMediaType,
+    invalid_request_problem,
+    problem_type,
+)
 from app.formats.errors import FormatError
+from app.formats.media_types import sent_as
 from app.requests.validation_errors import error_items
 from app.telemetry.request_id import REQUEST_ID
-from providers.errors import ProviderError
+from providers import PROVIDERS
+from providers.errors import ProviderError, SourceError, did_you_mean
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -59,7 +71,9 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
         reason = first.get("ctx", {}).get("error", "not JSON")
         problem = BadRequest(f"the body is not valid JSON: {reason}").problem()
     elif first["loc"][0] == "body" and not _is_json(request):
-        problem = UnsupportedMediaType("this operation takes application/json").problem()
+        problem = UnsupportedMediaType(
+            f"{sent_as(request.headers.get('content-type'))}; this operation takes application/json"
+        ).problem()
     else:
         problem = _invalid_request(error_items(error))
     return problem_response(problem, request.url.path)
@@ -78,38 +92,67 @@ async def _on_app_error(request: Request, error: Exception) -> Response:
 
 async def _on_provider_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProviderError)
-    problem = InvalidRequest(error.message, error.pointer).problem() | {"code": error.code}
-    return problem_response(problem, request.url.path)
+    return problem_response(
+        invalid_request_problem(error.message, error.pointer, error.code), request.url.path
+    )
 
 
 async def _on_format_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, FormatError)
-    problem = InvalidRequest(error.message, error.pointer).problem() | {"code": "invalid_source"}
-    return problem_response(problem, request.url.path)
+    return problem_response(
+        invalid_request_problem(error.message, error.pointer, SourceError.code), request.url.path
+    )
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     """Return the response to an error of the framework: unknown route or method, or a body over the limit."""
     assert isinstance(error, HTTPException)
+    service = _unknown_service(request.url.path) if error.status_code in (404, 405) else None
+    if service is not None:
+        missing = NotFound(f"there is no service '{service}'{did_you_mean(service, PROVIDERS)}")
+        return problem_response(missing.problem(), request.url.path)
     status = HTTPStatus(error.status_code)
-    details = {
-        404: f"there is no resource at {request.url.path}; GET /openapi.json lists all operations",
-        405: f"{request.method} is not allowed here; the Allow header lists the methods that are",
-        408: "the body was sent too slowly (ROWVEIL_REQUEST_PATIENCE, ROWVEIL_LEAST_BODY_RATE); send "
-        "it again",
-        413: "the body is larger than this operation takes; upload a table in POST /v1/buffers",
-    }
+    code = FRAMEWORK_CODES.get(status.value, BadRequest.code if status < 500 else AppError.code)
     problem = {
-        "type": f"urn:rowveil:problem:{status.name.lower()}",
+        "type": problem_type(code),
         "title": status.phrase,
         "status": status.value,
-        "detail": details.get(status.value, str(error.detail)),
-        "code": status.name.lower(),
+        "detail": _detail(request, status.value) or str(error.detail),
+        "code": code,
     }
     headers = dict(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))
     return problem_response(problem, request.url.path, headers)
+
+
+def _detail(request: Request, status: int) -> str | None:
+    """Return the cause of an error of the framework and its remedy; None if the framework names it."""
+    if status == HTTPStatus.NOT_FOUND:
+        nearest = _nearest_path(request)
+        return f"there is no resource at {request.url.path}{nearest}; GET /openapi.json lists all operations"
+    return {
+        405: f"{request.method} is not allowed here; the Allow header lists the methods that are",
+        408: "the body was sent too slowly (ROWVEIL_REQUEST_PATIENCE, ROWVEIL_LEAST_BODY_RATE); send "
+        "it again",
+        413: "the body is larger than this operation takes; upload a table in POST /v1/buffers",
+    }.get(status)
+
+
+_SERVICES = "/v1/services/"
+
+
+def _unknown_service(path: str) -> str | None:
+    """Return the service that a path names, if there is none of that name."""
+    name = path.removeprefix(_SERVICES) if path.startswith(_SERVICES) else ""
+    return name if name and "/" not in name and name not in PROVIDERS else None
+
+
+def _nearest_path(request: Request) -> str:
+    """Return ``"; did you mean /v1/jobs?"`` with the nearest path that has no parameters, if one is near."""
+    paths = sorted(path for path in request.app.state.paths if "{" not in path)
+    near = difflib.get_close_matches(request.url.path, paths, n=1, cutoff=0.75)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _allowed_methods(request: Request) -> set[str]:

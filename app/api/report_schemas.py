@@ -5,18 +5,30 @@ A field that may be absent is left out rather than sent as null, as in all respo
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
+from providers.described_model import DescribedModel
 
-class ResponseModel(BaseModel):
+
+class ResponseModel(DescribedModel):
     """Base class of response models."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     def document(self) -> dict[str, Any]:
         """Return plain JSON values, without the absent fields."""
         return self.model_dump(mode="json", exclude_none=True)
+
+
+class PointGuarantee(ResponseModel):
+    """Epsilon of one run by the permutation mechanism, as in `guarantee` of its report."""
+
+    epsilon: float | SkipJsonSchema[None] = None
+    """Exact epsilon, added up over fields that move independently. Absent if there is no finite one. It holds
+    for one release with parameters that do not depend on the source: a choice by figures is not covered."""
+    rate: float
+    """Probability of a row to be selected; with `target_epsilon`, the smallest one that meets it."""
+    by_field: dict[str, float]
+    """Swap field, or all locked fields joined by commas -> its epsilon, if finite."""
 
 
 class CandidateDescription(ResponseModel):
@@ -31,9 +43,11 @@ class CandidateDescription(ResponseModel):
     """Mean of the candidate's ranks over the figures; rank 1 is the best."""
     protects_fewer: bool = False
     """Whether another candidate changed values of all the fields that this one did, and of more."""
-    reversible: dict[str, int] = {}
+    reversible: dict[str, int] = Field(default={})
     """Row counts `rows_in_groups_of_two` and `rows_in_groups_of_three`, if not zero. Anyone can restore
     these rows, exactly or nearly so."""
+    guarantee: PointGuarantee | SkipJsonSchema[None] = None
+    """Present with mechanism `permutation`: epsilon of this candidate alone. The best of several has none."""
 
 
 class CandidatesDescription(ResponseModel):
@@ -44,9 +58,9 @@ class CandidatesDescription(ResponseModel):
     chosen: int
     """Index of the candidate that was kept."""
     table: list[CandidateDescription]
-    left_out: dict[str, str] = {}
+    left_out: dict[str, str] = Field(default={})
     """Figure -> reason why it did not rank: it does not apply, or it is equal for all candidates."""
-    protected: list[str] = []
+    protected: list[str] = Field(default=[])
     """Fields of which at least one candidate changed a value. A figure that is a mean over fields is the
     mean over these."""
     verdict: str = ""
@@ -65,6 +79,10 @@ class FrontierPoint(ResponseModel):
     risk: float | SkipJsonSchema[None] = None
     """Mean over the runs; absent if there is an error."""
     utility: float | SkipJsonSchema[None] = None
+    figures: dict[str, float] | SkipJsonSchema[None] = None
+    """Figure that was tried for an axis -> mean over the runs; absent if there is an error."""
+    ranges: dict[str, list[float]] | SkipJsonSchema[None] = None
+    """Figure -> least and greatest value over the runs; absent with a single run."""
     protects: list[str] | SkipJsonSchema[None] = None
     """Fields of which every run changed a value; absent if there is an error."""
     protects_fewer: bool | SkipJsonSchema[None] = None
@@ -74,6 +92,8 @@ class FrontierPoint(ResponseModel):
     reversible: dict[str, int] | SkipJsonSchema[None] = None
     """Row counts `rows_in_groups_of_two` and `rows_in_groups_of_three`, empty if both are zero. Anyone can
     restore these rows, exactly or nearly so. A point with such rows is never called better."""
+    guarantee: PointGuarantee | SkipJsonSchema[None] = None
+    """Present with mechanism `permutation`: epsilon of one run with these parameters."""
     dominated: bool
     """false: the point is on the frontier. true: another point that protects the same fields is as good on
     every ranking axis and better on one; or the point cannot be called better, because it protects fewer
@@ -113,6 +133,15 @@ class FrontierAxes(ResponseModel):
     utility: FrontierAxis
 
 
+class AttackedFields(ResponseModel):
+    """Fields of the attacks behind `inference_risk` and `linkability_risk`."""
+
+    known: list[str]
+    """Fields that the intruder knows: as given, or those that no combination moves."""
+    sensitive: list[str]
+    """Fields that the intruder wants to learn: as given, or those that a combination moves, at most 5."""
+
+
 class FrontierDescription(ResponseModel):
     """Risk and utility of every combination."""
 
@@ -124,16 +153,22 @@ class FrontierDescription(ResponseModel):
     axes: FrontierAxes | SkipJsonSchema[None] = None
     """Whether each figure ranks. An axis that does not rank decides nothing; if the risk axis does not
     rank, no point is best. Absent from a report of revision 1."""
-    passed_over: dict[str, str] = {}
+    passed_over: dict[str, str] = Field(default={})
     """Figure tried earlier -> reason why it is not an axis."""
-    protected: list[str] = []
+    protected: list[str] = Field(default=[])
     """Fields of which at least one run changed a value. A figure that is a mean over fields is the mean
     over these."""
     runs: int
     """Number of runs of each combination."""
     points: list[FrontierPoint]
-    best: list[int] = []
+    best: list[int] = Field(default=[])
     """Indices in `points` of the points on the frontier, from 0."""
+    matters: Literal["both", "risk", "utility"] = "both"
+    """Axis that matters more, as in the request."""
+    recommended: int | SkipJsonSchema[None] = None
+    """Index of the point on the frontier that is best on the axis that matters; absent if both matter."""
+    attacked: AttackedFields | SkipJsonSchema[None] = None
+    """Known and sensitive fields of the attacks; absent if no figure is an attack."""
     verdict: str = ""
     """Result of the comparison as text. If no point is best: the reason, and what to do."""
     figures: dict[str, JsonValue]
@@ -152,19 +187,189 @@ class WeakSeedDescription(ResponseModel):
     """Seconds that one core needs to try all seeds."""
 
 
+class SuccessCount(ResponseModel):
+    """Number of attacks that succeeded, with Wilson's interval of their rate."""
+
+    successes: int
+    tries: int
+    rate: float
+    low: float
+    high: float
+
+
+class AttackRisk(ResponseModel):
+    """Success beyond that on control rows, (attack - control) / (1 - control), with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class AttackResult(ResponseModel):
+    """Result of one attack."""
+
+    attack: SuccessCount
+    """Attacks on the release."""
+    baseline: SuccessCount | SkipJsonSchema[None] = None
+    """The same by guessing, without the link between the fields of a row; absent if there is none."""
+    control: SuccessCount | SkipJsonSchema[None] = None
+    """The same attack on control rows; absent without them."""
+    risk: AttackRisk | SkipJsonSchema[None] = None
+    """Absent without control rows, and if all attacks on them succeed."""
+    note: str | SkipJsonSchema[None] = None
+    """Limit of the attack that a reader must know."""
+    details: dict[str, JsonValue] = Field(default={})
+    """Further figures."""
+
+
+RiskState = Literal["low", "elevated", "high"]
+
+
+class AttackState(ResponseModel):
+    """State of one attack in the verdict."""
+
+    attack: str
+    """Name of the attack."""
+    field: str | SkipJsonSchema[None] = None
+    """Secret field, for an attack on one field."""
+    state: RiskState
+    value: float
+    """Success beyond the control's; without a control beyond the baseline's; else the success itself."""
+    low: float
+    high: float
+    """Interval of the risk."""
+    against: Literal["control", "baseline", "nothing"]
+    """Success that the attack's is compared with."""
+    reason: str
+    """Sentence that says why."""
+
+
+class AttackVerdict(ResponseModel):
+    """Verdict on a release: the state of its worst attack."""
+
+    state: RiskState
+    reasons: list[str]
+    """Sentences about the attacks that decide, the worst first."""
+    attacks: list[AttackState]
+    """State of each attack, the worst first."""
+    thresholds: dict[str, JsonValue]
+    """Risks above which an attack is `elevated` and `high`, and those of single attacks that differ."""
+
+
+class ParameterTry(ResponseModel):
+    """One set of parameters, and the risk of its release of a sample."""
+
+    change: dict[str, JsonValue]
+    """Parameters that differ from those of the release."""
+    state: RiskState | SkipJsonSchema[None] = None
+    """Absent if there is an error."""
+    risk: float | SkipJsonSchema[None] = None
+    """Risk of the worst attack, apart from singling out."""
+    attack: str | SkipJsonSchema[None] = None
+    """Name of that attack."""
+    low: float | SkipJsonSchema[None] = None
+    high: float | SkipJsonSchema[None] = None
+    """Interval of that risk."""
+    error: str | SkipJsonSchema[None] = None
+    """Reason why the service could not run."""
+
+
+class ParameterAdvice(ResponseModel):
+    """Parameters that lower the risk, found by trying them on a sample of the source."""
+
+    sentence: str
+    parameters: dict[str, JsonValue]
+    """Parameters to change; empty if none that was tried lowers the risk."""
+    now: ParameterTry
+    """The release's own parameters, on the sample."""
+    best: ParameterTry | SkipJsonSchema[None] = None
+    tries: list[ParameterTry]
+    """All other tries."""
+    rows: int
+    """Rows of the sample on which the service ran."""
+    control_rows: int
+
+
+class HeadlineFigure(ResponseModel):
+    """Figure that decides the state of a headline, next to its value by chance."""
+
+    figure: str
+    """`true_values`, `reversible_rows`, or a measure or an attack."""
+    value: float
+    chance: float
+    """Value by chance alone. 0 for an attack, whose value is beyond chance already."""
+    field: str | SkipJsonSchema[None] = None
+
+
+class Headline(ResponseModel):
+    """State of a release, and three sentences: on risk, on utility, and on what to do."""
+
+    state: Literal["low", "elevated", "high", "unknown"]
+    """`unknown`: no figure of the report measures the risk against chance."""
+    sentences: list[str]
+    risk: float | SkipJsonSchema[None] = None
+    """Risk beyond chance. Without attacks it is a bound: that of the less likely of two events, that an
+    intruder finds a row, and that the row shows a true value."""
+    decided_by: list[HeadlineFigure] = Field(default=[])
+    """Figures behind the state."""
+    thresholds: dict[str, float] = Field(default={})
+    """Risks above which the state is `elevated` and `high`."""
+
+
+class FieldGuarantee(ResponseModel):
+    """Epsilon of one random order: of one swap field, or of all locked ones."""
+
+    epsilon: float | SkipJsonSchema[None] = None
+    """Absent if there is no finite epsilon."""
+    paper_bound: float
+    """Bound of the paper for an exchange of two people; never below epsilon."""
+    largest_group: int
+    """Rows of the largest group, which determines epsilon."""
+
+
+class GuaranteeDescription(ResponseModel):
+    """Guarantee of the permutation mechanism: exact epsilon, what it holds for, and its invariants."""
+
+    mechanism: Literal["permutation"]
+    epsilon: float | SkipJsonSchema[None] = None
+    """Exact epsilon for two people of one group whose values are exchanged, added up over fields that move
+    independently. Absent if there is no finite one: `holds_for` has the reason."""
+    paper_bound: float
+    """Sum of the paper's bounds."""
+    rate: float
+    """Probability of a row to be selected."""
+    target_epsilon: float | SkipJsonSchema[None] = None
+    least_epsilon: float
+    """Least epsilon that any rate reaches with these groups."""
+    rate_of_least_epsilon: float
+    by_field: dict[str, FieldGuarantee]
+    """Swap field, or all locked fields joined by commas -> its epsilon."""
+    holds_for: str
+    """Tables that epsilon compares, or the reason why there is none."""
+    invariants: list[str]
+    """Statistics of the source that the release has exactly."""
+    does_not_mean: list[str]
+    """Limits of the guarantee, in plain words."""
+
+
 class Report(ResponseModel):
     """Report of a job: the figures that justify a release."""
 
+    headline: Headline | SkipJsonSchema[None] = None
+    """State and sentences; absent in reports of earlier versions."""
     summary: dict[str, JsonValue]
     """Figures that every service reports: rows, groups, took_part, changed, suppressed, unswapped..."""
     measures: dict[str, JsonValue]
     """Measure -> value, goal, range, formula and source. The report `full` adds the measured `fields`, and
     the `sample` of rows if not all rows were measured."""
     provider: dict[str, JsonValue]
-    """Figures specific to the service."""
+    """Figures specific to the service. Swaps with `mechanism` set to `permutation` have `guarantee`, as in
+    the plan of a run; swaps with `risk` have `risk_selection`, and `risk_deciles` with the rows selected and
+    changed by decile of risk; swaps with `household` have `households`, and those with `household_check`
+    `households_torn`."""
     limits: list[str]
     """Threats that the service does not protect against."""
-    left_out: dict[str, str] = {}
+    left_out: dict[str, str] = Field(default={})
     """Measure -> reason why it does not apply; field -> reason why it is not measured. Only in the report
     `full`."""
     weak_seed: WeakSeedDescription | SkipJsonSchema[None] = None
@@ -173,5 +378,18 @@ class Report(ResponseModel):
     """Present if the result was chosen from several runs: all of them."""
     frontier: FrontierDescription | SkipJsonSchema[None] = None
     """Present for `POST /v1/frontier`: all points."""
-    pictures: dict[str, JsonValue] = {}
+    attacks: dict[str, AttackResult | dict[str, AttackResult]] | SkipJsonSchema[None] = None
+    """Attack -> its result, or secret field -> result. Present for `POST /v1/attacks`, and for a run with
+    `attacks`."""
+    control: Literal["given", "sister", "none"] | SkipJsonSchema[None] = None
+    """Origin of the control rows: given in the request; withheld from a sister release of the same service,
+    which was attacked and thrown away; or none."""
+    sampled: dict[str, int] | SkipJsonSchema[None] = None
+    """`attacks`: number of attacks of each kind, if the table is too large for those asked for;
+    `training_rows`: rows of the release on which a model was trained, if not all."""
+    verdict: AttackVerdict | SkipJsonSchema[None] = None
+    """Verdict on the attacks."""
+    advice: ParameterAdvice | SkipJsonSchema[None] = None
+    """Present if the request asked for `advice`."""
+    pictures: dict[str, JsonValue] = Field(default={})
     """Counts and matrices to draw, without cell counts that would disclose. Only in the report `full`."""

@@ -16,13 +16,13 @@ from app.errors import AppError, BadRequest, InvalidRequest, NotFound, Unsupport
 from app.formats import stream_chunks
 from app.formats.errors import FormatError
 from app.formats.json_input import table_from_columns, table_from_rows
+from app.formats.media_types import CSV
 from app.jobs.buffers import Upload
 from app.jobs.requests import SendTo, StoredTable
 from app.jobs.service import JobService
-from app.requests.source import SentTo, Source, SourceTable
+from app.requests.source import ParsedTable, SentTo, Source, SourceTable, schema_of_fields
 from app.requests.uploads import UPLOADED, CsvOptions, CsvWriting, type_of_name, uploaded_type
 from providers.errors import SourceError
-from providers.tables.type_names import parse_type
 
 _ZIPPED = ".gz"
 
@@ -71,7 +71,7 @@ class Tables:
             buffer = await self._jobs.buffers.get(source.buffer)
         except NotFound as error:
             raise InvalidRequest(error.message, f"{place}/buffer") from None
-        return SourceTable(buffer.id, _schema(buffer.fields), buffer.row_count, buffer.digest)
+        return SourceTable(buffer.id, schema_of_fields(buffer.fields), buffer.row_count, buffer.digest)
 
     async def in_thread_unless_small(
         self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs
@@ -104,7 +104,7 @@ class Tables:
         except (AppError, SourceError) as error:
             raise type(error)(error.message, f"{place}{error.pointer or '/reference'}") from None
         self._stored.append(stored)
-        return SourceTable(stored, _schema(stored.fields), stored.rows, stored.digest)
+        return SourceTable(stored, schema_of_fields(stored.fields), stored.rows, stored.digest)
 
 
 async def _tables(request: Request, jobs: Jobs) -> AsyncIterator[Tables]:
@@ -123,16 +123,21 @@ async def checked_destination(requested: SentTo | None, jobs: JobService) -> Sen
     if requested is None:
         return None
     try:
-        await jobs.buffers.check_destination(requested.reference)
+        await jobs.buffers.check_destination(requested.reference, requested.overwrite)
     except AppError as error:
-        raise type(error)(error.message, "/destination/reference") from None
+        pointer = f"/destination{error.pointer or '/reference'}"
+        raise type(error)(error.message, pointer) from None
     media_type = requested.media_type or type_of_name(requested.reference)
     if media_type is None:
         raise InvalidRequest(
             f"the reference's suffix is of no known type: give 'media_type', one of {', '.join(UPLOADED)}",
             "/destination/media_type",
         )
-    return SendTo(requested.reference, media_type)
+    if requested.csv_formulas != "keep" and media_type != CSV:
+        raise InvalidRequest(
+            f"'csv_formulas' is for CSV; leave it out with {media_type}", "/destination/csv_formulas"
+        )
+    return SendTo(requested.reference, media_type, requested.overwrite, requested.csv_formulas)
 
 
 def check_carried(send_to: SendTo | None, schema: pa.Schema) -> None:
@@ -146,7 +151,8 @@ def check_carried(send_to: SendTo | None, schema: pa.Schema) -> None:
 
 def _described(source: Source, name: str) -> Upload:
     """Return the upload that the reference names. Raises UnsupportedMediaType, InvalidRequest."""
-    media_type = uploaded_type(source.media_type) if source.media_type is not None else type_of_name(name)
+    stated = source.media_type
+    media_type = type_of_name(name) if stated is None else uploaded_type(stated, "the reference")
     if media_type is None:
         raise UnsupportedMediaType(
             f"the reference's suffix is of no known type: give 'media_type', one of {', '.join(UPLOADED)}"
@@ -162,14 +168,20 @@ def _described(source: Source, name: str) -> Upload:
 
 
 def _inline_table(source: Source, place: str) -> pa.Table:
+    given: Any = source.columns if source.rows is None else source.rows
     try:
+        if isinstance(given, ParsedTable):
+            return given.table()
+        if not given and not source.fields:
+            form = "columns" if source.rows is None else "rows"
+            raise FormatError(
+                f"'{form}' is empty, so the table has no fields: give at least one row, or state the fields "
+                'of an empty table in \'fields\', such as {"age": "int64"}',
+                f"/{form}",
+            )
         if source.rows is not None:
             return table_from_rows(source.rows, source.fields)
         assert source.columns is not None
         return table_from_columns(source.columns, source.fields)
     except FormatError as error:
         raise FormatError(error.message, f"{place}{error.pointer}") from None
-
-
-def _schema(fields: list[dict[str, Any]]) -> pa.Schema:
-    return pa.schema([(field["name"], parse_type(field["type"])) for field in fields])

@@ -4,14 +4,25 @@ A field that may be absent is left out rather than sent as null, and its schema 
 ``null`` in it spoils the code of several client generators.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api.report_schemas import Report, ResponseModel
+from app.api.report_schemas import GuaranteeDescription, Report, ResponseModel
+from app.api.table_schemas import RowComparison
+from app.errors import problem_codes, problem_type
 from app.jobs.requests import Priority
+
+
+def _open_enumeration(values: Iterable[str]) -> dict[str, Any]:
+    """Return the schema of a text with known values, to which later versions may add.
+
+    Clients generated from it accept unknown values too, so that a new kind of error does not break them.
+    """
+    return {"anyOf": [{"type": "string", "enum": list(values)}, {"type": "string"}]}
 
 
 class ErrorItem(ResponseModel):
@@ -28,12 +39,14 @@ class ErrorItem(ResponseModel):
 class Problem(ResponseModel):
     """RFC 9457 problem details."""
 
-    type: str
+    type: Annotated[str, WithJsonSchema(_open_enumeration(map(problem_type, problem_codes())))]
+    """Kind of the problem: `urn:rowveil:problem:` and the `code`. Later versions may have further ones."""
     title: str
     status: int
     detail: str
     instance: str | SkipJsonSchema[None] = None
-    code: str
+    code: Annotated[str, WithJsonSchema(_open_enumeration(problem_codes()))]
+    """Kind of the problem, for programs. Later versions may have further codes."""
     errors: list[ErrorItem] | SkipJsonSchema[None] = None
     request_id: str | SkipJsonSchema[None] = None
     """Request id, the same as in `X-Request-ID` and in the service's log. Absent from the error stored
@@ -100,6 +113,17 @@ class PlanDescription(ResponseModel):
     estimated_memory_bytes: int
     reversible_rows: int = 0
     """Rows in groups of two or three. Anyone who knows the groups can undo their exchange."""
+    trial: RowComparison | SkipJsonSchema[None] = None
+    """Before and after of `preview_rows` rows, of a trial run on the first 1,000 rows with a seed that is
+    thrown away. The run itself takes all rows and another seed."""
+    guarantee: GuaranteeDescription | SkipJsonSchema[None] = None
+    """Epsilon with `mechanism` set to `permutation`; absent with random pairs."""
+    group_size_is_exact: bool = True
+    """Whether the run has exactly these group sizes. If not, they are lower bounds: RWN searches for the
+    neighbourhoods of a preview only in tables of at most 10,000 rows, with all rows as candidates."""
+    expected_part_by_field: dict[str, float] = Field(default={})
+    """Field -> expected number of rows that take part. The run draws the number, except where all rows take
+    part. Empty for LOCALITY, RSWAP and a selection by risk, whose rows only the run counts."""
 
     @property
     def notable_rows(self) -> int:
@@ -111,21 +135,28 @@ class Job(ResponseModel):
     """One job of one service: everything except its rows and its seed."""
 
     id: str
-    kind: Literal["swap", "measures", "frontier"]
-    """Kind of job. `swap` produces a destination buffer and a report; `measures` and `frontier` produce
-    only a report."""
+    kind: Literal["swap", "measures", "frontier", "attacks"]
+    """Kind of job. `swap` produces a destination buffer and a report; the others produce only a
+    report."""
     service: str
-    """Identifier of the service; `measures` or `frontier` for a job that runs no single service."""
+    """Identifier of the service; `measures`, `frontier` or `attacks` for a job that runs no single
+    service."""
     revision: int
     """Revision of the algorithm. The same revision, seed and source give the same bytes."""
+    name: str | SkipJsonSchema[None] = None
+    """Name for people, if it has one."""
+    label: str | SkipJsonSchema[None] = None
+    """Label that jobs and buffers which belong together share, if it has one."""
+    notes: str | SkipJsonSchema[None] = None
+    """Notes for people, if there are any."""
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     outcome: Literal["SUCCESS", "SUCCESS_WITH_INFO", "FAILURE"] | SkipJsonSchema[None] = None
     """Outcome of a job that ended. SUCCESS_WITH_INFO: something was suppressed, kept or left unswapped,
     and `events` describes it."""
     parameters: dict[str, JsonValue]
     options: dict[str, JsonValue] | SkipJsonSchema[None] = None
-    """Options of the request: `measures`, `candidates`. With candidates also `choice_revision`, the
-    revision of the selection rule and of its measures."""
+    """Options of the request: `measures`, `candidates`, `attacks`, `thresholds`, `advice`. With candidates
+    also `choice_revision`, the revision of the selection rule and of its measures."""
     seed_fingerprint: str | SkipJsonSchema[None] = None
     """Fingerprint of the seed: distinguishes two seeds without revealing either."""
     row_count: int
@@ -138,9 +169,11 @@ class Job(ResponseModel):
     progress: ProgressDescription
     source: TableDescription
     destination: DestinationDescription | SkipJsonSchema[None] = None
-    """Destination buffer; for kind `measures`, the table that is measured."""
+    """Destination buffer; for the kinds `measures` and `attacks`, the table that was given."""
+    control: TableDescription | SkipJsonSchema[None] = None
+    """Control rows of an attack, if they were given."""
     report: Report | SkipJsonSchema[None] = None
-    """Report, in the response to a request of kind `measures` or `frontier` that waited for the end."""
+    """Report, in the response to a request of another kind than `swap` that waited for the end."""
     events: list[EventDescription] = Field(default=[])
     """First events of the job; `event_counts` counts all of them."""
     event_counts: dict[str, int] = Field(default={})
@@ -168,6 +201,71 @@ class JobPage(ResponseModel):
     """One page of a listing, newest first."""
 
     jobs: list[Job]
+    next_page_token: str | SkipJsonSchema[None] = None
+    """Token of the next page; absent on the last page."""
+
+
+class CumulativeRisk(ResponseModel):
+    """Risk of all releases of a source together, measured on hypothetical releases of its first rows."""
+
+    field: str | SkipJsonSchema[None] = None
+    """Field that the releases reveal most."""
+    by: str | SkipJsonSchema[None] = None
+    """Attack that reveals it, as in `composition` of an attacks report."""
+    one_release: float | SkipJsonSchema[None] = None
+    """Share of the rows in which one release reveals the value."""
+    all_releases: float | SkipJsonSchema[None] = None
+    """Share of the rows in which all releases together reveal it."""
+    releases: int | SkipJsonSchema[None] = None
+    """Number of releases that were made and attacked, 20 at most."""
+    rows: int | SkipJsonSchema[None] = None
+    """Number of rows that were released and attacked."""
+    not_measured: str | SkipJsonSchema[None] = None
+    """Reason for which the risk was not measured."""
+
+
+class ComposedEpsilon(ResponseModel):
+    """Epsilon of a release and of all different releases of its source until then, which add up."""
+
+    epsilon: float | SkipJsonSchema[None] = None
+    """Epsilon of this release; absent if there is no finite one."""
+    all_releases: float | SkipJsonSchema[None] = None
+    """Sum over all releases; absent if one of them has no finite epsilon."""
+    releases: int
+    """Number of different releases, this one included."""
+    without: int
+    """Number of these that have no finite epsilon."""
+
+
+class LedgerEntry(ResponseModel):
+    """One release of a source. It stays when its job is deleted, and holds no value."""
+
+    job: str
+    """Id of the job that made the release."""
+    released_at: datetime
+    owner: str
+    """Caller who released the source."""
+    project: str | SkipJsonSchema[None] = None
+    service: str
+    revision: int
+    source_digest: str
+    destination_digest: str
+    row_count: int
+    match: Literal["digest", "fields"] | SkipJsonSchema[None] = None
+    """Recognition of the source as one that was released before: by its digest, or by most of its rows or
+    fields. Absent from its first release."""
+    risk: CumulativeRisk | SkipJsonSchema[None] = None
+    reason: str | SkipJsonSchema[None] = None
+    """Reason that was given for releasing the source again."""
+    epsilon: ComposedEpsilon | SkipJsonSchema[None] = None
+    """Epsilon of a release by the permutation mechanism, and of all releases together; absent if the release
+    states none."""
+
+
+class LedgerPage(ResponseModel):
+    """One page of the disclosure ledger, oldest first."""
+
+    releases: list[LedgerEntry]
     next_page_token: str | SkipJsonSchema[None] = None
     """Token of the next page; absent on the last page."""
 
@@ -213,11 +311,25 @@ class Buffer(ResponseModel):
     """An uploaded table."""
 
     id: str
+    name: str | SkipJsonSchema[None] = None
+    """Name for people, if it has one."""
+    label: str | SkipJsonSchema[None] = None
+    """Label that jobs and buffers which belong together share, if it has one."""
+    notes: str | SkipJsonSchema[None] = None
+    """Notes for people, if there are any."""
     digest: str
     fields: list[FieldDescription]
     row_count: int
     created_at: datetime
     expires_at: datetime
+
+
+class BufferPage(ResponseModel):
+    """One page of a listing, newest first."""
+
+    buffers: list[Buffer]
+    next_page_token: str | SkipJsonSchema[None] = None
+    """Token of the next page; absent on the last page."""
 
 
 class Rows(ResponseModel):

@@ -13,7 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from app import __version__
 from app.api.request_headers import none_match
-from app.errors import InvalidRequest, NotAcceptable
+from app.errors import InvalidParameter, NotAcceptable
 from app.formats import Formulas, check_values, needs_values, stream_chunks
 from app.formats.errors import FormatError
 from app.formats.media_types import CSV, MEDIA_TYPES, negotiate
@@ -69,14 +69,14 @@ async def table_response(
     ------
     NotAcceptable
         No offered type is acceptable, or the chosen one cannot represent a field's type.
-    InvalidRequest
+    InvalidParameter
         Formulas are to be escaped in another media type than CSV.
     """
     media_type = negotiate(wanted.accept, MEDIA_TYPES)
     if media_type is None:
         raise NotAcceptable(f"a table is available as {', '.join(MEDIA_TYPES)}")
     if wanted.csv_formulas != "keep" and media_type != CSV:
-        raise InvalidRequest(f"'csv_formulas' is for CSV; leave it out with {media_type}")
+        raise InvalidParameter(f"'csv_formulas' is for CSV; leave it out with {media_type}", "csv_formulas")
     etag_input = f"{digest} {media_type} {__version__} {pa.__version__} {wanted.csv_formulas}"
     headers = {"ETag": f'"{hashlib.sha256(etag_input.encode()).hexdigest()[:32]}"', "Vary": "Accept"}
     if not none_match(wanted.if_none_match, headers["ETag"]):

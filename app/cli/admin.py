@@ -1,6 +1,6 @@
-"""Administration commands: ``keys``, ``audit``, ``rotate-keys``, ``reseal``, ``migrate``, ``adopt-storage``.
+"""Administration commands: ``keys``, ``audit``, ``ledger``, ``rotate-keys``, ``reseal`` and others.
 
-The first three may run while the service runs: it reads API keys at every request, and audit entries are
+The first four may run while the service runs: it reads API keys at every request, and audit entries are
 chained in the database whichever process writes them.
 """
 
@@ -8,27 +8,34 @@ import argparse
 import getpass
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from app.callers import SCOPES, Caller
+from app.callers import SCOPES, THE_SERVICE, Caller
 from app.errors import AppError
 from app.jobs.api_keys import ApiKeys, NewKey
 from app.jobs.maintenance.adoption import Adoption, StorageInUse, adopt
 from app.jobs.maintenance.binding import BOUND_SINCE, reseal, unbind
+from app.jobs.maintenance.issuers import ISSUERS_SINCE, forget_issuer, name_issuer
 from app.jobs.stores import HomeInUse, lock_home, open_keys
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobStore
-from app.store.crypto.key_files import KeyUnreadable
-from app.store.crypto.sealing import SealBroken, Sealer
-from app.store.sql.audit import Anchor, AuditTrail
-from app.store.sql.audit_anchor import AnchorUnreadable, kept_anchor
+from app.store.crypto.key_files import KeyUnreadable, load_signing_key
+from app.store.crypto.sealing import SealBroken, Sealer, Signer
+from app.store.sql import ledger
+from app.store.sql.audit import AuditTrail
+from app.store.sql.audit_anchor import AnchorUnreadable, kept_anchors
+from app.store.sql.audit_checkpoints import Anchor, add_checkpoint
+from app.store.sql.audit_fold import CHAINS_SINCE, fold
+from app.store.sql.audit_verification import verify
 from app.store.sql.db import Database, DatabaseUnusable, downgrade, migrate
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows
 from app.store.sql.replicas import moment
+
+_ENTRIES_AT_ONCE = 500
 
 _OWN_LASTS = timedelta(days=90)
 
@@ -85,8 +92,21 @@ def add_adopt_storage(parser: argparse.ArgumentParser) -> None:
 def add_audit(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `audit`."""
     actions = parser.add_subparsers(dest="action", required=True)
-    verify = actions.add_parser("verify", help="find the first line that was altered or removed")
-    verify.add_argument("--anchor", type=Anchor.parse, help="<number>:<mac>, as printed before")
+    checked = actions.add_parser("verify", help="find the first line that was altered or removed")
+    checked.add_argument(
+        "--anchor",
+        type=Anchor.parse,
+        action="append",
+        help="c<number>:<mac>, as printed before or published; may be repeated",
+    )
+
+
+def add_ledger(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `ledger`."""
+    parser.add_argument("source", nargs="?", help="digest of a source; default: the releases of all sources")
+    parser.add_argument(
+        "--verify", action="store_true", help="find entries that do not match the audit log; print no release"
+    )
 
 
 def administer(settings: Settings, given: argparse.Namespace) -> int:
@@ -97,8 +117,9 @@ def administer(settings: Settings, given: argparse.Namespace) -> int:
         migrate(settings)
         with _opened(settings) as (database, sealer, audit):
             if given.command == "audit":
-                anchors = [given.anchor, kept_anchor(settings.home)]
-                return _verify(database, audit, [anchor for anchor in anchors if anchor is not None])
+                return _verify(settings, database, audit, given.anchor or [])
+            if given.command == "ledger":
+                return _verify_ledger(database) if given.verify else _ledger(database, given.source)
             if given.command == "rotate-keys":
                 return _rotate(settings, database, sealer, audit)
             if given.command == "reseal":
@@ -198,9 +219,11 @@ def own_key_file(home: Path) -> Path:
     return home / "keys" / "own.key"
 
 
-def _verify(database: Database, audit: AuditTrail, anchors: list[Anchor]) -> int:
+def _verify(settings: Settings, database: Database, audit: AuditTrail, given: Sequence[Anchor]) -> int:
+    signer = Signer(load_signing_key(settings))
+    anchors = [*given, *kept_anchors(settings.home)]
     with database.read() as session:
-        verdict = audit.verify(session, *anchors)
+        verdict = verify(session, audit.key, signer, *anchors)
     if verdict.fault:
         print(f"the audit is not intact: {verdict.fault}", file=sys.stderr)
         return 1
@@ -210,11 +233,57 @@ def _verify(database: Database, audit: AuditTrail, anchors: list[Anchor]) -> int
             "next line was written. If this installation has always written HMACs, somebody removed them",
             file=sys.stderr,
         )
-    print(
-        f"the audit is intact: {verdict.head.number} lines. Keep this anchor elsewhere, and pass it "
-        "next time:"
-    )
-    print(verdict.head)
+    if verdict.signed_by_others:
+        print(
+            f"{verdict.signed_by_others} checkpoints were signed by another key than the current one. If the "
+            "signing key has never been replaced, somebody else has made them",
+            file=sys.stderr,
+        )
+    with database.write() as session:  # so that the anchor stands for all lines
+        newest = add_checkpoint(session, audit.key, signer, moment(session))
+    print(f"the audit is intact: {verdict.lines} lines in {verdict.chains} chains.")
+    if newest is not None:
+        print("Keep this anchor elsewhere, and pass it next time:")
+        print(newest.anchor)
+    return 0
+
+
+def _ledger(database: Database, source: str | None) -> int:
+    """Print the releases of a source, oldest first."""
+    after = None
+    while True:
+        with database.read() as session:
+            entries = ledger.page(session, THE_SERVICE, source, _ENTRIES_AT_ONCE, after)
+        for entry in entries:
+            risk = entry.risk or {}
+            measured = (
+                f"  restores {risk['field']} in {risk['all_releases']:.0%} of the rows ({risk['by']}, "
+                f"{risk['releases']} releases)"
+                if "field" in risk
+                else ""
+            )
+            if entry.epsilon:
+                own, together = entry.epsilon["epsilon"], entry.epsilon["all_releases"]
+                measured += f"  epsilon {'none' if own is None else f'{own:.4g}'}, of all releases "
+                measured += "none" if together is None else f"{together:.4g}"
+            print(
+                f"{_day(entry.released_at)}  {entry.service}  job {entry.job_id}  {entry.owner}  project "
+                f"{entry.project or '-'}  {entry.source_digest}  {entry.row_count} rows  recognised by "
+                f"{entry.match or '-'}{measured}{f'  reason: {entry.reason}' if entry.reason else ''}"
+            )
+        if len(entries) < _ENTRIES_AT_ONCE:
+            return 0
+        after = entries[-1].id
+
+
+def _verify_ledger(database: Database) -> int:
+    with database.read() as session:
+        faulty = ledger.unrecorded(session)
+    for job in faulty:
+        print(f"the ledger's entry of job {job} was changed, removed or added", file=sys.stderr)
+    if faulty:
+        return 1
+    print("every entry of the ledger is as the audit log has it")
     return 0
 
 
@@ -243,9 +312,18 @@ def _migrate(settings: Settings, to: str | None) -> int:
         lock = None if database.shared else lock_home(settings.home)
 
         def prepare(undone: Collection[str]) -> None:
+            if ISSUERS_SINCE in undone:
+                renamed = forget_issuer(settings, database, sealer, audit, _operator())
+                print(f"owners without their issuer, as an older version expects them: {renamed.rows} rows.")
+                if renamed.unopened:
+                    print(f"{renamed.unopened} rows do not open; they keep their owners.")
             if BOUND_SINCE in undone:
                 done = unbind(settings, database, sealer, audit, _operator())
                 print(f"sealed as an older version expects it: {done.values} values.")
+            if CHAINS_SINCE in undone:
+                with database.write() as session:
+                    copied = fold(session, audit.key)
+                print(f"copied to the audit's chain that an older version knows: {copied} lines.")
 
         try:
             downgrade(settings, to, alone=lock is not None, prepare=prepare)
@@ -262,12 +340,15 @@ def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: Audit
         folder = settings.shared_folder.resolve()
         pair(database, BlobStore(folder / "blobs", sealer), folder)
         done = reseal(settings, database, sealer, audit, _operator())
+        renamed = name_issuer(settings, database, sealer, audit, _operator())
     finally:
         if lock is not None:
             os.close(lock)
     print(f"sealed to their rows: {done.values} values.")
     if done.unopened:
         print(f"{done.unopened} values do not open, or their table is missing; they stay as they are.")
+    if renamed.rows or renamed.unopened:
+        print(f"owners with their issuer: {renamed.rows} rows; {renamed.unopened} rows do not open.")
     return 0
 
 

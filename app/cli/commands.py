@@ -1,4 +1,4 @@
-"""Arguments and exit codes of ``rowveil run``, ``measures``, ``frontier`` and ``verify``."""
+"""Arguments and exit codes of ``rowveil run``, ``measures``, ``frontier``, ``attack`` and ``verify``."""
 
 import argparse
 import logging
@@ -8,19 +8,23 @@ from collections.abc import Callable
 from types import FrameType
 from typing import get_args
 
-from app.cli import report_commands, run, seeds, verify
+from app.cli import attack_command, report_commands, run, seeds, verify
 from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, add_format, drop_output
 from app.cli.options import Options
+from app.cli.parser import LineParser
 from app.cli.request_builder import CSV, Call
 from app.cli.workspace import Failed
 from app.errors import AppError
 from app.formats import Formulas
+from app.requests.attacks import AttackRequest
 from app.requests.measures import MeasureRequest
 from app.requests.run import RunRequest
+from app.requests.run_attacks import RunAttackOptions
 from app.requests.uploads import CsvOptions
 from app.settings import Settings
 from providers import PROVIDERS
+from providers.attacks.options import AttackOptions
 from providers.measures.assessment import MeasureOptions
 from providers.selection.candidates import CandidateOptions
 from providers.selection.frontier import FrontierOptions
@@ -41,7 +45,7 @@ _log = logging.getLogger("rowveil.cli")
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the services to the parser of `run`."""
     services = parser.add_subparsers(
-        dest="service", required=True, metavar="SERVICE", parser_class=argparse.ArgumentParser
+        dest="service", required=True, metavar="SERVICE", parser_class=LineParser
     )
     for identifier, provider in PROVIDERS.items():
         service = services.add_parser(identifier, help=provider.title)
@@ -64,6 +68,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         )
         options.add_model(MeasureOptions, ("measures",), "measures")
         options.add_model(CandidateOptions, ("candidates",), "candidates")
+        options.add_model(RunAttackOptions, ("attacks",), "attacks")
         _add_csv(options)
         seeds.add_options(service)
 
@@ -88,6 +93,20 @@ def add_frontier(parser: argparse.ArgumentParser) -> None:
     options = _options(parser)
     options.add_model(FrontierOptions)
     options.add_model(MeasureOptions, ("measures",), "measures")
+    _add_report(parser)
+    _add_csv(options)
+    seeds.add_options(parser)
+
+
+def add_attack(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `attack`."""
+    about = "Attack the destination in every way that applies, and judge the risk."
+    _describe(parser, about, attack_command.attack)
+    _add_tables(parser, "source", "destination")
+    options = _options(parser)
+    options.add_model(AttackOptions)
+    options.add_model(AttackRequest, only=("aligned",))
+    attack_command.add_arguments(parser)
     _add_report(parser)
     _add_csv(options)
     seeds.add_options(parser)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, create_model
 
 from app.formats.json_text import unique_names
+from providers.described_model import field_descriptions
 from providers.errors import reference_token
 
 _NESTED = "/"
@@ -54,10 +55,14 @@ class Options:
         add only these fields, if not empty.
         """
         if only:  # the whole model may refer to schemas of the OpenAPI document
-            fields = model.model_fields
+            fields, described = model.model_fields, field_descriptions(model)
             wanted: dict[str, Any] = {name: (fields[name].annotation, fields[name]) for name in only}
             model = create_model("Options", **wanted)
-        schema = model.model_json_schema()
+            schema = model.model_json_schema()
+            for name in only:
+                schema["properties"][name]["description"] = described[name]
+        else:
+            schema = model.model_json_schema()
         group = self._parser.add_argument_group((prefix or "parameters").replace("-", " "))
         for option in _options_of(schema, schema.get("$defs", {}), path, prefix):
             self._add(option, group)

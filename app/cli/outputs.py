@@ -51,6 +51,7 @@ def new_job(
     options: dict[str, Any],
     source: StoredTable,
     destination: StoredTable | None = None,
+    control: StoredTable | None = None,
 ) -> Job:
     """Create a job as the service would, without a database."""
     moment = datetime.now(UTC)
@@ -70,6 +71,9 @@ def new_job(
     if destination is not None:
         job.destination_digest, job.destination_fields = destination.digest, destination.fields
         job.destination_rows = destination.rows
+    if control is not None:
+        job.control_digest, job.control_fields = control.digest, control.fields
+        job.control_rows = control.rows
     return job
 
 

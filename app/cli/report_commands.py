@@ -15,10 +15,11 @@ from app.formats.errors import FormatError
 from app.job_kinds import FRONTIER, MEASURES
 from app.requests.frontier import FrontierRequest, checked_frontier
 from app.requests.measures import MeasureRequest, checked_measures
-from app.settings import Settings
+from app.settings import Settings, thresholds_of
 from app.store.sql.models import Job
 from app.worker.run_job import run_frontier, run_measures
 from app.worker.tasks import FrontierTask, MeasureTask
+from providers.attacks.thresholds import Thresholds
 from providers.errors import ProviderError
 
 _Request = TypeVar("_Request", MeasureRequest, FrontierRequest)
@@ -41,7 +42,7 @@ def _report(
     settings: Settings,
     model: type[_Request],
     names: list[str],
-    prepare: Callable[[_Request, list[WorkspaceTable], str], _Prepared],
+    prepare: Callable[[_Request, list[WorkspaceTable], str, Thresholds], _Prepared],
 ) -> int:
     """Run a job that gives only a report, and write the report, the seed and the manifest.
 
@@ -74,7 +75,8 @@ def _report(
     with Workspace(settings, given.quiet) as workspace:
         tables = [workspace.read(name, upload) for name, upload in zip(names, uploads, strict=True)]
         try:
-            job, function, task = prepare(request, tables, str(workspace.progress_path))
+            thresholds = thresholds_of(settings, None)
+            job, function, task = prepare(request, tables, str(workspace.progress_path), thresholds)
         except (AppError, ProviderError, FormatError) as error:
             raise call.failure(error) from None
         found = workspace.run(function, task)
@@ -86,9 +88,11 @@ def _report(
     return Exit.OK
 
 
-def _prepare_measures(request: MeasureRequest, tables: list[WorkspaceTable], progress_path: str) -> _Prepared:
+def _prepare_measures(
+    request: MeasureRequest, tables: list[WorkspaceTable], progress_path: str, thresholds: Thresholds
+) -> _Prepared:
     source, destination = tables
-    checked, options = checked_measures(request, as_source(source), as_source(destination))
+    checked, options = checked_measures(request, as_source(source), as_source(destination), thresholds)
     parameters = checked.model_dump(mode="json")
     job = new_job(MEASURES, parameters, options, source.stored, destination.stored)
     assert request.seed is not None
@@ -105,10 +109,10 @@ def _prepare_measures(request: MeasureRequest, tables: list[WorkspaceTable], pro
 
 
 def _prepare_frontier(
-    request: FrontierRequest, tables: list[WorkspaceTable], progress_path: str
+    request: FrontierRequest, tables: list[WorkspaceTable], progress_path: str, thresholds: Thresholds
 ) -> _Prepared:
     (source,) = tables
-    checked, options = checked_frontier(request, as_source(source))
+    checked, options = checked_frontier(request, as_source(source), thresholds)
     parameters = checked.model_dump(mode="json", by_alias=True)
     job = new_job(FRONTIER, parameters, options, source.stored)
     assert request.seed is not None

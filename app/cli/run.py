@@ -18,7 +18,7 @@ from app.formats import Formulas, stream_chunks
 from app.formats.errors import FormatError
 from app.formats.media_types import CSV
 from app.requests.run import RunRequest, checked_run, run_request_model
-from app.settings import Settings
+from app.settings import Settings, thresholds_of
 from app.store.blobs.arrow_stream import TableReader
 from app.store.blobs.sealed_files import BlobAccess
 from app.store.sql.models import Job
@@ -57,7 +57,7 @@ def run(call: Call, settings: Settings) -> int:
         source = workspace.read(given.source, upload)
         schema = as_source(source).schema
         try:
-            parameters, options = checked_run(provider, request, schema)
+            parameters, options = checked_run(provider, request, schema, thresholds_of(settings, None))
             stream_chunks(written_as, schema, iter(()))
         except (ProviderError, FormatError) as error:
             raise call.failure(error) from None

@@ -14,11 +14,12 @@ from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, open_input
 from app.cli.request_builder import CSV, Call
 from app.cli.workspace import Workspace
+from app.jobs.buffers import Upload
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
 from app.store.crypto.sealing import Signer, signature_holds
 
-_TABLES = ("source", "destination")
+_TABLES = ("source", "destination", "control")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "destination", metavar="DESTINATION", nargs="?", help="the destination table, if the manifest has one"
     )
     parser.add_argument(
+        "--control", metavar="FILE", help="control rows of an attack, if the manifest has them"
+    )
+    parser.add_argument(
         "--public-key",
         metavar="BASE64",
         help="public key of the required signature. Default: any key, with a warning unless it is "
@@ -41,14 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def verify(call: Call, settings: Settings) -> int:
     """Print all differences; return `Exit.DIFFERS` if there is one. Raises CommandFailed."""
     given = call.namespace
-    manifest, signature = _read(given.manifest)
+    manifest, signature = read_manifest(given.manifest)
     signed = [role for role in _TABLES if role in manifest]
     if given.destination is None and "destination" in signed:
         raise CommandFailed("the manifest has a destination: name its file after the source's", Exit.USAGE)
     if given.destination is not None and "destination" not in signed:
         raise CommandFailed("the manifest has no destination: name only the source's file", Exit.USAGE)
-    if [given.manifest, given.source, given.destination].count(STANDARD) > 1:
-        raise CommandFailed(f"'{STANDARD}' can stand for only one of the three files", Exit.USAGE)
+    if (given.control is None) == ("control" in signed):
+        wrong = "has control rows: give --control" if given.control is None else "has no control rows"
+        raise CommandFailed(f"the manifest {wrong}", Exit.USAGE)
+    if [given.manifest, given.source, given.destination, given.control].count(STANDARD) > 1:
+        raise CommandFailed(f"'{STANDARD}' can stand for only one of the files", Exit.USAGE)
     differences = _signature_differs(manifest, signature, given.public_key)
     with Workspace(settings, given.quiet) as workspace:
         for role in signed:
@@ -72,7 +79,7 @@ def verify(call: Call, settings: Settings) -> int:
     return Exit.OK
 
 
-def _read(name: str) -> tuple[dict[str, Any], dict[str, str]]:
+def read_manifest(name: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the manifest and its signature. Raises CommandFailed."""
     with open_input(name) as file:
         content = file.read()
@@ -126,15 +133,8 @@ def _is_own(settings: Settings, signature: dict[str, str]) -> bool:
 
 def _table_differs(call: Call, workspace: Workspace, role: str, signed: dict[str, Any]) -> list[str]:
     name = getattr(call.namespace, role)
-    upload, csv = call.upload(name, {}), call.given.get(CSV, {})
-    is_csv = upload.media_type == "text/csv"
-    if is_csv:
-        upload = call.upload(name, csv)
     try:
-        if is_csv and "fields" not in csv:
-            types = {field["name"]: field["type"] for field in signed["fields"]}
-            upload = call.upload(name, {"fields": orjson.dumps(types).decode()} | csv)
-        found = workspace.read(name, upload).stored
+        found = workspace.read(name, upload_as_signed(call, name, signed)).stored
     except CommandFailed as failed:
         if name != STANDARD and not Path(name).exists():
             raise
@@ -147,6 +147,17 @@ def _table_differs(call: Call, workspace: Workspace, role: str, signed: dict[str
     if found.fields != signed["fields"]:
         differences += _fields_differ(role, found.fields, signed["fields"])
     return differences
+
+
+def upload_as_signed(call: Call, name: str, signed: dict[str, Any] | None) -> Upload:
+    """Return media type and CSV options of a file; a CSV has the signed types unless its own are given."""
+    upload, csv = call.upload(name, {}), call.given.get(CSV, {})
+    if upload.media_type != "text/csv":
+        return upload
+    if signed is not None and "fields" not in csv:
+        types = {field["name"]: field["type"] for field in signed["fields"]}
+        csv = {"fields": orjson.dumps(types).decode()} | csv
+    return call.upload(name, csv)
 
 
 def _fields_differ(role: str, found: list[dict[str, str]], signed: list[dict[str, str]]) -> list[str]:

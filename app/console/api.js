@@ -55,6 +55,12 @@ export async function post(path, body, headers = {}) {
   return (await send("POST", path, { body: JSON.stringify(body), headers: sent })).json();
 }
 
+/** Sends PATCH with a JSON body; returns the JSON of the response. */
+export async function patch(path, body) {
+  const headers = { "content-type": JSON_TYPE, accept: JSON_TYPE };
+  return (await send("PATCH", path, { body: JSON.stringify(body), headers })).json();
+}
+
 const kept = new Map();
 
 /** Sends GET once and caches the result. */
@@ -75,23 +81,6 @@ export const listServices = async () => (await getOnce("v1/services")).services;
 
 /** The OpenAPI document. */
 export const contract = () => getOnce("openapi.json");
-
-/** Returns the first `most` characters of the buffer as CSV, and cancels the rest of the download. */
-export async function firstCharacters(id, most) {
-  const response = await send("GET", `v1/buffers/${encodeURIComponent(id)}/rows`, {
-    headers: { accept: "text/csv" },
-  });
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  let whole = false;
-  while (text.length < most && !whole) {
-    const { done, value } = await reader.read();
-    whole = done;
-    text += value ?? "";
-  }
-  await reader.cancel();
-  return { text: text.slice(0, most), whole: whole && text.length <= most };
-}
 
 /** Yields server-sent events {event, data}. Uses fetch, because EventSource cannot send a key. */
 async function* events(path, signal) {

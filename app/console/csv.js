@@ -1,7 +1,8 @@
 // Parser of CSV as the service writes it (RFC 4180): an empty cell is null, a quoted empty one is text.
 
 /** Returns records of cells; drops the last record unless the text is `whole`. */
-export function records(text, whole) {
+export function records(text, whole, delimiter = ",") {
+  const ends = new RegExp(`[${delimiter.replace(/[\\\]^-]/, "\\$&")}\r\n]`);
   const found = [];
   let record = [];
   let position = 0;
@@ -14,13 +15,13 @@ export function records(text, whole) {
       cell = text.slice(position + 1, end).replaceAll('""', '"');
       position = end + 1;
     } else {
-      const length = text.slice(position).search(/[,\r\n]/);
+      const length = text.slice(position).search(ends);
       const end = length < 0 ? text.length : position + length;
       cell = end > position ? text.slice(position, end) : null;
       position = end;
     }
     record.push(cell);
-    if (text[position] === ",") {
+    if (text[position] === delimiter) {
       position += 1;
       if (position === text.length) record.push(null);
     } else if (position < text.length) {

@@ -1,5 +1,7 @@
 // DOM elements built from text only: no text of a table, a job or the service is parsed as markup.
 
+import { label, say } from "./words.js";
+
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "open", "selected"]);
 const UNSEEN = /[\p{Cc}\u00ad\u061c\u200b-\u200c\u200e-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/gu;
 
@@ -37,16 +39,11 @@ export function named(text) {
   return element("span", { class: "name", dir: "auto" }, shown(text));
 }
 
-/** Returns the text with code elements for parts in backticks. */
-export function prose(text) {
-  return text.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
-}
+/** Returns a text of the API for people, without keys in backticks. */
+export const prose = (text) => [say(text)];
 
 /** `swap_fields` as "Swap fields". */
-export function humanised(name) {
-  const words = name.replaceAll("_", " ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
-}
+export const humanised = label;
 
 /** Creates a table with a caption that scrolls if it is too wide; `head` has the column names. */
 export function table(caption, head, rows) {

@@ -1,7 +1,8 @@
 // Form generated from a JSON schema, without other knowledge of the service.
 
-import { element, humanised } from "./dom.js";
-import { FIELD, FIELDS, partsOf, resolverOf, setAll, valuesOf } from "./schema_controls.js";
+import { element } from "./dom.js";
+import { FIELD, FIELDS, partsOf, resolverOf, restoreAll, setAll, valuesOf } from "./schema_controls.js";
+import { titled } from "./words.js";
 
 /** Whether a control is always visible: required, fields, numbers, switches, and those without a default. */
 function matters(schema, name, context) {
@@ -24,7 +25,7 @@ export function form(given, context, { without = [], allInTheOpen = false } = {}
     element(
       "summary",
       {},
-      `More, with defaults: ${folded.map((name) => humanised(name).toLowerCase()).join(", ")}`,
+      `More, with defaults: ${folded.map((name) => titled(name, schema.properties[name]).toLowerCase()).join(", ")}`,
     ),
     folded.map((name) => parts[name].node),
   );
@@ -39,6 +40,7 @@ export function form(given, context, { without = [], allInTheOpen = false } = {}
     parts,
     value: () => valuesOf(parts) ?? {},
     set: (values) => setAll(parts, values),
+    restore: (values) => restoreAll(parts, values),
   };
 }
 

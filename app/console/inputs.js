@@ -3,10 +3,13 @@
 // A control is {node, focus, value(), set(value), parts}: value() is undefined without an input;
 // parts maps names to the controls inside it, so that an error's pointer finds its control.
 
-import { element, humanised, named, newId, prose, shown } from "./dom.js";
+import { element, humanised, named, newId, shown } from "./dom.js";
+import { glossed } from "./glossary.js";
 import { written } from "./format.js";
+import { better, titled, valueWords } from "./words.js";
 
 const FEW_CHOICES = 5;
+const MOST_OF_A_LINE = 1000; // characters; longer texts have several lines
 
 /** Creates the description of a control, and the element for its error message. */
 function explained(schema) {
@@ -14,7 +17,7 @@ function explained(schema) {
   const fault = element("p", { class: "fault", id: newId("fault"), hidden: true });
   const text = schema.description?.replaceAll("\n", " ");
   return {
-    about: text ? element("p", { class: "about", id: about }, ...prose(text)) : null,
+    about: text ? element("p", { class: "about", id: about }, ...glossed(text)) : null,
     fault,
     describedby: text ? `${about} ${fault.id}` : fault.id,
   };
@@ -29,7 +32,7 @@ const faulty = (fault, input) => (message) => {
 };
 
 /** Creates a control with a label, a description and one input. */
-function single(name, schema, required, input, label = humanised(name)) {
+function single(name, schema, required, input, label = titled(name, schema)) {
   const { about, fault, describedby } = explained(schema);
   input.id = newId("input");
   input.setAttribute("aria-describedby", describedby);
@@ -58,7 +61,7 @@ export function group(name, schema, required, inside, className = "control") {
   const node = element(
     "fieldset",
     { class: className, "aria-describedby": describedby },
-    element("legend", {}, humanised(name), required ? element("span", { class: "needed" }, " needed") : null),
+    element("legend", {}, titled(name, schema), required ? element("span", { class: "needed" }, " needed") : null),
     about,
     inside,
     fault,
@@ -82,7 +85,8 @@ export function yesOrNo(name, schema) {
 
 export function choice(name, schema, required) {
   const values = schema.enum;
-  const usual = (value) => `${value}${value === schema.default ? " (default)" : ""}`;
+  const words = schema.words ?? valueWords;
+  const usual = (value) => `${words(value)}${value === schema.default ? " (default)" : ""}`;
   if (schema.many || values.length > FEW_CHOICES) {
     const input = element(
       "select",
@@ -170,8 +174,10 @@ export function numeral(name, schema, required) {
 
 export function text(name, schema, required) {
   const secret = schema.writeOnly === true;
-  const input = element("input", {
-    type: secret ? "password" : "text",
+  const long = schema.maxLength > MOST_OF_A_LINE;
+  const input = element(long ? "textarea" : "input", {
+    type: long ? null : secret ? "password" : "text",
+    rows: long ? 3 : null,
     autocomplete: "off",
     spellcheck: "false",
     maxlength: schema.maxLength,
@@ -231,7 +237,10 @@ export function oneField(name, schema, required, fields) {
   };
 }
 
-/** Checkboxes for the table's fields, in the order of ticking; `lone`: a single field is not a list. */
+/**
+ * Checkboxes for the table's fields, in the order of ticking; `lone`: a single field is not a list. Fields that
+ * are ticked from the start come first, so that a long list does not hide them.
+ */
 export function someFields(name, schema, required, fields, lone) {
   let picked = [];
   const order = element("p", { class: "order", "aria-live": "polite" });
@@ -262,10 +271,8 @@ export function someFields(name, schema, required, fields, lone) {
         ...picked.flatMap((each, index) => (index ? [", ", named(each)] : [named(each)])),
       );
   };
-  const control = group(name, schema, required, [
-    element("div", { class: "ticks fields-to-tick" }, rows),
-    order,
-  ]);
+  const list = element("div", { class: "ticks fields-to-tick" }, rows);
+  const control = group(name, schema, required, [list, order]);
   return {
     ...control,
     focus: inputs[0] ?? control.node,
@@ -276,8 +283,77 @@ export function someFields(name, schema, required, fields, lone) {
       inputs.forEach((input, index) => {
         input.checked = picked.includes(fields[index].name);
       });
+      list.prepend(...rows.filter((_, index) => inputs[index].checked));
       showOrder();
     },
+  };
+}
+
+const BETTER_OF = ({ goal }) => (goal ? ` (${better(goal)})` : "");
+
+/** Select element for one of the figures by which runs are ranked; without a choice, the default. */
+export function oneFigure(name, schema, required, figures) {
+  const options = Map.groupBy(figures, ({ kind }) => kind);
+  const headings = { risk: "Risk", utility: "Utility", use: "By the use of the release" };
+  const input = element(
+    "select",
+    {},
+    element("option", { value: "" }, "chosen by the service"),
+    [...options].map(([kind, some]) =>
+      element(
+        "optgroup",
+        { label: headings[kind] },
+        some.map((each) => element("option", { value: each.name }, `${each.words}${BETTER_OF(each)}`)),
+      ),
+    ),
+  );
+  const control = single(name, schema, required, input);
+  const meaning = element("p", { class: "about meaning", "aria-live": "polite" });
+  const show = () => {
+    meaning.textContent = figures.find((each) => each.name === input.value)?.meaning ?? "";
+  };
+  input.addEventListener("change", show);
+  input.after(meaning);
+  return {
+    ...control,
+    value: () => (input.value === "" ? undefined : input.value),
+    set: (value) => {
+      input.value = value ?? "";
+      show();
+    },
+  };
+}
+
+/** Checkboxes for measures or figures, each with its meaning and its better values; none ticked is the default. */
+export function someFigures(name, schema, required, entries) {
+  const inputs = entries.map(() => element("input", { type: "checkbox", id: newId("figure") }));
+  const rows = entries.map((each, at) => {
+    const about = newId("about");
+    inputs[at].setAttribute("aria-describedby", about);
+    return element(
+      "div",
+      { class: "tick" },
+      inputs[at],
+      element(
+        "div",
+        {},
+        element("label", { for: inputs[at].id }, each.words),
+        element("small", { id: about, class: "block" }, `${each.meaning}${BETTER_OF(each)}`.trim()),
+      ),
+    );
+  });
+  const control = group(name, schema, required, element("div", { class: "ticks fields-to-tick wide-ticks" }, rows));
+  return {
+    ...control,
+    focus: inputs[0] ?? control.node,
+    value: () => {
+      const picked = entries.filter((_, at) => inputs[at].checked).map((each) => each.name);
+      return picked.length ? picked : undefined;
+    },
+    set: (value) =>
+      inputs.forEach((input, at) => {
+        input.checked = [value ?? []].flat().includes(entries[at].name);
+      }),
   };
 }
 
@@ -298,7 +374,7 @@ export function lines(name, schema, required, items) {
     mixed ? 'A text that looks like a number stands in quotes, as in "007".' : null,
   ];
   const description = about.filter(Boolean).join(" ");
-  const control = single(name, { ...schema, description }, required, input, `${humanised(name)}, one a line`);
+  const control = single(name, { ...schema, description }, required, input, `${titled(name, schema)}, one a line`);
   const asNumber = (line) => (Number.isNaN(Number(line)) ? line : Number(line));
   const read = mixed ? parsed : kinds[0] === "string" ? (line) => line : asNumber;
   return {

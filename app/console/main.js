@@ -1,9 +1,13 @@
 // Entry point: selects the view for the current route, and updates the page around it.
 
 import { alarm, element } from "./dom.js";
+import { forgetExplained } from "./glossary.js";
 import { askForKey } from "./key_dialog.js";
 import { currentRoute } from "./router.js";
 import * as session from "./session.js";
+import { learn } from "./words.js";
+import { view as attack } from "./views/attack.js";
+import { view as pair } from "./views/pair.js";
 import { view as compare } from "./views/compare.js";
 import { view as job } from "./views/job.js";
 import { view as jobs } from "./views/jobs.js";
@@ -13,6 +17,13 @@ import { view as tables } from "./views/tables.js";
 
 const main = document.querySelector("main");
 const keyButton = document.querySelector("#key");
+const helpLink = document.querySelector("#help");
+
+/** Words of the glossary and the measures; without them the console works, and explains no term. */
+const words = fetch("help/words.json")
+  .then((response) => (response.ok ? response.json() : null))
+  .then((found) => found && learn(found))
+  .catch(() => {});
 
 let leave = new AbortController();
 
@@ -23,8 +34,11 @@ function viewOf([part, id, more, ...rest]) {
   if (part === "tables" && more === "compare" && !rest.length) return [compare, [id], "tables"];
   if (part === "tables" && more && !rest.length) return [run, [id, more], "tables"];
   if (part === "jobs" && !id) return [jobs, [], "jobs"];
-  if (part === "jobs" && id === "state") return [jobs, [more], "jobs"];
+  if (part === "jobs" && id === "state") return [jobs, [`state=${more}`], "jobs"];
+  if (part === "jobs" && id === "find") return [jobs, [more], "jobs"];
   if (part === "jobs" && !more) return [job, [id], "jobs"];
+  if (part === "jobs" && more === "attack" && !rest.length) return [attack, [id], "jobs"];
+  if (part === "jobs" && more === "pair" && rest.length === 1) return [pair, [id, rest[0]], "jobs"];
   return [nowhere, [], ""];
 }
 
@@ -46,6 +60,8 @@ async function show() {
     else link.removeAttribute("aria-current");
   }
   main.setAttribute("aria-busy", "true");
+  await words;
+  forgetExplained();
   const shown = await view(parts, signal).catch((error) => ({
     title: "Not shown",
     nodes: [element("h1", { tabindex: "-1" }, "This cannot be shown"), alarm(error)],
@@ -53,6 +69,7 @@ async function show() {
   if (signal.aborted) return; // the user has navigated away in the meantime
   main.replaceChildren(...shown.nodes);
   main.removeAttribute("aria-busy");
+  helpLink.href = `help/${shown.help ?? ""}`;
   document.title = `${shown.title} · Rowveil`;
   scrollTo(0, 0);
   main.querySelector("h1").focus({ preventScroll: true });

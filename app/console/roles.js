@@ -1,56 +1,100 @@
-// Roles of fields in a release, guessed from a field's name, type and some rows.
+// Roles of fields in a release, guessed from a field's name, type and profile.
 
 export const ROLES = {
-  sensitive: "Sensitive: protect it",
-  known: "May be known of a person",
+  sensitive: "To protect",
+  known: "Known to others",
   identifier: "Names a person",
-  weight: "A survey weight",
+  household: "Household number",
+  stratum: "Stratum of the sample",
+  weight: "Survey weight",
+  drop: "Leave it out",
   other: "Something else",
 };
 
+export const ROLE_MEANINGS = {
+  sensitive: "what nobody should learn about a person; the services swap it",
+  known: "what others can find out about a person, such as age or town",
+  identifier: "a name or a number of one person; leave it out of a release",
+  household: "a number that members of a household share; it finds them, as a name does",
+  stratum: "the part of the population that a row was drawn from; values should stay in it",
+  weight: "the number of persons that a row stands for; it is not swapped",
+  drop: "not needed: the copy of the table is made without it",
+  other: "none of these: it stays as it is",
+};
+
 const NUMERIC = /^(u?int|float|double|decimal|half)/;
+const WHOLE = /^(u?int|string)/;
 const MOMENT = /^(date|time)/;
 const NAMING =
-  /(^|[_\W])(id|ids|uuid|hid|pid|hhid|name|names|surname|email|e-mail|phone|ssn|passport|iban|account|address)($|[_\W])|(user|person|people|customer|client|patient|record|case|row|account|employee|member|student|household)id$/i;
+  /(^|[_\W])(id|ids|uuid|pid|name|names|surname|email|e-mail|phone|ssn|passport|iban|account|address)($|[_\W])|(user|person|people|customer|client|patient|record|case|row|account|employee|member|student)id$/i;
 const NAMING_BY_CAPITALS = /[a-z](Id|ID)$/; // customerId; but not paid
+const HOUSEHOLD = /(^|[_\W])(hid|hhid|hh_?(id|nr|no|num|number|key)|house_?hold_?(id|nr|no|num|number|key)|householdid|family_?id|db030)($|[_\W])/i;
+const STRATUM = /(^|[_\W])(strat(um|a)?(_?(id|nr|no))?|psu|primary_sampling_unit|db050|db060)($|[_\W])/i;
 const WEIGHT =
-  /(^|[_\W])(sampling|sample|survey|design|household|hh|person|individual|final|replicate|calibrat\w*)[_\W]?(weights?|wgts?|wts?)($|[_\W])|(^|[_\W])a?fnlwgt($|[_\W])|(^|[_\W])p?wgts?($|[_\W])/i;
+  /(^|[_\W])(sampling|sample|survey|design|household|hh|person|individual|final|replicate|calibrat\w*)[_\W]?(weights?|wgts?|wts?)($|[_\W])|(^|[_\W])a?fnlwgt($|[_\W])|(^|[_\W])p?wgts?($|[_\W])|(^|[_\W])(db090|rb050|pb040)($|[_\W])/i;
 const KNOWN =
-  /(^|[_\W])(age|sex|gender|race|birth|born|dob|town|city|region|county|state|country|native|zip|postcode|postal|education|occupation|job|marital|status|nationality|household|relationship|profession|size|sector)($|[_\W])/i;
+  /(^|[_\W])(age|sex|gender|race|birth|born|dob|town|city|region|county|state|country|native|zip|postcode|postal|education|occupation|job|marital|status|nationality|citizenship|household|relationship|profession|h{0,2}_?size|sector|db040|rb090)($|[_\W])/i;
 const SENSITIVE =
   /(income|salary|wage|saving|wealth|debt|loan|price|cost|tax|revenue|turnover|expend|amount|balance|capital|diagnos|disease|illness|drug|score|grade|religion|party|vote|weight|bmi)/i;
 const ALL_DIFFERENT = 0.98;
 const FEW = 60;
+const HOUSEHOLD_SIZES = [1.2, 8]; // mean rows of a household
+const LARGEST_HOUSEHOLD = 40;
 
 const isNumeric = (field) => NUMERIC.test(field.type);
 
-/** Counts distinct values, nulls and rows of every field in the sample; null without a sample. */
-export function findings(fields, rows) {
-  return fields.map((_, at) => {
-    if (!rows?.length) return null;
-    const cells = rows.map((row) => row[at] ?? null);
-    const values = cells.filter((cell) => cell !== null);
-    return { rows: rows.length, nulls: cells.length - values.length, distinct: new Set(values).size };
-  });
+/**
+ * Whether the rows look grouped by the field as by a household: all rows of a value are adjacent, each
+ * value has few rows, and there are many values.
+ */
+function groupsRows(field, found) {
+  if (!found?.runs || !found.distinct_is_exact || !WHOLE.test(field.type) || found.distinct < 20) return false;
+  const mean = (found.rows - found.nulls) / found.distinct;
+  const adjacent = found.runs <= found.distinct + (found.nulls > 0 ? 1 : 0);
+  return (
+    adjacent &&
+    mean >= HOUSEHOLD_SIZES[0] &&
+    mean <= HOUSEHOLD_SIZES[1] &&
+    found.largest_count <= LARGEST_HOUSEHOLD
+  );
 }
 
-/** Returns {role, why}: the guessed role, and the reason. */
+/** Returns {role, why}: the guessed role, and the reason. `found` is the field's profile, with `rows`. */
 export function guess(field, found) {
+  const by = (pattern) => {
+    const [match] = pattern.exec(field.name) ?? [];
+    return match === undefined ? null : `its name has “${match.replace(/^[_\W]+|[_\W]+$/g, "")}”`;
+  };
   const discrete = !/^(float|double|half|decimal|date|time)/.test(field.type);
   const ownValue =
     found && found.rows > 20 && discrete && found.distinct > ALL_DIFFERENT * (found.rows - found.nulls);
-  if (NAMING.test(field.name) || NAMING_BY_CAPITALS.test(field.name))
-    return { role: "identifier", why: "by its name" };
-  if (WEIGHT.test(field.name) && isNumeric(field)) return { role: "weight", why: "by its name" };
-  if (SENSITIVE.test(field.name)) return { role: "sensitive", why: "by its name" };
-  if (KNOWN.test(field.name)) return { role: "known", why: "by its name" };
+  const named = (role, ...patterns) => {
+    const why = patterns.map(by).find(Boolean);
+    return why ? { role, why } : null;
+  };
+  const first =
+    named("household", HOUSEHOLD) ??
+    named("stratum", STRATUM) ??
+    named("identifier", NAMING, NAMING_BY_CAPITALS) ??
+    (isNumeric(field) ? named("weight", WEIGHT) : null);
+  if (first) return first;
+  if (!SENSITIVE.test(field.name) && groupsRows(field, found))
+    return {
+      role: "household",
+      why: `rows with the same value are adjacent, at most ${found.largest_count} of them`,
+    };
+  const second = named("sensitive", SENSITIVE) ?? named("known", KNOWN);
+  if (second) return second;
   if (ownValue) return { role: "identifier", why: "nearly every row has a different value" };
   if (MOMENT.test(field.type)) return { role: "other", why: "a date or time" };
   if (!NUMERIC.test(field.type) && found && found.distinct <= FEW)
-    return { role: "known", why: "few different values" };
+    return { role: "known", why: `a text of few different values (${found.distinct})` };
   if (NUMERIC.test(field.type) && (!found || found.distinct > FEW))
-    return { role: "sensitive", why: "a number of many values" };
-  return { role: "other", why: "no sign of another role" };
+    return {
+      role: "sensitive",
+      why: found ? `a number of many different values (${found.distinct})` : "a number",
+    };
+  return { role: "other", why: "nothing in its name or values points to another role" };
 }
 
 /**
@@ -58,16 +102,20 @@ export function guess(field, found) {
  * Reads the requirements from the parameter's description: the console knows no service by name.
  */
 export function suggestion(name, schema, fields, service) {
-  const having = (role) => fields.filter((field) => field.role === role);
+  const having = (...roles) => fields.filter((field) => roles.includes(field.role));
   const names = (some) => (some.length ? some.map((field) => field.name) : undefined);
   const numbersOnly = /numeric|numbers/.test(`${service?.summary} ${schema.description}`);
   if (/^(swap_|perturb_)?fields$/.test(name))
     return names(having("sensitive").filter((field) => !numbersOnly || isNumeric(field)));
-  if (name === "identifier_fields") return names(having("identifier"));
+  if (name === "identifier_fields") return names(having("identifier", "household", "drop"));
+  if (name === "household") return having("household")[0]?.name;
   if (name === "weight_fields") return names(having("weight"));
-  if (name === "distance_fields" || name === "key_fields") return names(having("known"));
+  if (name === "distance_fields") return names(having("known"));
+  if (name === "key_fields") return names(having("known", "stratum"));
   if (name === "control_field") {
     const ordered = /order/.test(schema.description);
+    const strata = having("stratum");
+    if (strata.length && !ordered) return strata.length === 1 ? strata[0].name : names(strata);
     const known = having("known").filter((field) => isNumeric(field) === ordered);
     return known.sort((one, other) => (other.distinct ?? 0) - (one.distinct ?? 0))[0]?.name;
   }

@@ -1,11 +1,28 @@
 // Controls for JSON schemas, including nested ones.
 
-import { anyValue, choice, group, lines, numeral, oneField, someFields, text, yesOrNo } from "./inputs.js";
+import {
+  anyValue, choice, group, lines, numeral, oneField, oneFigure, someFields, someFigures, text, yesOrNo,
+} from "./inputs.js";
+import { figures, kindWords, label, measures, titled } from "./words.js";
 import { element, humanised, newId } from "./dom.js";
 
 export const FIELD = /(^|_)field$/;
 export const FIELDS = /(^|_)fields$/;
 const OF_FIELDS = /field\b[^.]*->/i;
+
+/** Property that names a figure -> the kinds that it takes. */
+const FIGURE_OF = { risk: ["risk"], utility: ["utility", "use"] };
+
+/** Control of a property that names measures or figures; null for another property. */
+function figuresOf(name, schema, required) {
+  if (name === "only" && schema.items?.type === "string" && measures().length)
+    return someFigures(name, schema, required, measures().map((each) => ({ ...each, name: each.key, words: each.title })));
+  if (name === "rank_by" && figures("risk", "utility").length)
+    return someFigures(name, schema, required, figures("risk", "utility"));
+  if (schema.type === "string" && !schema.enum && Object.hasOwn(FIGURE_OF, name) && figures("risk").length)
+    return oneFigure(name, schema, required, figures(...FIGURE_OF[name]));
+  return null;
+}
 
 /** Returns a function that resolves `$ref`s in a document. */
 export const resolverOf = (document) => (schema) => {
@@ -33,6 +50,8 @@ export function control(name, given, required, context) {
 function kindOf(name, schema, required, context) {
   const resolve = resolverOf(context.document);
   const options = (schema.anyOf ?? schema.oneOf ?? []).map(resolve);
+  const ofFigures = figuresOf(name, schema, required);
+  if (ofFigures) return ofFigures;
   const ofTexts = options.length === 2 && options[0].type === "string" && options[1].items?.type === "string";
   if (FIELD.test(name) && ofTexts) return someFields(name, schema, required, context.fields, true);
   if (schema.writeOnly) return text(name, schema, required);
@@ -61,7 +80,7 @@ const constant = (value) => ({
 });
 
 function list(name, schema, required, items, context) {
-  if (FIELDS.test(name) && items.type === "string")
+  if ((FIELDS.test(name) || /^Fields\b/.test(schema.description ?? "")) && items.type === "string")
     return someFields(name, schema, required, context.fields, false);
   const plain = (each) => ["string", "number", "integer", "boolean"].includes(each.type);
   if (!Object.keys(items).length || plain(items) || items.anyOf?.every(plain))
@@ -85,7 +104,7 @@ function map(name, schema, required, values, context) {
   return repeated(name, schema, required, adding, {
     make: () => {
       const key = keys
-        ? choice("parameter", { enum: keys, many: true }, true)
+        ? choice("parameter", { enum: keys, many: true, words: label }, true)
         : ofFields
           ? oneField("field", keySchema, true, context.fields)
           : text("name", keySchema, true);
@@ -162,7 +181,7 @@ function union(name, schema, required, options, context) {
   const free = !required;
   const picker = element(
     "select",
-    { id: newId("kind"), "aria-label": `${humanised(name)}: kind`, onchange: () => show() },
+    { id: newId("kind"), "aria-label": `${titled(name, schema)}: kind`, onchange: () => show() },
     free
       ? element(
           "option",
@@ -195,7 +214,7 @@ function union(name, schema, required, options, context) {
   };
 }
 
-const inner = (kind) => (kind.type === "array" ? "values" : (kind.title ?? "value"));
+const inner = (kind) => (kind.type === "array" ? "values" : kind.title ? kindWords(kind.title) : "value");
 
 const plainly = (value) =>
   [value]
@@ -208,10 +227,8 @@ const fitting = (examples, kind) => examples?.filter((example) => fits(kind, exa
 function kindName(kind) {
   if (kind.const !== undefined) return String(kind.const);
   if (kind.type === "array") return "a list";
-  if (kind.type === "object")
-    return humanised(kind.title)
-      .replace(/([a-z])([A-Z])/g, "$1 $2")
-      .toLowerCase();
+  if (kind.type === "boolean") return "yes or no";
+  if (kind.type === "object") return kindWords(kind.title);
   return kind.type === "string" ? "a text" : "a number";
 }
 
@@ -263,4 +280,14 @@ export function valuesOf(parts) {
 /** Sets the controls to the values; null leaves a control empty. */
 export function setAll(parts, values) {
   for (const [name, value] of Object.entries(values ?? {})) if (value !== null) parts[name]?.set(value);
+}
+
+/** Sets the controls to values that were read before; fields that these do not name are cleared. */
+export function restoreAll(parts, values) {
+  for (const [name, part] of Object.entries(parts)) {
+    const value = values?.[name];
+    if (Object.keys(part.parts).length) restoreAll(part.parts, value);
+    else if (value !== undefined) part.set(value);
+    else if (FIELD.test(name) || FIELDS.test(name)) part.set(undefined); // else a suggestion would come back
+  }
 }

@@ -4,6 +4,7 @@ const KEY = "rowveil.key";
 const TABLES = "rowveil.tables";
 const ROLES = "rowveil.roles.";
 const DRAFT = "rowveil.draft";
+const ENTERED = "rowveil.entered.";
 
 const read = (name, absent) => JSON.parse(sessionStorage.getItem(name) ?? "null") ?? absent;
 const write = (name, value) => sessionStorage.setItem(name, JSON.stringify(value));
@@ -50,3 +51,9 @@ export function takeDraft(service) {
 }
 
 export const setDraft = (service, parameters) => write(DRAFT, { service, parameters });
+
+/** Returns what was last entered in the form of a place, or null. */
+export const entered = (place) => read(ENTERED + place, null);
+
+/** Stores what was entered in the form of a place. It must hold no secret. */
+export const keepEntered = (place, values) => write(ENTERED + place, values);

@@ -5,8 +5,9 @@ child process for each of the worker's threads. A Dask task only passes the job 
 the guarantees of one machine hold here too: memory and time of a job are limited, a cancelled job is killed,
 and a job that dies affects no other job.
 
-Tasks and results are pickled, and a task contains the keys of its blobs and its seed. The cluster must
-therefore belong to the service, and connections must use TLS with certificates on both sides.
+A task is pickled and contains the keys of its blobs and its seed; its outcome is data. Dask's own messages
+may contain pickles in both directions. The cluster must therefore belong to the service, and connections must
+use TLS with certificates on both sides, whose roles are checked (`app.engine.certificate_roles`).
 
 A service that dies cannot take its plugin away, and the scheduler would give it to every new worker.
 Therefore a plugin that has not heard from its service for some time stops its child processes, and the other
@@ -30,10 +31,12 @@ from distributed import Client, Security, Worker, WorkerPlugin, get_worker
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
+from app.engine.certificate_roles import SERVICE, WORKER, CheckedSecurity
 from app.engine.dask_address import Cluster
 from app.engine.engine import CANCELLED, WORKER_DIED, Failure, Outcome, Running, TaskFunction
 from app.engine.kernel_compilation import KernelCompilation
 from app.engine.local_engine import EmbeddedEngine
+from app.engine.outcome_message import decode_outcome, encode_outcome
 from app.engine.worker_process import WorkerSetup
 from providers import KERNEL_CPU
 
@@ -59,15 +62,15 @@ _KILLED = Failure(WORKER_DIED, "the cluster's workers that ran the job died, one
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
 
 
-def security_of(cluster: Cluster) -> Security:
-    """Configure TLS with certificates of one authority on both sides; without files, no security."""
+def security_of(cluster: Cluster, role: str) -> Security:
+    """Configure TLS with certificates of one authority and checked roles; without files, no security."""
     if cluster.ca_file is None:
         return Security(require_encryption=False)
     ca, cert, key = (str(path) for path in (cluster.ca_file, cluster.cert_file, cluster.key_file))
     sides = {f"tls_{side}_{what}": value
              for side in ("client", "worker", "scheduler")
              for what, value in (("cert", cert), ("key", key))}  # fmt: skip
-    return Security(tls_ca_file=ca, require_encryption=True, **sides)
+    return CheckedSecurity(role, tls_ca_file=ca, **sides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +135,16 @@ def _children(name: str) -> _Children:
     return plugin
 
 
-async def _run_in_child(name: str, task_id: str, job: _Job) -> Outcome:
-    """Run the job in a child process; this is the function of a Dask task."""
+async def _run_in_child(name: str, task_id: str, job: _Job) -> bytes:
+    """Run the job in a child process; this is the function of a Dask task.
+
+    The outcome is returned as bytes without code. The child's message has been decoded here, in the process
+    of the Dask worker, so that nothing that a child sends is unpickled anywhere.
+    """
     children = _children(name)
     if task_id in children.stopped:
-        return _CANCELLED
-    return await children.engine.run(task_id, job.function, job.task)
+        return encode_outcome(_CANCELLED)
+    return encode_outcome(await children.engine.run(task_id, job.function, job.task))
 
 
 async def _stop_child(name: str, task_id: str, dask_worker: Worker) -> None:
@@ -293,7 +300,7 @@ class DaskEngine:
 
     async def _connect(self) -> None:
         client = await Client(
-            self._cluster.address, security=security_of(self._cluster), asynchronous=True,
+            self._cluster.address, security=security_of(self._cluster, SERVICE), asynchronous=True,
             timeout=_CALL_SECONDS, name="rowveil", set_as_default=False,
         )  # fmt: skip
         self._client = client
@@ -359,7 +366,7 @@ async def _first_of(*futures: asyncio.Future[Any]) -> None:
 
 async def _outcome_of(future: Any) -> Outcome:
     try:
-        outcome: Outcome = await future.result()
+        message = await future.result()
     except KilledWorker:
         return _KILLED
     except asyncio.CancelledError:
@@ -370,7 +377,7 @@ async def _outcome_of(future: Any) -> Outcome:
     except Exception as error:
         _log.error("a task of the cluster failed: %s", type(error).__qualname__)
         return _LOST
-    return outcome
+    return decode_outcome(message)
 
 
 async def serve_cluster(cluster: Cluster, threads: int, kernels: KernelCompilation | None = None) -> None:
@@ -383,8 +390,8 @@ async def serve_cluster(cluster: Cluster, threads: int, kernels: KernelCompilati
     if KERNEL_CPU.warning:
         _log.warning("%s", KERNEL_CPU.warning)
     async with Worker(
-        cluster.address, nthreads=threads, security=security_of(cluster), memory_limit=0, dashboard=False,
-        resources=None,
+        cluster.address, nthreads=threads, security=security_of(cluster, WORKER), memory_limit=0,
+        dashboard=False, resources=None,
     ) as worker:  # fmt: skip
         if kernels is not None:
             kernels.start()

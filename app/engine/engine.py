@@ -14,6 +14,7 @@ STORAGE_FULL = "storage_full"
 INTERNAL_ERROR = "internal_error"
 NOT_SENT = "destination_not_sent"
 ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+RELEASED_BEFORE = "released_before"
 REVISION_GONE = "revision_gone"
 DEADLINE_EXCEEDED = "deadline_exceeded"
 
@@ -79,7 +80,7 @@ class Engine(Protocol):
         """
 
     async def cancel(self, task_id: str) -> None:
-        """Stop the task and its worker; its outcome is a Failure with code `CANCELLED`."""
+        """Stop the task, if necessary with its worker; its outcome is a Failure with code `CANCELLED`."""
 
     def ready(self) -> bool:
         """Whether at least one worker is up."""

@@ -12,12 +12,18 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
+from app.engine.worker_environment import worker_environment
 from app.engine.worker_process import THREAD_VARIABLES
 from app.lean import leave_out_pandas
+from app.telemetry import tracing
+
+_SERVER = "from multiprocessing.forkserver import main"
+"""Start of the server's program, as multiprocessing writes it."""
 
 
 def _remove_listener(server: int) -> None:
@@ -31,6 +37,19 @@ def _remove_listener(server: int) -> None:
         address.parent.rmdir()
 
 
+def _execute_again_without_secrets() -> None:
+    """Replace this process by itself without the service's other variables, if it has any.
+
+    A variable that is only removed stays readable in ``/proc/self/environ``. Nothing has happened yet in this
+    process, and its open files stay open.
+    """
+    kept = worker_environment(os.environ, tracing.wanted())
+    if kept.keys() != os.environ.keys():
+        os.execve(sys.executable, sys.orig_argv, kept)  # noqa: S606 - the same program
+
+
+if _SERVER in sys.orig_argv[-1]:  # and not in a process that only imports this module
+    _execute_again_without_secrets()
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 atexit.register(_remove_listener, os.getpid())
 

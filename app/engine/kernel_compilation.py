@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 
+from app.engine.worker_environment import worker_environment
 from providers import PROVIDERS
 from providers.compiled_services import MEASURES_NAME, are_compiled, compiling
 from providers.kernel_display import Bar, CompilationProgress
@@ -63,6 +64,7 @@ class KernelCompilation:
             *self._command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
+            env=worker_environment(os.environ, traces=False),
             pass_fds=(lock,),
             start_new_session=True,
         )

@@ -3,7 +3,8 @@
 Workers share nothing: the processes of a usual pool share a pipe and its locks, and one that is killed while
 it holds a lock breaks the whole pool. Here a failing worker affects no other worker.
 
-A worker that was stopped, killed or lost is replaced. It takes tasks again when the new process has sent its
+A cancelled task is requested to stop. If it does not within a second, its worker is killed. A worker that was
+killed or lost is replaced. It takes tasks again when the new process has sent its
 id, so a free worker is always up, and warm if the settings ask for that.
 """
 
@@ -25,9 +26,10 @@ _IDLE_CHECK_SECONDS = 1.0
 
 _POLL_SECONDS = 0.01
 
-_CANCELLED = Failure(CANCELLED, "the job was cancelled")
+_STOP_SECONDS = 1.0
+"""Time in which a cancelled task may stop by itself, so that its worker stays; then the worker is killed."""
 
-_ENDS_WORKER = (CANCELLED, TIME_LIMIT, WORKER_DIED)
+_CANCELLED = Failure(CANCELLED, "the job was cancelled")
 
 
 class EmbeddedEngine:
@@ -71,7 +73,7 @@ class EmbeddedEngine:
         return running
 
     async def cancel(self, task_id: str) -> None:
-        """Stop the task and its worker; its outcome is a Failure with code `CANCELLED`."""
+        """Stop the task, if necessary with its worker; its outcome is a Failure with code `CANCELLED`."""
         running = self._running.get(task_id)
         if running is not None:
             running.request_stop()
@@ -103,21 +105,24 @@ class EmbeddedEngine:
             free.cancel()
             return _CANCELLED
         worker = free.result()
-        outcome: Outcome = _CANCELLED
-        if not stop.done():
-            calling = asyncio.ensure_future(worker.call(function, task))
-            await _first_of(calling, stop, within=self._time_limit)
-            if calling.done():
-                outcome = _outcome_of(calling)
-            else:  # the process is replaced below
-                outcome = _CANCELLED if stop.done() else _over(self._time_limit)
-                calling.cancel()
-                await asyncio.wait([calling])
-        if isinstance(outcome, Failure) and outcome.code in _ENDS_WORKER:
+        if stop.done():
+            self._give_back(worker)
+            return _CANCELLED
+        calling = asyncio.ensure_future(worker.call(function, task))
+        await _first_of(calling, stop, within=self._time_limit)
+        if not calling.done() and stop.done() and not self._closing and worker.request_stop():
+            await _first_of(calling, within=_STOP_SECONDS)
+        if not calling.done():
+            calling.cancel()
+            await asyncio.wait([calling])
+            await self._replace(worker)
+            return _CANCELLED if stop.done() else _over(self._time_limit)
+        outcome = _outcome_of(calling)
+        if isinstance(outcome, Failure) and outcome.code == WORKER_DIED:
             await self._replace(worker)
         else:
             self._give_back(worker)
-        return outcome
+        return _CANCELLED if stop.done() else outcome
 
     async def _replace(self, worker: WorkerLink) -> None:
         """Start a replacement; return when the old process has ended, or the worker is free again."""

@@ -2,8 +2,12 @@
 
 A killed worker leaves the file as it was: there is no lock to keep and no pipe to break. A torn read returns
 at worst a half-written stage name, until the next read.
+
+If the service dies first, the worker leaves a note in the file that it was alive, and that the kernel has
+killed no process for lack of memory since the task began. So the task did not take the service's memory.
 """
 
+import contextlib
 import mmap
 import os
 import struct
@@ -12,6 +16,8 @@ from types import TracebackType
 from typing import Self
 
 from app.engine.engine import Progress
+from app.engine.oom_kills import oom_kills
+from app.engine.stop_request import check_stop
 
 _SIZE = 128
 
@@ -19,7 +25,12 @@ _FRACTION = struct.Struct("=d")
 
 _PID = struct.Struct("=q")
 
-_STAGE = struct.Struct("=112p")
+_STAGE = struct.Struct("=104p")
+
+_NOTE = struct.Struct("=q")
+
+_NOTE_AT = 120
+"""Offset of the note: 1 if the worker has outlived the service, else 0."""
 
 _EMPTY = bytes(_SIZE)
 
@@ -44,6 +55,25 @@ def read_progress(path: Path) -> Progress | None:
     return Progress(min(1.0, max(0.0, fraction)), stage.decode(errors="ignore"), pid)
 
 
+def has_outlived_service(path: Path) -> bool:
+    """Whether the worker noted that the service died before it; False if there is no such file. Blocking."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return len(data) == _SIZE and _NOTE.unpack_from(data, _NOTE_AT) == (1,)
+
+
+_current: "ProgressFile | None" = None
+"""File of the task that this process runs."""
+
+
+def note_end_of_service() -> None:
+    """Note in the file of the running task, if there is one, that this process outlives the service."""
+    if _current is not None:
+        _current.note_end_of_service()
+
+
 class ProgressFile:
     """The worker's side of the file: a callable that providers get as ``progress``."""
 
@@ -51,16 +81,35 @@ class ProgressFile:
         with Path(path).open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _SIZE)
         _PID.pack_into(self._map, 8, os.getpid())
+        _NOTE.pack_into(self._map, _NOTE_AT, 0)  # of a worker whose task another one repeats
+        self._oom_kills = oom_kills()
 
     def __call__(self, fraction: float, stage: str) -> None:
-        """Write the fraction done, 0 to 1, and the current stage."""
+        """Write the fraction done, 0 to 1, and the current stage. Raises TaskStopped, in a worker."""
+        check_stop()
         _FRACTION.pack_into(self._map, 0, fraction)
         _STAGE.pack_into(self._map, 16, stage.encode())
 
+    def note_end_of_service(self) -> None:
+        """Note that this process outlives the service, unless memory ran out or nobody knows whether it did.
+
+        Callable from another thread than the task's.
+        """
+        kills = oom_kills()
+        if kills is None or kills != self._oom_kills:
+            return
+        with contextlib.suppress(ValueError, OSError):  # the task has just ended; the folder is away
+            _NOTE.pack_into(self._map, _NOTE_AT, 1)
+            self._map.flush()
+
     def __enter__(self) -> Self:
+        global _current
+        _current = self
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        global _current
+        _current = None
         self._map.close()

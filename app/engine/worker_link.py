@@ -3,15 +3,18 @@
 The service sends a task and receives its outcome in the event loop itself: no thread is between them, and no
 lock is shared with another worker. The end of a process closes its socket, which ends a call at once.
 
-A message is its length in 8 bytes, and a pickle. A worker is trusted with what it returns: it runs our code.
+A message is its length in 8 bytes, and its content: a pickle of the service's to the worker, and data without
+code in return (`app.engine.outcome_message`).
 """
 
 import asyncio
 import contextlib
+import errno
 import os
 import pickle
 import signal
 import socket
+import struct
 import threading
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
@@ -19,7 +22,8 @@ from typing import Any
 
 from app.engine.engine import WORKER_DIED, Failure, Outcome, TaskFunction
 from app.engine.fork_server import UNKNOWN_EXIT, new_process
-from app.engine.worker_process import LENGTH, WorkerSetup, serve_tasks
+from app.engine.outcome_message import MOST_BYTES, decode_outcome
+from app.engine.worker_process import LENGTH, PROCESS_ID, WorkerSetup, serve_tasks
 
 _PIECE = 1 << 20
 _JOIN_SECONDS = 10.0
@@ -45,6 +49,7 @@ class WorkerLink:
         self._socket: socket.socket | None = None
         self._changing = threading.Lock()
         self._closed = False
+        self._called = False
         self.pid = 0
         """Process id; 0 until the first process is up."""
 
@@ -69,8 +74,8 @@ class WorkerLink:
         # In a thread: starting a process takes milliseconds that would block the event loop.
         await asyncio.to_thread(self._restart)
         try:
-            self.pid = pickle.loads(await self._receive())  # noqa: S301 - see the module
-        except (EOFError, OSError):
+            self.pid = PROCESS_ID.unpack(await self._receive())[0]
+        except (EOFError, OSError, struct.error):
             raise StartFailed("a worker ended while it started") from None
 
     async def call(self, function: TaskFunction, task: Any) -> Outcome:
@@ -79,12 +84,25 @@ class WorkerLink:
         if self._socket is None:
             return _LOST
         message = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
+        self._called = False
         try:
-            await loop.sock_sendall(self._socket, LENGTH.pack(len(message)) + message)
-            outcome: Outcome = pickle.loads(await self._receive())  # noqa: S301 - see the module
+            await loop.sock_sendall(self._socket, LENGTH.pack(len(message)))
+            await loop.sock_sendall(self._socket, message)
+            del message
+            self._called = True
+            answer = await self._receive()
         except (EOFError, OSError):
             return await asyncio.to_thread(self._end)
-        return outcome
+        return decode_outcome(answer)
+
+    def request_stop(self) -> bool:
+        """Request the current task to stop; False if the task has not been sent completely."""
+        if self._socket is None or not self._called:
+            return False
+        try:
+            return self._socket.send(LENGTH.pack(0)) == LENGTH.size
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Kill the process and return when it has ended; no other one will start. Blocking."""
@@ -124,6 +142,8 @@ class WorkerLink:
         loop = asyncio.get_running_loop()
         received = bytearray(await loop.sock_recv(self._socket, _PIECE))
         while len(received) < LENGTH.size or len(received) < LENGTH.size + LENGTH.unpack_from(received)[0]:
+            if len(received) > MOST_BYTES:
+                raise OSError(errno.EMSGSIZE, "the worker's message is too large")
             more = await loop.sock_recv(self._socket, _PIECE)
             if not more:
                 raise EOFError

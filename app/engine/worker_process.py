@@ -19,8 +19,23 @@ from multiprocessing import connection, parent_process
 from typing import Any
 
 from app.engine.data_limit import limit_memory
-from app.engine.engine import INTERNAL_ERROR, MEMORY_LIMIT, STORAGE_FULL, Failure, Outcome, TaskFunction
+from app.engine.engine import (
+    CANCELLED,
+    INTERNAL_ERROR,
+    MEMORY_LIMIT,
+    STORAGE_FULL,
+    Failure,
+    Outcome,
+    TaskFunction,
+)
+from app.engine.oom_kills import open_statistics
+from app.engine.outcome_message import encode_outcome
+from app.engine.progress_file import note_end_of_service
+from app.engine.sandbox import Confinement, confine
+from app.engine.stop_request import TaskStopped, listen
+from app.engine.worker_environment import clear_environment
 from app.errors import NO_ROOM
+from app.telemetry import tracing
 
 THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
@@ -42,8 +57,13 @@ _OUT_OF_MEMORY = Failure(
 _NO_ROOM = Failure(STORAGE_FULL, "the storage is full; delete buffers and jobs, or try again later")
 
 
+_STOPPED = Failure(CANCELLED, "the job was cancelled")
+
 LENGTH = struct.Struct("=Q")
-"""Length of a message, before it."""
+"""Length of a message, before it. A message of length 0 requests the stop of the current task."""
+
+PROCESS_ID = struct.Struct("=Q")
+"""First message of a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +79,33 @@ class WorkerSetup:
     """``module:function`` that compiles the kernels of tasks, or loads them from the cache.
 
     It is a name, because the function itself would import numba before the threads are set."""
+    confinement: Confinement | None = None
+    """Limits of what it may reach; None: it may reach what the service may."""
 
 
 def serve_tasks(setup: WorkerSetup, connection: socket.socket) -> None:
     """Set this process up, send its id, and run the tasks that come, until the service closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the service decides when a worker ends
+    clear_environment(tracing.wanted())  # where no fork server has done so
+    open_statistics()
+    if setup.confinement is not None:
+        confine(setup.confinement)
     set_up(setup)
-    out_of_memory = pickle.dumps(_OUT_OF_MEMORY)  # made while there is memory for it
-    _send(connection, pickle.dumps(os.getpid()))
+    out_of_memory = encode_outcome(_OUT_OF_MEMORY)  # made while there is memory for it
+    _send(connection, PROCESS_ID.pack(os.getpid()))
+    listen(connection)
     while (message := _received(connection)) is not None:
+        if not message:  # a request to stop that came after the end of its task
+            continue
         try:
             outcome = call(*pickle.loads(message))  # noqa: S301 - the service sent it
             del message
-            answer = pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
+            answer = encode_outcome(outcome)
             del outcome
         except MemoryError:
             answer = out_of_memory
         except Exception as error:  # the task or its outcome cannot be sent
-            answer = pickle.dumps(failure_of(error))
+            answer = encode_outcome(failure_of(error))
         _send(connection, answer)
 
 
@@ -125,6 +154,8 @@ def call(function: TaskFunction, task: Any) -> Outcome:
     """Run a task; every exception is returned as a Failure."""
     try:
         return function(task)
+    except TaskStopped:
+        return _STOPPED
     except MemoryError:  # pyarrow.ArrowMemoryError is a subclass
         return _OUT_OF_MEMORY
     except OSError as error:
@@ -159,10 +190,14 @@ def _limit_library_threads(threads: int) -> None:
 
 
 def _exit_with_the_service() -> None:
-    """End this process when the service's process has ended: nothing would read its result."""
+    """End this process when the service's process has ended: nothing would read its result.
+
+    Before, note in the progress file that the task did not end the service.
+    """
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
+        note_end_of_service()
         os._exit(1)
 
 

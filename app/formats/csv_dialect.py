@@ -42,6 +42,8 @@ class CsvDialect:
     null_tokens: tuple[str, ...] = ()
     """Unquoted cells that are null, in addition to the empty one."""
     encoding: str = "utf-8"
+    header: bool = True
+    """Whether the first line names the fields; else they are named column_1, column_2, ..."""
 
     @property
     def nulls(self) -> list[str]:

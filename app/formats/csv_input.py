@@ -1,4 +1,4 @@
-"""CSV reader (RFC 4180): a header, any line end, one delimiter character, several encodings.
+"""CSV reader (RFC 4180): a header or none, any line end, one delimiter character, several encodings.
 
 An empty cell is a null; a quoted empty one, ``""``, is empty text or empty bytes, and a null in fields of
 other types. The same holds for the null tokens of the dialect. In a table of one field an empty line is
@@ -40,6 +40,22 @@ _LONGEST_ROW = 2**31 - 1
 
 _LONGEST_HEADER = 1 << 24
 
+_DELIMITERS = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'"}
+"""Common delimiters, as a message names them."""
+
+_UTF_16 = "the CSV is UTF-16; state it as 'encoding', or save the CSV as UTF-8"
+
+_OTHER_FORMATS = {
+    b"\x1f\x8b": "the body is gzip data; send it with the header 'Content-Encoding: gzip'",
+    b"PK\x03\x04": "the body is a ZIP file or a workbook such as .xlsx; save the sheet as CSV (UTF-8)",
+    b"PAR1": "the body is a Parquet file; send it as application/vnd.apache.parquet",
+    b"ARROW1": "the body is an Arrow file; send an Arrow stream, as application/vnd.apache.arrow.stream",
+    b"\xff\xff\xff\xff": "the body is an Arrow stream; send it as application/vnd.apache.arrow.stream",
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
+}
+"""First bytes of data that is no CSV in UTF-8, and the remedy."""
+
 
 def open_csv(
     data: bytes | BinaryIO, fields: Fields | None = None, dialect: CsvDialect | None = None
@@ -68,13 +84,16 @@ class _Text:
 
     def _header(self) -> tuple[list[str], bool]:
         """Return the names, and whether anything follows them."""
+        self._refuse_other_formats()
+        header: list[str] = []
         text = io.TextIOWrapper(
             io.BufferedReader(RawRecodedFile(self.dialect.text(BoundedFile(self._file)))),  # type: ignore[type-var]
             "utf-8-sig",
             newline="",
         )
         try:
-            names = next(csv.reader(_first_lines(text), delimiter=self.dialect.delimiter, strict=True), [])
+            lines = _first_lines(text, header)
+            names = next(csv.reader(lines, delimiter=self.dialect.delimiter, strict=True), [])
             has_rows = bool(text.read(1))
         except UnicodeDecodeError:
             raise FormatError("the CSV is not UTF-8; save it as UTF-8, or state its encoding") from None
@@ -82,10 +101,25 @@ class _Text:
             raise FormatError(
                 "the CSV's header is not valid: it is one line of field names, separated by the delimiter"
             ) from None
+        if not self.dialect.header:
+            if not names:
+                raise FormatError("the CSV has no rows, and no header that would name its fields")
+            return [f"column_{number}" for number in range(1, len(names) + 1)], True
         if not names:
             raise FormatError("the CSV lacks its header; the first line names the fields")
         refuse_nul(names)
+        _refuse_other_delimiter("".join(header), self.dialect.delimiter)
         return checked_names(names), has_rows
+
+    def _refuse_other_formats(self) -> None:
+        """Raise FormatError for the first bytes of another format, unless an encoding is stated."""
+        if self.dialect.encoding != "utf-8":
+            return
+        self._file.seek(0)
+        first_bytes = self._file.read(8)
+        for mark, message in _OTHER_FORMATS.items():
+            if first_bytes.startswith(mark):
+                raise FormatError(message)
 
     def refuse_open_quote(self) -> None:
         """Raise FormatError for an unclosed quote, which Arrow would close at the end of the text."""
@@ -114,7 +148,7 @@ class _Text:
                 raise
             except pa.ArrowException as error:
                 if "straddl" not in str(error):
-                    raise _explained(str(error), self.names) from None
+                    raise _explained(str(error), self.names, self.dialect.header) from None
                 if block > part.size or block >= _LONGEST_ROW:
                     raise FormatError("a row of the CSV is too long; a row has at most 2 GiB") from None
                 block = min(block * _LONGER, _LONGEST_ROW)
@@ -129,7 +163,7 @@ class _Text:
                 use_threads=False,  # so that an error has its row number
                 block_size=block,
                 column_names=numbered,
-                skip_rows_after_names=1,
+                skip_rows_after_names=int(self.dialect.header),
             ),
             arrow_csv.ParseOptions(
                 delimiter=self.dialect.delimiter,
@@ -146,8 +180,20 @@ class _Text:
         return reader
 
 
-def _first_lines(text: io.TextIOWrapper) -> Iterator[str]:
-    """Yield lines as long as they may belong to the header."""
+def _refuse_other_delimiter(header: str, delimiter: str) -> None:
+    """Raise FormatError if the header has more of another common delimiter than of its own, unquoted."""
+    unquoted = re.sub('"[^"]*"', "", header)
+    likely = max(_DELIMITERS, key=unquoted.count)
+    if likely != delimiter and unquoted.count(likely) > unquoted.count(delimiter):
+        raise FormatError(
+            f"the header's names seem to be separated by {_DELIMITERS[likely]}, and the delimiter "
+            f"is {_DELIMITERS.get(delimiter, repr(delimiter))}: state the other one as 'delimiter', or put "
+            "names that contain it in quotes"
+        )
+
+
+def _first_lines(text: io.TextIOWrapper, read: list[str]) -> Iterator[str]:
+    """Yield lines as long as they may belong to the header; append each to ``read``."""
     left = _LONGEST_HEADER
     while line := text.readline(left):
         left -= len(line)
@@ -155,6 +201,7 @@ def _first_lines(text: io.TextIOWrapper) -> Iterator[str]:
             raise FormatError(
                 f"the CSV's header is longer than {_LONGEST_HEADER} characters; shorten its names"
             )
+        read.append(line)
         yield line
 
 
@@ -167,13 +214,14 @@ def refuse_nul(names: list[str]) -> None:
             )
 
 
-def _explained(message: str, names: list[str]) -> FormatError:
+def _explained(message: str, names: list[str], header: bool) -> FormatError:
     """Translate an error of the reader, without the row that it quotes."""
     if odd := re.match(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)", message):
-        what = f"has {odd[3]} cells where the header has {odd[2]}; quote cells that hold the delimiter"
-        return FormatError(f"row {int(odd[1]) - 2} (counting from 0) {what}")
+        first = "header" if header else "first line"
+        what = f"has {odd[3]} cells where the {first} has {odd[2]}; quote cells that hold the delimiter"
+        return FormatError(f"row {int(odd[1]) - 1 - header} (counting from 0) {what}")
     if odd := re.match(r"In CSV column #(\d+): Row #(\d+): .*UTF8", message):
-        where = f"field '{names[int(odd[1])]}', row {int(odd[2]) - 2} (counting from 0)"
+        where = f"field '{names[int(odd[1])]}', row {int(odd[2]) - 1 - header} (counting from 0)"
         return FormatError(f"{where}: the text is not UTF-8; save it as UTF-8, or state its encoding")
     return FormatError("the body is not valid CSV; see RFC 4180")
 

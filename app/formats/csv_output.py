@@ -39,6 +39,9 @@ _FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 
 _QUOTED = '[",\r\n]|^$|^\ufeff'
 
+_QUOTED_NAME = f"[;|\t]|{_QUOTED}"
+"""Names with another common delimiter are quoted too: `app.formats.csv_input` refuses an unquoted one."""
+
 
 def csv_chunks(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], formulas: Formulas = "keep"
@@ -56,7 +59,7 @@ def csv_chunks(
 
 
 def _chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch], formulas: Formulas) -> Iterator[bytes]:
-    header = _quoted(_texts(pa.array(schema.names, pa.large_string()), formulas))
+    header = _quoted(_texts(pa.array(schema.names, pa.large_string()), formulas), _QUOTED_NAME)
     yield ",".join(header.to_pylist()).encode() + b"\r\n"
     for batch in batches:
         for piece in pieces(batch, _BATCH_BYTES, _BATCH_ROWS):
@@ -96,8 +99,8 @@ def _texts(texts: pa.Array, formulas: Formulas) -> pa.Array:
     return pc.if_else(is_formula, pc.binary_join_element_wise(apostrophe, texts, empty), texts)
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
-    needs = pc.match_substring_regex(texts, _QUOTED)
+def _quoted(texts: pa.Array, pattern: str = _QUOTED) -> pa.Array:
+    needs = pc.match_substring_regex(texts, pattern)
     if not pc.any(needs).as_py():
         return texts
     quote, nothing = pa.scalar('"', pa.large_string()), pa.scalar("", pa.large_string())

@@ -120,6 +120,15 @@ def refuse_unknown(declared: Mapping[str, Any], names: Mapping[str, Any]) -> Non
             )
 
 
+def named_types(fields: Any) -> Any:
+    """Return field -> type, also for a list of names and types as in every response with rows."""
+    if isinstance(fields, list) and all(
+        isinstance(field, dict) and field.keys() == {"name", "type"} for field in fields
+    ):
+        return {field["name"]: field["type"] for field in fields}
+    return fields
+
+
 def declared_types(fields: Fields | None) -> dict[str, Any]:
     """Return field -> declared type. Raises FormatError: not a type."""
     return {

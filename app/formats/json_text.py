@@ -9,6 +9,7 @@ conclusive does `check_names` read the text a second time, object by object.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -27,6 +28,48 @@ _OPENING = ord("{")
 _CASE_BIT = 0x20  # the only bit in which "[" and "{" differ
 
 _LONGEST_NAME = 200
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+_PLACE = re.compile(r"at line ([0-9]+) column ([0-9]+)")
+
+_NO_NUMBERS = (b"NaN", b"Infinity", b"-Infinity")
+
+
+def without_byte_order_mark(body: bytes) -> bytes:
+    """Return the text without UTF-8's byte order mark, which a parser may ignore (RFC 8259, section 8.1)."""
+    return body.removeprefix(_BYTE_ORDER_MARK)
+
+
+def reason_not_json(body: bytes, found: str) -> str:
+    """Return the reason that a body is not JSON, with the remedy where the mistake is a common one.
+
+    Parameters
+    ----------
+    body : bytes
+    found : str
+        Message of the parser.
+    """
+    if body.startswith(b"\x1f\x8b"):
+        return "it is gzip data; send it with the header 'Content-Encoding: gzip'"
+    if body.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in body[:4]:
+        return "it is UTF-16 or UTF-32; JSON is sent as UTF-8 (RFC 8259, section 8.1)"
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return "it is not UTF-8, in which JSON is sent (RFC 8259, section 8.1)"
+    if place := _PLACE.search(found):
+        line = body.split(b"\n")[int(place[1]) - 1]
+        column = int(place[2]) - 1
+        rest = line[max(column - 1, 0) :].lstrip()
+        if line[column:].startswith(_NO_NUMBERS) or rest.startswith(_NO_NUMBERS):
+            return f"{found}; NaN and Infinity are no JSON numbers: send null"
+        if place[1] == place[2] == "1":
+            return f"{found}; a request is a JSON object, which begins with {{"
+        if line[column:].startswith(b"'") or rest.startswith(b"'"):
+            return f"{found}; names and texts stand in double quotes"
+    return found
 
 
 def may_repeat(data: bytes, document: Any) -> bool:

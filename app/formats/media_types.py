@@ -21,6 +21,12 @@ def essence(media_type: str) -> str:
     return media_type.partition(";")[0].strip().lower()
 
 
+def sent_as(content_type: str | None, subject: str = "the body") -> str:
+    """Return the first half of a message about a media type: the type that the client stated."""
+    stated = "".join(each for each in (content_type or "").strip() if each.isprintable())
+    return f"{subject} was sent as '{stated[:100]}'" if stated else f"{subject} was sent without a media type"
+
+
 def negotiate(accept: str | None, offered: Sequence[str]) -> str | None:
     """Return the offered media type of highest preference; None if none is acceptable.
 

@@ -40,6 +40,11 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 _UTC = ("UTC", "Etc/UTC", "Z", "Zulu", "Etc/Zulu", "+00:00")
 
+_OTHER_ORDER = re.compile(
+    r"\s*[0-9]{1,4}\s*[-./ ]\s*([0-9]{1,2}|[A-Za-z]{3,9})\s*[-./, ]\s*[0-9]{1,4}\b|[0-9]{8}$"
+)
+"""Dates with day or month first, or without hyphens."""
+
 _FAR_PARTS = re.compile(
     r"([+-]?[0-9]+)-([0-9]{2})-([0-9]{2})"
     r"(?:[T ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
@@ -64,7 +69,10 @@ def from_text(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
     pattern, form, convert = _reading(data_type)
     matches = pc.match_substring_regex(texts, pattern)
     if (wrong := pc.index(matches, False).as_py()) >= 0:
-        raise CellFault(wrong, f"{type_name(data_type)} is written as {form}")
+        what = f"{type_name(data_type)} is written as {form}"
+        if pa.types.is_temporal(data_type) and _OTHER_ORDER.match(texts[wrong].as_py()):
+            what += "; this one has another order or other separators: rewrite it, or state the type 'string'"
+        raise CellFault(wrong, what)
     return first_fault(
         texts, lambda some: convert(some, data_type), f"{type_name(data_type)} is written as {form}, in range"
     )
@@ -105,7 +113,7 @@ def _reading(data_type: pa.DataType) -> tuple[str, str, Callable[[pa.Array, pa.D
         form = f"a whole number of {data_type.unit}"
         return "^-?[0-9]+$", form, lambda texts, to: texts.cast(pa.int64()).cast(to)
     if kind.is_date(data_type):
-        return f"^{_DAY}$", "2024-02-29", _instants_from_text
+        return f"^{_DAY}$", "2024-02-29 (year-month-day)", _instants_from_text
     if kind.is_time(data_type):
         fraction, shown = _fraction(data_type.unit)
         return f"^{_CLOCK}{fraction}$", f"12:30:00{shown}", _times_from_text

@@ -15,16 +15,18 @@ import pyarrow as pa
 from app.callers import Caller
 from app.errors import Conflict, InvalidRequest, NotFound, StateConflict, Unavailable, storage_error
 from app.job_kinds import Kind, kind_of, revision_of
+from app.jobs.fairness.limits import Limits
+from app.jobs.fairness.turns import turn_after
 from app.jobs.idempotency import AlreadyMade, Idempotency
-from app.jobs.limits import Limits
+from app.jobs.releases.recording import check_released
 from app.jobs.requests import (
     GivenTable,
     NewJob,
     SendTo,
     StoredTable,
     SubmissionOptions,
+    TableOf,
     choice_revision_of,
-    head_start,
 )
 from app.jobs.states import State, Step, after
 from app.jobs.stores import Stores
@@ -88,7 +90,11 @@ class Acceptance:
         )
         _set_send_to(job, new.send_to)
         self._set_seed(job, seed, bits)
-        tables = _tables_by_role(job, new.source, new.destination)
+        tables: dict[Role, GivenTable | None] = {"source": new.source}
+        if new.destination is not None:
+            tables["destination"] = new.destination
+        if new.control is not None:
+            tables["control"] = new.control
         return self._insert(job, tables, new.submission, caller, claim, "job.submit")
 
     def accept_rerun(
@@ -97,6 +103,7 @@ class Acceptance:
         first_id: str,
         source: GivenTable | None,
         destination: GivenTable | None,
+        control: GivenTable | None,
         send_to: SendTo | None,
         submission: SubmissionOptions,
         caller: Caller,
@@ -114,7 +121,7 @@ class Acceptance:
         Conflict
             A table differs from the first job's, or is missing.
         InvalidRequest
-            A destination was given for a job that makes its own.
+            A destination was given for a job that makes its own, or a control for a job that has none.
         IdempotencyKeyReused
         LimitReached
         TooLarge
@@ -141,8 +148,11 @@ class Acceptance:
                 f"version of the service no longer has (it has {CHOICE_REVISION}): the same bytes cannot be "
                 "promised"
             )
-        if destination is not None and kind_of(first.service) is not Kind.MEASURES:
+        kind = kind_of(first.service)
+        if destination is not None and not kind.reads_destination:
             raise InvalidRequest("the job made its own destination: give its source", "/destination")
+        if control is not None and first.control_digest is None:
+            raise InvalidRequest("the job was given no control rows", "/control")
         job = Job(
             id=job_id,
             owner=caller.owner,
@@ -153,14 +163,17 @@ class Acceptance:
             options=first.options,
             report_level=first.report_level,
             retain_source=first.retain_source,
-            inline=kind_of(first.service).has_rows
-            and (first.inline if source is None else isinstance(source, pa.Table)),
+            inline=kind.has_rows and (first.inline if source is None else isinstance(source, pa.Table)),
             rerun_of=first.id,
         )
         _set_send_to(job, send_to)
         seed = self._stores.open_value(first.sealed_seed, seed_binding(first))
         self._set_seed(job, seed, first.seed_bits)
-        tables = _tables_by_role(job, source, destination)
+        tables: dict[Role, GivenTable | None] = {"source": source}
+        if kind.reads_destination:
+            tables["destination"] = destination
+        if first.control_digest is not None:
+            tables["control"] = control
         return self._insert(job, tables, submission, caller, claim, "job.rerun", first)
 
     def accepted_before(self, submission: SubmissionOptions, caller: Caller) -> Job | None:
@@ -199,16 +212,24 @@ class Acceptance:
             job.source_blob, job.source_buffer = blob, given.buffer
             job.source_reference, job.sealed_source_key = given.reference, sealed_key
             job.sealed_source = sealed_rows
-        else:
+        elif role == "destination":
             job.destination_digest, job.destination_fields = given.digest, given.fields
             job.destination_rows, job.destination_blob = given.rows, blob
             job.destination_buffer, job.destination_reference = given.buffer, given.reference
             job.sealed_destination_key, job.sealed_destination = sealed_key, sealed_rows
+        else:
+            job.control_digest, job.control_fields = given.digest, given.fields
+            job.control_rows, job.control_blob = given.rows, blob
+            job.control_buffer, job.control_reference = given.buffer, given.reference
+            job.sealed_control_key, job.sealed_control = sealed_key, sealed_rows
 
-    def _set_submission(self, job: Job, submission: SubmissionOptions, now: datetime) -> None:
+    def _set_submission(
+        self, job: Job, submission: SubmissionOptions, now: datetime, first: Job | None
+    ) -> None:
+        for name, text in submission.annotations.columns(first).items():
+            setattr(job, name, text)
         job.priority = submission.priority
         job.state, job.created_at = "queued", now
-        job.ranked_at = now - head_start(submission.priority, self._settings.priority_seconds)
         if submission.deadline_seconds is not None:
             job.deadline = now + timedelta(seconds=submission.deadline_seconds)
         if submission.webhook is not None:
@@ -261,7 +282,7 @@ class Acceptance:
                     _check_same_rows(given, role, first)
                     self._set_table(job, role, given)
             with self._stores.database.write() as session:
-                self._set_submission(job, submission, moment(session))
+                self._set_submission(job, submission, moment(session), first)
                 usage.lock(session, job.owner, job.created_at)
                 if self._idempotency.is_known(session, job.owner, submission, job.created_at):
                     raise AlreadyMade
@@ -282,19 +303,34 @@ class Acceptance:
                         )
                         _check_same_rows(given, role, first)
                         self._set_table(job, role, given)
+                    elif isinstance(table, TableOf):
+                        self._set_table(job, role, self._table_of(session, table, job.created_at, caller))
                     elif table is None:
                         assert first is not None
                         given = _table_columns(first, role)
                         retained = jobs.retained(session, role, first, job.created_at, caller)
                         content = None if retained else self._retained_table(session, role, first)
-                        given = replace(given, blob=retained or content)
+                        if retained is None and content is None and role == "destination":
+                            given = self._attacked_again(session, first, job.created_at, caller) or given
+                        else:
+                            given = replace(given, blob=retained or content)
                         if given.blob is None:
                             raise Conflict(
                                 f"the job's {role} was not retained; give it again: its digest must be "
                                 f"{given.digest}"
                             )
                         self._set_table(job, role, given)
-                self._limits.admit_job(session, job.owner, job.row_count, job.byte_size)
+                if first is None:
+                    check_released(session, self._settings, job)
+                active = self._limits.admit_job(
+                    session, job.owner, submission.priority, job.row_count, job.byte_size
+                )
+                job.ranked_at = turn_after(
+                    submission.priority,
+                    self._settings.priority_weight,
+                    active.clock or job.created_at,
+                    [active.own_turn],
+                )
                 if claim and not jobs.any_queued(session):
                     replica = self._stores.lease.replica
                     replicas.hold(session, [replica])
@@ -325,10 +361,55 @@ class Acceptance:
         content = table_bytes(table.schema, table.to_batches())
         return content if len(content) <= most else None
 
+    def _table_of(
+        self, session: Transaction, table: TableOf, now: datetime, caller: Caller
+    ) -> "_TableColumns":
+        """Return the source or the destination of a swap, as a table of another job.
+
+        Raises InvalidRequest (no such job is visible, or it has no destination), Conflict (it does not have
+        the table any more).
+        """
+        made = jobs.find(session, table.job, caller=caller)
+        if made is None:
+            raise InvalidRequest(f"there is no job '{table.job}'", "/job")
+        check_has_release(made)
+        given = _table_columns(made, table.role)
+        retained = jobs.retained(session, table.role, made, now, caller)
+        content = None if retained else self._retained_table(session, table.role, made)
+        if (held := retained or content) is not None:
+            return replace(given, byte_size=made.byte_size, blob=held, reference=None)
+        if table.role == "source":
+            reason = f"its source was not retained; give it as 'source': its digest must be {given.digest}"
+        else:
+            reason = "its rows have expired; give the release as 'destination', and leave 'job' out"
+        raise Conflict(f"the job does not have the table any more: {reason}", f"/{table.role}")
+
+    def _attacked_again(
+        self, session: Transaction, first: Job, now: datetime, caller: Caller
+    ) -> "_TableColumns | None":
+        """Return the release that an attack was made on, while the job that made it still has it."""
+        job_id = first.parameters.get("job")
+        if kind_of(first.service) is not Kind.ATTACKS or job_id is None:
+            return None
+        try:
+            given = self._table_of(session, TableOf(job_id, "destination"), now, caller)
+        except (InvalidRequest, Conflict):
+            return None
+        _check_same_rows(given, "destination", first)
+        return given
+
     def _retained_table(self, session: Transaction, role: Role, first: Job) -> bytes | None:
         """Return the stream of a small table that the first job's row still holds."""
         sealed = jobs.retained_table(session, role, first.id)
         return None if sealed is None else self._stores.open_value(sealed, rows_binding(first, role))
+
+
+def check_has_release(job: Job) -> None:
+    """Raise InvalidRequest if the job has made no destination."""
+    if not kind_of(job.service).has_rows:
+        raise InvalidRequest(f"a {job.service} job has no rows to attack; name a run of a service", "/job")
+    if job.state != State.SUCCEEDED:
+        raise InvalidRequest(f"the job is {job.state}: only a job that succeeded has a release", "/job")
 
 
 def _write(access: BlobAccess, table: pa.Table) -> None:
@@ -336,14 +417,6 @@ def _write(access: BlobAccess, table: pa.Table) -> None:
         write_table(access, table)
     except OSError as error:
         raise storage_error(error) from error
-
-
-def _tables_by_role(
-    job: Job, source: GivenTable | None, destination: GivenTable | None
-) -> dict[Role, GivenTable | None]:
-    if kind_of(job.service) is Kind.MEASURES:
-        return {"source": source, "destination": destination}
-    return {"source": source}
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +436,7 @@ class _TableColumns:
 def _set_send_to(job: Job, send_to: SendTo | None) -> None:
     if send_to is not None:
         job.destination_reference, job.destination_media_type = send_to.reference, send_to.media_type
+        job.destination_options = send_to.options()
 
 
 def _table_columns(job: Job, role: Role) -> _TableColumns:
@@ -377,7 +451,20 @@ def _table_columns(job: Job, role: Role) -> _TableColumns:
             job.source_buffer,
             job.source_reference,
         )
-    assert job.destination_digest is not None  # a measures job has it from its acceptance on
+    if role == "control":
+        assert job.control_digest is not None  # looked at before
+        assert job.control_fields is not None
+        assert job.control_rows is not None
+        return _TableColumns(
+            job.control_digest,
+            job.control_fields,
+            job.control_rows,
+            0,
+            None,
+            job.control_buffer,
+            job.control_reference,
+        )
+    assert job.destination_digest is not None  # a job that is given it has it from its acceptance on
     assert job.destination_fields is not None
     assert job.destination_rows is not None
     return _TableColumns(

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -12,24 +12,34 @@ from typing import Any, ParamSpec, TypeVar
 import orjson
 
 from app.callers import Caller
-from app.engine.engine import Engine, Failure
+from app.engine.engine import Failure, TaskFunction
 from app.errors import Forbidden, NotFound, TooLarge, Unavailable, storage_error
 from app.ids import new_id
 from app.jobs.failure_errors import error_of
+from app.jobs.fairness.limits import Limits
+from app.jobs.fairness.turns import Turns
 from app.jobs.idempotency import AlreadyMade, Idempotency
-from app.jobs.limits import Limits
 from app.jobs.reference_reader import ReferenceReader
-from app.jobs.requests import DEFAULT_OPTIONS, StoredTable, SubmissionOptions
+from app.jobs.requests import DEFAULT_OPTIONS, UNANNOTATED, Annotations, StoredTable, SubmissionOptions
 from app.jobs.stores import Stores
 from app.jobs.transactions import JobTransactions
 from app.settings import Settings
 from app.store.blobs.arrow_stream import TableReader
-from app.store.blobs.sealed_files import CHUNK, BlobAccess, SealedWriter
+from app.store.blobs.sealed_files import (
+    CHUNK,
+    BlobAccess,
+    BlobMissing,
+    SealedWriter,
+    extend_draft,
+    reserve_draft,
+)
 from app.store.sql import buffers, idempotency, usage
-from app.store.sql.bindings import buffer_binding
+from app.store.sql.bindings import blob_of_buffer, buffer_binding
+from app.store.sql.jobs import annotate
 from app.store.sql.models import Buffer
 from app.store.sql.replicas import LeaseLost, moment
 from app.telemetry.metrics import Metrics
+from app.worker.run_copy import CopyTask, check_copied_fields, run_copy
 from app.worker.run_ingest import run_ingest
 from app.worker.tasks import IngestTask
 
@@ -41,6 +51,8 @@ Decode = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
 
 _ALWAYS_ALLOWED = 2**30
 """Decoded bytes that any table may take, unless a setting allows less."""
+_RESERVED_STEP = 1 << 24
+"""Bytes for which an upload of unknown length reserves disk space at once, as its bytes arrive."""
 _MOST_EXPANSION = 200
 """Largest ratio of decoded to uploaded bytes of a table over a gibibyte."""
 
@@ -52,6 +64,20 @@ class Upload:
     media_type: str
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the reader for that type."""
+    annotations: Annotations = UNANNOTATED
+    """Name, label and notes of the buffer."""
+
+
+@dataclass(slots=True)
+class DeclaredLength:
+    """Length of an upload in bytes, as far as it is known before the upload has been read."""
+
+    size: int = 0
+    """0 if it is unknown. Of a reference it becomes known with the first bytes."""
+
+    def set(self, size: int) -> None:
+        """Note the length."""
+        self.size = size
 
 
 class BufferService:
@@ -77,16 +103,34 @@ class BufferService:
         describe: str | Callable[[], Upload],
         gone: Callable[[], Awaitable[None]] | None = None,
         submission: SubmissionOptions = DEFAULT_OPTIONS,
+        declared: int = 0,
     ) -> Buffer:
         """Create a buffer: see `Buffers.create`. A media type stands for an upload without options."""
         if isinstance(describe, str):
             upload = Upload(describe)
-            return await self._buffers.create(chunks, lambda: upload, gone, submission, self._caller)
-        return await self._buffers.create(chunks, describe, gone, submission, self._caller)
+            return await self._buffers.create(
+                chunks, lambda: upload, gone, submission, self._caller, declared
+            )
+        return await self._buffers.create(chunks, describe, gone, submission, self._caller, declared)
 
     async def get(self, buffer_id: str) -> Buffer:
         """Return the buffer: see `Buffers.get`."""
         return await self._buffers.get(buffer_id, self._caller)
+
+    async def copy(
+        self,
+        buffer_id: str,
+        drop: Sequence[str],
+        types: Mapping[str, str],
+        null_tokens: Sequence[str],
+        annotations: Annotations = UNANNOTATED,
+    ) -> Buffer:
+        """Copy the buffer: see `Buffers.copy`."""
+        return await self._buffers.copy(buffer_id, drop, types, null_tokens, annotations, self._caller)
+
+    async def annotate(self, buffer_id: str, changes: Mapping[str, str | None]) -> Buffer:
+        """Change the buffer's name, label or notes: see `Buffers.annotate`."""
+        return await self._buffers.annotate(buffer_id, changes, self._caller)
 
     async def open(self, buffer: Buffer) -> TableReader:
         """Open the buffer's table, to be read in bounded memory; the caller closes it. Raises NotFound."""
@@ -120,8 +164,10 @@ class BufferService:
         ReferenceUnavailable
             The storage does not respond; and as `create`.
         """
-        self._reference_reader.find(reference, "source")
-        stored = await self._buffers.read(decode(self._reference_reader.chunks(reference)), upload, gone)
+        self._reference_reader.find(reference, "source", self._caller.project)
+        declared = DeclaredLength()
+        chunks = decode(self._reference_reader.chunks(reference, self._caller.project, declared.set))
+        stored = await self._buffers.read(chunks, upload, self._caller, gone, declared)
         return replace(stored, reference=reference)
 
     async def discard(self, stored: StoredTable) -> None:
@@ -129,9 +175,9 @@ class BufferService:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._threads, self._buffers.discard, stored)
 
-    async def check_destination(self, reference: str) -> None:
+    async def check_destination(self, reference: str, overwrite: bool) -> None:
         """Raise InvalidRequest if no destination may be written to the reference."""
-        await self._reference_reader.check_destination(reference)
+        await self._reference_reader.check_destination(reference, self._caller.project, overwrite)
 
 
 class Buffers:
@@ -141,7 +187,7 @@ class Buffers:
         self,
         settings: Settings,
         stores: Stores,
-        engine: Engine,
+        turns: Turns,
         threads: Executor,
         limits: Limits,
         idempotency: Idempotency,
@@ -149,11 +195,12 @@ class Buffers:
     ) -> None:
         self._settings = settings
         self._stores = stores
-        self._engine = engine
+        self._turns = turns
         self._threads = threads
         self._limits = limits
         self._idempotency = idempotency
         self._metrics = metrics
+        self._reserving = asyncio.Lock()
 
     async def create(
         self,
@@ -162,6 +209,7 @@ class Buffers:
         gone: Callable[[], Awaitable[None]] | None,
         submission: SubmissionOptions,
         caller: Caller,
+        declared: int = 0,
     ) -> Buffer:
         """Create a buffer from an upload; return the earlier buffer if its idempotency key was used before.
 
@@ -177,6 +225,9 @@ class Buffers:
             Idempotency key of the request.
         caller
             Owner of the buffer.
+        declared
+            Declared length of the upload in bytes; 0 if it is unknown. Disk space for the upload and for its
+            table is reserved before it is read. Without a length it is reserved in steps as bytes arrive.
 
         Raises
         ------
@@ -191,7 +242,9 @@ class Buffers:
         """
         uploads = self._metrics.uploads
         try:
-            buffer, repeated = await self._create(self._counted(chunks), describe, gone, submission, caller)
+            buffer, repeated = await self._create(
+                self._counted(chunks), describe, gone, submission, caller, declared
+            )
         except BaseException:
             uploads.labels("failed").inc()
             raise
@@ -205,17 +258,19 @@ class Buffers:
         gone: Callable[[], Awaitable[None]] | None,
         submission: SubmissionOptions,
         caller: Caller,
+        declared: int,
     ) -> tuple[Buffer, bool]:
         """Return the buffer as `create`, and whether an earlier request has made it."""
         await self._in_thread(self._admit, caller)
         hashed = _HashedUpload(chunks)
         if await self._in_thread(self._is_made, submission, caller):
             return await self._replayed(hashed, describe, submission, caller), True
-        stored = await self._read(hashed.chunks() if submission.idempotency_key else chunks, describe, gone)
+        received = hashed.chunks() if submission.idempotency_key else chunks
+        stored = await self._read(received, describe, caller, gone, DeclaredLength(declared))
         try:
-            buffer = await self._in_thread(
-                self._insert, stored, hashed.identified(submission, describe()), caller
-            )
+            upload = describe()
+            columns, identified = upload.annotations.columns(), hashed.identified(submission, upload)
+            buffer = await self._in_thread(self._insert, stored, columns, identified, caller)
         except BaseException:
             await self._in_thread(self.discard, stored)
             raise
@@ -252,13 +307,18 @@ class Buffers:
         return buffer
 
     async def read(
-        self, chunks: AsyncIterator[bytes], upload: Upload, gone: Callable[[], Awaitable[None]]
+        self,
+        chunks: AsyncIterator[bytes],
+        upload: Upload,
+        caller: Caller,
+        gone: Callable[[], Awaitable[None]],
+        declared: DeclaredLength,
     ) -> StoredTable:
         """Read a table into the store, where no row names it yet; `discard` it in the end.
 
         Raises as `create`, and whatever ``chunks`` raises.
         """
-        reading = asyncio.ensure_future(self._read(chunks, lambda: upload))
+        reading = asyncio.ensure_future(self._read(chunks, lambda: upload, caller, None, declared))
         left = asyncio.ensure_future(gone())
         try:
             await asyncio.wait([reading, left], return_when=asyncio.FIRST_COMPLETED)
@@ -271,6 +331,60 @@ class Buffers:
                 await asyncio.wait([reading])
         return reading.result()
 
+    async def copy(
+        self,
+        buffer_id: str,
+        drop: Sequence[str],
+        types: Mapping[str, str],
+        null_tokens: Sequence[str],
+        annotations: Annotations,
+        caller: Caller,
+    ) -> Buffer:
+        """Create a buffer from another one, without some fields, with other types or with more nulls.
+
+        Name and label that are not given are those of the other one.
+
+        Raises
+        ------
+        NotFound
+        InvalidRequest
+            A field is unknown, or none would remain.
+        SourceError
+            A value does not fit its new type.
+        """
+        source = await self._in_thread(self._find, buffer_id, caller)
+        check_copied_fields([field["name"] for field in source.fields], drop, types)
+        await self._in_thread(self._admit, caller)
+        table = self._stores.new_blob()
+        try:
+            async with self._reserving:
+                draft = await self._in_thread(self._reserve_copy, table, source.byte_size)
+            access = await self._in_thread(self._open_source, source)
+            most = self._settings.max_table_bytes
+            task = CopyTask(access, table, tuple(drop), dict(types), tuple(null_tokens), most, draft)
+            stored = await self._write(run_copy, task, caller, None)
+        except BaseException:
+            await self._in_thread(self._stores.drop, [table.id])
+            raise
+        try:
+            columns = annotations.columns(source)
+            return await self._in_thread(self._insert, stored, columns, DEFAULT_OPTIONS, caller)
+        except BaseException:
+            await self._in_thread(self.discard, stored)
+            raise
+
+    def _reserve_copy(self, table: BlobAccess, size: int) -> str:
+        try:
+            return reserve_draft(table, size)
+        except OSError as error:
+            raise storage_error(error) from error
+
+    def _open_source(self, source: Buffer) -> BlobAccess:
+        try:
+            return self._stores.open_blob(blob_of_buffer(source))
+        except BlobMissing:
+            raise NotFound("the rows were deleted or have expired just now") from None
+
     def discard(self, stored: StoredTable) -> None:
         """Delete a stored table, unless a row names it. Blocking."""
         self._stores.drop([stored.blob])
@@ -278,6 +392,11 @@ class Buffers:
     async def get(self, buffer_id: str, caller: Caller) -> Buffer:
         """Return the buffer. Raises NotFound, also if it has expired or is not visible to the caller."""
         return await self._in_thread(self._find, buffer_id, caller)
+
+    async def annotate(self, buffer_id: str, changes: Mapping[str, str | None], caller: Caller) -> Buffer:
+        """Set the name, the label or the notes of the buffer, and return it. Raises NotFound, Forbidden."""
+        await self._in_thread(self._annotate, buffer_id, changes, caller)
+        return await self.get(buffer_id, caller)
 
     async def delete(self, buffer_id: str, caller: Caller) -> None:
         """Delete the buffer; jobs that use its table keep it. Raises NotFound, Forbidden."""
@@ -287,25 +406,41 @@ class Buffers:
         self,
         chunks: AsyncIterator[bytes],
         describe: Callable[[], Upload],
-        gone: Callable[[], Awaitable[None]] | None = None,
+        caller: Caller,
+        gone: Callable[[], Awaitable[None]] | None,
+        declared: DeclaredLength,
     ) -> StoredTable:
         upload, table = self._stores.new_blob(), self._stores.new_blob()
         succeeded = False
         try:
-            size = await self._store(chunks, upload)
+            async with self._reserving:  # of two uploads that do not fit together, one is taken
+                space = await self._in_thread(self._reserve, upload, table, declared.size)
+            size = await self._store(chunks, space, declared)
             description = describe()
             most = min(self._settings.max_table_bytes, max(_ALWAYS_ALLOWED, _MOST_EXPANSION * size))
-            task = IngestTask(upload, description.media_type, description.options, table, most)
-            stored = await self._ingest(task, gone)
+            task = IngestTask(
+                upload, description.media_type, description.options, table, most, space.table_draft
+            )
+            stored = await self._write(run_ingest, task, caller, gone)
             succeeded = True
         finally:
             await self._in_thread(self._stores.drop, [upload.id] if succeeded else [upload.id, table.id])
         return stored
 
-    async def _store(self, chunks: AsyncIterator[bytes], upload: BlobAccess) -> int:
+    def _reserve(self, upload: BlobAccess, table: BlobAccess, size: int) -> "_UploadSpace":
+        """Reserve disk space for an upload of this size and for its table. Raises StorageFull."""
+        try:
+            draft = reserve_draft(table, size)
+            # The upload is deleted as soon as it has been read, so it need not survive a power cut.
+            return _UploadSpace(SealedWriter(upload, durable=False, expected=size), draft, size)
+        except OSError as error:
+            raise storage_error(error) from error
+
+    async def _store(
+        self, chunks: AsyncIterator[bytes], space: "_UploadSpace", declared: DeclaredLength
+    ) -> int:
         """Write the upload to its blob and return its size in bytes."""
-        # The upload is deleted as soon as it has been read, so it need not survive a power cut.
-        writer = await self._in_thread(SealedWriter, upload, durable=False)
+        writer = space.writer
         writing = asyncio.ensure_future(asyncio.sleep(0, 0))
         size = 0
         try:
@@ -316,6 +451,9 @@ class Buffers:
                 self._refuse_too_large(size)
                 if gathered.tell() >= CHUNK:
                     await writing  # one chunk is sealed while the next one arrives
+                    if max(size, declared.size) > space.reserved:
+                        async with self._reserving:
+                            await self._in_thread(space.extend, size, declared.size)
                     writing = asyncio.ensure_future(self._in_thread(writer.write, gathered.getvalue()))
                     gathered = io.BytesIO()
             await writing
@@ -323,14 +461,21 @@ class Buffers:
             await self._in_thread(writer.close)
         except BaseException as error:
             await asyncio.gather(writing, return_exceptions=True)
-            writer.discard()
+            await self._in_thread(writer.discard)
             if isinstance(error, OSError):
                 raise storage_error(error) from error
             raise
         return size
 
-    async def _ingest(self, task: IngestTask, gone: Callable[[], Awaitable[None]] | None) -> StoredTable:
-        running = self._engine.run(task.upload.id, run_ingest, task)
+    async def _write(
+        self,
+        function: TaskFunction,
+        task: IngestTask | CopyTask,
+        caller: Caller,
+        gone: Callable[[], Awaitable[None]] | None,
+    ) -> StoredTable:
+        """Run the task that writes a table; return the table. The task is known by the table's blob."""
+        running = self._turns.run(task.table.id, function, task, caller)
         left = asyncio.ensure_future(gone()) if gone is not None else None
         try:
             await asyncio.wait(
@@ -342,7 +487,7 @@ class Buffers:
             if left is not None:
                 left.cancel()
             if not running.done():
-                await self._engine.cancel(task.upload.id)
+                await self._turns.cancel(task.table.id)
         outcome = running.result()
         if isinstance(outcome, Failure):
             raise error_of(outcome)
@@ -370,7 +515,13 @@ class Buffers:
             # Visible to the caller only: a changed row of the key could name another's buffer.
             return buffers.find(session, buffer_id, now, caller) if buffer_id is not None else None
 
-    def _insert(self, stored: StoredTable, submission: SubmissionOptions, caller: Caller) -> Buffer:
+    def _insert(
+        self,
+        stored: StoredTable,
+        annotations: Mapping[str, str | None],
+        submission: SubmissionOptions,
+        caller: Caller,
+    ) -> Buffer:
         buffer = Buffer(
             id=new_id(),
             owner=caller.owner,
@@ -380,6 +531,7 @@ class Buffers:
             row_count=stored.rows,
             byte_size=stored.byte_size,
             blob=stored.blob,
+            **annotations,
         )
         buffer.sealed_key = self._stores.blobs.seal_key(stored.access, buffer_binding(buffer))
         try:
@@ -417,12 +569,23 @@ class Buffers:
             raise NotFound(f"there is no buffer '{buffer_id}'; a buffer is deleted at its expiry")
         return buffer
 
-    def _delete(self, buffer_id: str, caller: Caller) -> None:
-        buffer = self._find(buffer_id, caller)
-        if not caller.may_change(buffer.owner):
+    def _annotate(self, buffer_id: str, changes: Mapping[str, str | None], caller: Caller) -> None:
+        """Change the columns; the line in the audit log has none of the texts."""
+        self._find_to_change(buffer_id, caller)
+        with self._stores.database.write() as session:
+            if not annotate(session, Buffer, buffer_id, changes):
+                raise NotFound(f"there is no buffer '{buffer_id}'; a buffer is deleted at its expiry")
+            self._stores.audit.append(session, caller, "buffer.annotate", buffer_id, moment(session))
+
+    def _find_to_change(self, buffer_id: str, caller: Caller) -> None:
+        if not caller.may_change(self._find(buffer_id, caller).owner):
             raise Forbidden(
-                "the buffer belongs to another member of your project; only its creator may delete it"
+                "the buffer belongs to another member of your project; only its creator may change or "
+                "delete it"
             )
+
+    def _delete(self, buffer_id: str, caller: Caller) -> None:
+        self._find_to_change(buffer_id, caller)
         with self._stores.database.write() as session:
             unnamed = buffers.delete(session, buffer_id)
             if unnamed is None:
@@ -445,6 +608,27 @@ class Buffers:
             raise
 
 
+@dataclass(slots=True)
+class _UploadSpace:
+    """Disk space of an upload."""
+
+    writer: SealedWriter
+    table_draft: str
+    """File that the worker takes over for the table; it is deleted with the table's blob."""
+    reserved: int
+    """Bytes reserved for the upload, and as many for its table."""
+
+    def extend(self, size: int, declared: int) -> None:
+        """Reserve ``size`` bytes and a step more, or all declared bytes. Raises OSError: ENOSPC.
+
+        Blocking; no write may be in progress.
+        """
+        wanted = declared if declared >= size else size + _RESERVED_STEP
+        self.writer.reserve(wanted, self.reserved)
+        extend_draft(self.table_draft, wanted, self.reserved)
+        self.reserved = wanted
+
+
 class _HashedUpload:
     """Chunks of an upload, hashed as they are read, for the fingerprint of the request."""
 
@@ -463,5 +647,6 @@ class _HashedUpload:
         if submission.idempotency_key is None:
             return submission
         options = orjson.dumps(dict(upload.options), option=orjson.OPT_SORT_KEYS).decode()
-        texts = (submission.request_fingerprint or "", self._hash.hexdigest(), upload.media_type, options)
+        texts = [submission.request_fingerprint or "", self._hash.hexdigest(), upload.media_type, options]
+        texts += (text for text in upload.annotations.columns().values() if text)  # of a form
         return replace(submission, request_fingerprint="\0".join(texts))

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import chain, repeat
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from app.engine.engine import (
 from app.engine.worker_process import failure_of
 from app.errors import StorageFull, Unavailable
 from app.jobs.failure_errors import problem_of
+from app.jobs.fairness.turns import Turns
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.maintenance.takeover import Takeover
 from app.jobs.recorder import Recorder, requeue
@@ -61,6 +63,7 @@ class Dispatcher:
         self,
         stores: Stores,
         engine: Engine,
+        turns: Turns,
         runs: JobRuns,
         tasks: TaskBuilder,
         recorder: Recorder,
@@ -72,6 +75,7 @@ class Dispatcher:
     ) -> None:
         self._stores = stores
         self._engine = engine
+        self._turns = turns
         self._runs = runs
         self._tasks = tasks
         self._recorder = recorder
@@ -87,6 +91,8 @@ class Dispatcher:
         self._expiring: asyncio.Task[None] | None = None
         self._tracked: dict[str, asyncio.Task[None]] = {}
         """Claimed jobs and the tasks that track them."""
+        self._starting: set[str] = set()
+        """Claimed jobs whose tasks are being built, which takes long while the folder is slow."""
         self._to_cancel: set[str] = set()
         self._overdue: set[str] = set()
         self._background: set[asyncio.Task[Any]] = set()
@@ -97,7 +103,7 @@ class Dispatcher:
 
     async def start(self) -> None:
         """Start to claim queued jobs and to expire those that are past their deadline."""
-        self._engine.on_capacity = self._wake.set
+        self._engine.on_capacity = self._turns.on_wait = self._wake.set
         self._claiming = asyncio.create_task(self._claim_while_capacity())
         self._expiring = asyncio.create_task(self._expire_queued())
         self.wake()
@@ -122,7 +128,7 @@ class Dispatcher:
         return await asyncio.shield(self._spawn(self._accept(job_id, accept)))
 
     async def _accept(self, job_id: str, accept: Callable[[bool], Job]) -> Job:
-        may_claim = not self._stopping and self._free_workers() > 0
+        may_claim = not self._stopping and self._free_workers() > 0 and not self._turns.waiting()
         self._reserved += may_claim
         try:
             job, task = await self._in_thread(self._accept_and_build, job_id, accept, may_claim)
@@ -172,7 +178,8 @@ class Dispatcher:
 
     async def take_over_stalled(self, end_leases: bool) -> None:
         """Requeue or end running jobs that no live replica tracks: see `Takeover.run`."""
-        taken, ended = await self._in_thread(self._takeover.run, end_leases, set(self._tracked))
+        followed = {*self._tracked, *self._starting}
+        taken, ended = await self._in_thread(self._takeover.run, end_leases, followed)
         if taken:
             self.wake()
         if ended:
@@ -201,13 +208,15 @@ class Dispatcher:
             self._sweeping = False
 
     def stop_claiming(self) -> None:
-        """Leave queued jobs to the next start, or to other replicas."""
+        """Leave queued jobs to the next start, or to other replicas; plans and uploads go on."""
         self._stopping = True
+        self._turns.release()
         self.wake()
 
     async def stop(self, grace: float) -> None:
         """Stop claiming, let running jobs end within ``grace`` seconds, and requeue the rest."""
         self._stopping = True
+        self._turns.release()
         if self._expiring is not None:
             self._expiring.cancel()
             await asyncio.wait([self._expiring])
@@ -232,16 +241,25 @@ class Dispatcher:
         while not self._stopping:
             await self._wake.wait()
             self._wake.clear()
-            while self._may_be_queued and self._free_workers() > 0 and not self._stopping:
+            while self._free_workers() > 0 and not self._stopping:
+                waiting = self._turns.waiting()
+                first = waiting[0] if waiting else None
+                if not self._may_be_queued and first is None:
+                    break
+                if not self._may_be_queued and len(waiting) == 1:  # nobody else waits: turns do not matter
+                    self._turns.start(waiting[0])
+                    continue
                 self._may_be_queued = False
                 self._reserved += 1
                 try:
-                    claimed = await self._in_thread(self._claim)
-                    if claimed is None:
-                        break
-                    job, task, more = claimed
-                    self._may_be_queued |= more
-                    self._begin(job, task)
+                    claimed = await self._in_thread(self._claim, None if first is None else first.turn)
+                    if claimed is not None:
+                        job, task, more = claimed
+                        self._may_be_queued |= more
+                        self._begin(job, task)
+                    elif first is not None:  # its turn is before those of all queued jobs
+                        self._may_be_queued = True
+                        self._turns.start(first)
                 except Exception as error:
                     _log.error("claiming a job failed: %s", failure_of(error).trace)
                     self._event_loop.call_later(_RETRY_SECONDS[1], self.wake)
@@ -258,6 +276,7 @@ class Dispatcher:
         running = self._runs.run(job.id, task)
         tracking = asyncio.create_task(self._track(job, task, running))
         self._tracked[job.id] = tracking
+        self._starting.discard(job.id)
         self._stop_at_deadline(job, tracking)
 
     def _stop_at_deadline(self, job: Job, tracking: asyncio.Task[None]) -> None:
@@ -327,13 +346,19 @@ class Dispatcher:
         except Exception as error:
             return failure_of(error)
 
-    def _claim(self) -> tuple[Job, JobTask, bool] | None:
+    def _claim(self, until_turn: datetime | None) -> tuple[Job, JobTask, bool] | None:
+        """Claim the first job, if its turn is not after ``until_turn``; return it and whether more wait.
+
+        If there is no such job, the virtual time moves to ``until_turn``, whose plan or upload starts.
+        """
         while True:
             replica = self._stores.lease.replica
             with self._stores.database.write() as session:
                 replicas.hold(session, [replica])
-                job = jobs.claim_oldest(session, replica, replicas.moment(session))
+                job = jobs.claim_first(session, replica, replicas.moment(session), until_turn=until_turn)
                 more = jobs.any_queued(session)
+                if job is None and until_turn is not None:
+                    jobs.advance(session, until_turn)
             if job is None:
                 return None
             if job.cancel_requested:  # requested while another replica ran it
@@ -345,10 +370,20 @@ class Dispatcher:
                 return job, task, more
 
     def _built(self, job: Job) -> JobTask | None:
-        """Build the task of a claimed job; None: its tables or its seed do not open, and it has failed."""
+        """Build the task of a claimed job; None: it cannot be started now, or has failed.
+
+        It has failed if its tables or its seed do not open. If the database does not respond, the next
+        takeovers find a claim that nobody tracks and put the job back into the queue.
+        """
+        self._starting.add(job.id)
         try:
             return self._tasks.build(job)
+        except Unavailable as error:
+            self._starting.discard(job.id)
+            _log.warning("job %s is not started yet: %s", job.id, failure_of(error).trace)
+            return None
         except Exception as error:
+            self._starting.discard(job.id)
             _log.error("job %s cannot be started: %s", job.id, failure_of(error).trace)
             self._recorder.record_end(job, Step.FAIL, error=problem_of(Failure(INTERNAL_ERROR, _UNREADABLE)))
             self._event_loop.call_soon_threadsafe(self._watchers.notify, job.id, True)

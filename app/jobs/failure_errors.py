@@ -8,6 +8,7 @@ from app.engine.engine import (
     DEADLINE_EXCEEDED,
     MEMORY_LIMIT,
     NOT_SENT,
+    RELEASED_BEFORE,
     REVISION_GONE,
     STORAGE_FULL,
     TIME_LIMIT,
@@ -20,14 +21,15 @@ from app.errors import (
     AttemptsExhausted,
     DeadlineExceeded,
     DestinationNotSent,
-    InvalidRequest,
     MemoryLimit,
+    ReleasedBefore,
     RevisionGone,
     StorageFull,
     TimeLimit,
     TooLarge,
     Unavailable,
     WorkerDied,
+    invalid_request_problem,
 )
 from providers.errors import ParameterError, ProviderError, ReversibleError, SourceError, UnswappableError
 
@@ -42,6 +44,7 @@ _APP_ERRORS: dict[str, type[AppError]] = {
     ATTEMPTS_EXHAUSTED: AttemptsExhausted,
     DEADLINE_EXCEEDED: DeadlineExceeded,
     REVISION_GONE: RevisionGone,
+    RELEASED_BEFORE: ReleasedBefore,
 }
 
 _PROVIDER_ERRORS: dict[str, type[ProviderError]] = {
@@ -61,5 +64,5 @@ def problem_of(failure: Failure) -> dict[str, Any]:
     """Return the problem document (RFC 9457) of a job that failed."""
     error = error_of(failure)
     if isinstance(error, ProviderError):
-        return InvalidRequest(error.message, error.pointer).problem() | {"code": error.code}
+        return invalid_request_problem(error.message, error.pointer, error.code)
     return error.problem()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from app.job_kinds import FRONTIER, MEASURES
+from app.job_kinds import ATTACKS, FRONTIER, MEASURES
 from app.jobs.states import State
 from app.store.sql.models import Job
 from app.telemetry.metrics import OTHER, Metrics, known
@@ -21,6 +21,7 @@ CODES = frozenset(
         "invalid_source",
         "memory_limit",
         "provider_error",
+        "released_before",
         "reversible_groups",
         "revision_gone",
         "storage_full",
@@ -48,7 +49,7 @@ class JobMetrics:
         self._metrics = metrics
         self._wake_deliverer = wake_deliverer
         self._event_loop = asyncio.get_running_loop()
-        for service in (*PROVIDERS, MEASURES, FRONTIER):
+        for service in (*PROVIDERS, MEASURES, FRONTIER, ATTACKS):
             for state, code in _ENDS:
                 metrics.ended.labels(
                     service, state, code

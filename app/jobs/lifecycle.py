@@ -12,15 +12,19 @@ from app.engine.engine import Engine, TaskFunction
 from app.engine.fork_server import worker_modules
 from app.engine.kernel_compilation import KernelCompilation
 from app.engine.local_engine import EmbeddedEngine
+from app.engine.progress_reader import ProgressReader
+from app.engine.sandbox import Confinement, offered
 from app.engine.worker_process import WorkerSetup
 from app.errors import Unavailable
 from app.jobs.acceptance import Acceptance
 from app.jobs.api_keys import ApiKeys
 from app.jobs.buffers import Buffers
 from app.jobs.dispatcher import Dispatcher
+from app.jobs.fairness.limits import Limits
+from app.jobs.fairness.rates import Rates
+from app.jobs.fairness.turns import Turns
 from app.jobs.idempotency import Idempotency
 from app.jobs.job_metrics import JobMetrics
-from app.jobs.limits import Limits
 from app.jobs.maintenance.health import HealthCheck
 from app.jobs.maintenance.heartbeat import Heartbeat
 from app.jobs.maintenance.load_sampler import LoadSampler
@@ -33,12 +37,14 @@ from app.jobs.recorder import Recorder
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.reference_writer import ReferenceWriter
 from app.jobs.stores import Stores
+from app.jobs.tables.views import TableViews
 from app.jobs.task_builder import TaskBuilder
 from app.jobs.transactions import JobTransactions
 from app.jobs.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.settings import Settings
 from app.store.sql.db import DatabaseAway
+from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
 from app.webhooks.delivery import Deliverer
 from providers import KERNEL_CPU
@@ -64,6 +70,7 @@ class Lifecycle:
         self.stores = stores
         self.threads = threads = ThreadPoolExecutor(_THREADS, "rowveil")
         self.watchers = watchers = Watchers()
+        self.progress_reader = ProgressReader()
         self.engine = engine = _engine_of(settings)
         self.kernels: KernelCompilation | None = None
         if settings.compile_kernels and settings.engine == "local":  # else the cluster's workers compile
@@ -71,11 +78,13 @@ class Lifecycle:
 
         # Requests: what callers ask of jobs, buffers and references.
         limits = Limits(settings, metrics)
+        self.rates = Rates(settings, metrics)
+        turns = Turns(engine, stores.database, limits, threads, settings.priority_weight)
         idempotency = Idempotency(stores.sealer, settings.idempotency_ttl)
         self.api_keys = ApiKeys(stores.database, stores.audit)
         self.acceptance = Acceptance(settings, stores, limits, idempotency)
-        self.buffers = Buffers(settings, stores, engine, threads, limits, idempotency, metrics)
-        self.plans = Plans(settings, stores, engine, threads)
+        self.buffers = Buffers(settings, stores, turns, threads, limits, idempotency, metrics)
+        self.plans = Plans(settings, stores, turns, threads)
         self.reference_reader = ReferenceReader(settings)
         self.reference_writer = ReferenceWriter(settings, self.reference_reader)
 
@@ -83,11 +92,14 @@ class Lifecycle:
         self.deliverer = Deliverer(settings, stores.database, stores.sealer, threads, metrics)
         job_metrics = JobMetrics(metrics, self.deliverer.wake)
         self.transactions = JobTransactions(stores, job_metrics)
+        self.table_views = TableViews(settings, stores, turns, self.transactions, threads)
         recorder = Recorder(stores, job_metrics)
+        self._runs = JobRuns(engine, work, settings.job_time_limit)
         self.dispatcher = Dispatcher(
             stores=stores,
             engine=engine,
-            runs=JobRuns(engine, work, settings.job_time_limit),
+            turns=turns,
+            runs=self._runs,
             tasks=TaskBuilder(stores, settings),
             recorder=recorder,
             takeover=Takeover(stores, recorder, job_metrics),
@@ -111,8 +123,8 @@ class Lifecycle:
 
         A database server that does not answer is retried for some time.
 
-        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageMismatch, StorageUnusable,
-        Unavailable.
+        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageInUse, StorageMismatch,
+        StorageUnusable, Unavailable.
         """
         if KERNEL_CPU.warning:
             _log.warning("%s", KERNEL_CPU.warning)
@@ -146,6 +158,8 @@ class Lifecycle:
         await self.engine.close()
         if self.kernels is not None:
             await self.kernels.stop()
+        self.progress_reader.close()
+        self._runs.close()
         self.reference_writer.close()
         self.reference_reader.close()
         await self.deliverer.stop()
@@ -156,12 +170,24 @@ class Lifecycle:
         self.stores.close()
 
 
+def _confinement(settings: Settings) -> Confinement | None:
+    """Return what workers may reach; None if the settings do not confine them."""
+    if not settings.confine_workers:
+        _log.warning("workers are not confined (ROWVEIL_CONFINE_WORKERS)")
+        return None
+    _log.info("workers are confined by: %s", ", ".join(offered()) or "nothing that this system offers")
+    folder = settings.shared_folder.resolve()
+    writable = tuple(str(folder / name) for name in ("blobs", "scratch", "progress"))
+    return Confinement(writable, compiles=not settings.compile_kernels, network=tracing.wanted())
+
+
 def _engine_of(settings: Settings) -> Engine:
     setup = WorkerSetup(
         settings.worker_threads,
         settings.worker_memory_bytes,
         preload=worker_modules(),
         warm="providers.warm:warm" if settings.warm_workers else "",
+        confinement=_confinement(settings),
     )
     if settings.engine == "local":
         return EmbeddedEngine(settings.workers, setup, settings.job_time_limit)

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any
 
-from app.job_kinds import Kind, kind_of
+from app.job_kinds import kind_of
 from app.store.crypto.canonical_json import canonical_json
 from app.store.crypto.sealing import Signer
 from app.store.sql.models import Job
@@ -41,11 +41,17 @@ def signed_manifest(job: Job, result: dict[str, Any], outcome: str, signer: Sign
         manifest["destination"] = result["destination"]
     else:
         manifest["report_digest"] = f"sha256:{hashlib.sha256(canonical_json(result['report'])).hexdigest()}"
-    if kind_of(job.service) is Kind.MEASURES:
+    if kind_of(job.service).reads_destination:
         manifest["destination"] = {
             "digest": job.destination_digest,
             "fields": job.destination_fields,
             "rows": job.destination_rows,
+        }
+    if job.control_digest is not None:
+        manifest["control"] = {
+            "digest": job.control_digest,
+            "fields": job.control_fields,
+            "rows": job.control_rows,
         }
     if job.options and "candidates" in job.options:
         manifest["candidate"] = result["chosen"]

@@ -7,11 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from app.callers import Caller
-from app.engine.engine import Engine, Failure
+from app.engine.engine import Failure, TaskFunction
 from app.errors import InvalidRequest, Unavailable
 from app.ids import new_id
 from app.jobs.failure_errors import error_of
-from app.jobs.requests import GivenTable, StoredTable
+from app.jobs.fairness.turns import Turns
+from app.jobs.requests import GivenTable, StoredTable, TableOf
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobAccess
@@ -20,16 +21,17 @@ from app.store.sql.bindings import blob_of_buffer
 from app.store.sql.replicas import moment
 from app.worker.run_swap import run_plan
 from app.worker.tasks import PlanTask
+from app.worker.trial_run import TrialTask, run_trial
 from providers.params import StrictModel
 
 
 class Plans:
-    """Computes plans in the engine."""
+    """Computes plans in workers, each at its caller's turn."""
 
-    def __init__(self, settings: Settings, stores: Stores, engine: Engine, threads: Executor) -> None:
+    def __init__(self, settings: Settings, stores: Stores, turns: Turns, threads: Executor) -> None:
         self._settings = settings
         self._stores = stores
-        self._engine = engine
+        self._turns = turns
         self._threads = threads
 
     async def plan(
@@ -37,18 +39,30 @@ class Plans:
     ) -> dict[str, Any]:
         """Return a `providers.results.Plan` as plain values.
 
-        Raises ProviderError, InvalidRequest (no such buffer), Unavailable (no worker is free).
+        Raises ProviderError, InvalidRequest (no such buffer), LimitReached, Unavailable (no worker is free).
         """
         loop = asyncio.get_running_loop()
         content, rows = await loop.run_in_executor(self._threads, self._content, source, caller)
         task = PlanTask(service, params.model_dump(mode="json", by_alias=True), content, rows)
+        return await self._run(run_plan, task, caller)
+
+    async def trial(
+        self, service: str, params: StrictModel, source: GivenTable, rows: int, caller: Caller
+    ) -> dict[str, Any]:
+        """Return before and after of ``rows`` rows of a trial run. Raises as `plan`."""
+        loop = asyncio.get_running_loop()
+        content, _ = await loop.run_in_executor(self._threads, self._content, source, caller)
+        task = TrialTask(service, params.model_dump(mode="json", by_alias=True), content, rows)
+        return await self._run(run_trial, task, caller)
+
+    async def _run(self, function: TaskFunction, task: Any, caller: Caller) -> dict[str, Any]:
         task_id = new_id()
-        running = self._engine.run(task_id, run_plan, task)
+        running = self._turns.run(task_id, function, task, caller)
         try:
             done, _ = await asyncio.wait([running], timeout=self._settings.max_wait_seconds)
         finally:
             if not running.done():
-                await self._engine.cancel(task_id)
+                await self._turns.cancel(task_id)
         if not done:
             raise Unavailable("no worker became free in time; try again")
         outcome = running.result()
@@ -65,6 +79,7 @@ class Plans:
             if buffer is None:
                 raise InvalidRequest(f"there is no buffer '{source}'", "/source/buffer")
             return self._stores.open_blob(blob_of_buffer(buffer)), buffer.row_count
+        assert not isinstance(source, TableOf)  # only attacks take a table of another job
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, source.schema) as writer:
             writer.write_table(source)

@@ -9,6 +9,7 @@ from typing import Any
 from app.job_kinds import kind_of
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.manifest import signed_manifest
+from app.jobs.releases.recording import record_release
 from app.jobs.requests import released_columns, tables_given
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores
@@ -44,7 +45,7 @@ class Recorder:
         self._job_metrics = job_metrics
 
     def result_values(self, job: Job, task: JobTask, result: dict[str, Any]) -> dict[str, Any]:
-        """Build the column values of a succeeded job from the worker's result."""
+        """Build the column values of a succeeded job from the worker's result, with its ledger entry."""
         outcome = outcome_of(State.SUCCEEDED, result["event_counts"])
         add_fingerprints(self._stores.sealer, task.seed, result["report"])
         if is_weak(job.seed_bits):
@@ -71,6 +72,7 @@ class Recorder:
             else:
                 binding = rows_binding(job, "destination")
                 values["sealed_destination"] = self._stores.sealer.seal(content, binding)
+            values["release"] = result.get("release")
         return values
 
     def _sealed_report(self, job: Job, report: dict[str, Any] | None) -> bytes | None:
@@ -100,6 +102,7 @@ class Recorder:
         yet, to the trash.
         """
         ended = after(State.RUNNING, step)
+        released = values.pop("release", None)
         destination_blob = values.get("destination_blob")
         if destination_blob is not None:
             try:
@@ -118,6 +121,8 @@ class Recorder:
         if not moved:
             return None
         queue_message(session, job, ended, values)
+        if released is not None:
+            record_release(session, self._stores.audit, job, values, released)
         return End(job, ended, values, list(given.values()))
 
     def publish(self, ends: Sequence[End], unnamed: Sequence[str]) -> None:
@@ -134,7 +139,7 @@ def add_fingerprints(sealer: Sealer, seed: bytes, report: dict[str, Any] | None)
 
 
 def requeue(session: Transaction, job: Job, crashes: int) -> None:
-    """Put the job back into the queue, unless it has moved on from this claim."""
+    """Put the job back into the queue, unless it has moved on from this claim. It keeps its turn."""
     jobs.move(
         session,
         job.id,

@@ -16,7 +16,7 @@ from app.references import (
     prefix_of,
 )
 from app.settings import Settings
-from app.store.reference_files import check_folder, read_file
+from app.store.reference_files import check_place, read_file
 
 T = TypeVar("T")
 
@@ -35,29 +35,63 @@ class ReferenceReader:
             "source": parse_prefixes(settings.source_prefixes),
             "destination": parse_prefixes(settings.destination_prefixes),
         }
+        self._overwritable = parse_prefixes(settings.overwrite_prefixes)
 
-    def find(self, text: str, role: Literal["source", "destination"]) -> tuple[Reference, Reference]:
-        """Parse a reference and return it with the prefix that allows it. Raises InvalidRequest."""
+    def find(
+        self, text: str, role: Literal["source", "destination"], project: str | None
+    ) -> tuple[Reference, Reference]:
+        """Parse a reference and return it with the prefix that allows it to the project.
+
+        Raises InvalidRequest.
+        """
         setting = f"ROWVEIL_{role.upper()}_PREFIXES"
         if not self._allowed[role]:
-            raise InvalidRequest(f"this service takes no {role} by reference: {setting} is not set")
+            instead = (
+                "upload the table in POST /v1/buffers" if role == "source" else "read GET /v1/jobs/{id}/rows"
+            )
+            raise InvalidRequest(
+                f"this service takes no {role} by reference, because its administrator has not set "
+                f"{setting}; {instead} instead"
+            )
         try:
             reference = parse_reference(text)
         except ReferenceRefused as error:
             raise InvalidRequest(error.message) from None
-        prefix = prefix_of(reference, self._allowed[role])
+        prefix = prefix_of(reference, self._allowed[role], project)
         if prefix is None:
-            raise InvalidRequest(f"the reference matches none of the prefixes allowed by {setting}")
+            raise InvalidRequest(
+                f"the reference matches none of the prefixes that {setting} allows the caller's project"
+            )
         return reference, prefix
 
-    async def check_destination(self, text: str) -> None:
-        """Raise InvalidRequest if no destination may be written, or if its folder does not exist."""
-        reference, prefix = self.find(text, "destination")
-        if reference.scheme == "file":
-            await self._in_thread(partial(check_folder, reference, prefix))
+    def find_destination(
+        self, text: str, project: str | None, overwrite: bool
+    ) -> tuple[Reference, Reference]:
+        """Parse a reference to write to, as `find`; ``overwrite``: what is there may be replaced."""
+        reference, prefix = self.find(text, "destination", project)
+        if overwrite and prefix_of(reference, self._overwritable, project) is None:
+            raise InvalidRequest(
+                "the reference matches none of the prefixes that ROWVEIL_OVERWRITE_PREFIXES allows the "
+                "caller's project: leave 'overwrite' out, and write to a new name",
+                "/overwrite",
+            )
+        return reference, prefix
 
-    async def chunks(self, text: str) -> AsyncIterator[bytes]:
-        """Yield the bytes of the referenced object or file.
+    async def check_destination(self, text: str, project: str | None, overwrite: bool) -> None:
+        """Raise InvalidRequest if the destination may not be written.
+
+        Of a file, its folder must exist, and without ``overwrite`` the file must not.
+        """
+        reference, prefix = self.find_destination(text, project, overwrite)
+        if reference.scheme == "file":
+            await self._in_thread(partial(check_place, reference, prefix, overwrite))
+
+    async def chunks(
+        self, text: str, project: str | None, on_size: Callable[[int], None] = lambda size: None
+    ) -> AsyncIterator[bytes]:
+        """Yield the bytes of the referenced object or file, which the project may read.
+
+        ``on_size`` is called in a thread with the size in bytes before anything is read.
 
         Raises
         ------
@@ -66,13 +100,18 @@ class ReferenceReader:
         ReferenceUnavailable
         TooLarge
         """
-        reference, prefix = self.find(text, "source")
+        reference, prefix = self.find(text, "source", project)
+
+        def check_size(size: int) -> None:
+            self._check_size(size)
+            on_size(size)
+
         if reference.scheme == "s3":
             from app.store.reference_s3 import read_object  # imported late: needs the S3 client
 
-            chunks = read_object(reference, self._check_size)
+            chunks = read_object(reference, check_size)
         else:
-            chunks = read_file(reference, prefix, self._check_size)
+            chunks = read_file(reference, prefix, check_size)
         while chunk := await self._in_thread(partial(next, chunks, b"")):
             yield chunk
 

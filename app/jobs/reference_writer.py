@@ -11,6 +11,7 @@ from app.engine.progress_file import ProgressFile
 from app.engine.worker_process import failure_of
 from app.errors import InvalidRequest
 from app.formats import stream_chunks
+from app.formats.csv_output import Formulas
 from app.formats.errors import FormatError
 from app.jobs.reference_reader import ReferenceReader
 from app.references import Reference, ReferenceFault
@@ -47,10 +48,13 @@ class ReferenceWriter:
     async def write(self, job: Job, task: SwapTask) -> Failure | None:
         """Write the job's destination to its reference. Return the failure, if any.
 
-        A job that is run again after a crash of the service overwrites the same reference.
+        A job that is run again after a crash of the service may find its own file: a file with the same
+        bytes is left as it is.
         """
         try:
-            reference, prefix = self._reference_reader.find(str(job.destination_reference), "destination")
+            reference, prefix = self._reference_reader.find_destination(
+                str(job.destination_reference), job.project, _overwrites(job)
+            )
         except InvalidRequest as error:  # the settings have changed since the job was accepted
             return Failure(NOT_SENT, error.message)
         stop, cancelled = asyncio.Event(), threading.Event()
@@ -98,14 +102,17 @@ class ReferenceWriter:
             media_type = str(job.destination_media_type)
             rows = TableReader(task.destination)
             try:
-                chunks = _until(cancelled, self.stream_table(media_type, rows.schema, rows))
+                formulas: Formulas = (job.destination_options or {}).get("csv_formulas", "keep")
+                chunks = _until(cancelled, self.stream_table(media_type, rows.schema, rows, formulas))
                 if reference.scheme == "s3":
                     from app.store.reference_s3 import write_object  # imported late: the S3 client
 
-                    write_object(reference, chunks, media_type)
+                    draft = f"{job.id}.{job.attempt}"
+                    write_object(reference, chunks, media_type, draft, _overwrites(job))
                 else:
                     former = [f"{job.id}.{attempt}" for attempt in range(1, job.attempt)]
-                    write_file(reference, prefix, chunks, f"{job.id}.{job.attempt}", former)
+                    draft = f"{job.id}.{job.attempt}"
+                    write_file(reference, prefix, chunks, draft, former, _overwrites(job))
             finally:
                 rows.close()
         except _Cancelled:
@@ -119,6 +126,10 @@ class ReferenceWriter:
         except Exception as error:
             return failure_of(error)
         return None
+
+
+def _overwrites(job: Job) -> bool:
+    return bool((job.destination_options or {}).get("overwrite"))
 
 
 def _until(cancelled: threading.Event, chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -1,14 +1,14 @@
 """Requests for jobs: the given tables, the submission options, and the validated job."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
+from app.formats.csv_output import Formulas
 from app.job_kinds import Kind, kind_of
 from app.store.blobs.sealed_files import BlobAccess
-from app.store.sql.models import Job
+from app.store.sql.models import Buffer, Job
 from app.webhooks.messages import Webhook
 from providers.params import StrictModel
 
@@ -34,23 +34,49 @@ class StoredTable:
         return self.access.id
 
 
-GivenTable: TypeAlias = pa.Table | str | StoredTable
-"""A table in memory, the id of a buffer, or a table in the store."""
+@dataclass(frozen=True, slots=True)
+class TableOf:
+    """Source or destination of a swap that succeeded."""
+
+    job: str
+    """Id of the swap."""
+    role: Literal["source", "destination"]
+
+
+GivenTable: TypeAlias = pa.Table | str | StoredTable | TableOf
+"""A table in memory, the id of a buffer, a table in the store, or a table of another job."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendTo:
-    """Reference that a destination is written to, and the media type of the file."""
+    """Reference that a destination is written to, and how."""
 
     reference: str
     media_type: str
+    """Media type of the file."""
+    overwrite: bool = False
+    """Whether a file that is there already may be replaced."""
+    csv_formulas: Formulas = "keep"
+    """Texts of a CSV that a spreadsheet could take for formulas."""
+
+    def options(self) -> dict[str, Any] | None:
+        """Return the options as plain JSON; None: the defaults."""
+        options: dict[str, Any] = {}
+        if self.overwrite:
+            options["overwrite"] = True
+        if self.csv_formulas != "keep":
+            options["csv_formulas"] = self.csv_formulas
+        return options or None
 
 
 def tables_given(job: Job) -> dict[str, str | None]:
-    """Map ``source``, and ``destination`` of a measures job, to the blob of the table that was given."""
+    """Map the role of each table that was given to the job, such as ``source``, to its blob."""
     given = {"source": job.source_blob}
-    if kind_of(job.service) is Kind.MEASURES:
+    kind = kind_of(job.service)
+    if kind.reads_destination:
         given["destination"] = job.destination_blob
+    if kind is Kind.ATTACKS:
+        given["control"] = job.control_blob
     return given
 
 
@@ -70,8 +96,35 @@ PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 
 
 @dataclass(frozen=True, slots=True)
+class Annotations:
+    """Name, label and notes of a job or a buffer. They may be personal: no log, metric or event has them.
+
+    None: not given; an empty text: none.
+    """
+
+    name: str | None = field(default=None, repr=False)
+    label: str | None = field(default=None, repr=False)
+    notes: str | None = field(default=None, repr=False)
+
+    def columns(self, first: Job | Buffer | None = None) -> dict[str, str | None]:
+        """Return the columns of a new row. Name and label that were not given are those of ``first``.
+
+        Notes are not taken over: they describe one job or one table.
+        """
+        name, label = self.name, self.label
+        if first is not None:
+            name = first.name if name is None else name
+            label = first.label if label is None else label
+        return {"name": name or None, "label": label or None, "notes": self.notes or None}
+
+
+UNANNOTATED = Annotations()
+"""No name, no label, no notes."""
+
+
+@dataclass(frozen=True, slots=True)
 class SubmissionOptions:
-    """Idempotency key, priority, deadline and webhook of a request."""
+    """Idempotency key, annotations, priority, deadline and webhook of a request."""
 
     idempotency_key: str | None = None
     request_fingerprint: str | None = None
@@ -80,21 +133,13 @@ class SubmissionOptions:
     deadline_seconds: float | None = None
     """Time from the acceptance to the deadline, in seconds."""
     webhook: Webhook | None = None
+    annotations: Annotations = UNANNOTATED
     trace_parent: str | None = None
     """Span of the request (W3C Trace Context), if traces are recorded."""
 
 
 DEFAULT_OPTIONS = SubmissionOptions()
 """No idempotency key, normal priority, no deadline, no webhook."""
-
-
-def head_start(priority: Priority, seconds: float) -> timedelta:
-    """Return the time by which the priority moves a job ahead in the queue; negative for ``low``.
-
-    One step of priority is worth ``seconds`` of waiting. So no job starves: a job that comes later than that
-    ranks behind.
-    """
-    return timedelta(seconds=seconds) * (PRIORITIES.index(priority) - PRIORITIES.index("normal"))
 
 
 # ------------------------------------------------------------------------------------------------ jobs
@@ -110,7 +155,9 @@ class NewJob:
     """Parameters, checked against the source's schema."""
     source: GivenTable = field(repr=False)
     destination: GivenTable | None = field(default=None, repr=False)
-    """Table to measure; None for a job that makes its own destination."""
+    """Table to measure or attack; None for a job that makes its own destination."""
+    control: GivenTable | None = field(default=None, repr=False)
+    """Rows that were not in the source, for an attack."""
     send_to: SendTo | None = None
     """Reference to write the job's own destination to."""
     seed: bytes | None = field(default=None, repr=False)

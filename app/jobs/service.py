@@ -2,30 +2,31 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from app.callers import THE_SERVICE, Caller
+from app.callers import READ, THE_SERVICE, Caller
 from app.engine.engine import Progress, TaskFunction
-from app.engine.progress_file import read_progress
-from app.errors import Forbidden, Gone, NotFound, StateConflict, Unavailable
+from app.errors import Forbidden, Gone, NotFound, ScopeMissing, StateConflict, Unavailable
 from app.ids import job_of_token, new_id, token_of_job
 from app.job_kinds import kind_of
 from app.jobs.buffers import BufferService
 from app.jobs.lifecycle import Lifecycle
 from app.jobs.requests import DEFAULT_OPTIONS, GivenTable, NewJob, SendTo, SubmissionOptions
 from app.jobs.states import State
+from app.jobs.tables.views import ComparisonOptions
 from app.jobs.watchers import LOOK_SECONDS
-from app.settings import Settings
+from app.settings import Settings, thresholds_of
 from app.store.blobs.arrow_stream import TableReader, read_table
 from app.store.sql.jobs import JobRow
-from app.store.sql.models import Job
+from app.store.sql.models import Buffer, Job, Release
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
 from app.worker.run_job import run_job
+from providers.attacks.thresholds import Thresholds
 from providers.kernel_display import CompilationProgress
 from providers.params import StrictModel
 
@@ -63,6 +64,11 @@ class JobService:
         return service
 
     @property
+    def attack_thresholds(self) -> Thresholds:
+        """Thresholds by which attacks are judged in the caller's project."""
+        return thresholds_of(self._settings, self._caller.project)
+
+    @property
     def buffers(self) -> BufferService:
         """Buffers and tables by reference, for the same caller."""
         return BufferService(
@@ -75,12 +81,15 @@ class JobService:
         """Start all components: see `Lifecycle.start`, also for what it raises."""
         self._lifecycle = started = await Lifecycle.start(self._settings, self._work, self.metrics)
         self.api_keys = started.api_keys
+        self.rates = started.rates
         self._stores = started.stores
         self._threads = started.threads
         self._watchers = started.watchers
+        self._progress_reader = started.progress_reader
         self._acceptance = started.acceptance
         self._buffers = started.buffers
         self._plans = started.plans
+        self._table_views = started.table_views
         self._reference_reader = started.reference_reader
         self._reference_writer = started.reference_writer
         self._dispatcher = started.dispatcher
@@ -132,6 +141,7 @@ class JobService:
         job_id: str,
         source: GivenTable | None = None,
         destination: GivenTable | None = None,
+        control: GivenTable | None = None,
         send_to: SendTo | None = None,
         submission: SubmissionOptions = DEFAULT_OPTIONS,
     ) -> Job:
@@ -141,7 +151,7 @@ class JobService:
         ----------
         job_id
             Job to repeat; it must have ended.
-        source, destination
+        source, destination, control
             Its tables, needed unless they were retained. Their digests must be those of the first job.
         send_to
             Reference to write the destination to.
@@ -161,7 +171,7 @@ class JobService:
         accept_rerun, caller = self._acceptance.accept_rerun, self._caller
         return await self._accepted(
             lambda new, claim: accept_rerun(
-                new, job_id, source, destination, send_to, submission, caller, claim
+                new, job_id, source, destination, control, send_to, submission, caller, claim
             )
         )
 
@@ -204,6 +214,12 @@ class JobService:
             elif await self._in_thread(self._transactions.cancel_queued, job):
                 self._watchers.notify(job_id, ended=True)
 
+    async def annotate(self, job_id: str, changes: Mapping[str, str | None]) -> Job:
+        """Set the name, the label or the notes of a job, and return it. Raises NotFound, Forbidden."""
+        job = await self._job_to_change(job_id)
+        await self._in_thread(self._transactions.annotate, self._caller, job.id, changes)
+        return await self.get(job_id)
+
     async def delete(self, job_id: str) -> None:
         """Delete the job and its tables; its audit lines stay. Raises NotFound, Forbidden, StateConflict."""
         job = await self._job_to_change(job_id)
@@ -218,22 +234,55 @@ class JobService:
         return await self._in_thread(self._transactions.find, self._caller, job_id)
 
     async def list(
-        self, state: str | None, service: str | None, page_size: int, page_token: str | None = None
+        self,
+        state: str | None,
+        service: str | None,
+        page_size: int,
+        page_token: str | None = None,
+        name: str | None = None,
+        label: str | None = None,
     ) -> tuple[Sequence[Job], str | None]:
-        """Return a page of jobs, newest first, and the next page's token. Raises InvalidRequest."""
+        """Return a page of jobs, newest first, and the next page's token. Raises InvalidRequest.
+
+        ``name``: part of the jobs' names. ``label``: their label.
+        """
         before = job_of_token(page_token) if page_token is not None else None
         newest = self._transactions.newest
-        found = await self._in_thread(newest, self._caller, state, service, page_size + 1, before)
+        found = await self._in_thread(
+            newest, self._caller, state, service, page_size + 1, before, name, label
+        )
+        page = found[:page_size]
+        return page, token_of_job(page[-1].id) if len(found) > page_size else None
+
+    async def list_buffers(
+        self, page_size: int, page_token: str | None = None, name: str | None = None, label: str | None = None
+    ) -> tuple[Sequence[Buffer], str | None]:
+        """Return a page of buffers, newest first, and the next page's token. Raises InvalidParameter.
+
+        ``name``: part of the buffers' names. ``label``: their label.
+        """
+        before = job_of_token(page_token) if page_token is not None else None
+        newest = self._transactions.newest_buffers
+        found = await self._in_thread(newest, self._caller, page_size + 1, before, name, label)
+        page = found[:page_size]
+        return page, token_of_job(page[-1].id) if len(found) > page_size else None
+
+    async def releases(
+        self, source: str | None, page_size: int, page_token: str | None = None
+    ) -> tuple[Sequence[Release], str | None]:
+        """Return a page of the ledger, oldest first, and the next page's token. Raises InvalidRequest."""
+        after = job_of_token(page_token) if page_token is not None else None
+        found = await self._in_thread(self._transactions.releases, self._caller, source, page_size + 1, after)
         page = found[:page_size]
         return page, token_of_job(page[-1].id) if len(found) > page_size else None
 
     async def look(self, job_id: str) -> tuple[JobRow, Progress]:
         """Return the job's columns and its progress. Raises NotFound."""
         job = await self._look(job_id)
-        progress = self._progress(job)
+        progress = await self._progress(job)
         if progress is None:  # not started yet, or ended since its row was read
             job = await self._look(job_id)
-            progress = self._progress(job)
+            progress = await self._progress(job)
         return job, progress or Progress()
 
     async def _look(self, job_id: str) -> JobRow:
@@ -241,9 +290,9 @@ class JobService:
             return await self._in_thread(self._transactions.look, self._caller, job_id)
         return self._transactions.look(self._caller, job_id)  # as `ApiKeys.quick`
 
-    def progress(self, job: Job) -> Progress:
+    async def progress(self, job: Job) -> Progress:
         """Return the job's progress; a fraction of 0 without a stage if it is unknown."""
-        return self._progress(job) or Progress()
+        return await self._progress(job) or Progress()
 
     async def report(self, job_id: str) -> dict[str, Any]:
         """Return the report. Raises NotFound (the job was run without one), StateConflict."""
@@ -300,11 +349,36 @@ class JobService:
         """
         return await self._plans.plan(service, params, source, self._caller)
 
+    async def trial(self, service: str, params: StrictModel, source: GivenTable, rows: int) -> dict[str, Any]:
+        """Return before and after of the first rows of a trial run; audited as a read of a buffer.
+
+        Raises ScopeMissing (the caller may not read rows), and as `plan`.
+        """
+        if READ not in self._caller.scopes:
+            raise ScopeMissing(READ)
+        if isinstance(source, str):
+            await self._in_thread(self._transactions.audit, self._caller, "buffer.read", source)
+        return await self._plans.trial(service, params, source, rows, self._caller)
+
+    async def profile(self, buffer_id: str, rows: int) -> dict[str, Any]:
+        """Return the profile of a buffer: see `TableViews.profile`. Raises NotFound."""
+        buffer = await self.buffers.get(buffer_id)
+        return await self._table_views.profile(buffer, rows, self._caller)
+
+    async def compare_rows(self, job_id: str, buffer_id: str, options: ComparisonOptions) -> dict[str, Any]:
+        """Compare a job's destination with its source: see `TableViews.compare`.
+
+        Raises NotFound, StateConflict, Gone.
+        """
+        job = await self.with_destination(job_id)
+        source = await self.buffers.get(buffer_id)
+        return await self._table_views.compare(job, source, options, self._caller)
+
     # --------------------------------------------------------------------------------------------- helpers
 
-    def _progress(self, job: Job | JobRow) -> Progress | None:
+    async def _progress(self, job: Job | JobRow) -> Progress | None:
         if job.state == State.RUNNING:
-            return read_progress(self._stores.progress_path(job))
+            return await self._progress_reader.read(self._stores.progress_path(job))
         return Progress(1.0 if job.state == State.SUCCEEDED else 0.0, job.state)
 
     async def _stop(self, job: Job) -> None:
@@ -338,7 +412,7 @@ class JobService:
         job = await self.get(job_id)
         if not self._caller.may_change(job.owner):
             raise Forbidden(
-                "the job belongs to another member of your project; only its submitter may cancel or "
+                "the job belongs to another member of your project; only its submitter may change, cancel or "
                 "delete it"
             )
         return job

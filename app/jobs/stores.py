@@ -12,6 +12,7 @@ from typing import Self
 
 from app.errors import AppError, StorageFull, Unavailable
 from app.jobs.maintenance.binding import bind_once
+from app.jobs.maintenance.issuers import name_issuer_once
 from app.jobs.maintenance.lease import Lease, renewed
 from app.jobs.maintenance.sweep import Sweeper
 from app.settings import Settings
@@ -19,14 +20,16 @@ from app.store.blobs.sealed_files import BlobAccess, BlobMissing, BlobStore, own
 from app.store.crypto.key_files import KEY_BYTES, load_folder_id, load_master_keys, load_signing_key
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, Signer, first_fingerprint_key
 from app.store.sql import jobs, replicas
-from app.store.sql.audit import AuditTrail
+from app.store.sql.audit import OPERATOR, AuditTrail
 from app.store.sql.bindings import NamedBlob, Role, blob_of_job, rows_binding, table_binding
 from app.store.sql.db import Database, Transaction, migrate
 from app.store.sql.deployment import pair, usable
 from app.store.sql.models import Job
-from app.store.sql.service_keys import AUDIT, FINGERPRINT, kept_key
+from app.store.sql.service_keys import AUDIT, FINGERPRINT, LEDGER, kept_key
 
 _log = logging.getLogger("rowveil.jobs")
+
+_EMBEDDED_CHAIN = "service"
 
 
 class HomeInUse(Exception):
@@ -44,6 +47,8 @@ class Stores:
     audit: AuditTrail
     lease: Lease
     """Lease of this run of the service."""
+    ledger_key: bytes
+    """Key of the sketches in the disclosure ledger."""
     progress_folder: Path
     scratch_folder: Path
     """Folder of the scratch files of jobs that exceed their memory budget."""
@@ -58,7 +63,8 @@ class Stores:
 
         An embedded database serves one process only, so the home folder is locked as well.
 
-        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageMismatch, StorageUnusable.
+        Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageInUse,
+        StorageMismatch, StorageUnusable.
         """
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         database = Database(settings)
@@ -66,11 +72,12 @@ class Stores:
         try:
             migrate(settings, alone=lock is not None)
             signer = Signer(load_signing_key(settings))
-            sealer, audit = open_keys(settings, database)
+            sealer, audit = open_keys(settings, database, _audit_chain(database))
             folder = settings.shared_folder.resolve()
             blobs = BlobStore(folder / "blobs", sealer)
             deployment_id = pair(database, blobs, folder)
             bind_once(database, sealer, blobs, audit, folder)
+            name_issuer_once(settings, database, sealer, audit)
             with usable(folder):
                 folder_id = load_folder_id(folder)
             lease = Lease(database, sealer, folder_id, settings.lease_seconds)
@@ -83,6 +90,7 @@ class Stores:
                 signer,
                 audit,
                 lease,
+                ledger_key(database, sealer),
                 folder / "progress",
                 folder / "scratch",
                 Sweeper(database, blobs, folder, deployment_id, lease, audit, unnamed, settings.trash_days),
@@ -106,14 +114,18 @@ class Stores:
 
     def progress_path(self, job: Job | jobs.JobRow) -> Path:
         """Return the progress file of the job's current attempt, which its worker writes."""
-        return self.progress_folder / f"{job.id}.{job.attempt}"
+        return self.progress_path_of(job.id, job.attempt)
+
+    def progress_path_of(self, job_id: str, attempt: int) -> Path:
+        """Return the progress file of an attempt of a job."""
+        return self.progress_folder / f"{job_id}.{attempt}"
 
     def table(self, job: Job, role: Role) -> BlobAccess:
         """Return access to a table of the job, in its row or in a file; the row was read with its tables.
 
         Raises BlobMissing (it was released), SealBroken.
         """
-        sealed = job.sealed_source if role == "source" else job.sealed_destination
+        sealed: bytes | None = getattr(job, f"sealed_{role}")
         if sealed is not None:
             return small_table(self.sealer.open(sealed, rows_binding(job, role)))
         named = blob_of_job(job, role)
@@ -195,8 +207,8 @@ def _for_caller(binding: Binding) -> Iterator[None]:
         ) from None
 
 
-def open_keys(settings: Settings, database: Database) -> tuple[Sealer, AuditTrail]:
-    """Open the sealer and the audit trail, with the keys that are stored sealed in the database.
+def open_keys(settings: Settings, database: Database, chain: str = OPERATOR) -> tuple[Sealer, AuditTrail]:
+    """Open the sealer and the trail of an audit chain, with the keys that are stored sealed in the database.
 
     Raises KeyUnreadable, SealBroken (none of the master keys has sealed them).
     """
@@ -205,7 +217,18 @@ def open_keys(settings: Settings, database: Database) -> tuple[Sealer, AuditTrai
     with database.write() as session:
         fingerprint = kept_key(session, sealer, FINGERPRINT, first_fingerprint_key(masters))
         audit = kept_key(session, sealer, AUDIT, secrets.token_bytes(KEY_BYTES))
-    return Sealer(masters, fingerprint), AuditTrail(audit)
+    return Sealer(masters, fingerprint), AuditTrail(audit, chain)
+
+
+def _audit_chain(database: Database) -> str:
+    """Return the name of this process's audit chain; all runs on an embedded database share one."""
+    return secrets.token_hex(6) if database.shared else _EMBEDDED_CHAIN
+
+
+def ledger_key(database: Database, sealer: Sealer) -> bytes:
+    """Open the key of the sketches in the ledger. Raises SealBroken."""
+    with database.write() as session:
+        return kept_key(session, sealer, LEDGER, secrets.token_bytes(KEY_BYTES))
 
 
 def lock_home(home: Path) -> int:

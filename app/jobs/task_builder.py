@@ -2,11 +2,12 @@
 
 from app.engine.progress_file import make_progress_file
 from app.job_kinds import Kind, kind_of
+from app.jobs.releases.recording import question_of
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.sql.bindings import seed_binding
 from app.store.sql.models import Job
-from app.worker.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from app.worker.tasks import AttackTask, FrontierTask, JobTask, MeasureTask, ReleaseQuestion, SwapTask
 
 
 class TaskBuilder:
@@ -14,9 +15,14 @@ class TaskBuilder:
 
     def __init__(self, stores: Stores, settings: Settings) -> None:
         self._stores = stores
+        self._settings = settings
         self._memory_bytes = settings.worker_memory_bytes
         self._units = settings.units_per_job
         self._small_bytes = settings.small_table_bytes
+
+    def _release(self, job: Job) -> ReleaseQuestion | None:
+        with self._stores.database.read() as session:
+            return question_of(session, self._settings, self._stores.ledger_key, job)
 
     def build(self, job: Job) -> JobTask:
         """Create the job's progress file and return its task. Raises BlobMissing, SealBroken."""
@@ -33,6 +39,18 @@ class TaskBuilder:
                     seed=seed,
                     source=source,
                     destination=stores.table(job, "destination"),  # the table that it measures
+                    parameters=job.parameters,
+                    options=options,
+                    progress_path=str(progress_path),
+                    trace_parent=job.trace_parent,
+                )
+            case Kind.ATTACKS:
+                return AttackTask(
+                    job_id=job.id,
+                    seed=seed,
+                    source=source,
+                    destination=stores.table(job, "destination"),  # the release that it attacks
+                    control=None if job.control_digest is None else stores.table(job, "control"),
                     parameters=job.parameters,
                     options=options,
                     progress_path=str(progress_path),
@@ -67,4 +85,5 @@ class TaskBuilder:
             trace_parent=job.trace_parent,
             units=self._units,
             small_bytes=self._small_bytes if job.destination_reference is None else 0,
+            release=self._release(job),
         )

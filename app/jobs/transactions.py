@@ -1,7 +1,7 @@
 """Database transactions behind `JobService`: one transaction a method. Blocking: they run in threads."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.callers import Caller
@@ -12,9 +12,11 @@ from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores
 from app.store.blobs.arrow_stream import TableReader
 from app.store.blobs.sealed_files import BlobAccess, BlobMissing
-from app.store.sql import idempotency, jobs
+from app.store.sql import buffers, idempotency, jobs, ledger
+from app.store.sql.audit import Entry
+from app.store.sql.audit_queue import AuditQueue
 from app.store.sql.bindings import blob_of_buffer, report_binding, seed_binding
-from app.store.sql.models import Buffer, Job
+from app.store.sql.models import Buffer, Job, Release
 from app.store.sql.replicas import moment
 from app.webhooks.messages import queue_message
 
@@ -25,11 +27,11 @@ class JobTransactions:
     def __init__(self, stores: Stores, job_metrics: JobMetrics) -> None:
         self._stores = stores
         self._job_metrics = job_metrics
+        self._audit_queue = AuditQueue(stores.database, stores.audit)
 
-    def audit(self, caller: Caller, action: str, subject: str) -> None:
-        """Append a line to the audit log."""
-        with self._stores.database.write() as session:
-            self._stores.audit.append(session, caller, action, subject, moment(session))
+    def audit(self, caller: Caller, action: str, subject: str, reason: str | None = None) -> None:
+        """Append a line to the audit log, in a transaction that takes the lines of other threads along."""
+        self._audit_queue.append(Entry(caller, action, subject, reason))
 
     def find(self, caller: Caller, job_id: str, *deferred: str) -> Job:
         """Return the job with the named deferred columns. Raises NotFound."""
@@ -47,11 +49,48 @@ class JobTransactions:
         return job
 
     def newest(
-        self, caller: Caller, state: str | None, service: str | None, limit: int, before: str | None
+        self,
+        caller: Caller,
+        state: str | None,
+        service: str | None,
+        limit: int,
+        before: str | None,
+        name: str | None,
+        label: str | None,
     ) -> Sequence[Job]:
-        """Return up to ``limit`` visible jobs older than the job ``before``, newest first."""
+        """Return up to ``limit`` visible jobs older than the job ``before``, newest first.
+
+        ``name`` and ``label`` are those of `jobs.newest`.
+        """
         with self._stores.database.read() as session:
-            return jobs.newest(session, state, service, limit, before, caller)
+            return jobs.newest(session, state, service, limit, before, caller, name, label)
+
+    def newest_buffers(
+        self, caller: Caller, limit: int, before: str | None, name: str | None, label: str | None
+    ) -> Sequence[Buffer]:
+        """Return up to ``limit`` visible buffers older than the buffer ``before``, newest first.
+
+        ``name`` and ``label`` are those of `buffers.newest`.
+        """
+        with self._stores.database.read() as session:
+            return buffers.newest(session, moment(session), limit, before, caller, name, label)
+
+    def annotate(self, caller: Caller, job_id: str, changes: Mapping[str, str | None]) -> None:
+        """Set the name, the label or the notes of a job. Raises NotFound (it was deleted just now).
+
+        The line in the audit log has none of the texts.
+        """
+        with self._stores.database.write() as session:
+            if not jobs.annotate(session, Job, job_id, changes):
+                raise NotFound(f"there is no job '{job_id}'")
+            self._stores.audit.append(session, caller, "job.annotate", job_id, moment(session))
+
+    def releases(
+        self, caller: Caller, source: str | None, limit: int, after: str | None
+    ) -> Sequence[Release]:
+        """Return up to ``limit`` visible entries of the ledger after the entry ``after``, oldest first."""
+        with self._stores.database.read() as session:
+            return ledger.page(session, caller, source, limit, after)
 
     def cancel_queued(self, job: Job) -> bool:
         """Cancel a job that is still queued, release its tables and queue its webhook.
@@ -81,7 +120,8 @@ class JobTransactions:
         """Delete a job that has ended, its tables and its idempotency key; False if it has not ended."""
         with self._stores.database.write() as session:
             deleted = jobs.delete_ended(session, job.id)
-            unnamed = jobs.unnamed(session, [job.source_blob, job.destination_blob]) if deleted else []
+            blobs = [job.source_blob, job.destination_blob, job.control_blob]
+            unnamed = jobs.unnamed(session, blobs) if deleted else []
             if deleted:
                 idempotency.forget(session, [job.id])
                 self._stores.audit.append(session, caller, "job.delete", job.id, moment(session))
@@ -110,8 +150,7 @@ class JobTransactions:
         """Return the job and its seed in hexadecimal; audit the access with its reason. Raises NotFound."""
         job = self.find(caller, job_id, "sealed_seed")
         seed = self._stores.open_value(job.sealed_seed, seed_binding(job))
-        with self._stores.database.write() as session:
-            self._stores.audit.append(session, caller, "seed.read", job.id, moment(session), reason)
+        self.audit(caller, "seed.read", job.id, reason)
         return job, f"{int.from_bytes(seed, 'big'):0{-(-job.seed_bits // 4)}x}"
 
 

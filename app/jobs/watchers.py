@@ -21,6 +21,9 @@ _SECONDS_PER_WATCHER = 0.005
 
 FindJob = Callable[[str], Awaitable[Job]]
 
+ReadProgress = Callable[[Job], Awaitable[Progress | None]]
+"""Reads the progress of a job; None if it has not started yet, or ended since its row was read."""
+
 
 class ChangeSignal:
     """Signal of one watcher: set when the job has changed since the watcher last waited."""
@@ -63,7 +66,7 @@ class ChangeSignal:
 class _Follower:
     """Reads the progress of one job for all its watchers, and wakes them when it has changed."""
 
-    def __init__(self, progress_of: Callable[[Job], Progress | None], interval: Callable[[], float]) -> None:
+    def __init__(self, progress_of: ReadProgress, interval: Callable[[], float]) -> None:
         self.signals: set[ChangeSignal] = set()
         self._read = progress_of
         self._interval = interval
@@ -78,12 +81,12 @@ class _Follower:
         self._row = row
         return row
 
-    def progress_of(self, job: Job) -> Progress | None:
+    async def progress_of(self, job: Job) -> Progress | None:
         """Return the job's progress: of a running job as it was last read, if it was."""
         if job.state != State.RUNNING:
-            return self._read(job)
+            return await self._read(job)
         if self._last is None:
-            self._last = self._read(job)
+            self._last = await self._read(job)
         return self._last
 
     def stop(self) -> None:
@@ -94,8 +97,8 @@ class _Follower:
         while True:
             await asyncio.sleep(self._interval())
             row = self._row
-            found = self._read(row) if row is not None and row.state == State.RUNNING else None
-            if found != self._last:
+            found = await self._read(row) if row is not None and row.state == State.RUNNING else None
+            if row is self._row and found != self._last:
                 self._last = found
                 for changed in self.signals:
                     changed.set_progress()
@@ -142,14 +145,14 @@ class Watchers:
                     return changed.job
 
     async def updates(
-        self, job_id: str, find: FindJob, progress_of: Callable[[Job], Progress | None]
+        self, job_id: str, find: FindJob, progress_of: ReadProgress
     ) -> AsyncIterator[tuple[Job, Progress]]:
         """Yield the job and its progress now and at every change, until it has ended. Raises as ``find``."""
         with self.watch(job_id) as changed, self._following(job_id, changed, progress_of) as follower:
             job = follower.keep(await find(job_id))
             last: tuple[str, Progress] | None = None
             while True:
-                progress = follower.progress_of(job)
+                progress = await follower.progress_of(job)
                 if progress is None:  # not started yet, or ended just now: the next read of the row shows it
                     progress = last[1] if last is not None and last[0] == job.state else Progress()
                 if (job.state, progress) != last:
@@ -162,7 +165,7 @@ class Watchers:
 
     @contextmanager
     def _following(
-        self, job_id: str, changed: ChangeSignal, progress_of: Callable[[Job], Progress | None]
+        self, job_id: str, changed: ChangeSignal, progress_of: ReadProgress
     ) -> Iterator["_Follower"]:
         """Have the watcher signalled at changes of the progress; all watchers of a job share one reader."""
         follower = self._followed.get(job_id)

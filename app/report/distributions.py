@@ -78,6 +78,8 @@ def _caption(field: Mapping[str, Any], threshold: int) -> str:
         parts.append(
             f"Missing: {_count(missing.get('source'))} before, {_count(missing.get('destination'))} after."
         )
+    if field.get("suppressed_left_out"):
+        parts.append(f"Fewer than {threshold} rows with a suppressed value are left out, before and after.")
     if field["kind"] != "number":
         parts += _categories(field)
     if None in counts:

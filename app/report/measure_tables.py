@@ -9,6 +9,7 @@ from app.report.formatting import NOT_DEFINED, counted, humanised, named, number
 from app.report.page_table import Cell, Table
 from app.report.small_counts import Discretion
 from providers.measures import MEASURES
+from providers.measures.meanings import MEANINGS
 
 GOALS = {
     "low": "↓ lower is better",
@@ -68,6 +69,10 @@ class Figure:
     source: str
     fields: Sequence[Cell]
     sample: str
+    meaning: str
+    """One line on what the value counts."""
+    remedy: str
+    """Sentence on what to do if the value is bad."""
 
 
 def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discretion: Discretion) -> Figure:
@@ -88,6 +93,7 @@ def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discre
         report.get("value"), over, {*fields, *over}, lambda value: _plain(value, discretion, sample), key
     )
     title = str(report.get("title") or humanised(key))
+    texts = MEANINGS.get(key)
     basis = [] if sample is None else [f"on a random sample of {counted(sample, 'row', 'rows')}"]
     if report.get("draws") is not None:
         basis.append(f"the mean of {counted(report['draws'], 'random draw', 'random draws')}")
@@ -106,6 +112,8 @@ def measure(key: str, report: Mapping[str, Any], fields: Collection[str], discre
         source=str(report.get("source") or ""),
         fields=[named(field) for field in over],
         sample="; ".join(basis),
+        meaning=texts.meaning if texts else "",
+        remedy=texts.remedy if texts else "",
     )
 
 

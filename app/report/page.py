@@ -11,9 +11,11 @@ from markupsafe import Markup, escape
 
 from app.report import selection as choices
 from app.report import summary_text
+from app.report.attacks import attack_section, title_of
 from app.report.correlations import correlations
 from app.report.distributions import distributions
 from app.report.formatting import humanised, named, number, visible
+from app.report.guarantee import guarantee
 from app.report.measure_tables import Figure, measure, own_figures
 from app.report.page_table import Cell
 from app.report.plots import changed, closest, risk_utility
@@ -21,7 +23,9 @@ from app.report.small_counts import THRESHOLD, Discretion
 from app.report.style import CONTENT_SECURITY_POLICY, CSS
 from app.report.svg import Picture
 from providers import PROVIDERS
+from providers.attacks.registry import ATTACKS
 from providers.measures import MEASURES
+from providers.measures.meanings import MEANINGS
 
 _OUTCOMES = {
     "SUCCESS": "The job succeeded.",
@@ -30,11 +34,27 @@ _OUTCOMES = {
 }
 _TITLES = {
     "measures": ("Two tables compared", "A table is compared with its source, no matter how it was made."),
+    "attacks": (
+        "Attacks on a release",
+        "A release is attacked as an intruder would; each success is compared with guessing and with control "
+        "rows that were not in the source.",
+    ),
     "frontier": (
         "Services and parameters compared",
         "Several services were run on one table, each with several parameters, and measured the same way.",
     ),
 }
+
+_SYMBOLS = {"low": "\u2713", "elevated": "!", "high": "\u2717", "unknown": "?"}
+"""State of a headline -> symbol, so that colour is never the only difference."""
+
+_GROUPS = {
+    "risk": "Risk",
+    "utility": "Utility",
+    "happened": "Changes of the values",
+    "other": "Other figures",
+}
+"""Group of measures -> its heading, in the order of the page."""
 
 
 def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
@@ -54,7 +74,9 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     measures = {
         key: measure(key, each, fields, discretion) for key, each in (report.get("measures") or {}).items()
     }
-    singles, tables = own_figures(report.get("provider") or {}, fields, discretion)
+    own = dict(report.get("provider") or {})
+    guaranteed = guarantee(own.pop("guarantee", None))
+    singles, tables = own_figures(own, fields, discretion)
     kind = str(job.get("service", ""))
     provider = PROVIDERS.get(kind)
     title, summary = (
@@ -70,15 +92,21 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         summary=summary,
         provider=provider,
         threshold=threshold,
+        headline=_headline(report.get("headline") or {}),
         outcome=_OUTCOMES.get(str(job.get("outcome")), ""),
-        sentences=summary_text.sentences(report.get("summary") or {}, len(fields), discretion),
+        sentences=summary_text.sentences(
+            report.get("summary") or {}, len(fields), discretion, _members_of_groups(report)
+        ),
         limits=report.get("limits") or (),
+        guarantee=guaranteed,
         concerns=_by_concern(measures, report.get("measures") or {}),
         left_out=[(_measure_title(key, fields), why) for key, why in (report.get("left_out") or {}).items()],
         fields=distributions(pictures.get("fields") or [], threshold),
         fields_left_out=pictures.get("fields_left_out") or 0,
         pictures=_pictures(pictures, report.get("measures") or {}, discretion),
         has_pictures=bool(pictures.keys() - {"threshold"}),
+        attacks=attack_section(report),
+        only_attacks=kind == "attacks",
         frontier=choices.frontier(report.get("frontier") or {}),
         candidates=choices.candidates(report.get("candidates") or {}, discretion),
         events=summary_text.events(job.get("event_counts") or {}, discretion),
@@ -93,25 +121,30 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     )
 
 
+def _members_of_groups(report: Mapping[str, Any]) -> str:
+    """Return the word for the members of the groups: of a swap of whole households these."""
+    by_household = isinstance((report.get("provider") or {}).get("households"), Mapping)
+    return "households" if by_household else "rows"
+
+
+def _headline(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return state, title and sentences of the headline; None for a report of an earlier version."""
+    sentences = [visible(str(each)) for each in given.get("sentences") or ()]
+    if not sentences:
+        return None
+    state = str(given.get("state"))
+    return {"state": state, "sentences": sentences, "symbol": _SYMBOLS.get(state, _SYMBOLS["unknown"])}
+
+
 def _by_concern(
     measures: Mapping[str, Figure], given: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[str, str, list[Figure]]]:
-    groups = [("risk", "Risk"), ("utility", "Utility"), ("", "Other figures")]
-    known = {"risk", "utility"}
-    found = [
-        (
-            concern or "other",
-            title,
-            [
-                figure
-                for key, figure in measures.items()
-                if str(given[key].get("concerns")) == concern
-                or (not concern and given[key].get("concerns") not in known)
-            ],
-        )
-        for concern, title in groups
-    ]
-    return [group for group in found if group[2]]
+    """Group the figures: risk, utility, what happened to the values, and those of unknown measures."""
+    found: dict[str, list[Figure]] = {concern: [] for concern in _GROUPS}
+    for key, figure in measures.items():
+        concern = MEANINGS[key].group if key in MEANINGS else str(given[key].get("concerns"))
+        found[concern if concern in found else "other"].append(figure)
+    return [(concern, _GROUPS[concern], figures) for concern, figures in found.items() if figures]
 
 
 def _pictures(
@@ -137,6 +170,8 @@ def _pictures(
 def _measure_title(key: str, fields: list[str]) -> Cell:
     if key in MEASURES:
         return MEASURES[key].title
+    if key in ATTACKS:
+        return title_of(key)
     return named(key) if key in fields else humanised(key)
 
 

@@ -27,6 +27,8 @@ class Choice:
     sentences: list[str]
     picture: Picture | None
     table: Table
+    further: Table | None = None
+    """Figures that were tried and are on no axis."""
 
 
 def axis(key: str, figures: Mapping[str, Mapping[str, Any]]) -> Axis:
@@ -39,13 +41,10 @@ def axis(key: str, figures: Mapping[str, Mapping[str, Any]]) -> Axis:
         Key of a figure or of a measure -> its entry in the report; entries that it lacks are looked up.
     """
     measure, _, path = key.partition(".")
-    known = (
-        figures.get(key)
-        or figures.get(measure)
-        or (MEASURES[measure].report(None) if measure in MEASURES else {})
-    )
-    title = str(known.get("title") or humanised(measure))
     figure = FIGURES.get(key)
+    declared = figure.measure if figure else MEASURES.get(measure)
+    known = figures.get(key) or figures.get(measure) or (declared.report(None) if declared else {})
+    title = str(known.get("title") or humanised(measure))
     goal = figure.goal if figure else str(known.get("goal"))
     words = (figure.part.words if figure else "") or words_of(path, measure)
     return Axis(f"{title}, {words}" if path else title, GOALS.get(goal, "").partition(" ")[2])
@@ -58,6 +57,7 @@ def frontier(given: Mapping[str, Any]) -> Choice | None:
         return None
     risk, utility = (axis(str(given[which]), given.get("figures") or {}) for which in ("risk", "utility"))
     drawn, rows, marked = [], [], {}
+    guaranteed = any(point.get("guarantee") for point in points)
     for number_of_point, point in enumerate(points, 1):
         whole = point.get("risk") is not None and point.get("utility") is not None and not point.get("error")
         best = whole and not point.get("dominated")
@@ -75,25 +75,32 @@ def frontier(given: Mapping[str, Any]) -> Choice | None:
                 _parameters(point.get("parameters") or {}),
                 number(point["risk"]) if point.get("risk") is not None else _NO_VALUE,
                 number(point["utility"]) if point.get("utility") is not None else _NO_VALUE,
+                *([_epsilon(point)] if guaranteed else []),
+                visible(", ".join(map(str, point.get("protects") or [])) or _NO_VALUE),
                 visible(found),
             )
         )
+    head = ("number", "service", "parameters", risk.words, utility.words)
+    head += (*(("epsilon",) if guaranteed else ()), "protects", "outcome")
     table = Table(
         "All combinations",
-        ("number", "service", "parameters", risk.words, utility.words, "outcome"),
+        head,
         rows,
-        words=frozenset({1, 2, 5}),
+        words=frozenset({1, 2, len(head) - 2, len(head) - 1} | ({5} if guaranteed else set())),
         marked=marked,
     )
     runs = int(given.get("runs") or 1)
     failed = len(points) - len(drawn)
     tried = f"{counted(len(points), 'combination was', 'combinations were')} tried"
     sentences = [f"{tried}.", *_comparison(given, len(marked))]
+    if (preferred := given.get("recommended")) is not None:
+        what = {"risk": "risk", "utility": "loss of utility"}[str(given["matters"])]
+        sentences.append(f"You said that {what} matters more: number {preferred + 1} has the least of those.")
     if runs > 1:
         sentences.append(f"Each point is the mean of {number(runs)} runs.")
     if failed:
         sentences.append(f"{counted(failed, 'has', 'have')} no figures; the table says why.")
-    return Choice(sentences, plot(drawn, risk, utility, table), table)
+    return Choice(sentences, plot(drawn, risk, utility, table), table, _further_figures(given))
 
 
 def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
@@ -107,6 +114,11 @@ def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
             "Not dominated means that no other one that protects the same fields is as good in both "
             "figures and better in one. The curator decides which of them to use."
         )
+    if attacked := given.get("attacked"):
+        known, sensitive = (
+            listed([visible(str(name)) for name in attacked[role]]) for role in ("known", "sensitive")
+        )
+        sentences.append(f"Attacks: an intruder who knows {known} wants to learn {sensitive}.")
     if protected := given.get("protected"):
         names = listed([visible(str(name)) for name in protected])
         sentences.append(f"Fields that were changed: {names}.")
@@ -126,6 +138,37 @@ def _comparison(given: Mapping[str, Any], best: int) -> list[str]:
         for key, why in (given.get("passed_over") or {}).items()
     ]
     return sentences
+
+
+def _epsilon(run: Mapping[str, Any]) -> str:
+    """Return the epsilon of a run, and those of its fields if there are several."""
+    guarantee = run.get("guarantee")
+    if not guarantee or guarantee.get("epsilon") is None:
+        return "none"
+    by_field = guarantee.get("by_field") or {}
+    parts = [f"{visible(str(name))}: {number(value)}" for name, value in by_field.items()]
+    return number(guarantee["epsilon"]) + (f" ({', '.join(parts)})" if len(parts) > 1 else "")
+
+
+def _further_figures(given: Mapping[str, Any]) -> Table | None:
+    """Return the table of the figures of the points that are on no axis; None without any."""
+    points = given["points"]
+    tried = dict.fromkeys(name for point in points for name in point.get("figures") or {})
+    names = [name for name in tried if name not in (given["risk"], given["utility"])]
+    if not names:
+        return None
+    head = ("number", *(axis(name, given.get("figures") or {}).words for name in names))
+    rows = [(str(index), *(_figure(point, name) for name in names)) for index, point in enumerate(points, 1)]
+    return Table("Other figures of the combinations", head, rows)
+
+
+def _figure(point: Mapping[str, Any], name: str) -> str:
+    """Return a figure of a point, with its range over the runs if there are several."""
+    value = (point.get("figures") or {}).get(name)
+    if value is None:
+        return _NO_VALUE
+    least, most = (point.get("ranges") or {}).get(name) or (value, value)
+    return number(value) if least == most else f"{number(value)} ({number(least)} to {number(most)})"
 
 
 def _outcome(point: Mapping[str, Any]) -> str:
@@ -150,6 +193,7 @@ def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | Non
     axes = [axis(key, given.get("figures") or {}) for key in keys]
     fingerprints = any(each.get("seed_fingerprint") for each in table)
     flagged = any(_is_flagged(each) for each in table)
+    guaranteed = any(each.get("guarantee") for each in table)
     rows: list[list[Cell]] = []
     marked = {}
     for row, each in enumerate(table):
@@ -170,10 +214,13 @@ def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | Non
                     for key in keys
                 ),
                 number(each.get("rank")),
+                *([_epsilon(each)] if guaranteed else []),
                 *([visible(_outcome(each)) if _is_flagged(each) else ""] if flagged else []),
             ]
         )
     head = ["candidate", *(["seed's fingerprint"] if fingerprints else []), *(a.words for a in axes), "rank"]
+    if guaranteed:
+        head.append("epsilon alone")
     if flagged:
         head.append("to note")
     by = f", ranked by {listed([a.words for a in axes])}" if axes else ""
@@ -182,6 +229,7 @@ def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | Non
             f"{counted(len(table), 'candidate was', 'candidates were')} run, each with a seed of its own "
             f"that follows from the job's{by}. {_KEPT if axes else _FIRST}",
             *([visible(str(given["verdict"]))] if given.get("verdict") else []),
+            *([_NO_EPSILON] if guaranteed else []),
             *(
                 f"{axis(key, given.get('figures') or {}).title} ranked nothing: {why}."
                 for key, why in (given.get("left_out") or {}).items()
@@ -193,13 +241,19 @@ def candidates(given: Mapping[str, Any], discretion: Discretion) -> Choice | Non
             head,
             rows,
             words=frozenset({1} if fingerprints else ())
-            | (frozenset({len(head) - 1}) if flagged else frozenset()),
+            | (frozenset({len(head) - 1}) if flagged else frozenset())
+            | (frozenset({head.index("epsilon alone")}) if guaranteed else frozenset()),
             marked=marked,
         ),
     )
 
 
 _KEPT = "The best one is this job's result."
+
+_NO_EPSILON = (
+    "The epsilon of a candidate is that of this run alone. The kept one has no finite epsilon, because the "
+    "choice depends on the source."
+)
 
 _FIRST = "The first one is this job's result."
 

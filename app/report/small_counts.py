@@ -10,8 +10,12 @@ THRESHOLD = 5
 
 _NOT_ROWS = frozenset(
     {
+        "areas",
+        "areas_with_other_households",
+        "areas_with_other_persons",
         "blocks",
         "cells",
+        "changed_cells",
         "classes",
         "degree",
         "distinct",

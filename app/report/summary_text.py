@@ -13,6 +13,7 @@ _REASONS = {
     "group_too_small": "in a group below the minimum size",
     "null": "with a null, which keeps its place",
     "rate": "not drawn, because the rate is below 1",
+    "unmatched": "of a household at risk that found no donor",
 }
 
 _EVENTS = {
@@ -23,15 +24,18 @@ _EVENTS = {
     "degree_search_ended": "The search for the wanted number of bins ended before it was reached.",
     "domain_disclosed": "Values are published within a field's own range, which discloses that range.",
     "dropped": "Rows that could not be swapped were left out.",
+    "households_torn": "Members of households no longer have values of one household.",
     "kept": "Rows that could not be swapped keep their own values.",
     "no_localities": "Segments with too few distinct values: only their order is kept.",
     "not_rounded": "Segments that no rounding fits without breaking a relation were not rounded.",
     "nothing_changed": "No value of a field changed.",
     "nothing_to_merge_into": "No bin holds two or more rows, so that no singleton could be merged.",
-    "null_kept": "Rows keep their own values, since another of their swap fields takes no part.",
+    "null_kept": "Rows keep their own values, since a null of the row or household takes no part.",
     "one_bin": "The rows are too few for two bins: all are one.",
+    "quota_not_met": "Fewer households were swapped than the rate asks for: donors were lacking.",
     "replaced": "Rows that could not be swapped had their values replaced.",
     "reversible_groups": "Rows are in groups of two or three: anyone who knows the groups can undo that.",
+    "risk_differs": "A given risk differs within households: the largest counts.",
     "rows_only_reordered": "The destination holds the rows of the source in another order.",
     "rows_unchanged": "Rows are released with no value changed.",
     "suppressed": "Rows that could not be swapped had their values suppressed.",
@@ -43,14 +47,16 @@ _ROWLESS = frozenset(_EVENTS) - {"dropped", "kept", "null_kept", "replaced", "su
 """Codes of events that are counted by field, or once, instead of by row."""
 
 
-def sentences(summary: Mapping[str, Any], fields: int, discretion: Discretion) -> list[Markup | str]:
-    """Describe the size of the table, its groups, participation and changes, in sentences."""
+def sentences(
+    summary: Mapping[str, Any], fields: int, discretion: Discretion, members: str = "rows"
+) -> list[Markup | str]:
+    """Describe the size of the table, its groups, participation and changes; ``members``: of the groups."""
     if "took_part" not in summary:
         return []
     rows = int(summary.get("rows", discretion.rows))
     found: list[Markup | str] = [
         f"The table has {discretion.count(rows)} rows and {number(fields)} fields.",
-        *_groups(summary, rows, discretion),
+        *_groups(summary, rows, discretion, members),
         f"{_capital(discretion.rows_of_all(int(summary['took_part'])))} took part.",
     ]
     if changed := summary.get("changed"):
@@ -70,7 +76,7 @@ def events(counts: Mapping[str, int], discretion: Discretion) -> list[tuple[str,
     ]
 
 
-def _groups(summary: Mapping[str, Any], rows: int, discretion: Discretion) -> list[str]:
+def _groups(summary: Mapping[str, Any], rows: int, discretion: Discretion, members: str) -> list[str]:
     groups, size = summary.get("groups"), summary.get("group_size")
     if not groups or not size:
         return []
@@ -81,9 +87,9 @@ def _groups(summary: Mapping[str, Any], rows: int, discretion: Discretion) -> li
         for key in ("smallest", "median", "largest")
     )
     if smallest == largest:
-        return [f"The method worked within {number(groups)} groups of {smallest} rows each."]
+        return [f"The method worked within {number(groups)} groups of {smallest} {members} each."]
     return [
-        f"The method worked within {number(groups)} groups of rows: the smallest holds {smallest}, "
+        f"The method worked within {number(groups)} groups of {members}: the smallest holds {smallest}, "
         f"the median one {median}, the largest {largest}."
     ]
 

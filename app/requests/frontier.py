@@ -9,6 +9,7 @@ from app.errors import InvalidRequest
 from app.requests.seed import SeedValue
 from app.requests.source import Source, SourceTable
 from app.requests.submission import SubmissionBody
+from providers.attacks.thresholds import Thresholds
 from providers.errors import ParameterError
 from providers.measures.assessment import MeasureOptions, check_options
 from providers.selection.combinations import combinations_of
@@ -34,7 +35,9 @@ class FrontierRequest(SubmissionBody, FrontierOptions):
     """true: keep the source, sealed, as long as the job, so that a rerun needs no source."""
 
 
-def checked_frontier(request: FrontierRequest, source: SourceTable) -> tuple[FrontierOptions, dict[str, Any]]:
+def checked_frontier(
+    request: FrontierRequest, source: SourceTable, thresholds: Thresholds
+) -> tuple[FrontierOptions, dict[str, Any]]:
     """Return the parameters and options of the job, after a check of every combination.
 
     Raises
@@ -53,13 +56,16 @@ def checked_frontier(request: FrontierRequest, source: SourceTable) -> tuple[Fro
         )
     try:
         check_options(measures, source.schema, source.schema)
-        frontier_figures(request, measures)
+        combinations = combinations_of(request.services, source.schema)
+        frontier_figures(request, measures, combinations, source.schema)
     except ParameterError as error:
         # Point to the short form if the caller used that one.
         if request.key_fields and error.pointer.startswith(_KEY_FIELDS):
             pointer = error.pointer.removeprefix("/measures")
             raise ParameterError(error.message, pointer) from None
         raise
-    combinations_of(request.services, source.schema)
     parameters = FrontierOptions(**{name: getattr(request, name) for name in FrontierOptions.model_fields})
-    return parameters, {"measures": measures.model_dump(mode="json", exclude_unset=True)}
+    return parameters, {
+        "measures": measures.model_dump(mode="json", exclude_unset=True),
+        "thresholds": thresholds.model_dump(mode="json"),
+    }

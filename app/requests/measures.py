@@ -10,6 +10,7 @@ from app.job_kinds import MeasureParameters
 from app.requests.seed import SeedValue
 from app.requests.source import Source, SourceTable
 from app.requests.submission import SubmissionBody
+from providers.attacks.thresholds import Thresholds
 from providers.measures.assessment import MeasureOptions, check_options
 
 
@@ -35,7 +36,7 @@ class MeasureRequest(SubmissionBody):
 
 
 def checked_measures(
-    request: MeasureRequest, source: SourceTable, destination: SourceTable
+    request: MeasureRequest, source: SourceTable, destination: SourceTable, thresholds: Thresholds
 ) -> tuple[MeasureParameters, dict[str, Any]]:
     """Return the parameters and options of the job, checked against both tables.
 
@@ -57,5 +58,8 @@ def checked_measures(
         raise InvalidRequest("the destination has no field of a name that the source has", "/destination")
     check_options(request.measures, source.schema, destination.schema)
     aligned = same_length if request.aligned is None else request.aligned
-    options = {"measures": request.measures.model_dump(mode="json", exclude_unset=True)}
+    options = {
+        "measures": request.measures.model_dump(mode="json", exclude_unset=True),
+        "thresholds": thresholds.model_dump(mode="json"),
+    }
     return MeasureParameters(aligned=aligned), options

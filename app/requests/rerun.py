@@ -2,15 +2,21 @@
 
 from pydantic.json_schema import SkipJsonSchema
 
-from app.requests.source import Source
+from app.requests.source import RerunDestination, Source
 from app.requests.submission import SubmissionBody
 
 
 class RerunRequest(SubmissionBody):
-    """Request to rerun a job. The source is needed again unless the job retained it."""
+    """Request to rerun a job. The source is needed again unless the job retained it.
+
+    Without a name or a label the new job has those of the first one.
+    """
 
     source: Source | SkipJsonSchema[None] = None
     """Table with the same rows as the job's own source."""
-    destination: Source | SkipJsonSchema[None] = None
-    """For a job of `POST /v1/measures`: the same rows as in the table that it measured. For a run of a
-    service: a `reference` to write the destination buffer to, and its `media_type`."""
+    destination: RerunDestination | SkipJsonSchema[None] = None
+    """For a job of `POST /v1/measures` or `POST /v1/attacks`: the same rows as in the table that it measured
+    or attacked; not needed while the job whose release was attacked has it. For a run of a service: a
+    `reference` to write the destination buffer to, its `media_type`, `overwrite` and `csv_formulas`."""
+    control: Source | SkipJsonSchema[None] = None
+    """For a job of `POST /v1/attacks` that was given control rows: the same rows."""

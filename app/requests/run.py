@@ -7,9 +7,12 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from app.requests.run_attacks import RunAttacks, attack_options_of_run
 from app.requests.seed import SeedValue
 from app.requests.source import SentTo, Source
 from app.requests.submission import SubmissionBody
+from providers.attacks.options import check_attack_options
+from providers.attacks.thresholds import Thresholds
 from providers.measures.assessment import MeasureOptions, check_options
 from providers.params import Params, whole_number
 from providers.provider import Provider
@@ -63,6 +66,9 @@ class RunRequest(SubmissionBody):
     below 2**53. Default: 128 bits from the operating system."""
     validate_only: bool = False
     """true: check the request and return the plan of the run; run nothing, store nothing."""
+    preview_rows: Annotated[int, Field(ge=0, le=50)] = 0
+    """With `validate_only`: number of rows to show before and after a trial run on the first 1,000 rows. It
+    needs the scope `read`."""
     report: ReportLevel = "summary"
     """Amount of detail in the report: `summary` has the cheap figures of the run itself; `full` adds every
     applicable measure of risk and utility, and the data of the pictures."""
@@ -72,8 +78,17 @@ class RunRequest(SubmissionBody):
     """Number of runs from which the best one is chosen, or an object that also names the ranking figures.
     The first candidate uses the job's own seed, so one candidate is the plain run. The other seeds are
     derived from it."""
+    attacks: RunAttacks = None
+    """Attacks on the release, in the report `full`: the fields that an intruder knows and those to protect,
+    and other options as in `POST /v1/attacks`. true: `known_fields` or `key_fields`, and `sensitive_fields`
+    or `target`, of `measures`."""
     retain_source: bool = False
     """true: keep the source, sealed, as long as the job, so that a rerun needs no source."""
+    release_reason: Annotated[str, Field(min_length=1, max_length=500)] | SkipJsonSchema[None] = Field(
+        default=None, examples=["corrected rows replace the release of May"]
+    )
+    """Reason for releasing a source again, for `GET /v1/ledger`. Some projects require it. [up to 500
+    characters]"""
     destination: SentTo | SkipJsonSchema[None] = None
     """Reference to write the destination buffer to, in addition to keeping it for `GET
     /v1/jobs/{id}/rows`."""
@@ -86,11 +101,43 @@ class RunRequest(SubmissionBody):
                 "'measures' says what the report 'full' holds, and how candidates are ranked; add "
                 '"report": "full" or "candidates": 5, or leave it out',
             )
+        if self.attacks is not None and self.report != "full":
+            raise PydanticCustomError(
+                "attacks_unused",
+                "'attacks' adds to the report 'full'; add \"report\": \"full\", or leave it out",
+            )
         if self.candidates.rank_by and self.candidates.count == 1:
             raise PydanticCustomError(
                 "rank_by_unused", "'rank_by' ranks candidates, and there is one; give a 'count' of 2 to 100"
             )
         return self
+
+    @model_validator(mode="after")
+    def _preview_is_a_preview(self) -> Self:
+        if self.preview_rows and not self.validate_only:
+            raise PydanticCustomError(
+                "preview_unused",
+                "'preview_rows' belongs to a preview; add \"validate_only\": true, or leave it out",
+            )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_members_among_parameters(cls, data: Any) -> Any:
+        """Refuse a member of the request, such as `seed`, that was put into the parameters."""
+        parameters = data.get("parameters") if isinstance(data, dict) else None
+        if isinstance(parameters, dict):
+            model = cls.model_fields["parameters"].annotation
+            own = model.model_fields if isinstance(model, type) and issubclass(model, Params) else {}
+            for name in parameters:
+                if name in cls.model_fields and name not in own:
+                    raise PydanticCustomError(
+                        "unknown_name",
+                        "'{name}' is no parameter of the service but a member of the request: put it next to "
+                        "'parameters'",
+                        {"name": name, "within": "parameters"},
+                    )
+        return data
 
     @model_validator(mode="before")
     @classmethod
@@ -115,18 +162,18 @@ def run_request_model(provider: Provider[Any]) -> type[RunRequest]:
         __base__=RunRequest,
         __doc__=f"A call of {provider.identifier}: {provider.summary}",
         parameters=(provider.params, ...),
-        # The fields have their descriptions; pydantic would read the source of every calling frame for more.
-        __cls_kwargs__={"use_attribute_docstrings": False},
     )
 
 
 def checked_run(
-    provider: Provider[Any], request: RunRequest, schema: pa.Schema
+    provider: Provider[Any], request: RunRequest, schema: pa.Schema, thresholds: Thresholds
 ) -> tuple[Params, dict[str, Any]]:
     """Return the parameters and options of the job, checked against the source's schema.
 
     Raises
     ------
+    InvalidRequest
+        Attacks were requested, and no option names a field to attack.
     ParameterError
         A parameter or an option does not fit the source.
     """
@@ -137,8 +184,18 @@ def checked_run(
         figures = ranking_figures(request.candidates, request.measures)
         if request.report != "full":
             refuse_unused(request.measures, figures)
-        options["candidates"] = request.candidates.model_dump(mode="json")
+        options["candidates"] = request.candidates.model_dump(mode="json", exclude_none=True)
         options["choice_revision"] = CHOICE_REVISION
     if request.report == "full" or request.candidates.count > 1:
         options["measures"] = request.measures.model_dump(mode="json", exclude_unset=True)
+    if request.report == "full":
+        options["thresholds"] = thresholds.model_dump(mode="json")
+    if request.attacks is not None:
+        attacks = attack_options_of_run(request.attacks, request.measures)
+        check_attack_options(attacks, schema, schema, pointer="/attacks")
+        options["attacks"] = attacks.model_dump(mode="json", exclude_unset=True)
+        if request.attacks.advice:
+            options["advice"] = True
+    if request.release_reason is not None:
+        options["release_reason"] = request.release_reason
     return parameters, options

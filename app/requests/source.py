@@ -1,6 +1,6 @@
 """Tables of a request: the models of `source` and `destination`, and a resolved table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 import pyarrow as pa
@@ -8,19 +8,32 @@ from pydantic import BeforeValidator, Field, JsonValue, SkipValidation, model_va
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from app.formats.csv_output import Formulas
+from app.formats.errors import FormatError
+from app.formats.json_input import named_types
 from app.jobs.requests import GivenTable, StoredTable
 from app.requests.uploads import CsvWriting, UploadedType
 from providers.params import StrictModel
 from providers.tables.digest import table_digest
+from providers.tables.type_names import parse_type
 
 
-def _named_types(fields: Any) -> Any:
-    """Return field -> type, also for a list of names and types as in every response with rows."""
-    if isinstance(fields, list) and all(
-        isinstance(field, dict) and field.keys() == {"name", "type"} for field in fields
-    ):
-        return {field["name"]: field["type"] for field in fields}
-    return fields
+@dataclass(frozen=True, slots=True)
+class ParsedTable:
+    """Rows or columns of a large request, which another process has made a table of."""
+
+    stream: bytes | None = field(repr=False)
+    """Arrow stream of the table; None if the values do not form one."""
+    message: str = ""
+    """Fault of the values; empty if there is none."""
+    pointer: str = ""
+    """JSON pointer into the source, to the value that is wrong."""
+
+    def table(self) -> pa.Table:
+        """Return the table. Raises FormatError."""
+        if self.stream is None:
+            raise FormatError(self.message, self.pointer)
+        return pa.ipc.open_stream(self.stream).read_all()
 
 
 _REFERENCE_EXAMPLES = ["s3://bucket/people.parquet", "file:///data/people.csv.gz"]
@@ -36,12 +49,12 @@ class Source(CsvWriting):
     buffer: str | SkipJsonSchema[None] = None
     """The id of an uploaded buffer."""
     reference: str | SkipJsonSchema[None] = Field(default=None, examples=_REFERENCE_EXAMPLES)
-    """Object of an S3 bucket, or file that the service can reach, below one of the allowed prefixes. It is
-    read and checked before the response is sent."""
+    """Object of an S3 bucket, or file that the service can reach, below one of the allowed prefixes of the
+    caller's project. It is read and checked before the response is sent."""
     media_type: str | SkipJsonSchema[None] = Field(default=None, examples=["text/csv; charset=utf-8"])
     """Media type of the reference: an Arrow stream, Parquet or CSV. Default: derived from the suffix of
     its name; a trailing `.gz` marks gzip compression."""
-    fields: Annotated[dict[str, str], BeforeValidator(_named_types)] | SkipJsonSchema[None] = Field(
+    fields: Annotated[dict[str, str], BeforeValidator(named_types)] | SkipJsonSchema[None] = Field(
         default=None, examples=[{"age": "int64", "income": "decimal(12,2)"}]
     )
     """Field -> type, for fields whose type is not to be inferred: `int64`, `float64`, `decimal(p,s)`,
@@ -74,9 +87,24 @@ class SentTo(StrictModel):
 
     reference: str = Field(examples=["s3://bucket/released.parquet"])
     """Object of an S3 bucket, or file in a folder that the service can reach, below one of the allowed
-    prefixes. An existing object is replaced once the new one is completely written."""
+    prefixes of the caller's project. It is written only if there is nothing, unless `overwrite` is true."""
     media_type: UploadedType | SkipJsonSchema[None] = None
     """Media type to write. Default: derived from the suffix of the reference."""
+    overwrite: bool = False
+    """true: replace an existing object or file once the new one is completely written. The administrator
+    must allow it for the prefix."""
+    csv_formulas: Formulas = "keep"
+    """CSV: whether texts that a spreadsheet could take for formulas stay as they are (`keep`) or follow an
+    apostrophe (`escape`). The table and its digest do not change."""
+
+
+class RerunDestination(Source):
+    """Table that a job measured, or the reference to write a run's destination to."""
+
+    overwrite: bool = False
+    """true: replace an existing object or file, where the administrator allows it."""
+    csv_formulas: Formulas = "keep"
+    """CSV: `escape` writes an apostrophe before texts that a spreadsheet could take for formulas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +130,8 @@ class SourceTable:
     def reference(self) -> str | None:
         """Reference that the table was read from, if any."""
         return self.table.reference if isinstance(self.table, StoredTable) else None
+
+
+def schema_of_fields(fields: list[dict[str, Any]]) -> pa.Schema:
+    """Return the schema of a stored table from the names and types of its fields."""
+    return pa.schema([(field["name"], parse_type(field["type"])) for field in fields])

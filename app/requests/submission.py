@@ -1,4 +1,4 @@
-"""Submission options in the body of a request: priority, deadline and webhook."""
+"""Submission options in the body of a request: name, label, notes, priority, deadline and webhook."""
 
 from typing import Annotated
 
@@ -7,6 +7,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from app.jobs.requests import Priority
+from app.requests.annotations import AnnotationsBody
 from app.webhooks.addresses import MOST_CHARACTERS
 from app.webhooks.messages import SecretUnusable, key_of_secret
 from providers.params import StrictModel
@@ -36,12 +37,12 @@ class WebhookRequest(StrictModel):
         return secret
 
 
-class SubmissionBody(StrictModel):
+class SubmissionBody(AnnotationsBody):
     """Submission options in the body of every request that creates a job."""
 
     priority: Priority = "normal"
-    """Scheduling priority. A job of higher priority starts as if it had arrived some minutes earlier; no
-    job waits forever."""
+    """Scheduling priority. Callers take turns within a priority; of two priorities the higher one gets
+    several turns for each of the lower one. No job waits forever. `high` needs the scope `priority:high`."""
     deadline_seconds: Annotated[float, Field(gt=0, le=_LONGEST_SECONDS)] | SkipJsonSchema[None] = Field(
         default=None, examples=[600]
     )

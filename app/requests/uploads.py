@@ -1,6 +1,7 @@
 """Upload options: media type and CSV dialect."""
 
 import json
+from dataclasses import replace
 from email.message import Message
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, get_args
@@ -12,8 +13,9 @@ from pydantic_core import PydanticCustomError
 from app.errors import InvalidRequest, UnsupportedMediaType
 from app.formats.csv_dialect import ENCODINGS, CsvDialect, Encoding, known_encoding
 from app.formats.json_text import unique_names
-from app.formats.media_types import ARROW_STREAM, CSV, PARQUET, essence
+from app.formats.media_types import ARROW_STREAM, CSV, PARQUET, essence, sent_as
 from app.jobs.buffers import Upload
+from app.requests.annotations import AnnotationsBody
 from providers.params import StrictModel
 
 UploadedType = Literal["application/vnd.apache.arrow.stream", "application/vnd.apache.parquet", "text/csv"]
@@ -50,6 +52,11 @@ def _delimiter(value: Any) -> Any:
     return value
 
 
+def _yes_or_no(value: Any) -> Any:
+    """Return the bool that a query or a form states as text."""
+    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+
+
 def _encoding(value: Any) -> Any:
     known = known_encoding(value) if isinstance(value, str) else None
     if known is None:
@@ -60,16 +67,24 @@ def _encoding(value: Any) -> Any:
 
 
 class CsvWriting(StrictModel):
-    """CSV dialect: null tokens, delimiter and encoding."""
+    """CSV dialect: null tokens, delimiter and encoding.
 
-    null_tokens: list[Annotated[str, Field(max_length=100)]] = Field(default=[], max_length=100)
-    """CSV: unquoted cells that are null, such as `NA`; the empty cell is always null."""
+    They are query parameters of an upload, too, which FastAPI describes by `description` alone.
+    """
+
+    null_tokens: list[Annotated[str, Field(max_length=100)]] = Field(
+        default=[],
+        max_length=100,
+        description="CSV: unquoted cells that are null, such as `NA`; the empty cell is always null.",
+    )
     delimiter: Annotated[
         str, BeforeValidator(_delimiter), WithJsonSchema({"type": "string", "default": ","})
-    ] = ","
-    """CSV: the delimiter of cells; the word `tab` means the tab character."""
-    encoding: Annotated[Encoding | SkipJsonSchema[None], BeforeValidator(_encoding)] = None
-    """CSV: the character encoding. Default: the `charset` of the `Content-Type`, else `utf-8`."""
+    ] = Field(default=",", description="CSV: the delimiter of cells; the word `tab` means the tab character.")
+    encoding: Annotated[Encoding | SkipJsonSchema[None], BeforeValidator(_encoding)] = Field(
+        default=None,
+        description="CSV: the character encoding. "
+        "Default: the `charset` of the `Content-Type`, else `utf-8`.",
+    )
 
     def csv_options_set(self) -> set[str]:
         """Return the names of the options that differ from their defaults, which clients may send."""
@@ -83,34 +98,51 @@ class CsvOptions(CsvWriting):
     # No more of its schema: Swagger UI asks for a file if a string has a media type.
     fields: Annotated[
         str | SkipJsonSchema[None], BeforeValidator(_types), WithJsonSchema({"type": "string"})
-    ] = None
-    """CSV: types of some fields, as a JSON object, field -> type, with the type names of a buffer's
-    `fields`, such as `{"age": "int64", "born": "date", "income": "decimal(12,2)"}`. The types of the other
-    fields are inferred from all their cells."""
+    ] = Field(
+        default=None,
+        description="CSV: types of some fields, as a JSON object, field -> type, with the type names of a "
+        'buffer\'s `fields`, such as `{"age": "int64", "born": "date", "income": "decimal(12,2)"}`. '
+        "The types of the other fields are inferred from all their cells.",
+    )
+    header: Annotated[bool, BeforeValidator(_yes_or_no)] = Field(
+        default=True,
+        description="CSV: false if the first line is data already. The fields are then named `column_1`, "
+        "`column_2`, and so on; `header=absent` in the `Content-Type` means the same.",
+    )
 
     def described(self, content_type: str) -> Upload:
         """Return the upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""
         media_type = essence(content_type)
         if media_type != CSV:
-            for name in sorted(self.csv_options_set() | ({"fields"} if self.fields is not None else set())):
+            own = {"fields"} if self.fields is not None else set()
+            own |= set() if self.header else {"header"}
+            for name in sorted(self.csv_options_set() | own):
                 raise InvalidRequest(f"'{name}' says how a CSV is written; leave it out with {media_type}")
             return Upload(media_type)
-        dialect = CsvDialect(self.delimiter, tuple(self.null_tokens), self._charset(content_type))
+        message = Message()
+        message["content-type"] = content_type
+        charset = self._charset(message.get_param("charset"))
+        dialect = CsvDialect(
+            self.delimiter, tuple(self.null_tokens), charset, self._has_header(message.get_param("header"))
+        )
         return Upload(
             media_type, {"fields": json.loads(self.fields) if self.fields else None, "csv": dialect}
         )
 
-    def _charset(self, content_type: str) -> str:
-        message = Message()
-        message["content-type"] = content_type
-        if message.get_param("header") == "absent":
-            raise UnsupportedMediaType("CSV is uploaded with a header: a first line of field names")
-        charset = message.get_param("charset")
+    def _has_header(self, stated: object) -> bool:
+        """Return whether the first line names the fields (RFC 4180, section 3: `header`)."""
+        if stated == "present" and not self.header:
+            raise InvalidRequest("'header' and the header of the Content-Type differ; state one of the two")
+        return self.header and stated != "absent"
+
+    def _charset(self, charset: object) -> str:
         if charset is None:
             return self.encoding or "utf-8"
         known = known_encoding(str(charset))
         if known is None:
-            raise UnsupportedMediaType(f"a CSV's charset is one of {', '.join(ENCODINGS)}")
+            raise UnsupportedMediaType(
+                f"{sent_as(f'text/csv; charset={charset}')}; a CSV's charset is one of {', '.join(ENCODINGS)}"
+            )
         if self.encoding not in (None, known):
             raise InvalidRequest(
                 "'encoding' and the charset of the Content-Type differ; state one of the two"
@@ -118,11 +150,20 @@ class CsvOptions(CsvWriting):
         return known
 
 
-def uploaded_type(content_type: str) -> str:
+class UploadOptions(CsvOptions, AnnotationsBody):
+    """Options of an upload to a buffer: name, label and notes of the buffer, and how a CSV is written."""
+
+    def described(self, content_type: str) -> Upload:
+        """Return the upload of this type with these options. Raises UnsupportedMediaType, InvalidRequest."""
+        return replace(super().described(content_type), annotations=self.annotations)
+
+
+def uploaded_type(content_type: str, subject: str = "the body") -> str:
     """Return the content type if a buffer can be uploaded in it. Raises UnsupportedMediaType."""
     if essence(content_type) not in UPLOADED:
         raise UnsupportedMediaType(
-            f"a buffer is uploaded as {', '.join(UPLOADED)}, or as such a file in multipart/form-data"
+            f"{sent_as(content_type, subject)}; a buffer is uploaded as {', '.join(UPLOADED)}, or as such a "
+            "file in multipart/form-data; save a workbook such as .xlsx as CSV (UTF-8)"
         )
     return content_type
 
@@ -142,7 +183,7 @@ def type_of_file(content_type: str, name: str) -> str:
     by_suffix = type_of_name(name)
     if by_suffix is None:
         raise UnsupportedMediaType(
-            f"the file's Content-Type must be one of {', '.join(UPLOADED)}, or its name end in one of "
-            f"{', '.join(_SUFFIXES)}"
+            f"{sent_as(content_type, 'the file')}; its Content-Type must be one of {', '.join(UPLOADED)}, or "
+            f"its name end in one of {', '.join(_SUFFIXES)}; save a workbook such as .xlsx as CSV (UTF-8)"
         )
     return by_suffix

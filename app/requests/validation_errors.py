@@ -19,14 +19,19 @@ def error_items(error: RequestValidationError) -> list[dict[str, str]]:
     items: dict[str, dict[str, str]] = {}
     for fault in error.errors():
         location, *path = fault["loc"]
-        message = fault_message(fault) if location == "body" else fault["msg"][:1].lower() + fault["msg"][1:]
+        message = fault_message(fault)
         if location != "body":
-            name = ".".join(str(part) for part in path) or str(location)
+            # Branches of unions follow the parameter's name, and indices of a list are no use to a reader.
+            name = str(path[0]) if path else str(location)
+            if fault["type"] == "none_required":
+                continue
             items.setdefault(name, {"parameter": name, "message": message})
             continue
+        if fault["type"] == "missing" and not path:
+            message = "nothing was sent; send a JSON object"
         missing = [path.pop()] if fault["type"] == "missing" and path else []
         if fault["type"] == "unknown_name":
-            missing = [fault["ctx"]["name"]]
+            missing = [*filter(None, [fault["ctx"].get("within")]), fault["ctx"]["name"]]
         pointer = json_pointer(_path_in(error.body, path) + tuple(missing))
         items.setdefault(pointer, {"pointer": pointer, "message": message})
     return [

@@ -19,6 +19,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of `os.link` on a file system without hard links."""
+
+THERE_ALREADY = "there is a file of that name already, and it is not replaced: choose another name"
+
 _FAULTS = {
     errno.ENOENT: "there is no such file or folder",
     errno.ENOTDIR: "a segment before the last is no folder, or a symbolic link, which is not followed",
@@ -50,9 +55,14 @@ def read_file(reference: Reference, prefix: Reference, check_size: Callable[[int
 
 
 def write_file(
-    reference: Reference, prefix: Reference, chunks: Iterable[bytes], draft: str, former: Iterable[str] = ()
+    reference: Reference,
+    prefix: Reference,
+    chunks: Iterable[bytes],
+    draft: str,
+    former: Iterable[str] = (),
+    overwrite: bool = False,
 ) -> None:
-    """Write the chunks to a draft and rename it to the file, replacing an existing one.
+    """Write the chunks to a draft, and give it the name of the file.
 
     Parameters
     ----------
@@ -65,10 +75,14 @@ def write_file(
     former
         Names of the drafts of earlier attempts, which are deleted. So an earlier attempt that is still
         writing elsewhere has no draft left to rename.
+    overwrite
+        Whether an existing file is replaced. Otherwise one with the same bytes, which an earlier attempt may
+        have written, is left as it is.
 
     Raises
     ------
     ReferenceFault
+        Also if there is another file, and ``overwrite`` is false.
     """
     name = f".{draft}.part"
     with _reported_as_faults(), _folder_of(reference, prefix) as folder:
@@ -81,7 +95,10 @@ def write_file(
                 for chunk in chunks:
                     _write_all(file.fileno(), chunk)
                 os.fsync(file.fileno())
-            os.rename(name, reference.name, src_dir_fd=folder, dst_dir_fd=folder)
+            if overwrite:
+                os.rename(name, reference.name, src_dir_fd=folder, dst_dir_fd=folder)
+            else:
+                _put_in_place(name, reference.name, folder)
             os.fsync(folder)
         except BaseException:
             with suppress(OSError):
@@ -89,10 +106,45 @@ def write_file(
             raise
 
 
-def check_folder(reference: Reference, prefix: Reference) -> None:
-    """Raise ReferenceFault if the folder of the file does not exist."""
-    with _reported_as_faults(), _folder_of(reference, prefix):
-        pass
+def check_place(reference: Reference, prefix: Reference, overwrite: bool) -> None:
+    """Raise ReferenceFault if the file's folder does not exist, or the file does without ``overwrite``."""
+    with _reported_as_faults(), _folder_of(reference, prefix) as folder:
+        if overwrite:
+            return
+        with suppress(FileNotFoundError):
+            os.stat(reference.name, dir_fd=folder, follow_symlinks=False)
+            raise ReferenceFault(THERE_ALREADY)
+
+
+def _put_in_place(draft: str, name: str, folder: int) -> None:
+    """Give a draft its name if no file has it. Raises ReferenceFault, OSError."""
+    try:
+        try:
+            os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # A file system without hard links: an empty file takes the name, and the draft replaces it.
+            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINK, dir_fd=folder))
+            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+            return
+    except FileExistsError:
+        if not _same_content(draft, name, folder):
+            raise ReferenceFault(THERE_ALREADY) from None
+    os.unlink(draft, dir_fd=folder)
+
+
+def _same_content(draft: str, name: str, folder: int) -> bool:
+    flags = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
+    try:
+        handle = os.open(name, flags, dir_fd=folder)
+    except OSError:  # such as a link, or a file that the service may not read
+        return False
+    with os.fdopen(handle, "rb") as there, os.fdopen(os.open(draft, flags, dir_fd=folder), "rb") as own:
+        status = os.fstat(there.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size != os.fstat(own.fileno()).st_size:
+            return False
+        return all(chunk == there.read(_CHUNK) for chunk in iter(lambda: own.read(_CHUNK), b""))
 
 
 @contextmanager

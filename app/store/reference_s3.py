@@ -6,21 +6,25 @@ container. They are read when a bucket is first used, and never stored. Error me
 passed on, because they quote addresses.
 """
 
+import base64
+import hashlib
+import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
 from app.references import Reference, ReferenceFault
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import ClientConfig, RetryConfig, S3Config
 
 
 _CHUNK = 2**20
@@ -28,6 +32,15 @@ _CHUNK = 2**20
 _PART = 16 * 2**20  # S3 allows 10,000 parts: at most 160 GB
 
 _PARALLEL_PARTS = 2
+
+_THERE_ALREADY = "there is an object of that name already, and it is not replaced: choose another name"
+
+_SIGNED_FOR = timedelta(minutes=5)
+
+_SECONDS = 20.0
+
+_EXISTS = 412
+"""Status of a write with ``If-None-Match`` of an object that exists."""
 
 
 def read_object(reference: Reference, check_size: Callable[[int], None]) -> Iterator[bytes]:
@@ -39,23 +52,105 @@ def read_object(reference: Reference, check_size: Callable[[int], None]) -> Iter
             yield bytes(chunk)
 
 
-def write_object(reference: Reference, chunks: Iterable[bytes], media_type: str) -> None:
+def write_object(
+    reference: Reference, chunks: Iterable[bytes], media_type: str, draft: str, overwrite: bool = False
+) -> None:
     """Write the chunks as an object, which appears when all are written; an error leaves no object.
+
+    Without ``overwrite`` the storage itself makes sure that no object is replaced (``If-None-Match: *``). Up
+    to 16 MiB are one conditional request. A larger object is written under the name ``draft`` in the same
+    folder and copied under the same condition: the library writes no parts conditionally.
 
     Raises
     ------
     ReferenceFault
+        Also if there is another object, and ``overwrite`` is false. An object with the same bytes, which an
+        earlier attempt may have written, is left as it is.
     """
+    bucket, path = _bucket(reference.bucket), "/".join(reference.path)
     with _reported_as_faults("write"):
-        obstore.put(
-            _bucket(reference.bucket),
-            "/".join(reference.path),
-            iter(chunks),
-            attributes={"Content-Type": media_type},
-            use_multipart=True,
-            chunk_size=_PART,
-            max_concurrency=_PARALLEL_PARTS,
-        )
+        if overwrite:
+            _upload(bucket, path, chunks, media_type)
+            return
+        rest = iter(chunks)
+        beginning = bytearray()
+        for chunk in rest:
+            beginning += chunk
+            if len(beginning) > _PART:
+                _upload_new(bucket, path, chain([bytes(beginning)], rest), media_type, draft)
+                return
+        _put_new(bucket, path, bytes(beginning), media_type)
+
+
+def _put_new(bucket: S3Store, path: str, content: bytes, media_type: str) -> None:
+    try:
+        obstore.put(bucket, path, content, attributes={"Content-Type": media_type}, mode="create")
+    except AlreadyExistsError:
+        if not _same(obstore.get(bucket, path).stream(min_chunk_size=_CHUNK), [content]):
+            raise ReferenceFault(_THERE_ALREADY) from None
+
+
+def _upload_new(bucket: S3Store, path: str, chunks: Iterable[bytes], media_type: str, draft: str) -> None:
+    folder, slash, _ = path.rpartition("/")
+    draft_path = f"{folder}{slash}.{draft}.part"
+    _upload(bucket, draft_path, chunks, media_type)
+    try:
+        obstore.copy(bucket, draft_path, path, overwrite=False)
+    except AlreadyExistsError:
+        there, own = (obstore.get(bucket, each).stream(min_chunk_size=_CHUNK) for each in (path, draft_path))
+        if not _same(there, own):
+            raise ReferenceFault(_THERE_ALREADY) from None
+    finally:
+        obstore.delete(bucket, draft_path)
+
+
+def _upload(bucket: S3Store, path: str, chunks: Iterable[bytes], media_type: str) -> None:
+    obstore.put(
+        bucket,
+        path,
+        iter(chunks),
+        attributes={"Content-Type": media_type},
+        use_multipart=True,
+        chunk_size=_PART,
+        max_concurrency=_PARALLEL_PARTS,
+    )
+
+
+def _same(one: Iterable[bytes | obstore.Bytes], other: Iterable[bytes | obstore.Bytes]) -> bool:
+    """Compare two contents, without regard to where their chunks begin."""
+    first, second = hashlib.sha256(), hashlib.sha256()
+    for chunk in one:
+        first.update(chunk)
+    for chunk in other:
+        second.update(chunk)
+    return first.digest() == second.digest()
+
+
+def write_once(reference: Reference, content: bytes, media_type: str) -> bool:
+    """Write an object unless there is one; return whether it was written. Raises ReferenceFault.
+
+    S3 requires ``Content-MD5`` for a bucket with object lock, which the library cannot send: it signs the
+    request, and httpcore sends it.
+    """
+    headers = {
+        "content-type": media_type,
+        "content-length": str(len(content)),
+        "content-md5": base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode(),
+        "if-none-match": "*",
+    }
+    with _reported_as_faults("write"):
+        url = obstore.sign(_bucket(reference.bucket), "PUT", "/".join(reference.path), _SIGNED_FOR)
+    httpcore = importlib.import_module("httpcore")  # imported late: it takes a tenth of a second
+    try:
+        limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), _SECONDS)}
+        status = httpcore.request("PUT", url, headers=headers, content=content, extensions=limits).status
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError):
+        raise ReferenceFault("the storage was not reachable", temporary=True) from None
+    if status in (401, 403):
+        raise ReferenceFault("the storage does not let the service write it with its credentials")
+    if status != _EXISTS and not 200 <= status < 300:
+        raise ReferenceFault(f"the storage answered {status}", temporary=True)
+    return bool(status != _EXISTS)
 
 
 @lru_cache(maxsize=64)
@@ -68,9 +163,10 @@ def _bucket(name: str) -> S3Store:
         "allow_http": endpoint is not None and endpoint.startswith("http://"),
     }
     retry: RetryConfig = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
-    if endpoint is None:
-        return S3Store(name, client_options=client, retry_config=retry)
-    return S3Store(name, endpoint=endpoint, client_options=client, retry_config=retry)
+    more: S3Config = {"copy_if_not_exists": "multipart"}
+    if endpoint is not None:
+        more["endpoint"] = endpoint
+    return S3Store(name, config=more, client_options=client, retry_config=retry)
 
 
 @contextmanager

@@ -82,6 +82,21 @@ class Metrics:
             "Bytes of uploads as they arrive, after undoing their content encoding.",
             registry=registry,
         )
+        self.requests_refused = Counter(
+            "rowveil_requests_refused",
+            "Requests refused because those in flight take all the memory that they may.",
+            registry=registry,
+        )
+        self.request_memory = Gauge(
+            "rowveil_request_memory_bytes",
+            "Memory that the bodies of requests in flight may take.",
+            registry=registry,
+        )
+        self.request_memory_limit = Gauge(
+            "rowveil_request_memory_limit_bytes",
+            "Memory that the bodies of all requests in flight may take together.",
+            registry=registry,
+        )
         self.limited = Counter(
             "rowveil_limited", "Requests refused by a limit on their caller.", ["limit"], registry=registry
         )
@@ -119,6 +134,11 @@ class Metrics:
         )
         self.sweep_lag = Gauge(
             "rowveil_sweep_lag_seconds", "Time since this replica's last complete sweep.", registry=registry
+        )
+        self.audit_anchor_failures = Counter(
+            "rowveil_audit_anchor_failures",
+            "Checkpoints of the audit log that could not be published.",
+            registry=registry,
         )
         self.leases_lost = Counter(
             "rowveil_leases_lost", "Leases of this replica that expired.", registry=registry

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import logging
 import random
+from collections import Counter
 from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,9 +39,14 @@ _COUNTED = ("delivered", "refused", "gone", "retried", "given_up")
 _PARALLEL = 8
 """Attempts at the same time."""
 
+_PARALLEL_OF_OWNER = 2
+"""Attempts at the same time for the jobs of one owner, whose receivers may all be slow."""
+
 _POLL_SECONDS = 5.0
 
 _CONTENTION_SECONDS = 0.1  # another replica is claiming the messages that were due
+
+_QUOTA_SECONDS = 1.0  # the due messages are of owners at their quota; the end of an attempt wakes the search
 
 _LONGEST_SECONDS = 6 * 3600.0
 
@@ -74,6 +80,8 @@ class Deliverer:
         self._wake = asyncio.Event()
         self._polling: asyncio.Task[None] | None = None
         self._running: set[asyncio.Task[None]] = set()
+        self._active: Counter[str] = Counter()
+        """Attempts of each owner."""
         for result in _COUNTED:
             metrics.deliveries.labels(result)  # exported as 0: an alert notices the first rise
 
@@ -92,6 +100,8 @@ class Deliverer:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._sender is not None:
+            self._sender.close()
 
     async def _poll(self) -> None:
         while True:
@@ -101,34 +111,39 @@ class Deliverer:
                 free = _PARALLEL - len(self._running)
                 wait = await self._in_thread(self._seconds_to_poll) if free else _POLL_SECONDS
                 if wait == 0:
-                    claimed = await self._in_thread(self._claim, free)
-                    for delivery in claimed:
-                        task = asyncio.create_task(self._deliver(delivery))
-                        self._running.add(task)
-                        task.add_done_callback(self._ended)
-                    wait = 0.0 if claimed else _CONTENTION_SECONDS
+                    claimed = await self._in_thread(self._claim, free, dict(self._active))
+                    for delivery, owner in claimed:
+                        self._begin(delivery, owner)
+                    wait = 0.0 if claimed else _QUOTA_SECONDS if self._running else _CONTENTION_SECONDS
             except Exception as error:
                 _log.error("the search for messages failed: %s", type(error).__qualname__)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _begin(self, delivery: Delivery, owner: str) -> None:
+        task = asyncio.create_task(self._deliver(delivery, owner))
+        self._running.add(task)
+        self._active[owner] += 1
+        task.add_done_callback(lambda ended: self._ended(ended, owner))
+
+    def _ended(self, task: asyncio.Task[None], owner: str) -> None:
         self._running.discard(task)
+        self._active -= Counter([owner])  # drops an owner without any
         self.wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a message's attempt is not recorded: %s", type(error).__qualname__)
 
-    async def _deliver(self, delivery: Delivery) -> None:
-        result = await self._attempt(delivery)
+    async def _deliver(self, delivery: Delivery, owner: str) -> None:
+        result = await self._attempt(delivery, owner)
         ended, counted = await self._in_thread(self._record, delivery, result)
         self._metrics.deliveries.labels(counted).inc()
         if ended and result != "delivered":
             _log.warning("job %s: its webhook was given up (%s)", delivery.job_id, result)
 
-    async def _attempt(self, delivery: Delivery) -> Result:
+    async def _attempt(self, delivery: Delivery, owner: str) -> Result:
         try:
-            status = await self._post(delivery)
+            status = await self._post(delivery, owner)
         except AddressRefused:
             return "refused"
         except Exception as error:  # for example, the master key of the secret is gone
@@ -139,7 +154,7 @@ class Deliverer:
             return "delivered"
         return "gone" if status == 410 else "failed"
 
-    async def _post(self, delivery: Delivery) -> int | None:
+    async def _post(self, delivery: Delivery, owner: str) -> int | None:
         """Post the message and return the status of the response; None if there is no response."""
         assert delivery.sealed_webhook is not None  # a pending message has it
         webhook = open_webhook(self._sealer, delivery.sealed_webhook, delivery.job_id)
@@ -153,7 +168,7 @@ class Deliverer:
             **signed_headers(message_id_of(delivery), datetime.now(UTC), body, webhook.secret),
         }
         sender = await asyncio.to_thread(self._open_sender)
-        return await sender.post(webhook.url, headers, body)
+        return await sender.post(webhook.url, headers, body, owner)
 
     def _open_sender(self) -> "Sender":
         """Return the sender. The first delivery creates it: importing httpcore takes a tenth of a second."""
@@ -162,11 +177,11 @@ class Deliverer:
             self._sender = network.Sender(self._reach, self._settings.webhook_timeout)
         return self._sender
 
-    def _claim(self, most: int) -> list[Delivery]:
+    def _claim(self, most: int, active: dict[str, int]) -> list[tuple[Delivery, str]]:
         lease = timedelta(seconds=2 * self._settings.webhook_timeout + 30)
         with self._database.write() as session:
             now = moment(session)
-            return list(webhook_outbox.claim_due(session, now, now + lease, most))
+            return list(webhook_outbox.claim_due(session, now, now + lease, most, _PARALLEL_OF_OWNER, active))
 
     def _seconds_to_poll(self) -> float:
         with self._database.read() as session:

@@ -6,13 +6,60 @@ Only a delivery imports this module, and httpcore with it.
 import asyncio
 import socket
 import ssl
+import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import ip_address
+from typing import Any
 
 import httpcore
 from httpcore import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream
 
 from app.webhooks.addresses import Address, AddressRefused, Reach
+
+_LOOK_UPS = 8
+"""Host names that are resolved at the same time."""
+
+MOST_LOOK_UPS = 2
+"""Host names of one owner that are resolved at the same time."""
+
+
+class Resolver:
+    """Resolves host names in threads of its own.
+
+    A name server that does not respond blocks its thread longer than an attempt lasts. Other work must not
+    wait for that thread, and no owner may block the threads of all others.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_LOOK_UPS, "rowveil-names")
+        self._lock = threading.Lock()
+        self._active: Counter[str] = Counter()
+
+    async def resolve(self, host: str, port: int, owner: str) -> list[Any]:
+        """Return the addresses of a name as `socket.getaddrinfo` does.
+
+        Raises OSError, UnicodeError, httpcore.ConnectError (too many names of the owner are being resolved).
+        """
+        with self._lock:
+            if self._active[owner] >= MOST_LOOK_UPS:
+                raise httpcore.ConnectError("the owner's former look-ups have not ended")
+            self._active[owner] += 1
+        look_up = self._threads.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        look_up.add_done_callback(partial(self._ended, owner))
+        return await asyncio.wrap_future(look_up)
+
+    def close(self) -> None:
+        """Release the threads without waiting for look-ups."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ended(self, owner: str, _: Any) -> None:
+        with self._lock:
+            self._active[owner] -= 1
+            if not self._active[owner]:
+                del self._active[owner]
 
 
 class Sender:
@@ -21,9 +68,10 @@ class Sender:
     def __init__(self, reach: Reach, seconds: float) -> None:
         self._reach = reach
         self._seconds = seconds
+        self._resolver = Resolver()
         self._trusted = ssl.create_default_context()
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int | None:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, owner: str) -> int | None:
         """Post the message and return the status of the response; None if there is no response.
 
         Parameters
@@ -33,6 +81,8 @@ class Sender:
         headers : mapping
             All headers, with the content's length.
         body : bytes
+        owner : str
+            Owner of the job, to whom the quota of look-ups applies.
 
         Raises
         ------
@@ -43,7 +93,8 @@ class Sender:
             async with (
                 asyncio.timeout(self._seconds),  # of the whole exchange
                 httpcore.AsyncConnectionPool(
-                    ssl_context=self._trusted, network_backend=CheckedNetwork(self._reach)
+                    ssl_context=self._trusted,
+                    network_backend=CheckedNetwork(self._reach, self._resolver, owner),
                 ) as pool,
                 pool.stream(
                     "POST", url, headers=list(headers.items()), content=body, extensions=limits
@@ -59,12 +110,18 @@ class Sender:
         ):
             return None
 
+    def close(self) -> None:
+        """Release the threads that resolve names."""
+        self._resolver.close()
+
 
 class CheckedNetwork(AsyncNetworkBackend):
     """Network backend of httpcore that connects to checked addresses only."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: Reach, resolver: Resolver, owner: str) -> None:
         self._reach = reach
+        self._resolver = resolver
+        self._owner = owner
         self._backend = AnyIOBackend()
 
     async def connect_tcp(
@@ -103,9 +160,8 @@ class CheckedNetwork(AsyncNetworkBackend):
         await self._backend.sleep(seconds)
 
     async def _addresses(self, host: str, port: int) -> list[Address]:
-        loop = asyncio.get_running_loop()
         try:
-            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            infos = await self._resolver.resolve(host, port, self._owner)
         except (OSError, UnicodeError):
             raise httpcore.ConnectError("the name is not known") from None
         addresses = [ip_address(info[4][0]) for info in infos]

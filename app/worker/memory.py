@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.store.blobs.column_reader import BlobTable
+from app.store.blobs.scratch import SealedScratch
 from providers.progress import Progress
 from providers.provider import Provider, StreamedResult
 from providers.randomness.chacha20 import Stream
@@ -42,6 +43,8 @@ def swapped(
     ProviderError
         As `swap` of the provider.
     TooLargeForMemory
+    OSError
+        ENOSPC: the disk has too little space for the scratch file of an out-of-core run.
     """
     scaling = provider.scaling
     names = set(scaling.reads(params, source.schema))
@@ -62,6 +65,9 @@ def swapped(
             f"{resources.memory_bytes} (ROWVEIL_WORKER_MEMORY_BYTES), which is enough for about {rows} of "
             f"its {source.rows} rows. {scaling.cut}"
         )
+    if isinstance(resources.scratch, SealedScratch):
+        # Each method writes its fields at least once; the swaps write them two to four times.
+        resources.scratch.reserve(bytes_read(source, fields))
     return out_of_core(source, params, stream, progress, resources)
 
 

@@ -1,21 +1,22 @@
 """Ingest of an upload in a worker: check the table and write it to a blob, batch by batch."""
 
 import io
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.engine.engine import STORAGE_FULL, TOO_LARGE, Failure, Outcome
+from app.engine.stop_request import check_stop
 from app.errors import NO_ROOM
 from app.formats import open_table
 from app.formats.errors import FormatError
 from app.store.blobs.arrow_stream import TableWriter
 from app.store.blobs.background_digest import BackgroundDigest
 from app.store.blobs.batches import evened, pieces
-from app.store.blobs.sealed_files import SealedReader
+from app.store.blobs.sealed_files import BlobAccess, SealedReader
 from app.worker.run_swap import described_fields, returns_user_errors
 from app.worker.tasks import IngestTask
 from providers.errors import SourceError
@@ -33,12 +34,17 @@ class _TooLarge(Exception):
 
 def run_ingest(task: IngestTask) -> Outcome:
     """Read the upload, write its table to a blob, and return its digest, fields and size."""
+    return reports_no_room(lambda: _ingest(task), task.max_bytes)
+
+
+def reports_no_room(write: Callable[[], dict[str, Any] | Failure], max_bytes: int) -> Outcome:
+    """Call the function that writes a table; return a Failure if the table or the storage has no room."""
     try:
-        return _ingest(task)
+        return write()
     except _TooLarge:
         return Failure(
             TOO_LARGE,
-            f"the table takes more than {task.max_bytes} bytes when it is decoded, which is the most for "
+            f"the table takes more than {max_bytes} bytes when it is decoded, which is the most for "
             "an upload of its size (ROWVEIL_MAX_TABLE_BYTES; docs/buffers.md); upload it in parts, or less "
             "compressed",
         )
@@ -53,14 +59,34 @@ def _ingest(task: IngestTask) -> dict[str, Any]:
     try:
         with io.BufferedReader(SealedReader(task.upload)) as upload:
             schema, batches = open_table(task.media_type, upload, **task.options)
-            return _written(task, schema, batches)
+            return write_checked(task, schema, batches)
     except FormatError as error:
         raise SourceError(error.message, error.pointer) from None
 
 
-def _written(task: IngestTask, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
+class NewTable(Protocol):
+    """Blob of a table to write, with its limit."""
+
+    @property
+    def table(self) -> BlobAccess:
+        """Blob to write."""
+        ...
+
+    @property
+    def max_bytes(self) -> int:
+        """Largest size of the decoded table in bytes."""
+        ...
+
+    @property
+    def draft(self) -> str:
+        """File with reserved disk space; empty: there is none."""
+        ...
+
+
+def write_checked(task: NewTable, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
+    """Write the table batch by batch within its limits; return its digest, fields and size."""
     dictionary_bytes = 0
-    with BackgroundDigest(schema) as digest, TableWriter(task.table, schema) as writer:
+    with BackgroundDigest(schema) as digest, TableWriter(task.table, schema, draft=task.draft) as writer:
         for batch in evened(_limited(batches, task.max_bytes)):
             _refuse_large_rows(batch, digest.rows)
             batch_bytes, widest = _decoded_bytes(batch)
@@ -86,6 +112,7 @@ def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Record
     """Yield the batches; raise before a batch that declares more rows than the table may have bytes."""
     rows = 0
     for batch in batches:
+        check_stop()  # the caller may have disconnected
         rows += batch.num_rows
         if rows > most:
             raise _TooLarge

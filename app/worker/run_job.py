@@ -1,25 +1,24 @@
 """Entry point of a worker for jobs of every kind."""
 
-import platform
 from dataclasses import asdict
 from typing import Any
 
 from app.engine.engine import Failure, Outcome
 from app.engine.progress_file import ProgressFile
-from app.job_kinds import FRONTIER, MEASURES, MeasureParameters
+from app.job_kinds import ATTACKS, FRONTIER, MEASURES, MeasureParameters
 from app.store.blobs.arrow_stream import read_table
 from app.telemetry import tracing
-from app.worker.run_swap import library_versions, plain, returns_user_errors
+from app.worker.headline import with_headline
+from app.worker.run_attacks import run_attacks
+from app.worker.run_swap import reported, returns_user_errors
 from app.worker.run_units import run_or_divide
-from app.worker.tasks import FrontierTask, JobTask, MeasureTask, SwapTask
+from app.worker.tasks import AttackTask, FrontierTask, JobTask, MeasureTask, SwapTask
 from providers.compiled_services import MEASURES_NAME, wait_until_compiled
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.run_figures import measures_stream
 from providers.progress import sub_progress
-from providers.results import EVENTS_SHOWN
 from providers.selection.combinations import combinations_of
-from providers.selection.frontier import LIMITS as FRONTIER_LIMITS
-from providers.selection.frontier import FrontierOptions, frontier, frontier_figures
+from providers.selection.frontier import FrontierOptions, frontier, frontier_figures, limits_of
 
 _LOADED = 0.05  # estimated share of the run after which the tables are read
 
@@ -33,19 +32,15 @@ _NOT_ALIGNED = (
     "compare row with row are left out."
 )
 
+_SERVICES = {MeasureTask: MEASURES, FrontierTask: FRONTIER, AttackTask: ATTACKS}
+
 
 def run_job(task: JobTask) -> Outcome:
     """Run the job. Return the columns of its row, or a Failure."""
     if task.trace_parent is None:
         return _run(task)
     tracing.set_up_tracing()
-    service = (
-        task.service
-        if isinstance(task, SwapTask)
-        else MEASURES
-        if isinstance(task, MeasureTask)
-        else FRONTIER
-    )
+    service = task.service if isinstance(task, SwapTask) else _SERVICES[type(task)]
     with tracing.span("job.run", {"rowveil.service": service}, task.trace_parent) as span:
         outcome = _run(task)
         if isinstance(outcome, Failure):
@@ -60,6 +55,8 @@ def _run(task: JobTask) -> Outcome:
             return run_measures(task)
         case FrontierTask():
             return run_frontier(task)
+        case AttackTask():
+            return run_attacks(task)
     return run_or_divide(task)
 
 
@@ -77,7 +74,8 @@ def run_measures(task: MeasureTask) -> dict[str, Any]:
         progress(1.0, "measured")
     summary = {"rows": source.num_rows, "destination_rows": destination.num_rows, "aligned": aligned}
     limits = [_MEASURE_LIMITS[0], _MEASURE_LIMITS[1] if aligned else _NOT_ALIGNED]
-    return _reported({"summary": summary, "provider": {}, "limits": limits} | asdict(measured))
+    report = {"summary": summary, "provider": {}, "limits": limits} | asdict(measured)
+    return reported(with_headline(report, task.options, source))
 
 
 @returns_user_errors
@@ -90,15 +88,17 @@ def run_frontier(task: FrontierTask) -> dict[str, Any]:
         for name in (*sorted({each.service for each in options.services}), MEASURES_NAME):
             wait_until_compiled(name)
         source = read_table(task.source)
+        combinations = combinations_of(options.services, source.schema)
         compared = frontier(
             source,
-            combinations_of(options.services, source.schema),
-            frontier_figures(options, measures),
+            combinations,
+            frontier_figures(options, measures, combinations, source.schema),
             options.runs,
             measures,
             task.seed,
             task.seed_bits,
             sub_progress(progress, _LOADED, 1.0),
+            options.matters,
         )
         progress(1.0, "compared")
     points = compared["points"]
@@ -115,31 +115,15 @@ def run_frontier(task: FrontierTask) -> dict[str, Any]:
         "measures": {},
         "left_out": {},
         "provider": {},
-        "limits": list(FRONTIER_LIMITS),
+        "limits": limits_of(compared),
         "pictures": {},
         "frontier": compared,
     }
     events = [
         {"code": "combination_failed", "message": f"{point['service']}: {point['error']}"} for point in failed
     ]
-    result = _reported(report, events)
+    result = reported(with_headline(report, task.options), events)
     # Parameters are plain JSON already, and may hold integers that orjson cannot write.
     for point, parameters in zip(result["report"]["frontier"]["points"], parameters_of_points, strict=True):
         point["parameters"] = parameters
     return result
-
-
-def _reported(report: dict[str, Any], events: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Build the result of a job that has a report and no rows."""
-    counts: dict[str, int] = {}
-    for event in events or []:
-        counts[event["code"]] = counts.get(event["code"], 0) + 1
-    return plain(
-        {
-            "events": (events or [])[:EVENTS_SHOWN],
-            "event_counts": counts,
-            "report": report,
-            "libraries": library_versions(),
-            "platform": platform.platform(),
-        }
-    )

@@ -15,11 +15,17 @@ from app import __version__
 from app.engine.engine import MEMORY_LIMIT, Failure, Outcome
 from app.engine.progress_file import ProgressFile
 from app.store.blobs.column_reader import BlobTable, write_tables
+from app.store.blobs.disk_space import Reservation
 from app.store.blobs.scratch import SealedScratch
 from app.telemetry import tracing
+from app.worker.attack_figures import attack_figures
+from app.worker.headline import with_headline
 from app.worker.memory import TooLargeForMemory, in_one_piece, swapped, whole_table
+from app.worker.release_check import with_release
 from app.worker.tasks import PlanTask, SwapTask
 from providers import PROVIDERS
+from providers.attacks.options import AttackOptions
+from providers.attacks.suite import MethodUsed
 from providers.compiled_services import MEASURES_NAME, wait_until_compiled
 from providers.errors import ProviderError
 from providers.measures import MEASURES
@@ -29,9 +35,10 @@ from providers.params import Params
 from providers.progress import Progress, sub_progress
 from providers.provider import Provider, StreamedResult
 from providers.randomness.chacha20 import Stream
-from providers.results import Event, SwapResult
+from providers.results import EVENTS_SHOWN, Event, SwapResult
 from providers.selection.candidates import CandidateOptions, choose
 from providers.storage import Resources
+from providers.swapping.guarantee import void_guarantee
 from providers.tables.type_names import type_name
 
 T = TypeVar("T")
@@ -42,6 +49,8 @@ _LIBRARIES = ("numpy", "numba", "pyarrow", "scikit-learn", "scipy")
 _LOADED, _SWAPPED = 0.05, 0.85
 
 _SWAPPED_BEFORE_MEASURING = 0.3
+
+_MEASURED_BEFORE_ATTACKS = 0.5
 
 
 def returns_user_errors(function: Callable[[T], dict[str, Any]]) -> Callable[[T], Outcome]:
@@ -68,14 +77,14 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
         source = BlobTable(task.source, task.rows)
         ended = _SWAPPED if task.report != "full" else _SWAPPED_BEFORE_MEASURING
         written = 1.0 if task.report != "full" else ended + 0.1
-        with SealedScratch(Path(task.scratch_folder)) as scratch:
+        with SealedScratch(Path(task.scratch_folder)) as scratch, destination_space(task) as held_space:
             resources = Resources(scratch, task.memory_bytes)
             with tracing.span("provider.run"):
                 destination = _make_destination(
                     task, provider, params, source, resources, sub_progress(progress, _LOADED, ended)
                 )
             result, written_table = write_streamed(
-                task, destination.streamed, source.rows, sub_progress(progress, ended, written)
+                task, destination.streamed, source.rows, sub_progress(progress, ended, written), held_space
             )
         add_notices(result, provider, params, source.schema)
         report = None
@@ -83,10 +92,18 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
             report = report_of(task.service, result, task.seed_bits) | destination.evidence
         if report is not None and destination.whole is not None and task.report == "full":
             released = release_of_run(provider, params, destination.whole, result, task.seed_bits)
-            stream, measuring = measures_stream(task.seed), sub_progress(progress, written, 1.0)
+            attacked = "attacks" in task.options
+            measured = _MEASURED_BEFORE_ATTACKS if attacked else 1.0
+            stream, measuring = measures_stream(task.seed), sub_progress(progress, written, measured)
             report |= asdict(assess(released, _measures(task), stream, measuring))
+            if attacked:
+                attacking = sub_progress(progress, measured, 1.0)
+                _add_attacks(report, task, destination.whole, result, attacking)
+        if report is not None:
+            report = with_headline(report, task.options, destination.whole, params)
         progress(1.0, "written")
-    return result_columns(result, written_table, report, destination.chosen)
+    columns = result_columns(result, written_table, report, destination.chosen)
+    return with_release(task, columns, result.provider.get("guarantee"))
 
 
 def provider_of(task: SwapTask) -> tuple[Provider[Any], Params]:
@@ -115,13 +132,26 @@ class WrittenTable:
     content: bytes | None = field(repr=False)
 
 
+def destination_space(task: SwapTask) -> Reservation:
+    """Reserve disk space for a destination of the source's size, before the run begins.
+
+    The space is on the file system of the destination. Raises OSError: ENOSPC.
+    """
+    size = 0 if task.source.content is not None else Path(task.source.path).stat().st_size
+    return Reservation(Path(task.scratch_folder), size)
+
+
 def write_streamed(
-    task: SwapTask, streamed: StreamedResult, rows: int, progress: Progress
+    task: SwapTask,
+    streamed: StreamedResult,
+    rows: int,
+    progress: Progress,
+    held_space: Reservation | None = None,
 ) -> tuple[SwapResult, WrittenTable]:
     """Write the destination, unless it is small. Return the provider's result and the table."""
     tables = _with_progress(streamed.pieces, rows, progress)
     with tracing.span("destination.write"):  # an out-of-core run does most of its work here
-        written = write_tables(task.destination, streamed.schema, tables, task.small_bytes)
+        written = write_tables(task.destination, streamed.schema, tables, task.small_bytes, held_space)
     return streamed.result(), WrittenTable(*written)
 
 
@@ -181,11 +211,32 @@ def _make_destination(
     if candidates.count == 1:
         return _Destination(in_one_piece(provider.swap(whole, params, stream, progress)), whole)
     choice = choose(provider, whole, params, task.seed, task.seed_bits, candidates, _measures(task), progress)
+    void_guarantee(choice.result.provider, candidates.count)
     return _Destination(in_one_piece(choice.result), whole, choice.index, {"candidates": choice.evidence})
 
 
 def _measures(task: SwapTask) -> MeasureOptions:
     return MeasureOptions.model_validate(task.options.get("measures", {}))
+
+
+def _add_attacks(
+    report: dict[str, Any], task: SwapTask, source: pa.Table, result: SwapResult, progress: Progress
+) -> None:
+    """Attack the release, and add the figures and the verdict to the report."""
+    options = AttackOptions.model_validate(task.options["attacks"])
+    found = attack_figures(
+        source,
+        result.table,
+        None,
+        options,
+        MethodUsed(task.service, task.parameters),
+        result.origin is None and result.table.num_rows == source.num_rows,
+        task.seed,
+        task.options,
+        progress,
+    )
+    report["left_out"] = report["left_out"] | found.pop("left_out")
+    report |= found
 
 
 @returns_user_errors
@@ -247,3 +298,19 @@ def plain(value: dict[str, Any]) -> dict[str, Any]:
     options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
     plain: dict[str, Any] = orjson.loads(orjson.dumps(value, option=options))
     return plain
+
+
+def reported(report: dict[str, Any], events: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Build the result of a job that has a report and no rows."""
+    counts: dict[str, int] = {}
+    for event in events or []:
+        counts[event["code"]] = counts.get(event["code"], 0) + 1
+    return plain(
+        {
+            "events": (events or [])[:EVENTS_SHOWN],
+            "event_counts": counts,
+            "report": report,
+            "libraries": library_versions(),
+            "platform": platform.platform(),
+        }
+    )

@@ -4,6 +4,7 @@ Each of the three is a separate task in a separate process. Its memory and time 
 one is killed, like a job of a single worker. Only the units run in parallel.
 """
 
+import pickle
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from app.engine.engine import Outcome
 from app.engine.progress_file import ProgressFile
 from app.store.blobs.column_reader import BlobTable
 from app.store.blobs.scratch import SealedScratch, SpoolReader, SpoolWriter
+from app.worker.headline import with_headline
 from app.worker.memory import fits
+from app.worker.release_check import with_release
 from app.worker.run_swap import (
     add_notices,
+    destination_space,
     provider_of,
     report_of,
     result_columns,
@@ -25,12 +29,15 @@ from app.worker.run_swap import (
 from app.worker.tasks import GatherTask, SwapTask, UnitTask
 from providers.params import Params
 from providers.progress import sub_progress
-from providers.provider import Provider, Run, Sharing, UnitResult
+from providers.provider import Division, Provider, Run, Sharing, UnitResult
 from providers.randomness.chacha20 import Stream
 from providers.storage import Resources, Scratch
 
-DIVISION = "division"
-"""Key of a result that only a divided job has."""
+DIVISION, UNITS = "division", "units"
+"""Keys of the result of a divided job: its division, pickled for workers, and its number of units."""
+
+UNIT = "unit"
+"""Key of a unit's spool and figures, pickled for the worker that gathers them."""
 
 DIVIDED, GATHERED = 0.1, 0.8
 """Estimated shares of the run at which the job is divided, and at which all units are done."""
@@ -52,7 +59,8 @@ def _divide(task: SwapTask) -> dict[str, Any]:
         return {}
     with ProgressFile(task.progress_path) as progress, SealedScratch(Path(task.scratch_folder)) as scratch:
         run = _run(task, params, source, scratch)
-        return {DIVISION: sharing.divide(run, sub_progress(progress, 0.0, DIVIDED), task.units)}
+        division = sharing.divide(run, sub_progress(progress, 0.0, DIVIDED), task.units)
+        return {DIVISION: pickle.dumps(division), UNITS: len(division.units)}
 
 
 def _sharing_of(
@@ -63,19 +71,26 @@ def _sharing_of(
     if sharing is None or task.report == "full" or task.options.get("candidates"):
         return None
     long = sharing.from_rows is not None and task.rows >= sharing.from_rows
-    return sharing if long or not fits(provider, source, params, task.memory_bytes) else None
+    if long:
+        return sharing
+    large = provider.scaling.can_cut(params) and not fits(provider, source, params, task.memory_bytes)
+    return sharing if large else None
 
 
 @returns_user_errors
 def run_unit(task: UnitTask) -> dict[str, Any]:
     """Run one unit. Return the spool with its rows, and its figures."""
-    job = task.job
+    job, division = task.job, _division(task)
     provider, params = provider_of(job)
-    with SealedScratch(Path(job.scratch_folder)) as scratch, SpoolWriter(job.spool_folder) as writer:
+    with (
+        ProgressFile(job.progress_path),  # for the note of a worker that outlives the service
+        SealedScratch(Path(job.scratch_folder)) as scratch,
+        SpoolWriter(job.spool_folder) as writer,
+    ):
         run = _run(job, params, BlobTable(job.source, job.rows), scratch)
-        spool = writer.spool(task.division.parts, job.memory_bytes // 10)
-        figures = _sharing(provider).work(run, task.division, task.number, spool)
-        return {"spool": writer.shared(spool), "figures": figures}
+        spool = writer.spool(division.parts, job.memory_bytes // 10)
+        figures = _sharing(provider).work(run, division, task.number, spool)
+        return {UNIT: pickle.dumps((writer.shared(spool), figures))}
 
 
 @returns_user_errors
@@ -86,19 +101,28 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
     with ExitStack() as opened:
         progress = opened.enter_context(ProgressFile(job.progress_path))
         scratch = opened.enter_context(SealedScratch(Path(job.scratch_folder)))
+        held_space = opened.enter_context(destination_space(job))
         run = _run(job, params, BlobTable(job.source, job.rows), scratch)
         done = [
             UnitResult(opened.enter_context(SpoolReader(spool)).parts(), figures)
-            for spool, figures in task.done
+            for spool, figures in map(pickle.loads, task.done)  # workers of this job made them
         ]
         streamed = _sharing(provider).gather(
-            run, sub_progress(progress, GATHERED, GATHERED), task.division, done
+            run, sub_progress(progress, GATHERED, GATHERED), _division(task), done
         )
-        result, written = write_streamed(job, streamed, job.rows, sub_progress(progress, GATHERED, 1.0))
+        writing = sub_progress(progress, GATHERED, 1.0)
+        result, written = write_streamed(job, streamed, job.rows, writing, held_space)
         add_notices(result, provider, params, run.source.schema)
         progress(1.0, "written")
-    report = None if job.report == "none" else report_of(job.service, result, job.seed_bits)
-    return result_columns(result, written, report)
+    report = None
+    if job.report != "none":
+        report = with_headline(report_of(job.service, result, job.seed_bits), job.options, None, params)
+    return with_release(job, result_columns(result, written, report), result.provider.get("guarantee"))
+
+
+def _division(task: UnitTask | GatherTask) -> Division:
+    division: Division = pickle.loads(task.division)  # noqa: S301 - a worker of this job made it
+    return division
 
 
 def _sharing(provider: Provider[Any]) -> Sharing[Any]:

@@ -8,9 +8,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.store.blobs.scratch import SharedSpool
 from app.store.blobs.sealed_files import BlobAccess
-from providers.provider import Division
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierSource:
+    """Source that was released before, with all tables that were recognised as it."""
+
+    family: str
+    source_digests: tuple[str, ...]
+    sketches: tuple[dict[str, Any], ...] = field(repr=False)
+    destination_digests: tuple[str, ...]
+    """Digests of its different releases."""
+    last_released_at: str
+    epsilons: tuple[float | None, ...] = ()
+    """Epsilon of each different release; None for one without."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseQuestion:
+    """Earlier releases among which a worker looks for its source, and the policy for another release."""
+
+    key: bytes = field(repr=False)
+    """Key of the sketches."""
+    source_digest: str
+    policy: str
+    reason: bool
+    """Whether the request gives a reason for another release."""
+    earlier: tuple[EarlierSource, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +55,8 @@ class SwapTask:
     report: str
     options: dict[str, Any]
     """``measures``: options of the measures in a `full` report and of the ranking of candidates;
-    ``candidates``: number of candidates and the measure that ranks them."""
+    ``candidates``: number of candidates and the measure that ranks them; ``attacks``: options of the attacks
+    on the release, with ``thresholds`` and ``advice``."""
     progress_path: str
     memory_bytes: int
     """Memory budget of the job in bytes."""
@@ -42,6 +68,8 @@ class SwapTask:
     """Largest number of units that it may be divided into."""
     small_bytes: int = 0
     """Largest destination in bytes that comes back with the result; a larger one is written to its blob."""
+    release: ReleaseQuestion | None = None
+    """Earlier releases to compare the source with; None: the run is not recorded in the ledger."""
 
     @property
     def spool_folder(self) -> Path:
@@ -54,7 +82,8 @@ class UnitTask:
     """Run one unit of a divided job."""
 
     job: SwapTask
-    division: Division = field(repr=False)
+    division: bytes = field(repr=False)
+    """Pickle of the division, made by a worker for workers: the service only passes it on."""
     number: int
 
 
@@ -63,9 +92,9 @@ class GatherTask:
     """Gather the results of all units of a job."""
 
     job: SwapTask
-    division: Division = field(repr=False)
-    done: tuple[tuple[SharedSpool, Any], ...] = field(repr=False)
-    """Rows and figures of each unit, in order."""
+    division: bytes = field(repr=False)
+    done: tuple[bytes, ...] = field(repr=False)
+    """Pickle of the spool and the figures of each unit, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +126,24 @@ class FrontierTask:
     trace_parent: str | None = None
 
 
-JobTask = SwapTask | MeasureTask | FrontierTask
+@dataclass(frozen=True, slots=True)
+class AttackTask:
+    """Attack a release of a source."""
+
+    job_id: str
+    seed: bytes = field(repr=False)
+    source: BlobAccess
+    destination: BlobAccess
+    """The release to attack."""
+    control: BlobAccess | None
+    """Rows that were not in the source."""
+    parameters: dict[str, Any]
+    options: dict[str, Any]
+    progress_path: str
+    trace_parent: str | None = None
+
+
+JobTask = SwapTask | MeasureTask | FrontierTask | AttackTask
 """Task of a job of any kind."""
 
 
@@ -124,3 +170,5 @@ class IngestTask:
     table: BlobAccess
     max_bytes: int
     """Largest size of the decoded table in bytes."""
+    draft: str = ""
+    """File with reserved disk space, which becomes the table's draft; empty: there is none."""

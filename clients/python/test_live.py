@@ -8,7 +8,15 @@ from typing import Any
 import pyarrow as pa
 from rowveil_api import AuthenticatedClient, Client
 from rowveil_api.api.buffers import create_buffer, delete_buffer, get_buffer
-from rowveil_api.api.jobs import get_job, get_job_report, get_job_rows, rerun_job, watch_job
+from rowveil_api.api.jobs import (
+    annotate_job,
+    get_job,
+    get_job_report,
+    get_job_rows,
+    list_jobs,
+    rerun_job,
+    watch_job,
+)
 from rowveil_api.api.services import (
     run_cdswap,
     run_ddswap,
@@ -20,6 +28,7 @@ from rowveil_api.api.services import (
     run_rwn,
 )
 from rowveil_api.models import (
+    AnnotationChange,
     Buffer,
     CdswapParams,
     CdswapRequest,
@@ -113,6 +122,11 @@ def test_a_table_is_uploaded_swapped_watched_and_fetched() -> None:
     rows = get_job_rows.sync(client=client, job_id=job_id)
     assert isinstance(rows, Rows)
     assert len(rows.rows) == len(PEOPLE)
+    renamed = annotate_job.sync(
+        client=client, job_id=job_id, body=AnnotationChange(name="Wave", label=job_id)
+    )
+    assert (renamed.name, renamed.label) == ("Wave", job_id)
+    assert [job.id for job in list_jobs.sync(client=client, label=job_id).jobs] == [job_id]
     report = get_job_report.sync(client=client, job_id=job_id)
     assert isinstance(report, Report)
     assert delete_buffer.sync_detailed(client=client, buffer_id=buffer.id).status_code == 204

@@ -68,7 +68,7 @@ _CLASSIFIER_FORMS = (
 
 def _form(value: Any) -> str | None:
     """Return the form of a classifier; None if it has none of them."""
-    if isinstance(value, str):
+    if value == "identity":
         return "identity"
     for name, model in (("breaks", Breaks), ("groups", Grouping), ("prefix", Prefix)):
         if isinstance(value, model) or (isinstance(value, dict) and name in value):

@@ -105,15 +105,20 @@ class LargeGroup:
         _fill_buckets(self.key, np.uint64(self.identity), self.bits, first, buckets)
         return buckets
 
+    def bucket_sizes(self) -> Int64Array:
+        """Count the rows of each bucket; shape (buckets,)."""
+        counts = np.zeros(1 << self.bits, np.int64)
+        for first in range(0, self.rows, _ELEMENTS_PER_STEP):
+            drawn = self.buckets(first, min(_ELEMENTS_PER_STEP, self.rows - first))
+            counts += np.bincount(drawn, minlength=len(counts))
+        return counts
+
     def ranges(self, most_rows: int) -> list[BucketRange]:
         """Divide the buckets into ranges of at most about `most_rows` rows, each beginning at an even place.
 
         The last range has 3 rows or more, so that it contains a cycle of three.
         """
-        counts = np.zeros(1 << self.bits, np.int64)
-        for first in range(0, self.rows, _ELEMENTS_PER_STEP):
-            drawn = self.buckets(first, min(_ELEMENTS_PER_STEP, self.rows - first))
-            counts += np.bincount(drawn, minlength=len(counts))
+        counts = self.bucket_sizes()
         ends = np.cumsum(counts)
         cuts = [0]
         for bucket in range(1, len(counts)):

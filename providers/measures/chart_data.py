@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from providers.arrays import Float64Array
+from providers.arrays import Float64Array, Int64Array
 from providers.measures.shared.columns import SIDES, Column
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import NotApplicable
@@ -17,6 +17,7 @@ MOST_FIELDS = 40
 _MOST_BINS = 20
 _MOST_LEVELS = 12
 _QUANTILES = 20
+_NO_ROWS: Int64Array = np.zeros(0, np.int64)
 
 
 def chart_data(comparison: Comparison, measures: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -34,7 +35,9 @@ def chart_data(comparison: Comparison, measures: Mapping[str, Mapping[str, Any]]
     pictures: dict[str, Any] = {"threshold": threshold, "fields": []}
     for done, name in enumerate(most_changed):
         comparison.progress(done / (len(most_changed) + 1), f"drawing {name}")
-        pictures["fields"].append(_field(comparison.columns[name], threshold))
+        column = comparison.columns[name]
+        left_out = few_suppressed(column, threshold) if comparison.aligned else _NO_ROWS
+        pictures["fields"].append(_field(column, threshold, left_out))
     if len(comparison.columns) > MOST_FIELDS:
         pictures["fields_left_out"] = len(comparison.columns) - MOST_FIELDS
     with contextlib.suppress(NotApplicable):
@@ -53,8 +56,36 @@ def chart_data(comparison: Comparison, measures: Mapping[str, Mapping[str, Any]]
 # ------------------------------------------------------------------------------------- field by field
 
 
-def _field(column: Column, threshold: int) -> dict[str, Any]:
-    return _category(column, threshold) if column.kind == "category" else _number(column, threshold)
+def _field(column: Column, threshold: int, left_out: Int64Array) -> dict[str, Any]:
+    draw = _category if column.kind == "category" else _number
+    picture = draw(column, threshold, left_out)
+    return picture | {"suppressed_left_out": True} if len(left_out) else picture
+
+
+def few_suppressed(column: Column, threshold: int) -> Int64Array:
+    """Return the rows whose value was suppressed, if they are below the threshold and nothing else is null.
+
+    Their count must be withheld, and with it that of a class, since the class that is one row smaller after
+    the run than before shows the value that was suppressed. If these rows are left out of both tables, the
+    counts of all classes can be shown. Rows that are null in the source can move to other rows, so that
+    leaving them out would change the distributions.
+
+    Parameters
+    ----------
+    column : Column
+        Of aligned tables.
+    threshold : int
+        Smallest count that is shown.
+
+    Returns
+    -------
+    ndarray of int64
+        Ascending row numbers; empty if no rows need to be left out.
+    """
+    suppressed = column.missing("destination")
+    if len(column.missing("source")) or len(suppressed) >= threshold:
+        return _NO_ROWS
+    return suppressed
 
 
 def shown(counts: Sequence[int], threshold: int) -> list[int | None]:
@@ -74,8 +105,8 @@ def shown(counts: Sequence[int], threshold: int) -> list[int | None]:
     return [None if cell in hidden else int(count) for cell, count in enumerate(counts)]
 
 
-def _number(column: Column, threshold: int) -> dict[str, Any]:
-    numbers = {side: column.numbers(side) for side in SIDES}
+def _number(column: Column, threshold: int, left_out: Int64Array) -> dict[str, Any]:
+    numbers = {side: np.delete(column.numbers(side), left_out) for side in SIDES}
     present = {side: values[~np.isnan(values)] for side, values in numbers.items()}
     edges, beyond = round_edges(list(present.values()), column.offset, threshold, column.is_whole)
     picture: dict[str, Any] = {
@@ -161,9 +192,11 @@ def _tidy(value: float) -> float:
 _OTHERS = "(others)"
 
 
-def _category(column: Column, threshold: int) -> dict[str, Any]:
-    counts = {side: np.bincount(column.codes(side), minlength=column.levels) for side in SIDES}
-    missing = {side: column.missing(side) for side in SIDES}
+def _category(column: Column, threshold: int, left_out: Int64Array) -> dict[str, Any]:
+    counts = {
+        side: np.bincount(np.delete(column.codes(side), left_out), minlength=column.levels) for side in SIDES
+    }
+    missing = {side: np.setdiff1d(column.missing(side), left_out) for side in SIDES}
     for side in SIDES:
         if len(missing[side]):
             counts[side][column.codes(side)[missing[side][0]]] = 0

@@ -35,16 +35,25 @@ def chance(
     if figure.part.guessing:
         rows = min(options.sample, table.num_rows)
         return (1 / rows, _GUESSED) if rows else None
+    value = mean(chance_of_fields(figure, table, options, protected).values())
+    return None if value is None else (value, _DEALT)
+
+
+def chance_of_fields(
+    figure: Figure, table: pa.Table, options: MeasureOptions, names: Sequence[str]
+) -> dict[str, float]:
+    """Return the figure's value by chance of each of the fields in which it is known."""
     chance_of_field = figure.part.chance
     if chance_of_field is None or not table.num_rows:
-        return None
-    numbers = []
-    for name in protected:
+        return {}
+    numbers = {}
+    for name in names:
         wanted = not options.fields or name in options.fields
         categorical = name in options.categorical_fields
         field = table.schema.field(name)
         if wanted and not_measurable(field, field, categorical) is None:
             column = table.column(name)
-            numbers.append(chance_of_field(column_of(name, column, column, categorical)))
-    value = mean(number for number in numbers if number is not None)
-    return None if value is None else (value, _DEALT)
+            number = chance_of_field(column_of(name, column, column, categorical))
+            if number is not None:
+                numbers[name] = number
+    return numbers

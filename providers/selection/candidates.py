@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from providers.errors import ParameterError
 from providers.measures.assessment import MeasureOptions
@@ -32,10 +33,11 @@ from providers.selection.figures import (
 )
 from providers.selection.ranking import best, mean_ranks
 from providers.selection.seeds import candidate_seed
+from providers.swapping.guarantee import point_guarantee
 
 MOST_CANDIDATES = 100
 
-CHOICE_REVISION = f"2.{MEASURES_REVISION}"
+CHOICE_REVISION = f"3.{MEASURES_REVISION}"
 """Revision of the choice and of its measures. It changes when another candidate may be kept for a given seed;
 a job whose candidate was chosen by another revision is not rerun."""
 
@@ -53,6 +55,9 @@ class CandidateOptions(StrictModel):
     the least mean rank is kept, the first one of equals. A figure that is the same for all does not rank.
     Default: one figure of risk and one of utility, the first that differs between the candidates, tried in
     the order of `POST /v1/frontier`."""
+    utility: str | SkipJsonSchema[None] = Field(default=None, examples=["correlations"])
+    """Figure of utility in place of the default ones, next to the default figure of risk: as in
+    `POST /v1/frontier`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +81,16 @@ def ranking_figures(options: CandidateOptions, measures: MeasureOptions) -> list
     """
     figures: list[Figure] = []
     named: set[str] = set()
-    for index, name in enumerate(options.rank_by or (*default_risk(measures), *DEFAULT_UTILITY)):
-        pointer = f"/candidates/rank_by/{index}"
+    utility = DEFAULT_UTILITY if options.utility is None else (options.utility,)
+    if options.utility is not None and options.rank_by:
+        raise ParameterError("give 'utility' or 'rank_by'", "/candidates/utility")
+    for index, name in enumerate(options.rank_by or (*default_risk(measures), *utility)):
+        pointer = "/candidates/utility" if name == options.utility else f"/candidates/rank_by/{index}"
         figure = named_figure(name, measures, pointer)
         if reason := figure.measure.cannot_rank:
             raise ParameterError(f"'{figure.name}' cannot rank candidates: {reason}", pointer)
+        if name == options.utility and figure.measure.concerns != "utility":
+            raise ParameterError(f"'{figure.name}' is a figure of risk, not of utility", pointer)
         if figure.name in named:
             raise ParameterError(f"'{figure.name}' is named twice", pointer)
         named.add(figure.name)
@@ -124,6 +134,7 @@ def choose(
     taken: list[Taken] = []
     changed: list[Mapping[str, int]] = []
     reversible: list[dict[str, int]] = []
+    guarantees: list[dict[str, Any]] = []
     result: SwapResult | None = None
 
     whole = options.count + _RUNNING  # the chosen one is run again
@@ -142,6 +153,7 @@ def choose(
         taken.append(take_figures(figures, released, measures, measures_stream(seed), measuring))
         changed.append(result.summary.changed)
         reversible.append(reversible_by([result.provider]))
+        guarantees.append(point_guarantee(result.provider))
         del released
     runs = _Runs(taken, changed, reversible)
     ranked, left_out = _ranking(figures, runs, measures, named=bool(options.rank_by))
@@ -164,6 +176,7 @@ def choose(
             "protects_fewer": runs.protects_fewer(index),
             "reversible": runs.reversible[index],
         }
+        | guarantees[index]
         for index, (one, rank) in enumerate(zip(runs.over, ranking, strict=True))
     ]
     samples = {key: rows for candidate in taken for key, rows in candidate.samples.items()}

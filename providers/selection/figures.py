@@ -5,7 +5,7 @@ A figure is named by its measure's key, or by key and path if the measure has se
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -13,10 +13,12 @@ from typing import Any
 from providers.errors import ParameterError, did_you_mean
 from providers.measures import MEASURES
 from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.measure import Goal, Measure, Part
 from providers.measures.shared.options import ROLES
-from providers.progress import Progress, no_progress
+from providers.progress import Progress, no_progress, sub_progress
 from providers.randomness.chacha20 import Stream
+from providers.selection import inference_risk, linkability_risk
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,15 @@ class Figure:
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
+    @property
+    def words(self) -> str:
+        """Name for people, such as ``Change of correlations, mean``."""
+        path = self.part.path
+        path = self.part.words or self.measure.words.get(path) or path.replace(".", ", ").replace("_", " ")
+        return f"{self.measure.title}, {path}" if path else self.measure.title
+
     def described(self, samples: Mapping[str, int], fields: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the measure's title, goal, range, formula and source, as plain values.
+        """Return the measure's title, goal, range, formula and source, and the figure's words.
 
         Parameters
         ----------
@@ -58,6 +67,7 @@ class Figure:
             Fields over which the figure is a mean; empty if it is a single number.
         """
         described = self.measure.report(None) | {"key": self.measure.key, "goal": self.goal}
+        described["words"] = self.words  # the console has no other names for figures
         del described["value"]
         if self.measure.key in samples:
             described["sample"] = samples[self.measure.key]
@@ -80,12 +90,23 @@ def _numbers_of(values: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if _is_number(value)}
 
 
+ATTACK_RISKS: Mapping[str, tuple[Measure, Callable[..., tuple[float, int | None]]]] = MappingProxyType(
+    {
+        inference_risk.MEASURE.key: (inference_risk.MEASURE, inference_risk.inference_risk),
+        linkability_risk.MEASURE.key: (linkability_risk.MEASURE, linkability_risk.linkability_risk),
+    }
+)
+"""Figure of an attack on a sample -> its description, and the function that takes it."""
+
+
 def _figures() -> dict[str, Figure]:
     found = {}
     for key, measure in MEASURES.items():
         for part in measure.parts:
             name = f"{key}.{part.path}" if part.path else key
             found[name] = Figure(name, measure, part, _goal(measure, part))
+    for key, (measure, _) in ATTACK_RISKS.items():
+        found[key] = Figure(key, measure, measure.parts[0], "low")
     return found
 
 
@@ -114,12 +135,42 @@ _DEFAULT_RISK = ("interval_sd.narrow.by_field", "changed_share")
 def default_risk(options: MeasureOptions) -> tuple[str, ...]:
     """Return the figures of risk if none is named, in the order in which they are tried.
 
-    Record linkage comes first if the options name fields that an intruder knows. The others are taken over
-    the protected fields: the share of their numbers that are published nearly unchanged, and the share of
-    their values that changed.
+    If the options name fields that an intruder knows, and sensitive fields apart from these, the first is
+    what the intruder infers of them; then record linkage. The others are taken over the protected fields: the
+    share of their numbers that are published nearly unchanged, and the share of their values that changed.
     """
-    knows = bool(options.known_fields or options.key_fields)
-    return ("record_linkage.rate", *_DEFAULT_RISK) if knows else _DEFAULT_RISK
+    known = options.known_fields or options.key_fields
+    if not known:
+        return _DEFAULT_RISK
+    secret = set(options.sensitive_fields) - set(known)
+    inferred = (inference_risk.MEASURE.key,) if secret else ()
+    return (*inferred, "record_linkage.rate", *_DEFAULT_RISK)
+
+
+def comparison_risk(options: MeasureOptions, roles: MeasureOptions) -> tuple[str, ...]:
+    """Return the figures of risk of a comparison if none is named, in the order in which they are tried.
+
+    Parameters
+    ----------
+    options : MeasureOptions
+        As the caller gave them.
+    roles : MeasureOptions
+        Known and sensitive fields of the attacks, see `assumed_roles`. With both, the attacks come first.
+    """
+    others = tuple(name for name in default_risk(options) if name not in ATTACK_RISKS)
+    attacked = (roles.known_fields or roles.key_fields) and roles.sensitive_fields
+    return (*ATTACK_RISKS, *others) if attacked else others
+
+
+UTILITIES: Mapping[str, str] = MappingProxyType(
+    {
+        "marginals": "marginals.mean_distance",
+        "correlations": "delta_rho.mean",
+        "model": "prediction.destination",
+        "queries": "query_error.mean",
+    }
+)
+"""Use of a release -> figure of utility that measures it."""
 
 
 _KNOWN_TO_INTRUDER = frozenset({"key_fields", "known_fields"})
@@ -154,7 +205,7 @@ def named_figure(name: str, options: MeasureOptions, pointer: str) -> Figure:
     Parameters
     ----------
     name : str
-        Full name, or a measure's key alone.
+        Full name, a measure's key alone, or a use in `UTILITIES`.
     options : MeasureOptions
         Options with which the measure will be taken.
     pointer : str
@@ -165,8 +216,8 @@ def named_figure(name: str, options: MeasureOptions, pointer: str) -> Figure:
     ParameterError
         There is no such figure, or it cannot be taken with these options.
     """
-    full = name
-    if name in MEASURES and name not in FIGURES:
+    full = UTILITIES.get(name, name)
+    if name in MEASURES and full not in FIGURES:
         full = f"{name}.{MEASURES[name].parts[0].path}"
     if full not in FIGURES:
         raise ParameterError(f"unknown figure '{name}'{did_you_mean(name, FIGURES)}", pointer)
@@ -238,11 +289,33 @@ def take_figures(
     options: MeasureOptions,
     stream: Stream,
     progress: Progress = no_progress,
+    roles: MeasureOptions | None = None,
 ) -> Taken:
-    """Take the figures of a release. Releases that are compared must share the stream, hence the sample."""
+    """Take the figures of a release.
+
+    Parameters
+    ----------
+    figures : sequence of Figure
+    release : Release
+    options : MeasureOptions
+    stream : Stream
+        Shared by the releases that are compared, hence also the sample.
+    progress : Progress
+    roles : MeasureOptions, optional
+        Options of the attacks, with their known and sensitive fields; default: `options`.
+    """
+    taken = Taken({}, {}, {}, {})
+    attacks = [figure.name for figure in figures if figure.name in ATTACK_RISKS]
+    for index, name in enumerate(attacks):
+        part = sub_progress(progress, 0.5 * index / len(attacks), 0.5 * (index + 1) / len(attacks))
+        _take_attack(taken, name, release, roles or options, stream, part)
+    if attacks:
+        figures = [figure for figure in figures if figure.name not in ATTACK_RISKS]
+        progress = sub_progress(progress, 0.5, 1.0)
+    if not figures:
+        return taken
     only = tuple(dict.fromkeys(figure.measure.key for figure in figures))
     assessment = assess(release, options.model_copy(update={"only": only}), stream, progress, pictures=False)
-    taken = Taken({}, {}, {}, {})
     for figure in figures:
         key = figure.measure.key
         if key not in assessment.measures:
@@ -259,3 +332,16 @@ def take_figures(
         if "sample" in assessment.measures[key]:
             taken.samples[key] = assessment.measures[key]["sample"]
     return taken
+
+
+def _take_attack(
+    taken: Taken, name: str, release: Release, roles: MeasureOptions, stream: Stream, progress: Progress
+) -> None:
+    """Add the figure of an attack, or the reason for which there is none."""
+    try:
+        taken.values[name], sampled = ATTACK_RISKS[name][1](release, roles, stream, progress)
+    except NotApplicable as reason:
+        taken.undefined[name] = str(reason)
+        return
+    if sampled is not None:
+        taken.samples[name] = sampled

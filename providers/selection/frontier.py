@@ -7,7 +7,7 @@ of two figures, taken on the same sample of rows for all. The points that no oth
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -19,23 +19,27 @@ from providers.measures.run_figures import measures_stream, release_of_run
 from providers.params import StrictModel
 from providers.progress import Progress, sub_progress
 from providers.randomness.chacha20 import Stream
+from providers.selection.assumed_roles import assumed_roles, attackable
 from providers.selection.axes import Axis, axis_of
 from providers.selection.baseline import chance
 from providers.selection.combinations import Combination, Variation
 from providers.selection.eligibility import Entry, eligibilities, protected_by, reversible_by
 from providers.selection.figures import (
+    ATTACK_RISKS,
     DEFAULT_UTILITY,
     Figure,
     Taken,
-    default_risk,
+    comparison_risk,
     named_figure,
     refuse_unused,
     take_figures,
 )
+from providers.selection.sampled_attacks import ATTACKS
 from providers.selection.seeds import point_seed
 from providers.selection.verdict import verdict
+from providers.swapping.guarantee import point_guarantee
 
-FRONTIER_REVISION = 3
+FRONTIER_REVISION = 5
 """Raised when a change alters a frontier for a given seed without a new revision of a service."""
 
 MOST_RUNS = 100
@@ -50,6 +54,19 @@ LIMITS = (
     "A figure that is taken on a sample of rows is compared on the same sample at every point.",
 )
 
+ATTACK_LIMIT = (
+    f"An attack of a comparison knows no rule of the method, and tries at most {ATTACKS} rows: the standard "
+    f"error of its rate is up to {0.5 / math.sqrt(ATTACKS):.3f} for a secret. Do not choose by smaller "
+    "differences, and attack the release before you publish it."
+)
+"""Further limit if a figure is an attack."""
+
+EPSILON_LIMIT = (
+    "The epsilon of a point holds for one release with parameters that do not depend on the source. A choice "
+    "by these figures depends on it, and is not covered."
+)
+"""Further limit if a point has an epsilon."""
+
 
 class FrontierOptions(StrictModel):
     """Services and parameters to compare, and the two figures to compare them by."""
@@ -58,12 +75,18 @@ class FrontierOptions(StrictModel):
     """Services to compare, with their parameters. [1 or more; 500 combinations at most]"""
     risk: str | SkipJsonSchema[None] = Field(default=None, examples=["dcr.p05"])
     """Figure of risk: a measure's key, or key and path. Default: the first of these that differs between the
-    runs: `record_linkage.rate` if `known_fields` or `key_fields` are given, `interval_sd.narrow.by_field`,
-    `changed_share`; the last two over the protected fields."""
+    runs: `inference_risk`, `linkability_risk`, `record_linkage.rate` if known fields are given,
+    `interval_sd.narrow.by_field`, `changed_share`. The last two are taken over the protected fields. The
+    attacks take `known_fields` or `key_fields`, by default the fields that no combination moves, and
+    `sensitive_fields`, by default those that one does, at most 5."""
     utility: str | SkipJsonSchema[None] = Field(default=None, examples=["delta_rho.sd"])
-    """Figure of utility. Default: the first of these that differs between the runs:
+    """Figure of utility: a measure's key, key and path, or a use of the release: `marginals`, `correlations`,
+    `model` (needs `target`), `queries`. Default: the first of these that differs between the runs:
     `delta_rho.mean`, `association.correlation_ratio`, `association.cramers_v`,
     `marginals.mean_distance`."""
+    matters: Literal["both", "risk", "utility"] = "both"
+    """Axis that matters more. `risk` or `utility`: `recommended` is the point that is best by this figure
+    among those that no other one beats; `both`: you choose, and nothing is recommended."""
     runs: Annotated[int, Field(ge=1, le=MOST_RUNS)] = 1
     """Runs of each combination, each with its own seed; a point is the mean of their figures. [1 to 100]"""
 
@@ -76,14 +99,34 @@ class Tried:
     utility: tuple[Figure, ...]
 
 
-def frontier_figures(options: FrontierOptions, measures: MeasureOptions) -> Tried:
-    """Look up the figures of risk and utility. Raises ParameterError if one cannot be taken."""
+def frontier_figures(
+    options: FrontierOptions, measures: MeasureOptions, combinations: Sequence[Combination], schema: pa.Schema
+) -> Tried:
+    """Look up the figures of risk and utility.
+
+    Parameters
+    ----------
+    options : FrontierOptions
+    measures : MeasureOptions
+    combinations : sequence of Combination
+        Those of the options, checked against the schema.
+    schema : pa.Schema
+        Schema of the source.
+
+    Raises
+    ------
+    ParameterError
+        A figure cannot be taken.
+    """
+    roles = assumed_roles(measures, (each.params for each in combinations), schema)
     found: dict[str, tuple[Figure, ...]] = {}
     named = {"risk": options.risk, "utility": options.utility}
-    defaults = {"risk": default_risk(measures), "utility": DEFAULT_UTILITY}
+    defaults = {"risk": comparison_risk(measures, roles), "utility": DEFAULT_UTILITY}
     for concerns, name in named.items():
         names = defaults[concerns] if name is None else (name,)
-        found[concerns] = tuple(named_figure(each, measures, f"/{concerns}") for each in names)
+        found[concerns] = tuple(
+            named_figure(each, roles if each in ATTACK_RISKS else measures, f"/{concerns}") for each in names
+        )
         for figure in found[concerns]:
             if figure.measure.concerns != concerns:
                 raise ParameterError(
@@ -115,6 +158,11 @@ class _Point:
         values = {name: math.fsum(taken.values[name] for taken in runs) / len(runs) for name in names}
         return Taken(values, undefined, {}, {})
 
+    def range_of(self, name: str, protected: Sequence[str]) -> list[float]:
+        """Least and greatest value of a figure over the runs, with the same fields as `over`."""
+        values = [taken.over(protected).values[name] for taken in self.taken]
+        return [min(values), max(values)]
+
 
 def frontier(
     table: pa.Table,
@@ -125,6 +173,7 @@ def frontier(
     seed: bytes,
     seed_bits: int,
     progress: Progress,
+    matters: str = "both",
 ) -> dict[str, Any]:
     """Run every combination and compare them by risk and utility.
 
@@ -143,12 +192,16 @@ def frontier(
         Master seed, 32 bytes, from which the seeds of all runs are derived.
     seed_bits : int
         Bits that an exhaustive search for the seed must cover.
+    progress : Progress
+    matters : {"both", "risk", "utility"}
+        Axis by which one of the best points is recommended.
 
     Returns
     -------
     dict
         ``risk``, ``utility``, ``goals``, ``axes``, ``passed_over``, ``protected``, ``runs``, ``points``,
-        ``best``, ``verdict`` and ``figures``, as plain values.
+        ``best``, ``recommended``, ``verdict`` and ``figures``, as plain values; ``attacked`` with the known
+        and the sensitive fields if a figure is an attack.
 
     Notes
     -----
@@ -156,6 +209,7 @@ def frontier(
     ``error``. `eligibilities` finds the frontier; if no figure of risk ranks, nothing is best.
     """
     figures = [*tried.risk, *tried.utility]
+    roles = _attacked_roles(table, combinations, figures, measures, seed)
     points: list[_Point] = []
     samples: dict[str, int] = {}
     steps = len(combinations) * runs
@@ -168,7 +222,7 @@ def frontier(
         result = provider.swap(table, params, stream, running)
         release = release_of_run(provider, params, table, result, seed_bits)
         measuring = sub_progress(progress, (step + _RUNNING) / steps, (step + 1) / steps, which)
-        taken = take_figures(figures, release, measures, measures_stream(seed), measuring)
+        taken = take_figures(figures, release, measures, measures_stream(seed), measuring, roles)
         samples.update(taken.samples)
         point.taken.append(taken)
         point.changed.append(result.summary.changed)
@@ -183,7 +237,59 @@ def frontier(
                 run_once(point, run, index * runs + run, which)
         except ProviderError as error:
             point.error = error.message
-    return _compared(table, points, tried, measures, samples) | {"runs": runs}
+    compared = _compared(table, points, tried, roles, samples)
+    preferred = recommended(compared, matters)
+    if preferred is not None:
+        compared["recommended"] = preferred
+    attacked = any(figure.name in ATTACK_RISKS for figure in figures)
+    known = roles.known_fields or roles.key_fields
+    if attacked and known and roles.sensitive_fields:
+        compared["attacked"] = {"known": list(known), "sensitive": list(roles.sensitive_fields)}
+    return compared | {"runs": runs, "matters": matters}
+
+
+def limits_of(compared: Mapping[str, Any]) -> list[str]:
+    """Return the limits of a comparison's figures, for its report."""
+    guaranteed = any("guarantee" in point for point in compared["points"])
+    attacked = [ATTACK_LIMIT] if "attacked" in compared else []
+    return [*LIMITS, *attacked, *([EPSILON_LIMIT] if guaranteed else [])]
+
+
+def _attacked_roles(
+    table: pa.Table,
+    combinations: Sequence[Combination],
+    figures: Sequence[Figure],
+    measures: MeasureOptions,
+    seed: bytes,
+) -> MeasureOptions:
+    """Return the options with the fields of the attacks; unchanged if no figure is an attack."""
+    if table.num_rows < 2 or not any(figure.name in ATTACK_RISKS for figure in figures):
+        return measures
+    roles = assumed_roles(measures, (each.params for each in combinations), table.schema)
+    return attackable(roles, measures, table, measures_stream(seed))
+
+
+def recommended(compared: Mapping[str, Any], matters: str) -> int | None:
+    """Return the point that is best on one axis among those that no other one beats; None for both axes.
+
+    Parameters
+    ----------
+    compared : mapping
+        ``points``, ``best`` and ``goals`` of a comparison.
+    matters : {"both", "risk", "utility"}
+    """
+    if matters == "both" or not compared["best"]:
+        return None
+    other = "utility" if matters == "risk" else "risk"
+
+    def place(index: int) -> tuple[float, float, int]:
+        one, two = (
+            compared["points"][index][axis] * (1 if compared["goals"][axis] == "low" else -1)
+            for axis in (matters, other)
+        )
+        return one, two, index
+
+    return int(min(compared["best"], key=place))
 
 
 def _compared(
@@ -216,6 +322,7 @@ def _compared(
     found = dict(
         zip(map(id, placed), eligibilities(entries, (axes[0].figure.goal, axes[1].figure.goal)), strict=True)
     )
+    names = [figure.name for figure in (*tried.risk, *tried.utility)]
     documents = []
     for point in points:
         document: dict[str, Any] = {
@@ -229,12 +336,17 @@ def _compared(
         document |= {
             "risk": values[axes[0].figure.name],
             "utility": values[axes[1].figure.name],
+            "figures": {name: values[name] for name in names if name in values},
             "protects": sorted(protects[id(point)]),
             "protects_fewer": bool(eligibility.unprotected),
             "unprotected": list(eligibility.unprotected),
             "reversible": reversible[id(point)],
             "dominated": eligibility.dominated or not axes[0].ranks,
         }
+        # Groups, hence rate and epsilon, are the same in all runs of a combination.
+        document |= point_guarantee(point.provider[0])
+        if len(point.taken) > 1:
+            document["ranges"] = {name: point.range_of(name, protected) for name in document["figures"]}
         documents.append(document)
     by_field = {name for one in ran for run in one.taken for name in run.by_field}
     return {
@@ -251,10 +363,9 @@ def _compared(
         "best": [index for index, document in enumerate(documents) if not document["dominated"]],
         "verdict": verdict(documents, axes[0], axes[1]),
         "figures": {
-            axis.figure.name: axis.figure.described(
-                samples, protected if axis.figure.name in by_field else ()
-            )
-            for axis in axes
+            figure.name: figure.described(samples, protected if figure.name in by_field else ())
+            for figure in (*tried.risk, *tried.utility)
+            if any(figure.name in document.get("figures", {}) for document in documents)
         },
     }
 

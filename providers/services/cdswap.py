@@ -4,8 +4,19 @@ A classifier assigns each row to an equivalence class by the values of the contr
 class values are exchanged as in DSWAP: random pairs, and a cycle of three rows if their number is odd. A
 class of one row has no pair; `suppression` decides what becomes of its values.
 
+With `mechanism` set to `permutation`, each row of a class is selected with probability `rate`, and the
+selected rows are permuted at random so that none keeps its place. The report then states an exact epsilon.
+
+With `risk`, rows whose combination of key fields is rare always take part, and the others up to `rate`, each
+with a probability in proportion to its risk.
+
+With `household`, whole households of equal size are exchanged whose members have the same classes, each
+member with one of its own class (in the order of classes, then of rows).
+
 References
 ----------
+Bailie, Gong and Meng 2025, arXiv:2501.08449: the permutation swapping algorithm.
+Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities.
 Optim data privacy providers 11.3 and 11.7, module Data Swapping: "Class-based Data Swapping".
 """
 
@@ -30,18 +41,34 @@ from providers.randomness.chacha20 import Stream
 from providers.results import Plan, SwapResult
 from providers.storage import Resources, Source
 from providers.swapping.fields import check_control_fields, control_pointer, fields_read, resolve_fields
+from providers.swapping.guarantee import PERMUTATION_RELEASES, permutation_guarantee
+from providers.swapping.households import (
+    HOUSEHOLD_GUARANTEE,
+    HOUSEHOLD_LIMIT,
+    Members,
+    absent_households,
+    alike,
+    classes_of,
+    members_of,
+    plan_households,
+    swap_households,
+)
 from providers.swapping.out_of_core.classes import ClassFigures, ClassGrouping
 from providers.swapping.out_of_core.distribute import Groupings, sharing_of_groups
 from providers.swapping.out_of_core.swap import swap_outside
+from providers.swapping.participation import Exchange
 from providers.swapping.reversible_groups import uniform_pairs
+from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
 from providers.swapping.swap import (
     estimated_memory,
+    least_memory,
     memory_needed,
     plan_within,
     refuse_reordering,
     reordering_notices,
     swap_within,
 )
+from providers.swapping.torn_households import TornHouseholds
 from providers.tables.sort_keys import check_orderable
 
 
@@ -120,17 +147,39 @@ def equivalence_classes(table: pa.Table, params: CdswapParams) -> Groups:
 def plan(table: pa.Table, params: CdswapParams) -> Plan:
     """Return what `swap` would do, without a random draw."""
     memory = estimated_memory(table, params, key_arrays=len(params.control_field))
+    if params.household is not None:
+        members, exchanges = household_exchanges(table, params, params.household)
+        return plan_households(table, params, members, exchanges, memory)
     return plan_within(table, params, equivalence_classes(table, params), memory)
 
 
 def swap(table: pa.Table, params: CdswapParams, stream: Stream, progress: Progress) -> SwapResult:
     """Exchange the swap fields' values between uniformly random pairs of rows of one class."""
     progress(0.0, "classifying")
-    groups = equivalence_classes(table, params)
-    result = swap_within(table, params, groups, stream, progress)
+    if params.household is not None:
+        members, exchanges = household_exchanges(table, params, params.household)
+        groups = exchanges[0].groups
+        result = swap_households(table, params, members, exchanges, stream, progress)
+    else:
+        torn = None if params.household_check is None else TornHouseholds(table, params)
+        groups = equivalence_classes(table, params)
+        watch = None if torn is None else torn.add
+        result = swap_within(table, params, groups, stream, progress, watch)
+        if torn is not None:
+            torn.report(result)
     result.provider["classes"] = len(groups.identities)
     result.provider["singleton_classes"] = int(np.count_nonzero(groups.sizes == 1))
     return result
+
+
+def household_exchanges(
+    table: pa.Table, params: CdswapParams, household: str
+) -> tuple[Members, list[Exchange]]:
+    """Group the households of equal size whose members have the same classes."""
+    classes_by_row = classes_of(equivalence_classes(table, params))
+    members = members_of(table, household, classes_by_row)
+    absent = absent_households(table, params, members)
+    return members, [Exchange(params.swap_fields, alike(members, classes_by_row), params.locked, absent)]
 
 
 def swap_out_of_core(
@@ -168,6 +217,9 @@ PROVIDER = Provider(
         "At rate 1 every row of a class of two or more rows receives another row's value.",
         uniform_pairs("class", "classes"),
         "A row that is alone in its class is suppressed unless the caller says otherwise.",
+        permutation_guarantee("class"),
+        RISK_GUARANTEE,
+        HOUSEHOLD_GUARANTEE,
     ),
     changes=(
         "The row of its class that a value belongs to.",
@@ -181,6 +233,8 @@ PROVIDER = Provider(
         "The values of each class are published, without their rows: if all rows of a class share a value, "
         "everyone learns it.",
         "Fields that are not swapped stay with their row.",
+        RISK_LIMIT,
+        HOUSEHOLD_LIMIT,
     ),
     repeated_releases=(
         "At rate 1 no row ever receives its own value, so that each release excludes one of the values of "
@@ -188,6 +242,7 @@ PROVIDER = Provider(
         "of classes of five, and 0.2 % of a class of 501 rows.",
         "At a rate below 1 the most frequent value of a row is its own, as for DSWAP: 20 releases at rate "
         "0.3 recover over 99.9 % of svcensus' incomes.",
+        PERMUTATION_RELEASES,
         "Release a source once. A rerun with the same seed gives the same bytes and reveals nothing more.",
     ),
     scaling=Scaling(
@@ -197,8 +252,11 @@ PROVIDER = Provider(
         ),
         cut="Rows are sorted by class into scratch space and exchanged class by class. A class that is too "
         "large for memory is exchanged by ranges of the buckets of its random order. The units of a divided "
-        "job are runs of whole classes, consecutive in the order of their labels.",
+        "job are runs of whole classes, consecutive in the order of their labels."
+        " With `risk`, `household` or `household_check` the run is not cut, since it needs the whole table.",
         swap=swap_out_of_core,
+        can_cut=lambda params: params.whole_table is None,
+        least=least_memory,
         sharing=sharing_of_groups(_CLASSES),
     ),
     cost="O(n) time per swap field and per control field; O(d log d) for d distinct texts of a control "
@@ -207,5 +265,9 @@ PROVIDER = Provider(
         "DSWAP, if nothing is published by class.",
         "DDSWAP, if the control field is a number and classes would need breaks.",
     ),
-    references=("Optim data privacy providers 11.3 and 11.7, module Data Swapping",),
+    references=(
+        "Bailie, Gong and Meng 2025, arXiv:2501.08449: the permutation swapping algorithm",
+        "Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities",
+        "Optim data privacy providers 11.3 and 11.7, module Data Swapping",
+    ),
 )

@@ -4,8 +4,19 @@ The rows are sorted by the control fields in ascending order, nulls last, and cu
 `block_size` (the source's p) consecutive rows. Within every block values are exchanged as in DSWAP: random
 pairs, and a cycle of three rows if their number is odd. A remainder of one row joins the block before it.
 
+With `mechanism` set to `permutation`, each row of a block is selected with probability `rate`, and the
+selected rows are permuted at random so that none keeps its place. The report then states an exact epsilon.
+
+With `risk`, rows whose combination of key fields is rare always take part, and the others up to `rate`, each
+with a probability in proportion to its risk.
+
+With `household`, whole households of equal size are exchanged, member by member in the order of rows. The
+place of a household in the order is that of its first row, and a block consists of households of one size.
+
 References
 ----------
+Bailie, Gong and Meng 2025, arXiv:2501.08449: the permutation swapping algorithm.
+Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities.
 Optim data privacy providers 11.3 and 11.7, module Data Swapping: "Distance-based Data Swapping".
 """
 
@@ -19,7 +30,7 @@ from pydantic import Field
 from providers.arrays import BoolArray
 from providers.errors import ParameterError
 from providers.grouping.blocks import blocks, ranked
-from providers.grouping.groups import Groups
+from providers.grouping.groups import Groups, Pairing
 from providers.params import MOST_ROWS, ControlFields, SwapParams
 from providers.progress import Progress
 from providers.provider import Division, Provider, Run, Scaling, Sharing, StreamedResult
@@ -28,13 +39,26 @@ from providers.results import Plan, SwapResult
 from providers.storage import Resources, Source
 from providers.swapping.distance import Distances
 from providers.swapping.fields import check_control_fields, control_pointer, fields_read, resolve_fields
+from providers.swapping.guarantee import PERMUTATION_RELEASES, permutation_guarantee
+from providers.swapping.households import (
+    HOUSEHOLD_GUARANTEE,
+    HOUSEHOLD_LIMIT,
+    Members,
+    absent_households,
+    members_of,
+    near,
+    plan_households,
+    swap_households,
+)
 from providers.swapping.out_of_core.blocks import BlockFigures, BlockGrouping, refuse_large_blocks
 from providers.swapping.out_of_core.distribute import Groupings, sharing_of_groups
 from providers.swapping.out_of_core.swap import swap_outside
 from providers.swapping.participation import Exchange
 from providers.swapping.reversible_groups import uniform_pairs
-from providers.swapping.swap import estimated_memory, memory_needed, plan_each, swap_each
-from providers.tables.columns import null_mask
+from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
+from providers.swapping.swap import estimated_memory, least_memory, memory_needed, plan_each, swap_each
+from providers.swapping.torn_households import TornHouseholds
+from providers.tables.columns import null_mask, take
 from providers.tables.sort_keys import check_orderable
 
 
@@ -97,6 +121,30 @@ def block_exchanges(table: pa.Table, params: DdswapParams) -> list[Exchange]:
     return [Exchange((name,), blocks_without(mask), False) for name, mask in null_masks.items()]
 
 
+def household_exchanges(
+    table: pa.Table, params: DdswapParams, household: str
+) -> tuple[Members, list[Exchange]]:
+    """Cut the households of each size into blocks, in the order of their first rows' control fields."""
+    members = members_of(table, household)
+    controls = pa.table(
+        {name: take(table.column(name), pa.array(members.first)) for name in params.control_field}
+    )
+    order = blocks(ranked(controls, params.control_field), max(1, len(members)), len(members)).order
+    absent = absent_households(table, params, members)
+    if params.locked and absent:
+        out_of_any: BoolArray = np.logical_or.reduce(list(absent.values()))
+        absent = dict.fromkeys(absent, out_of_any)
+
+    def exchange(fields: tuple[str, ...]) -> Exchange:
+        masks = {name: absent[name] for name in fields if name in absent}
+        present = order[~masks[fields[0]][order]] if masks else order
+        return Exchange(fields, near(members, present, params.block_size), params.locked, masks)
+
+    if params.locked or not absent:
+        return members, [exchange(params.swap_fields)]
+    return members, [exchange((name,)) for name in params.swap_fields]
+
+
 def _fields_with_own_blocks(params: DdswapParams) -> tuple[str, ...]:
     """Return the swap fields if each has its own blocks: those of the rows where it is not null."""
     return params.swap_fields if params.nulls == "keep" and not params.locked else ()
@@ -106,6 +154,9 @@ def plan(table: pa.Table, params: DdswapParams) -> Plan:
     """Return what `swap` would do, without a random draw."""
     memory = estimated_memory(table, params, key_arrays=len(params.control_field))
     memory += _block_memory(params, table.num_rows)
+    if params.household is not None:
+        members, exchanges = household_exchanges(table, params, params.household)
+        return plan_households(table, params, members, exchanges, memory)
     return plan_each(table, params, block_exchanges(table, params), memory)
 
 
@@ -118,10 +169,24 @@ def _block_memory(params: DdswapParams, rows: int) -> int:
 def swap(table: pa.Table, params: DdswapParams, stream: Stream, progress: Progress) -> SwapResult:
     """Exchange the swap fields' values between uniformly random pairs of rows of one block."""
     progress(0.0, "ordering")
-    exchanges = block_exchanges(table, params)
     control = _single_control(params)
-    distances = Distances(None if control is None else table.column(control))
-    result = swap_each(table, params, exchanges, stream, progress, watch=distances.add)
+    column = None if control is None else table.column(control)
+    if params.household is not None:
+        members, exchanges = household_exchanges(table, params, params.household)
+        distances = Distances(None if column is None else take(column, pa.array(members.first)))
+        result = swap_households(table, params, members, exchanges, stream, progress, distances.add)
+    else:
+        exchanges, distances = block_exchanges(table, params), Distances(column)
+        torn = None if params.household_check is None else TornHouseholds(table, params)
+
+        def watch(name: str, pairing: Pairing) -> None:
+            distances.add(name, pairing)
+            if torn is not None:
+                torn.add(name, pairing)
+
+        result = swap_each(table, params, exchanges, stream, progress, watch)
+        if torn is not None:
+            torn.report(result)
     result.provider["blocks"] = len(exchanges[0].groups.identities)
     if _fields_with_own_blocks(params):
         result.provider["blocks_by_field"] = {
@@ -196,6 +261,9 @@ PROVIDER = Provider(
         "Every field keeps its values: only their rows change, unless something is suppressed.",
         "At rate 1 every row of a block receives another row's value.",
         uniform_pairs("block", "blocks"),
+        permutation_guarantee("block"),
+        RISK_GUARANTEE,
+        HOUSEHOLD_GUARANTEE,
     ),
     changes=(
         "The row of its block that a value belongs to.",
@@ -206,6 +274,8 @@ PROVIDER = Provider(
         "In a block of p rows an intruder who knows the order guesses a value's owner with chance 1/(p - 1).",
         "The rows of a block may share a value: then the exchange protects nobody.",
         "Fields that are not swapped, the control field among them, stay with their row.",
+        RISK_LIMIT,
+        HOUSEHOLD_LIMIT,
     ),
     repeated_releases=(
         "The control field does not move, so that anybody can cut the same blocks again, and at rate 1 no "
@@ -214,6 +284,7 @@ PROVIDER = Provider(
         "in blocks of 50.",
         "At a rate below 1 the most frequent value of a row is its own: 20 releases in blocks of five at "
         "rate 0.3 recover over 99.9 % of svcensus' incomes.",
+        PERMUTATION_RELEASES,
         "Release a source once. A rerun with the same seed gives the same bytes and reveals nothing more.",
     ),
     scaling=Scaling(
@@ -223,8 +294,11 @@ PROVIDER = Provider(
             + _block_memory(params, rows)
         ),
         cut="Rows are sorted by the control fields into scratch space and exchanged block by block. A block "
-        "must fit in memory. The units of a divided job are runs of consecutive whole blocks.",
+        "must fit in memory. The units of a divided job are runs of consecutive whole blocks."
+        " With `risk`, `household` or `household_check` the run is not cut, since it needs the whole table.",
         swap=swap_out_of_core,
+        can_cut=lambda params: params.whole_table is None,
+        least=least_memory,
         sharing=replace(_BLOCKS, divide=_divide),
     ),
     cost="O(n) time per swap field, after a radix sort of the control fields in O(n) per pass.",
@@ -232,5 +306,9 @@ PROVIDER = Provider(
         "MEWS or MEDS, if several numeric fields together define which rows are close.",
         "CDSWAP, if equal values, not close ones, form the group.",
     ),
-    references=("Optim data privacy providers 11.3 and 11.7, module Data Swapping",),
+    references=(
+        "Bailie, Gong and Meng 2025, arXiv:2501.08449: the permutation swapping algorithm",
+        "Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities",
+        "Optim data privacy providers 11.3 and 11.7, module Data Swapping",
+    ),
 )

@@ -6,8 +6,18 @@ Each swap field has its own random pairs, unless `locked` is true: then the swap
 together, which keeps the correlations between them. At a `rate` below 1 only that share of the rows is
 paired; the others keep their values.
 
+With `mechanism` set to `permutation`, each row of a table is selected with probability `rate`, and the
+selected rows are permuted at random so that none keeps its place. The report then states an exact epsilon.
+
+With `risk`, rows whose combination of key fields is rare always take part, and the others up to `rate`, each
+with a probability in proportion to its risk.
+
+With `household`, whole households of equal size are exchanged, member by member in the order of rows.
+
 References
 ----------
+Bailie, Gong and Meng 2025, arXiv:2501.08449: the permutation swapping algorithm.
+Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities.
 Optim data privacy providers 11.3 and 11.7, module Data Swapping: "Data Swapping" and "Locked Swap".
 Dalenius and Reiss 1982, doi:10.1016/0378-3758(82)90058-1: data swapping.
 """
@@ -23,16 +33,31 @@ from providers.randomness.chacha20 import Stream
 from providers.results import Plan, SwapResult
 from providers.storage import Resources, Source
 from providers.swapping.fields import fields_read, resolve_fields
+from providers.swapping.guarantee import PERMUTATION_RELEASES, permutation_guarantee
+from providers.swapping.households import (
+    HOUSEHOLD_GUARANTEE,
+    HOUSEHOLD_LIMIT,
+    Members,
+    absent_households,
+    alike,
+    members_of,
+    plan_households,
+    swap_households,
+)
 from providers.swapping.out_of_core.distribute import sharing_of_everything
 from providers.swapping.out_of_core.swap import swap_outside
+from providers.swapping.participation import Exchange
+from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
 from providers.swapping.swap import (
     estimated_memory,
+    least_memory,
     memory_needed,
     plan_within,
     refuse_reordering,
     reordering_notices,
     swap_within,
 )
+from providers.swapping.torn_households import TornHouseholds
 
 
 class DswapParams(SwapParams):
@@ -58,12 +83,32 @@ def whole_table(rows: int) -> Groups:
 
 def plan(table: pa.Table, params: DswapParams) -> Plan:
     """Return what `swap` would do, without a random draw."""
+    if params.household is not None:
+        members, exchanges = household_exchanges(table, params, params.household)
+        return plan_households(table, params, members, exchanges, estimated_memory(table, params))
     return plan_within(table, params, whole_table(table.num_rows), estimated_memory(table, params))
 
 
 def swap(table: pa.Table, params: DswapParams, stream: Stream, progress: Progress) -> SwapResult:
     """Exchange the swap fields' values between uniformly random pairs of rows."""
-    return swap_within(table, params, whole_table(table.num_rows), stream, progress)
+    if params.household is not None:
+        members, exchanges = household_exchanges(table, params, params.household)
+        return swap_households(table, params, members, exchanges, stream, progress)
+    torn = None if params.household_check is None else TornHouseholds(table, params)
+    watch = None if torn is None else torn.add
+    result = swap_within(table, params, whole_table(table.num_rows), stream, progress, watch)
+    if torn is not None:
+        torn.report(result)
+    return result
+
+
+def household_exchanges(
+    table: pa.Table, params: DswapParams, household: str
+) -> tuple[Members, list[Exchange]]:
+    """Group the households of equal size."""
+    members = members_of(table, household)
+    absent = absent_households(table, params, members)
+    return members, [Exchange(params.swap_fields, alike(members), params.locked, absent)]
 
 
 def swap_out_of_core(
@@ -90,6 +135,9 @@ PROVIDER = Provider(
         "the rest stay uniform over the matchings that remain: in a table of four rows one known pair fixes "
         "the other. `group_bits` in the report says how many matchings there are.",
         "Fields other than the swap fields stay as they are, unless they are named for suppression.",
+        permutation_guarantee("table"),
+        RISK_GUARANTEE,
+        HOUSEHOLD_GUARANTEE,
     ),
     changes=(
         "The row that a value belongs to. Unlocked, also the combinations of values of the swap fields.",
@@ -100,12 +148,15 @@ PROVIDER = Provider(
         "Fields that are not swapped stay with their row: anyone who identifies a person by them learns "
         "which row belongs to that person, and the values of that row that were not swapped.",
         "A value that only one person can have reveals that this person is in the table.",
+        RISK_LIMIT,
+        HOUSEHOLD_LIMIT,
     ),
     repeated_releases=(
         "At a rate below 1 a row keeps its value in most releases, and its most frequent value is its own: "
         "20 releases with different seeds recover 100 % of svcensus' incomes at rate 0.3 and 0.5, and 83 % "
         "at 0.8.",
         "At rate 1 each release excludes one value for each row, which reveals little in a large table.",
+        PERMUTATION_RELEASES,
         "Release a source once. A rerun with the same seed gives the same bytes and reveals nothing more.",
     ),
     scaling=Scaling(
@@ -114,8 +165,11 @@ PROVIDER = Provider(
         cut="The random order of the rows consists of buckets of about 6,000 rows. Each range of buckets is "
         "exchanged on its own, field by field when unlocked. The units of a divided job are fields and "
         "ranges of buckets. Each unit reads the source and computes the bucket of every row without the "
-        "other units.",
+        "other units."
+        " With `risk`, `household` or `household_check` the run is not cut, since it needs the whole table.",
         swap=swap_out_of_core,
+        can_cut=lambda params: params.whole_table is None,
+        least=least_memory,
         sharing=sharing_of_everything(),
     ),
     cost="O(n) time per field; at the peak, three times the memory of the swap fields.",
@@ -124,6 +178,8 @@ PROVIDER = Provider(
         "DDSWAP, MEWS or MEDS, if correlations with numeric fields must change little.",
     ),
     references=(
+        "Bailie, Gong and Meng 2025, arXiv:2501.08449: the permutation swapping algorithm",
+        "Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities",
         "Optim data privacy providers 11.3 and 11.7, module Data Swapping",
         "Dalenius and Reiss 1982, Data-swapping: a technique for disclosure control, "
         "doi:10.1016/0378-3758(82)90058-1",

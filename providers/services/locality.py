@@ -18,7 +18,7 @@ Xue, Karras, Raissi and Pung 2011, Utility-driven anonymization in data publishi
 2, algorithm 1, section 4, equations 1 to 6.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, JsonValue, model_validator
@@ -69,6 +69,8 @@ class Steps(StrictModel):
 class LocalityParams(Params):
     """The parameters of LOCALITY."""
 
+    known_aliases: ClassVar[dict[str, str]] = {"swap_fields": "fields"}
+
     fields: tuple[str, ...] = Field(min_length=1, examples=[["age", "hours-per-week"]])
     """Fields whose values are redrawn: numbers, or dates, which count as days since 1970. [1 or more]"""
     profile: Literal["rowveil", "paper"] = "rowveil"
@@ -77,7 +79,7 @@ class LocalityParams(Params):
     segment_size: Annotated[int, Field(ge=3, le=1000)] = 20
     """Number of consecutive records in a segment. A last segment with fewer than half as many records joins
     the segment before it. [3 to 1000]"""
-    sigma: Annotated[float, Field(gt=0, le=1)] = 0.1
+    sigma: Annotated[float, Field(gt=0, le=1, title="Share of localities kept (sigma)")] = 0.1
     """Share of a segment's localities that are kept; their number is rounded up. [over 0, up to 1]"""
     bounds: Literal["segment", "column", "keep"] = "segment"
     """Range of a segment's new values. `segment`: the segment's own range, widened by `margin` at each end

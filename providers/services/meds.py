@@ -61,7 +61,9 @@ _EXACT_WORK = 10**11
 class MedsParams(BinParams):
     """The parameters of MEDS. Give one of `k` and `degree`, which define how many rows a bin holds."""
 
-    k: Annotated[int, Field(ge=2, le=MOST_ROWS)] | SkipJsonSchema[None] = Field(default=None, examples=[50])
+    k: Annotated[int, Field(ge=2, le=MOST_ROWS)] | SkipJsonSchema[None] = Field(
+        default=None, examples=[50], title="Group size (k)"
+    )
     """Number of rows in a bin (depth, the paper's swapping distance k). The last bin may hold up to 2k - 1.
     With `k` 2 an intruder who knows `k` is certain of every row's partner. [2 or more]"""
     degree: Annotated[int, Field(ge=1, le=MOST_ROWS)] | SkipJsonSchema[None] = None

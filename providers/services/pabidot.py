@@ -12,7 +12,7 @@ algorithm 3.
 """
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -38,13 +38,17 @@ from providers.tables.schemas import check_names, check_unique_names
 class PabidotParams(Params):
     """The parameters of PABIDOT."""
 
+    known_aliases: ClassVar[dict[str, str]] = {"swap_fields": "fields"}
+
     fields: tuple[str, ...] = Field(default=(), examples=[["age", "income"]])
     """The numeric fields to perturb; their type becomes float64. Default: every numeric field that is not a
     label. [2 or more that are not constant]"""
     label_fields: tuple[str, ...] = Field(default=(), examples=[["class"]])
     """Numeric fields that are labels, such as a class: they keep their values and move with their row.
     Other fields that are not perturbed, text among them, do the same without being named."""
-    sigma: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.3
+    sigma: Annotated[
+        float, Field(ge=0, le=1e6, allow_inf_nan=False, title="Standard deviation of the noise (sigma)")
+    ] = 0.3
     """Standard deviation of the noise, in standard deviations of each field. At 0.3 values can be
     recovered almost exactly from known marginals. [0 to 1 000 000]"""
     selection: Literal["paper", "definition"] = "paper"
@@ -114,6 +118,10 @@ def plan(table: pa.Table, params: PabidotParams) -> Plan:
         unswappable_rows=unperturbed,
         unswappable_groups=int(unperturbed > 0),
         estimated_memory_bytes=int(table.nbytes + fit.values.nbytes + other_bytes + rows * (8 + 4 * 8)),
+        expected_part_by_field={
+            name: float(fit.moments.rows) if index in set(fit.varying) else 0.0
+            for index, name in enumerate(params.fields)
+        },
     )
 
 

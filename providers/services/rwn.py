@@ -37,12 +37,15 @@ from providers.neighbours.out_of_core.release import release_out_of_core
 from providers.neighbours.points import Points, category_codes, check_kinds, encode
 from providers.neighbours.release import ReleaseTally, check_rows, donor_keys, kept_rows, neighbour_rule
 from providers.params import MOST_ROWS, Params
-from providers.progress import Progress, sub_progress
+from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import Provider, Scaling, StreamedResult
 from providers.randomness.chacha20 import Stream
-from providers.results import GroupSize, Plan, SwapResult
+from providers.results import GroupSize, Plan, SwapResult, group_size
 from providers.storage import Resources, Source
 from providers.tables.columns import check_movable, gathered
+
+SEARCHED_ROWS = 10_000
+"""Most rows of a table whose neighbourhoods a plan searches: tenths of a second in few dimensions."""
 
 
 class RwnParams(Params):
@@ -50,13 +53,15 @@ class RwnParams(Params):
 
     known_aliases: ClassVar[dict[str, str]] = {"swap_fields": "perturb_fields"}
 
-    k: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 5
+    k: Annotated[int, Field(ge=1, le=MOST_ROWS, title="Neighbourhood size (k)")] = 5
     """Number of nearest rows in a neighbourhood. A table with fewer other rows uses all of them.
     [1 or more]"""
-    epsilon: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.0
+    epsilon: Annotated[
+        float, Field(ge=0, le=1e6, allow_inf_nan=False, title="Distance of neighbours (epsilon)")
+    ] = 0.0
     """Distance within which all rows are neighbours, even if they are more than k. The range of a numeric
     field has length 1. [0 or more]"""
-    q: Annotated[float, Field(gt=0, le=1)] = 1.0
+    q: Annotated[float, Field(gt=0, le=1, title="Share of values replaced (q)")] = 1.0
     """Probability with which each value is replaced. [over 0, up to 1]"""
     distance_fields: tuple[str, ...] = Field(default=(), examples=[["age", "income", "city"]])
     """Fields from which distances between rows are computed. Default: all fields."""
@@ -234,8 +239,9 @@ def check(params: RwnParams, schema: pa.Schema) -> RwnParams:
 def plan(table: pa.Table, params: RwnParams) -> Plan:
     """Return the plan of a run.
 
-    Each row has a neighbourhood of its own. The plan states the lower bound of its size, because ties and
-    the rows within epsilon are known only after the search.
+    Each row has a neighbourhood of its own. Ties and the rows within epsilon are known only after the search,
+    which takes about as long as the run. The plan searches tables of at most `SEARCHED_ROWS` rows if all rows
+    are candidates; else it states a lower bound of the sizes.
     """
     check_rows(table.num_rows, params)
     points = _points(table, params)
@@ -245,7 +251,28 @@ def plan(table: pa.Table, params: RwnParams) -> Plan:
     search = 3 * (points.numbers.nbytes + points.codes.nbytes) + 16 * rows
     search += params.candidates.work_bytes(rows, params.k)
     memory = int(table.nbytes + search + 4 * rows * len(params.perturb_fields) + perturbed)
-    return Plan(rows, rows, GroupSize(least, float(least), least), 0, 0, memory)
+    is_searched = (
+        rows <= SEARCHED_ROWS and params.candidates.method == "exact" and not params.candidates.parts
+    )
+    return Plan(
+        rows=rows,
+        groups=rows,
+        group_size=_sizes(points, params) if is_searched else GroupSize(least, float(least), least),
+        unswappable_rows=0,
+        unswappable_groups=0,
+        estimated_memory_bytes=memory,
+        group_size_is_exact=is_searched,
+        expected_part_by_field=dict.fromkeys(params.perturb_fields, params.q * rows),
+    )
+
+
+def _sizes(points: Points, params: RwnParams) -> GroupSize:
+    """Return the sizes of the neighbourhoods that a run counts, with all rows as candidates."""
+    rule, no_draw = neighbour_rule(len(points.numbers), params), Stream(bytes(32), "RWN", 0)
+    donors, _ = draw_from_candidates(
+        points, params.candidates, OrderKeys.of(no_draw), rule, [no_draw.key("plan")], no_progress
+    )
+    return group_size(donors.sizes[:: rule.count_every].astype(np.int64))
 
 
 def swap(table: pa.Table, params: RwnParams, stream: Stream, progress: Progress) -> SwapResult:

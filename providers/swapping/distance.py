@@ -10,6 +10,7 @@ from providers.grouping.groups import Groups, Pairing
 from providers.kernels.decorators import within
 from providers.numba import njit, prange
 from providers.swapping.exchange import listed
+from providers.swapping.permutation import Permutation
 from providers.tables.numbers import HIGH, measured
 
 _SPAN = 256
@@ -106,6 +107,9 @@ class Distances:
 
     def add(self, name: str, pairing: Pairing) -> None:
         """Add the moves of one field, or of all fields if they are locked."""
+        if isinstance(pairing, Permutation):
+            self._add_permutation(pairing)
+            return
         groups = pairing.groups
         if self._numbers is not None and groups is not self._listed_for:
             self._values = listed(self._numbers.values, groups)
@@ -115,6 +119,25 @@ class Distances:
         ranks = pairing.shuffled if pairing.moved is None else groups.places[pairing.order]
         moves = np.empty((-(-len(pairing.took_part) // _SPAN), 6))
         _count_moves(ranks, groups.starts, pairing.took_part, self._values, self._low, moves)
+        self._moves = np.concatenate([self._moves, moves])
+
+    def _add_permutation(self, pairing: Permutation) -> None:
+        """Add the moves of a permutation: each row's value comes from its source row."""
+        places = pairing.groups.places
+        rows = np.flatnonzero(pairing.source != np.arange(len(pairing.source)))
+        rows = rows[np.argsort(places[rows], kind="stable")]  # fixed order of the sum: that of the ranks
+        origins = pairing.source[rows]
+        ranks = np.abs(places[rows].astype(np.float64) - places[origins])
+        moves = np.zeros((1, 6))
+        moves[0, :3] = len(rows), ranks.sum(), ranks.max(initial=0.0)
+        if self._numbers is not None:
+            values, low = self._numbers.values, self._numbers.low
+            with np.errstate(invalid="ignore", over="ignore"):  # infinite values have no distance
+                distances = values[origins] - values[rows]
+                if len(low):
+                    distances = distances * HIGH + (low[origins] - low[rows])
+            distances = np.abs(distances[np.isfinite(distances)])
+            moves[0, 3:] = len(distances), distances.sum(), distances.max(initial=0.0)
         self._moves = np.concatenate([self._moves, moves])
 
     def include(self, other: "Distances") -> None:

@@ -14,6 +14,7 @@ from providers.grouping.groups import BufferPool, Groups, Pairing
 from providers.kernels.decorators import within
 from providers.kernels.gather import gather, scatter, unscatter
 from providers.numba import get_num_threads, njit, prange
+from providers.swapping.permutation import Permutation
 
 _SMALL_GROUPS = 128  # mean number of rows per group up to which a layout does not pay off
 
@@ -201,6 +202,10 @@ def exchange(
     groups, and the exchange is direct, unless the groups have a layout that joins many of them.
     """
     words = values.view(_WORDS[values.dtype.itemsize])
+    if isinstance(pairing, Permutation):
+        moved_words = np.empty_like(words)
+        gather(words, pairing.source, moved_words)
+        return moved_words.view(values.dtype), int(np.count_nonzero(moved_words != words))
     groups = pairing.groups
     chunks = get_num_threads() if len(pairing.shuffled) > 65536 else 1
     layout = groups.layout if pairing.moved is None else None
@@ -244,5 +249,7 @@ def listed(values: npt.NDArray[Any], groups: Groups) -> npt.NDArray[Any]:
 
 def sources(pairing: Pairing) -> IndexArray:
     """Return for each row the row that its value comes from, itself if it stays; shape (rows,)."""
+    if isinstance(pairing, Permutation):
+        return pairing.source
     rows = np.arange(pairing.groups.rows, dtype=pairing.shuffled.dtype)
     return exchange(rows, pairing)[0]

@@ -6,27 +6,46 @@ from typing import TypeVar
 import pyarrow as pa
 
 from providers.errors import ParameterError, did_you_mean
-from providers.params import PairingParams
+from providers.params import PairingParams, SwapParams
+from providers.swapping.row_risk import check_risk
 from providers.swapping.suppression import check_suppression
 from providers.tables.columns import check_movable
+from providers.tables.households import check_household_field
 from providers.tables.schemas import check_names, check_unique_names
 
 P = TypeVar("P", bound=PairingParams)
 
 
 def resolve_fields(params: P, schema: pa.Schema, control_fields: Sequence[str] = ()) -> P:
-    """Return the parameters with every swap field by name, after checking their suppression.
+    """Return the parameters with every swap field by name, after checking their suppression and risk.
 
     Raises
     ------
     ParameterError
-        As `resolve_names`; or the suppression does not fit the schema.
+        As `resolve_names`; or the suppression or the risk does not fit the schema.
     SourceError
         As `resolve_names`.
     """
     resolved = resolve_names(params, schema, control_fields)
     check_suppression(resolved, schema)
+    if isinstance(resolved, SwapParams):
+        if resolved.risk is not None:
+            check_risk(resolved.risk, schema)
+        _check_household(resolved, schema, control_fields)
     return resolved
+
+
+def _check_household(params: SwapParams, schema: pa.Schema, control_fields: Sequence[str]) -> None:
+    """Raise ParameterError if the household field is unknown, has another role, or cannot identify one."""
+    for parameter in ("household", "household_check"):
+        name, pointer = getattr(params, parameter), f"/parameters/{parameter}"
+        if name is None:
+            continue
+        check_names((name,), schema, lambda index, pointer=pointer: pointer)  # type: ignore[misc]
+        check_household_field(schema.field(name), pointer)
+        role = "swap" if name in params.swap_fields else "control" if name in control_fields else None
+        if role is not None:
+            raise ParameterError(f"field '{name}' is both household and {role} field", pointer)
 
 
 def resolve_names(params: P, schema: pa.Schema, control_fields: Sequence[str] = ()) -> P:
@@ -74,5 +93,9 @@ def control_pointer(control_fields: Sequence[str], index: int, parameter: str = 
 
 
 def fields_read(params: PairingParams, others: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the swap fields, other fields that are read, and those that suppression names, once each."""
-    return tuple(dict.fromkeys([*params.swap_fields, *others, *params.suppression.fields]))
+    """Return the swap fields, other fields that are read, and those that other parameters name, once each."""
+    more: list[str] = []
+    if isinstance(params, SwapParams):
+        more += params.risk.fields_read if params.risk is not None else ()
+        more += [name for name in (params.household, params.household_check) if name is not None]
+    return tuple(dict.fromkeys([*params.swap_fields, *others, *params.suppression.fields, *more]))

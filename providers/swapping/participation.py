@@ -57,7 +57,7 @@ def _participation(groups: Groups, absent: BoolArray | None, min_group_size: int
     """Leave absent rows out of the groups and find the groups below the smallest size."""
     no_rows: IndexArray = np.zeros(0, row_index_type(groups.rows))
     if absent is not None and absent.any():
-        groups = _groups_without(groups, absent)
+        groups = groups_without(groups, absent)
         missing = np.flatnonzero(absent)
     else:
         missing = no_rows
@@ -70,7 +70,7 @@ def _participation(groups: Groups, absent: BoolArray | None, min_group_size: int
     return Participation(groups, missing, singletons, too_small)
 
 
-def _groups_without(groups: Groups, absent: BoolArray) -> Groups:
+def groups_without(groups: Groups, absent: BoolArray) -> Groups:
     """Remove rows from the groups; groups keep their identity, and empty ones are dropped."""
     present = ~absent[groups.order]
     if present.all():  # a service may have left the rows out before it formed the groups

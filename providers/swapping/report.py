@@ -5,7 +5,7 @@ from typing import Any
 
 from providers.results import Event, Events, GroupSize, Summary
 from providers.swapping.reversible_groups import GroupBits
-from providers.swapping.search_space import matching_bits_of_counts
+from providers.swapping.search_space import bits_of_counts
 
 
 def swap_summary(
@@ -55,7 +55,9 @@ def add_nothing_changed_events(
             events.add(Event("nothing_changed", message, field=name))
 
 
-def search_space_figures(counts: Sequence[Mapping[int, int]], bits: GroupBits, rate: float) -> dict[str, Any]:
+def search_space_figures(
+    counts: Sequence[Mapping[int, int]], bits: GroupBits, rate: float, mechanism: str = "pairs"
+) -> dict[str, Any]:
     """Return the provider's figures on the possible exchanges; ``counts`` as for `group_bits`."""
-    matching_bits = sum((matching_bits_of_counts(each, rate) for each in counts), 0.0)
+    matching_bits = sum((bits_of_counts(each, rate, mechanism) for each in counts), 0.0)
     return {"matching_bits": matching_bits, **bits.figures(rate)}

@@ -6,7 +6,7 @@ latter with chance 1/2. At rates up to one half a row keeps its own value with p
 it does in groups of any size. Therefore only higher rates count.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ import numpy as np
 from providers.errors import ReversibleError
 from providers.params import SwapParams
 from providers.results import Event, Events
-from providers.swapping.search_space import log2_outcomes
+from providers.swapping.permutation_law import guess_chance
+from providers.swapping.search_space import bits_of
 
 REVERSIBLE_GROUPS = "reversible_groups"
 """Code of the event about reversible groups."""
@@ -55,7 +56,7 @@ class GroupBits:
         return self.rows_in_groups_of_two + self.rows_in_groups_of_three if rate > _LEAST_RATE else 0
 
 
-def group_bits(counts: Sequence[Mapping[int, int]], rate: float) -> GroupBits:
+def group_bits(counts: Sequence[Mapping[int, int]], rate: float, mechanism: str = "pairs") -> GroupBits:
     """Find the bits of the groups of a run.
 
     Parameters
@@ -65,41 +66,59 @@ def group_bits(counts: Sequence[Mapping[int, int]], rate: float) -> GroupBits:
         left out.
     rate : float
         Share of the rows that take part.
+    mechanism : {"pairs", "permutation"}
     """
+    of_group = bits_of(mechanism)
     # Fields that move on their own mostly have the same groups.
     differing = [each for place, each in enumerate(counts) if each not in counts[:place]]
     exchanged = [{size: groups for size, groups in each.items() if groups} for each in differing]
     exchanged = [each for each in exchanged if each]
     return GroupBits(
-        smallest=min((log2_outcomes(size, rate) for each in exchanged for size in each), default=None),
-        p05=min((_twentieth(each, rate) for each in exchanged), default=None),
+        smallest=min((of_group(size, rate) for each in exchanged for size in each), default=None),
+        p05=min((_twentieth(each, rate, of_group) for each in exchanged), default=None),
         rows_in_groups_of_two=max((2 * each.get(2, 0) for each in exchanged), default=0),
         rows_in_groups_of_three=max((3 * each.get(3, 0) for each in exchanged), default=0),
     )
 
 
-def _twentieth(counts: Mapping[int, int], rate: float) -> float:
+def _twentieth(counts: Mapping[int, int], rate: float, of_group: Callable[[int, float], float]) -> float:
     """Return the bits of the row at place ceil(rows / 20), counted from 1, in ascending order of bits."""
     place = -(-sum(size * groups for size, groups in counts.items()) // 20)
-    ascending = sorted((log2_outcomes(size, rate), size * groups) for size, groups in counts.items())
+    ascending = sorted((of_group(size, rate), size * groups) for size, groups in counts.items())
     passed = np.cumsum([rows for _, rows in ascending])
     return ascending[int(np.searchsorted(passed, place))][0]
 
 
+def exchanged_share(params: SwapParams) -> float:
+    """Return the share of a group's rows that move as it counts for `GroupBits.reversible_rows`.
+
+    Rows that must take part for their risk move for certain, and `GroupBits` counts only these.
+    """
+    return params.rate if params.risk is None else 1.0
+
+
 def refuse_reversible(params: SwapParams, bits: GroupBits) -> None:
     """Raise ReversibleError if groups are reversible and `on_reversible` is ``fail``."""
-    if params.on_reversible == "fail" and bits.reversible_rows(params.rate):
+    if params.on_reversible == "fail" and bits.reversible_rows(exchanged_share(params)):
         raise ReversibleError(_message(params, bits))
 
 
 def warn_of_reversible(params: SwapParams, bits: GroupBits, events: Events) -> None:
     """Record an event if groups are reversible."""
-    if bits.reversible_rows(params.rate):
+    if bits.reversible_rows(exchanged_share(params)):
         events.add(Event(REVERSIBLE_GROUPS, _message(params, bits)))
 
 
 def _message(params: SwapParams, bits: GroupBits) -> str:
     twos, threes = bits.rows_in_groups_of_two, bits.rows_in_groups_of_three
+    if params.mechanism == "permutation":
+        found = " and ".join(
+            f"{_rows(rows, size)}, whose permutation anyone who knows the groups guesses with chance "
+            f"{guess_chance(size, params.rate):.2f}"
+            for rows, size in ((twos, 2), (threes, 3))
+            if rows
+        )
+        return f"{found}; {params.larger_groups()}"
     if not threes:
         found = f"{_rows(twos, 2)}, whose exchange anyone who knows the groups undoes exactly"
     elif not twos:
@@ -109,6 +128,8 @@ def _message(params: SwapParams, bits: GroupBits) -> str:
             f"{_rows(twos, 2)}, whose exchange anyone who knows the groups undoes exactly, and "
             f"{_rows(threes, 3)}, where that succeeds with chance 1/2"
         )
+    if params.risk is not None:
+        found += "; of each group the rows count that had to take part for their risk"
     return f"{found}; {params.larger_groups()}"
 
 

@@ -1,11 +1,13 @@
 """Size of the search space: log2 of the number of possible exchanges."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+
+from providers.swapping.permutation_law import outcome_bits
 
 
 def matching_bits(group_sizes: npt.ArrayLike, rate: float) -> float:
@@ -42,9 +44,23 @@ def size_counts(group_sizes: npt.ArrayLike) -> dict[int, int]:
     return {size: groups for size, groups in counts if groups}
 
 
+def bits_of_counts(counts: Mapping[int, int], rate: float, mechanism: str) -> float:
+    """Return log2 of the number of exchanges of groups given as size -> number of groups; see `bits_of`."""
+    of_group = bits_of(mechanism)
+    return sum((counts[size] * of_group(size, rate) for size in sorted(counts) if counts[size]), 0.0)
+
+
+def bits_of(mechanism: str) -> Callable[[int, float], float]:
+    """Return the function (size, rate) -> log2 of the number of exchanges of a group, by a mechanism.
+
+    For pairs it is `log2_outcomes`, for the permutation mechanism `permutation_law.outcome_bits`.
+    """
+    return outcome_bits if mechanism == "permutation" else log2_outcomes
+
+
 def matching_bits_of_counts(counts: Mapping[int, int], rate: float) -> float:
     """Return `matching_bits` for groups given as size -> number of groups."""
-    return sum((counts[size] * log2_outcomes(size, rate) for size in sorted(counts) if counts[size]), 0.0)
+    return bits_of_counts(counts, rate, "pairs")
 
 
 _FEW = 4096  # smaller sizes are counted without sorting

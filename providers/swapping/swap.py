@@ -5,6 +5,8 @@ take part, exchanges their values, suppresses rows that cannot be swapped, and b
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +15,11 @@ import pyarrow as pa
 from providers.arrays import BoolArray, IndexArray
 from providers.errors import ParameterError
 from providers.grouping.groups import BufferPool, Groups, Pairing
-from providers.grouping.shuffle import shuffle_groups
 from providers.params import PairingParams, SwapParams
 from providers.progress import Progress
 from providers.randomness.chacha20 import Stream
 from providers.results import Event, Events, Plan, Summary, SwapResult, group_size
+from providers.swapping.guarantee import expected_rows, guarantee_figures, with_rate
 from providers.swapping.participation import (
     REASONS,
     TOOK_PART,
@@ -27,9 +29,19 @@ from providers.swapping.participation import (
     participation_by_field,
     row_marks,
 )
+from providers.swapping.permutation import draw_exchange, purpose
 from providers.swapping.permute import permute
 from providers.swapping.report import add_nothing_changed_events, search_space_figures, swap_summary
-from providers.swapping.reversible_groups import GroupBits, group_bits, refuse_reversible, warn_of_reversible
+from providers.swapping.reversible_groups import (
+    GroupBits,
+    exchanged_share,
+    group_bits,
+    refuse_reversible,
+    warn_of_reversible,
+)
+from providers.swapping.risk_report import RiskFigures
+from providers.swapping.risk_selection import required_sizes, select_rows
+from providers.swapping.row_risk import row_risk
 from providers.swapping.search_space import size_counts
 from providers.swapping.suppression import Unswappable, add_row_events, remaining_rows, suppress, union
 
@@ -86,15 +98,26 @@ ROWS_ONLY_REORDERED = "rows_only_reordered"
 class _AllParticipation:
     """Participation in every field of every exchange of a run."""
 
-    def __init__(self, table: pa.Table, params: SwapParams, exchanges: Sequence[Exchange]) -> None:
-        self._params = params
+    def __init__(
+        self,
+        table: pa.Table,
+        params: SwapParams,
+        exchanges: Sequence[Exchange],
+        required: BoolArray | None = None,
+    ) -> None:
+        """``required``: rows that must take part for their risk; None: rows are not selected by risk."""
+        self._required = required
         self.by_exchange = [
             (exchange, participation_by_field(table, params, exchange))
             for exchange in exchanges
             if exchange.fields
         ]
-        self.counts = self._counts()
+        self.counts = self._counts(params.min_group_size)
         """For each random order: group size -> number of groups that are exchanged."""
+        self.rows_too_small = int(sum(len(entry.too_small) for entry in self.by_field.values()))
+        """Rows in groups of two or more below the smallest size, summed over the fields."""
+        self.params = with_rate(params, self.counts, self.rows_too_small)
+        """Parameters with the rate that meets `target_epsilon`, if there is one."""
 
     @property
     def by_field(self) -> dict[str, Participation]:
@@ -118,21 +141,47 @@ class _AllParticipation:
                 count += len(np.unique(within))
         return Unswappable(by_field, count)
 
-    def _counts(self) -> list[dict[int, int]]:
+    @property
+    def moves(self) -> list[tuple[str, ...]]:
+        """Fields of each random order: all fields of a locked exchange, else one."""
+        return [
+            fields
+            for exchange, by_field in self.by_exchange
+            for fields in ([tuple(by_field)] if exchange.locked else [(name,) for name in by_field])
+        ]
+
+    def expected_rows(self) -> dict[str, float]:
+        """Return swap field -> expected number of rows that take part; empty if risk selects them."""
+        if self.params.risk is not None:
+            return {}
+        expected = expected_rows(self.params, self.counts)
+        return {name: rows for fields, rows in zip(self.moves, expected, strict=True) for name in fields}
+
+    def guarantee(self) -> dict[str, Any]:
+        """Return the provider's figure `guarantee` of the permutation mechanism, else nothing."""
+        return guarantee_figures(self.params, self.moves, self.counts, self.rows_too_small)
+
+    def _counts(self, min_group_size: int) -> list[dict[int, int]]:
         counts: dict[int, dict[int, int]] = {}
         drawn: list[dict[int, int]] = []
         for exchange, by_field in self.by_exchange:
             for entry in list(by_field.values())[: 1 if exchange.locked else None]:
                 if id(entry.groups) not in counts:
                     sizes = entry.groups.sizes
-                    counts[id(entry.groups)] = size_counts(sizes[sizes >= self._params.min_group_size])
+                    counts[id(entry.groups)] = size_counts(sizes[sizes >= min_group_size])
                 drawn.append(counts[id(entry.groups)])
         return drawn
 
     @property
     def group_bits(self) -> GroupBits:
-        """Summary of the groups' possible exchanges."""
-        return group_bits(self.counts, self._params.rate)
+        """Summary of the groups' possible exchanges; with `risk` of the rows that must take part."""
+        if self._required is None:
+            return group_bits(self.counts, self.params.rate, self.params.mechanism)
+        return group_bits(self._required_counts(self._required), 1.0)
+
+    def _required_counts(self, required: BoolArray) -> list[dict[int, int]]:
+        entries = {id(entry): entry for entry in self.by_field.values()}
+        return [size_counts(required_sizes(entry, required)) for entry in entries.values()]
 
 
 # --------------------------------------------------------------------------------------- plan and swap
@@ -145,7 +194,9 @@ def plan_within(table: pa.Table, params: SwapParams, groups: Groups, memory: int
 
 def plan_each(table: pa.Table, params: SwapParams, exchanges: Sequence[Exchange], memory: int) -> Plan:
     """Return what `swap_each` would do; raise UnswappableError or ReversibleError as it would."""
-    participation = _AllParticipation(table, params, exchanges)
+    required = None if params.risk is None else row_risk(table, params.risk).required
+    participation = _AllParticipation(table, params, exchanges, required)
+    params = participation.params
     unswappable, bits = participation.unswappable, participation.group_bits
     groups = exchanges[0].groups
     if params.suppression.policy == "fail":
@@ -158,7 +209,9 @@ def plan_each(table: pa.Table, params: SwapParams, exchanges: Sequence[Exchange]
         unswappable_rows=len(unswappable.rows),
         unswappable_groups=unswappable.groups,
         estimated_memory_bytes=memory,
-        reversible_rows=bits.reversible_rows(params.rate),
+        reversible_rows=bits.reversible_rows(exchanged_share(params)),
+        guarantee=participation.guarantee().get("guarantee"),
+        expected_part_by_field=participation.expected_rows(),
     )
 
 
@@ -181,14 +234,30 @@ def estimated_memory(table: pa.Table, params: SwapParams, key_arrays: int = 0) -
     fields = [table.column(name) for name in params.swap_fields]
     moved = sum(column.nbytes for column in fields)
     largest = max((column.nbytes for column in fields), default=0)
-    exchanging = table.num_rows * (5 * index_bytes + 8) + largest
+    exchanging = table.num_rows * (5 * index_bytes + 8 + _selection_bytes(params)) + largest
     return int(table.nbytes + max(moved + exchanging, _sorting_memory(table.num_rows, key_arrays)))
 
 
 def memory_needed(params: PairingParams, rows: int, nbytes: int, key_arrays: int = 0) -> int:
     """Estimate the peak memory in bytes of a swap that reads `nbytes` of fields; see `estimated_memory`."""
-    exchanging = 2 * nbytes + rows * (5 * _index_bytes(rows) + 24)
+    exchanging = 2 * nbytes + rows * (5 * _index_bytes(rows) + 24 + _selection_bytes(params))
     return int(max(exchanging, nbytes + _sorting_memory(rows, key_arrays)))
+
+
+def least_memory(params: SwapParams, rows: int) -> int:
+    """Return the bytes that a swap takes at least, in addition to the fields read.
+
+    Only swaps that need the whole table need an estimate: others run out of core where they do not fit.
+    """
+    return rows * _selection_bytes(params) // 2
+
+
+def _selection_bytes(params: PairingParams) -> int:
+    """Bytes of a row's risk, codes, chances, random order and masks, and of its household, where used."""
+    if not isinstance(params, SwapParams):
+        return 0
+    by_household = params.household is not None or params.household_check is not None
+    return 96 * (params.risk is not None) + 96 * by_household
 
 
 def _index_bytes(rows: int) -> int:
@@ -239,7 +308,8 @@ def swap_each(
         One or more, of different fields; at most one is locked. The summary describes the groups of the
         first one.
     stream : Stream
-        Purposes: ``exchange`` when locked, else ``exchange/`` and the field's name.
+        Purposes: ``exchange`` when locked, else ``exchange/`` and the field's name; with the permutation
+        mechanism ``permutation`` in place of ``exchange``.
     progress : Progress
     watch : callable, optional
 
@@ -247,7 +317,7 @@ def swap_each(
     -------
     SwapResult
         The provider's figures include ``matching_bits``, from which the measure `inversion_bits` follows,
-        and those of `GroupBits`.
+        and those of `GroupBits`; with `risk` those of `RiskFigures`.
 
     Raises
     ------
@@ -256,9 +326,14 @@ def swap_each(
     ReversibleError
         Groups are reversible and `on_reversible` is ``fail``; raised before anything is exchanged.
     """
-    participation = _AllParticipation(table, params, exchanges)
+    selection = None if params.risk is None else select_rows(table, params, stream)
+    participation = _AllParticipation(
+        table, params, exchanges, None if selection is None else selection.required
+    )
+    params = participation.params
     unswappable, bits = participation.unswappable, participation.group_bits
     events = Events()
+    at_risk = None if selection is None else RiskFigures(table, params, selection)
     if params.suppression.policy == "fail":
         suppress(table, params, unswappable, events)
     refuse_reversible(params, bits)
@@ -274,15 +349,21 @@ def swap_each(
             reuse_pairing = exchange.locked and number > 0
             if not reuse_pairing:
                 pairing = None  # free the previous pairing before the next one is drawn
-                key = stream.key("exchange" if exchange.locked else f"exchange/{name}")
-                pairing = shuffle_groups(entry.groups, key, params.rate, params.min_group_size, workspace)
+                key = stream.key(purpose(params, None if exchange.locked else name))
+                if at_risk is None:
+                    pairing = draw_exchange(entry.groups, key, params, workspace)
+                else:
+                    pairing = at_risk.exchange(entry, key, workspace)
                 if watch is not None:
                     watch(name, pairing)
             assert pairing is not None  # noqa: S101 - the first field made one
             last = not exchange.locked or number == len(by_field) - 1
             figures.add(name, entry, pairing, reuse_pairing)
             index = position[name]
-            columns[index], figures.changed[name] = permute(columns[index], pairing, last, workspace)
+            if at_risk is None:
+                columns[index], figures.changed[name] = permute(columns[index], pairing, last, workspace)
+            else:
+                columns[index], figures.changed[name] = at_risk.permute(name, columns[index])
             done += 1
     del workspace
     progress(0.9, "suppressing")
@@ -293,9 +374,17 @@ def swap_each(
             _add_null_kept_events(table, params, exchange, by_field, events)
     add_nothing_changed_events(figures.changed, figures.took_part_by_field, events)
     warn_of_reversible(params, bits, events)
-    provider_figures = search_space_figures(participation.counts, bits, params.rate)
-    summary = figures.summary(exchanges[0].groups, suppressed)
     origin = remaining_rows(params, unswappable, table.num_rows)
+    if at_risk is None:
+        provider_figures = search_space_figures(participation.counts, bits, params.rate, params.mechanism)
+        provider_figures |= participation.guarantee()
+    else:
+        chosen = group_bits(at_risk.counts, 1.0)
+        known = replace(bits, smallest=chosen.smallest, p05=chosen.p05)
+        provider_figures = search_space_figures(at_risk.counts, known, 1.0)
+        provider_figures |= at_risk.figures(swapped, origin)
+        at_risk.add_events(events)
+    summary = figures.summary(exchanges[0].groups, suppressed)
     return SwapResult(swapped, summary, events, provider_figures, origin=origin)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.api.schemas import Job, Problem
+from app.errors import problem_codes
 
 ARROW = "application/vnd.apache.arrow.stream"
 PARQUET = "application/vnd.apache.parquet"
@@ -40,6 +41,8 @@ class Api:
         document: dict[str, Any] = answer.json()
         Problem.model_validate(document, extra="forbid")
         assert document["status"] == status
+        assert document["code"] in problem_codes()
+        assert document["type"] == f"urn:rowveil:problem:{document['code']}"
         assert document["instance"] == answer.request.url.path
         if code is not None:
             assert document["code"] == code

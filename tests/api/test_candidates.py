@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.api.calls import Api
+from tests.naive.permutation import epsilon, smallest_rate
 
 Rows = list[dict[str, Any]]
 
@@ -216,3 +217,19 @@ def test_what_cannot_rank_is_refused_with_its_place(
     first = api.refused("DSWAP", {"source": {"rows": ROWS}, "parameters": SWAP} | change)
     assert first["pointer"] == pointer
     assert message in first["message"]
+
+
+def test_candidates_state_their_own_epsilon_and_the_kept_one_has_none(api: Api) -> None:
+    """All have the same one, found by `target_epsilon`; the choice depends on the source."""
+    parameters = {
+        "swap_fields": ["income"], "control_field": "age", "block_size": 5,
+        "mechanism": "permutation", "target_epsilon": 2,
+    }  # fmt: skip
+    report = report_of(api, api.run("DDSWAP", ROWS, parameters, seed=SEED, candidates=3))
+    rate = smallest_rate([5], 2)
+    assert rate is not None
+    own = pytest.approx(epsilon(5, rate))
+    expected = {"rate": pytest.approx(rate), "epsilon": own, "by_field": {"income": own}}
+    assert [line["guarantee"] for line in report["candidates"]["table"]] == [expected] * 3
+    assert report["provider"]["guarantee"]["epsilon"] is None
+    assert "best of 3 candidates" in report["provider"]["guarantee"]["holds_for"]

@@ -7,6 +7,7 @@ import pytest
 from tests.api.calls import Api
 from tests.api.test_candidates import ROWS
 from tests.naive.choosing import dominated, eligibilities
+from tests.naive.permutation import epsilon, smallest_rate
 
 SERVICES: list[dict[str, Any]] = [
     {"service": "DSWAP", "parameters": {"swap_fields": ["income"]}, "vary": {"rate": [0.2, 1.0]}},
@@ -73,12 +74,14 @@ def test_runs_that_protect_fewer_fields_are_flagged(job: dict[str, Any]) -> None
 
 
 def test_an_axis_that_no_run_changes_is_constant_and_ranks_nothing(api: Api) -> None:
-    """For explicitly named known fields without a swap nothing is best; otherwise another figure is used."""
+    """A named figure of fields that no run changes calls nothing best; by default an attack ranks."""
     body = call(services=SERVICES[:1], key_fields=["age", "city"])
     found = api.job(api.client.post("/v1/frontier", json=body))["report"]["frontier"]
-    assert found["risk"] == "interval_sd.narrow.by_field"
-    assert "of which no run changes a value" in found["passed_over"]["record_linkage.rate"]
-    assert 0 < found["axes"]["risk"]["baseline"] < 1
+    assert found["risk"] == "inference_risk"
+    assert found["attacked"] == {"known": ["age", "city"], "sensitive": ["income"]}
+    limits = " ".join(api.job(api.client.post("/v1/frontier", json=body))["report"]["limits"])
+    assert "standard error of its rate is up to 0.022" in limits
+    assert found["points"][0]["figures"].keys() >= {"inference_risk", "linkability_risk", "changed_share"}
     job = api.job(api.client.post("/v1/frontier", json=body | {"risk": "unique_combinations"}))
     found = job["report"]["frontier"]
     assert found["axes"]["risk"]["constant"] is True
@@ -88,6 +91,33 @@ def test_an_axis_that_no_run_changes_is_constant_and_ranks_nothing(api: Api) -> 
     page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).text
     assert "No combination is called better" in page
     assert "is constant and ranks nothing" in page
+
+
+def test_the_page_shows_the_figures_and_the_protected_fields_of_each_point(
+    api: Api, job: dict[str, Any]
+) -> None:
+    """The first table has the fields that a run protects, the second one all figures on no axis."""
+    page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).text
+    assert "<th" in page
+    assert ">protects</th>" in page
+    assert page.count(">age, income</td>") == 6
+    further = page.partition("Other figures of the combinations")[2].partition("</table>")[0]
+    found = job["report"]["frontier"]
+    others = set(found["points"][0]["figures"]) - {found["risk"], found["utility"]}
+    assert further.count("<tr") == 1 + len(found["points"])
+    assert further.count("<th") - further.count("<thead") == 1 + len(others) + len(found["points"])
+
+
+def test_the_axis_that_matters_is_said(api: Api) -> None:
+    body = call(services=SERVICES[1:2], matters="risk")
+    job = api.job(api.client.post("/v1/frontier", json=body, headers={"prefer": "wait=60"}))
+    found = job["report"]["frontier"]
+    assert found["matters"] == "risk"
+    assert found["recommended"] == min(found["best"], key=lambda at: found["points"][at]["risk"])
+    page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).text
+    assert f"number {found['recommended'] + 1} has the least" in page
+    refusal = api.client.post("/v1/frontier", json=call(matters="both axes"))
+    assert refusal.status_code == 422
 
 
 def test_a_point_is_what_the_service_gives(api: Api, job: dict[str, Any]) -> None:
@@ -276,3 +306,73 @@ def test_it_is_cancelled_like_any_job(api: Api) -> None:
     cancelled = api.job(api.client.post(f"/v1/jobs/{job['id']}/cancel"))
     assert cancelled["state"] == "cancelled"
     api.problem(api.client.get(f"/v1/jobs/{job['id']}/report"), 409)
+
+
+def test_points_of_the_permutation_mechanism_state_their_epsilon(api: Api) -> None:
+    """A grid holds both mechanisms; fields add up; a target that no rate reaches is an error of its point."""
+    swap = {"swap_fields": ["income", "age"]}
+    blocks = {**swap, "control_field": "city", "block_size": 5, "mechanism": "permutation"}
+    body = call(
+        services=[
+            {
+                "service": "DSWAP",
+                "parameters": {**swap, "rate": 0.4},
+                "vary": {"mechanism": ["pairs", "permutation"], "locked": [False, True]},
+            },
+            {"service": "DDSWAP", "parameters": blocks, "vary": {"target_epsilon": [0.5, 4, 6]}},
+        ],
+        runs=2,
+    )
+    answer = api.client.post("/v1/frontier", json=body, headers={"prefer": "wait=60"})
+    report = api.job(answer)["report"]
+    pairs, locked_pairs, permuted, locked, unreached, four, six = report["frontier"]["points"]
+    assert "guarantee" not in pairs
+    assert "guarantee" not in locked_pairs
+    one = pytest.approx(epsilon(len(ROWS), 0.4))
+    assert permuted["guarantee"] == {
+        "rate": 0.4,
+        "epsilon": pytest.approx(2 * epsilon(len(ROWS), 0.4)),
+        "by_field": {"income": one, "age": one},
+    }
+    assert locked["guarantee"] == {"rate": 0.4, "epsilon": one, "by_field": {"income, age": one}}
+    assert "no rate reaches target_epsilon 0.5" in unreached["error"]
+    assert "guarantee" not in unreached
+    for point, target in ((four, 4), (six, 6)):
+        rate = smallest_rate([5, 5], target)
+        assert rate is not None
+        found = point["guarantee"]
+        assert found["rate"] == pytest.approx(rate)
+        assert found["epsilon"] == pytest.approx(2 * epsilon(5, rate))
+        assert found["epsilon"] <= target
+    assert any("is not covered" in limit for limit in report["limits"])
+
+
+def test_rates_of_record_swapping_are_compared(api: Api) -> None:
+    """RSWAP moves the area, and more swaps are less risk. Its candidates are ranked, too."""
+    swap = {"hierarchy": ["city"], "risk_fields": ["age"], "k_anonymity": 2}
+    body = call(
+        services=[{"service": "RSWAP", "parameters": swap, "vary": {"swap_rate": [0.1, 0.9]}}],
+        risk="changed_share",
+        utility="association.correlation_ratio",
+    )
+    answer = api.client.post("/v1/frontier", json=body, headers={"prefer": "wait=60"})
+    assert answer.status_code == 200, answer.text
+    found = api.job(answer)["report"]["frontier"]
+    few, many = found["points"]
+    assert few["protects"] == many["protects"] == found["protected"] == ["city"]
+    assert few["risk"] < many["risk"]  # the changed share: high is better
+    assert few["utility"] != many["utility"]
+    assert 1 in found["best"]
+    options = {"count": 3, "rank_by": ["marginals.mean_distance", "changed_share"]}
+    job = api.run("RSWAP", ROWS, {**swap, "swap_rate": 0.3}, seed="8f", candidates=options)
+    report = api.client.get(f"/v1/jobs/{job['id']}/report").json()
+    assert len(report["candidates"]["table"]) == 3
+    assert report["provider"]["swapped_households"] >= 60
+    page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).text
+    assert "3 candidates were run" in page
+    assert "Households stay whole" in page
+
+
+def test_other_comparisons_state_no_epsilon(job: dict[str, Any]) -> None:
+    assert not any("guarantee" in point for point in job["report"]["frontier"]["points"])
+    assert not any("epsilon" in limit for limit in job["report"]["limits"])

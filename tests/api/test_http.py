@@ -1,6 +1,7 @@
 """HTTP features around the services: problems, preferences, media types, health, the OpenAPI document."""
 
 import re
+import socket
 from typing import Any
 
 import httpx
@@ -59,7 +60,15 @@ def test_json_has_no_nan(api: Api, token: bytes) -> None:
 
 def test_other_media_types_are_refused(api: Api) -> None:
     answer = api.client.post("/v1/services/DSWAP", content=b"a,b", headers={"content-type": "text/csv"})
-    api.problem(answer, 415, "unsupported_media_type")
+    problem = api.problem(answer, 415, "unsupported_media_type")
+    assert problem["detail"] == "the body was sent as 'text/csv'; this operation takes application/json"
+
+
+@pytest.mark.parametrize("path", ["/v1/services/", "/v1/jobs/", "/v1/buffers/", "/livez/"])
+def test_a_slash_too_many_is_a_clear_404(api: Api, path: str) -> None:
+    """No redirect: it would name another host behind a proxy."""
+    problem = api.problem(api.client.get(path), 404, "not_found")
+    assert f"did you mean {path.removesuffix('/')}?" in problem["detail"]
 
 
 def test_missing_body_is_a_problem(api: Api) -> None:
@@ -111,6 +120,16 @@ def test_health(client: httpx.Client) -> None:
     assert set(ready.json()["checks"]) == {"database", "storage", "workers"}
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+def test_a_probe_that_is_not_http_is_answered_as_described(client: httpx.Client, path: str) -> None:
+    described = client.get("/openapi.json").json()["paths"][path]["get"]["responses"]["400"]["content"]
+    with socket.create_connection((client.base_url.host, client.base_url.port or 80), 60) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nno header\r\n\r\n".encode())
+        head = connection.makefile("rb").read().partition(b"\r\n\r\n")[0].decode().lower()
+    assert head.startswith("http/1.1 400")
+    assert all(f"content-type: {media_type}" in head for media_type in described)
+
+
 def test_openapi_has_a_typed_operation_for_each_service(client: httpx.Client) -> None:
     document = client.get("/openapi.json").json()
     assert document["openapi"].startswith("3.1")
@@ -154,13 +173,21 @@ def test_a_body_without_a_type_is_read_as_json(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("headers", "words"),
     [
-        {"content-type": "text/csv; header=absent"},
-        {"content-type": "text/csv; charset=utf-7"},
-        {"content-type": "text/csv", "content-encoding": "zstd"},
+        (
+            {"content-type": "text/csv; charset=utf-7"},
+            "sent as 'text/csv; charset=utf-7'; a CSV's charset is",
+        ),
+        (
+            {"content-type": "text/csv", "content-encoding": "zstd"},
+            "Content-Encoding 'zstd'; send it without",
+        ),
+        ({"content-type": "application/zip"}, "sent as 'application/zip'; a buffer is uploaded as"),
+        ({"content-type": ""}, "sent without a media type; a buffer is uploaded as"),
     ],
 )
-def test_uploads_that_would_be_misread_are_refused(api: Api, headers: dict[str, str]) -> None:
+def test_uploads_that_would_be_misread_are_refused(api: Api, headers: dict[str, str], words: str) -> None:
+    """The message names what was sent and what is taken."""
     answer = api.client.post("/v1/buffers", content=b"a,b\r\n1,2\r\n", headers=headers)
-    api.problem(answer, 415, "unsupported_media_type")
+    assert words in api.problem(answer, 415, "unsupported_media_type")["detail"]

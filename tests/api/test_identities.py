@@ -108,7 +108,9 @@ def test_every_operation_says_its_scope_and_refuses_a_caller_without(
             assert nobody.request(method, path).status_code == 200
             continue
         assert template.startswith("/v1/") or template == "/metrics"
-        ((scope,),) = (each["bearer"] for each in operation["security"])
+        assert operation["security"] == [{"bearer": []}]
+        scope = operation["x-required-scope"]
+        assert f"`{scope}`" in operation["description"]
         assert {"401", "403"} <= set(operation["responses"])
         problem = Api.problem(nobody.request(method, path), 401, "unauthenticated")
         assert "rowveil keys create" in problem["detail"]
@@ -119,6 +121,22 @@ def test_every_operation_says_its_scope_and_refuses_a_caller_without(
         assert f'scope="{scope}"' in refused.headers["www-authenticate"]
         guarded += 1
     assert guarded == sum(scope is not None for scope in NEEDED.values()) > 20
+
+
+def test_high_priority_needs_its_scope(api: Api, stranger: httpx.Client) -> None:
+    """Refused at every call that makes a job; all other priorities are free."""
+    refused = CALL | {"priority": "high"}
+    for path, body in (
+        ("/v1/services/DSWAP", refused),
+        ("/v1/services/DSWAP", refused | {"validate_only": True}),
+        ("/v1/measures", {"source": CALL["source"], "destination": CALL["source"], "priority": "high"}),
+    ):
+        problem = Api.problem(stranger.post(path, json=body), 403, "insufficient_scope")
+        assert "'priority:high'" in problem["detail"]
+    job = Api.job(stranger.post("/v1/services/DSWAP", json=CALL | {"priority": "low"}))
+    again = {"priority": "high", "source": CALL["source"]}
+    Api.problem(stranger.post(f"/v1/jobs/{job['id']}/rerun", json=again), 403, "insufficient_scope")
+    assert Api.job(api.client.post("/v1/services/DSWAP", json=refused))["priority"] == "high"
 
 
 def test_anothers_job_and_buffer_are_not_there(
@@ -133,8 +151,11 @@ def test_anothers_job_and_buffer_are_not_there(
         if "{job_id}" not in template and "{buffer_id}" not in template:
             continue
         path = template.replace("{job_id}", job).replace("{buffer_id}", buffer)
-        query = {"reason": "I am only curious"} if operation["operationId"] == "revealSeed" else {}
-        Api.problem(stranger.request(method, path, params=query), 404, "not_found")
+        queries = {"revealSeed": {"reason": "I am only curious"}, "compareJobRows": {"source": buffer}}
+        query = queries.get(operation["operationId"], {})
+        bodies = {"copyBuffer": {}, "annotateJob": {"name": "x"}, "annotateBuffer": {"name": "x"}}
+        body = bodies.get(operation["operationId"])
+        Api.problem(stranger.request(method, path, params=query, json=body), 404, "not_found")
         walked += 1
     assert walked >= 12
     run = {"source": {"buffer": buffer}, "parameters": {"swap_fields": ["a"]}}
@@ -156,7 +177,7 @@ def test_two_callers_may_think_of_one_idempotency_key(api: Api, stranger: httpx.
 
 
 def test_a_project_shares_reading_and_not_deleting(keys: Keys, stranger: httpx.Client) -> None:
-    """Members see each other's jobs and rerun them, but cannot cancel or delete them."""
+    """Members see each other's jobs and rerun them, but cannot cancel, annotate or delete them."""
     one = keys.make((RUN, READ), "one", "census")
     other = keys.make((RUN, READ), "other", "census")
     again = keys.make((RUN, READ), "one")  # a new key of the same identity, without a project
@@ -170,6 +191,17 @@ def test_a_project_shares_reading_and_not_deleting(keys: Keys, stranger: httpx.C
         assert stranger.get(path).status_code == 404
         Api.problem(second.post(f"{path}/cancel"), 403, "forbidden")
         Api.problem(second.delete(path), 403, "forbidden")
+        Api.problem(second.patch(path, json={"notes": "mine now"}), 403, "forbidden")
+        named = first.patch(path, json={"name": "wave 1"}).raise_for_status().json()
+        assert second.get(path).json() == named
+        assert Api.job(second.post(f"{path}/rerun", json={}))["name"] == "wave 1"
+        headers = {"content-type": "text/csv"}
+        buffer = first.post("/v1/buffers", content=b"a\n1\n2\n", headers=headers).json()["id"]
+        Api.problem(second.patch(f"/v1/buffers/{buffer}", json={"name": "x"}), 403, "forbidden")
+        assert "name" not in second.get(f"/v1/buffers/{buffer}").json()
+        for each, seen in ((second, True), (stranger, False)):
+            listed = each.get("/v1/buffers", params={"page_size": 200}).json()["buffers"]
+            assert (buffer in {one["id"] for one in listed}) is seen
         assert later.get(path).status_code == 200
         assert later.delete(path).status_code == 204
 

@@ -141,7 +141,8 @@ def test_jobs_are_listed_newest_first_in_pages(api: Api) -> None:
     assert all(job["state"] == "failed" and job["service"] == "DSWAP" for job in failed["jobs"])
     problem = api.problem(api.client.get("/v1/jobs", params={"page_size": 0}), 422)
     assert problem["errors"][0]["parameter"] == "page_size"
-    api.problem(api.client.get("/v1/jobs", params={"page_token": "?"}), 422)
+    problem = api.problem(api.client.get("/v1/jobs", params={"page_token": "?"}), 422)
+    assert problem["errors"] == [{"parameter": "page_token", "message": problem["detail"]}]
 
 
 def test_purged_job_is_gone(api: Api) -> None:

@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.api.auth import oidc
 from app.api.auth.oidc import Tokens
-from app.callers import Caller
+from app.callers import Caller, token_owner
 from app.errors import InvalidToken, Unavailable
 from app.settings import Settings
+from app.store.sql.models import Job
 from tests.api.calls import Api
 from tests.issuer import AUDIENCE, Issuer, running_issuer
 
@@ -72,9 +73,20 @@ def test_what_a_token_says_of_its_bearer(own: Issuer, tmp_path: Path) -> None:
         own.token(scope=["rowveil:read", "admin", "rowveil:nothing"]),
         own.token(scope=None),
     )
-    assert words == Caller("oidc:ada", "census", frozenset({"run", "read"}))
+    assert words == Caller(token_owner(own.url, "ada"), "census", frozenset({"run", "read"}))
     assert several.scopes == {"read"}
     assert none.scopes == frozenset()
+
+
+def test_one_subject_at_two_issuers_is_two_callers(own: Issuer, tmp_path: Path) -> None:
+    """The owner names the issuer by the SHA-256 of its address, and the longest subject fits the column."""
+    with running_issuer() as other:
+        (theirs,) = read(tokens_of(other, tmp_path), other.token())
+    ours, longest = read(tokens_of(own, tmp_path), own.token(), own.token(sub="s" * 255))
+    assert ours.owner == f"oidc-{hashlib.sha256(own.url.encode()).hexdigest()[:16]}:ada"
+    assert theirs.owner == f"oidc-{hashlib.sha256(other.url.encode()).hexdigest()[:16]}:ada"
+    assert ours.owner != theirs.owner
+    assert len(longest.owner) <= Job.owner.type.length
 
 
 def _encoded(part: Any) -> str:
@@ -159,9 +171,11 @@ HOSTILE = {
 def test_an_access_token_may_have_a_type_which_can_be_required(own: Issuer, tmp_path: Path) -> None:
     """The type is believed more than the claims: an issuer may put a nonce into its access tokens."""
     typed = [own.token(headers={"typ": word}, nonce="n") for word in ("at+jwt", "application/AT+JWT")]
-    assert [caller.owner for caller in read(tokens_of(own, tmp_path), *typed)] == ["oidc:ada"] * 2
+    assert [caller.owner for caller in read(tokens_of(own, tmp_path), *typed)] == [
+        token_owner(own.url, "ada")
+    ] * 2
     strict = tokens_of(own, tmp_path, oidc_typed_tokens=True)
-    assert [caller.owner for caller in read(strict, *typed)] == ["oidc:ada"] * 2
+    assert [caller.owner for caller in read(strict, *typed)] == [token_owner(own.url, "ada")] * 2
     with pytest.raises(InvalidToken, match=r"at\+jwt"):
         read(strict, own.token())
 
@@ -190,7 +204,7 @@ def test_the_issuers_new_keys_are_found_and_made_up_names_fetch_nothing(
     assert own.fetched == fetched  # they were fetched a moment ago
     monkeypatch.setattr(oidc, "_BETWEEN_FETCHES_SECONDS", 0.0)
     (found,) = read(tokens, own.token("new", "EdDSA"))
-    assert found.owner == "oidc:ada"
+    assert found.owner == token_owner(own.url, "ada")
     assert own.fetched == fetched + 1
 
 

@@ -1,6 +1,7 @@
 """``/v1/services``: listing, runs, and rejected requests with their messages."""
 
 import math
+import re
 from collections import Counter
 from typing import Any
 
@@ -112,6 +113,71 @@ def test_groups_that_anyone_undoes_are_refused_when_asked(api: Api, people: Rows
     job = api.run("DDSWAP", people, parameters | {"on_reversible": "fail"})
     assert job["error"]["code"] == "reversible_groups"
     assert job["error"]["detail"] == problem["detail"]
+
+
+def test_a_preview_states_epsilon_and_an_unreachable_target(api: Api, people: Rows) -> None:
+    """The plan has the guarantee that the run reports; a target that no rate reaches is refused."""
+    parameters = {"swap_fields": ["income"], "mechanism": "permutation", "target_epsilon": 5}
+    body = {"source": {"rows": people}, "parameters": parameters, "validate_only": True}
+    planned = api.client.post("/v1/services/DSWAP", json=body).raise_for_status().json()["plan"]["guarantee"]
+    assert 4 < planned["epsilon"] <= 5 == planned["target_epsilon"]
+    job = api.run("DSWAP", people, parameters)
+    report = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
+    assert report["provider"]["guarantee"] == planned
+    body["parameters"] = parameters | {"target_epsilon": 0.5}
+    problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_parameter")
+    assert "no rate reaches target_epsilon 0.5: the least epsilon" in problem["detail"]
+    job = api.run("DSWAP", people, parameters | {"target_epsilon": 0.5})
+    assert job["error"]["errors"][0]["pointer"] == "/parameters/target_epsilon"
+    body["parameters"] = {"swap_fields": ["income"], "mechanism": "permutation"}
+    problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_request")
+    assert "needs a 'rate' below 1" in problem["errors"][0]["message"]
+
+
+def test_rows_at_risk_are_swapped_and_reported(api: Api, people: Rows) -> None:
+    """The report and its page show the deciles of risk; a wrong key field and a useless rate are refused."""
+    parameters = {"swap_fields": ["income"], "rate": 0.2, "risk": {"key_fields": ["city"], "k": 3}}
+    job = api.run("DSWAP", people, parameters)
+    assert job["parameters"]["risk"] == {"key_fields": ["city"], "k": 3}
+    report = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
+    deciles = report["provider"]["risk_deciles"].values()
+    assert sum(entry["rows"] for entry in deciles) == len(people)
+    assert sum(entry["took_part"] for entry in deciles) == report["summary"]["took_part"]
+    assert "No finite epsilon" in report["provider"]["risk_selection"]["no_epsilon"]
+    page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).raise_for_status()
+    assert "risk deciles" in page.text.lower()
+    body = {"source": {"rows": people}, "parameters": parameters | {"risk": {"key_fields": ["ciyt"]}}}
+    problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_parameter")
+    assert problem["errors"][0]["pointer"] == "/parameters/risk/key_fields/0"
+    assert "did you mean 'city'" in problem["detail"]
+    body["parameters"] = parameters | {"rate": 1}
+    problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_request")
+    assert "needs a 'rate' below 1" in problem["errors"][0]["message"]
+
+
+def test_whole_households_are_exchanged_and_torn_ones_counted(api: Api, people: Rows) -> None:
+    """The report and its page show both figures; a preview knows households; a wrong field is refused."""
+    rows = [{**row, "home": f"home {number // 3}"} for number, row in enumerate(people * 5)]
+    homes = len({row["home"] for row in rows})
+    parameters = {"swap_fields": ["income"], "rate": 0.5, "household": "home"}
+    job = api.run("DSWAP", rows, parameters)
+    assert job["parameters"]["household"] == "home"
+    assert "household_check" not in job["parameters"]
+    report = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
+    assert report["provider"]["households"]["households"] == homes
+    url = f"/v1/jobs/{job['id']}/report"
+    page = api.client.get(url, headers={"accept": "text/html"}).raise_for_status()
+    assert re.search(r"within [\w ]+ groups of [\w ]*households", page.text)
+    counted = api.run("DSWAP", rows, {"swap_fields": ["income"], "household_check": "home"})
+    url = f"/v1/jobs/{counted['id']}/report"
+    figures = api.client.get(url).raise_for_status().json()["provider"]["households_torn"]
+    assert figures["by_field"]["income"]["mixed"] > 0
+    page = api.client.get(url, headers={"accept": "text/html"}).raise_for_status()
+    assert "Members of households no longer have values of one household" in page.text
+    body = {"source": {"rows": rows}, "parameters": parameters | {"household": "hoem"}}
+    problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_parameter")
+    assert problem["errors"][0]["pointer"] == "/parameters/household"
+    assert "did you mean 'home'" in problem["detail"]
 
 
 def test_a_field_that_parts_from_no_other_is_reported(api: Api, people: Rows) -> None:

@@ -162,3 +162,76 @@ def test_what_is_no_manifest_is_said(desk: Desk, content: str) -> None:
     Path("manifest.json").write_text(content)
     code, _, err = desk.call("verify", "manifest.json", "in.parquet")
     assert (code, "is not a manifest" in err) == (1, True)
+
+
+KNOWN = ["--known", "age,hours,city", "--secret", "income", "--attacks", "60", "--seed-file", "seed"]
+
+
+def test_a_release_is_attacked_as_the_service_would(released: Desk, client: httpx.Client) -> None:
+    """With control rows of a file, and the same figures as over HTTP."""
+    others = people(450).slice(400)
+    pq.write_table(others, "others.parquet")
+    out = released.done(
+        "attack", "in.parquet", "out.csv", *KNOWN, "--control", "others.parquet", "--json",
+        "--manifest", "attack.json",
+    )  # fmt: skip
+    report = json.loads(out)
+    call = {
+        "source": {"columns": people().to_pydict()},
+        "destination": {"columns": _as_columns(released.folder / "out.csv")},
+        "control": {"columns": others.to_pydict()},
+        "known": ["age", "hours", "city"],
+        "secret": ["income"],
+        "attacks": 60,
+        "seed": SEED,
+    }
+    job = client.post("/v1/attacks", json=call, headers={"prefer": "wait=60"}).raise_for_status().json()
+    assert report["control"] == "given"
+    assert report["attacks"] == job["report"]["attacks"]
+    assert report["verdict"] == job["report"]["verdict"]
+    signed = ("attack.json", "in.parquet", "out.csv")
+    assert "(source and destination and control)" in released.done(
+        "verify", *signed, "--control", "others.parquet"
+    )
+    code, _, err = released.call("verify", *signed)
+    assert (code, "has control rows: give --control" in err) == (2, True)
+    assert released.call("verify", *signed, "--control", "in.parquet")[0] == 3
+
+
+def test_the_manifest_of_a_run_leads_to_a_sister_release(released: Desk) -> None:
+    """The output begins with the verdict; the page is that of the service."""
+    out = released.done(
+        "attack", "in.parquet", "out.csv", *KNOWN, "--made-by", "manifest.json", "--advice",
+        "--report", "attack.html",
+    )  # fmt: skip
+    lines = out.splitlines()
+    assert lines[0] in ("risk: low", "risk: elevated", "risk: high")
+    assert "control: sister" in lines
+    assert any(line.startswith("advice: ") for line in lines)
+    [row] = [line.split() for line in lines if line.startswith("linkability")]
+    assert row[-1] in ("low", "elevated", "high")
+    assert "Verdict on attacks" in Path("attack.html").read_text()
+    pq.write_table(people(399), "other.parquet")
+    code, _, err = released.call("attack", "other.parquet", "out.csv", *KNOWN, "--made-by", "manifest.json")
+    assert (code, "SOURCE: the source is not the job's own" in err) == (2, True), err
+
+
+def test_attacks_after_a_run(desk: Desk) -> None:
+    desk.done(
+        "run", "DSWAP", "in.parquet", "out.csv", "--swap-fields", "income", "--report-level", "full",
+        "--measures-only", "mean_k", "--attacks-known", "age,city", "--attacks-secret", "income",
+        "--report", "report.json",
+    )  # fmt: skip
+    assert json.loads(Path("report.json").read_text())["control"] == "sister"
+
+
+def test_wrong_attacks_name_the_option(released: Desk) -> None:
+    tables = ("attack", "in.parquet", "out.csv")
+    for arguments, message in (
+        ((*tables, "--known", "agee"), "--known, item 1: unknown field 'agee'"),
+        ((*tables, *KNOWN, "--advice"), "give --made-by"),
+        (tables, "--known: name the fields"),
+        ((*tables, *KNOWN, "--control", "manifest.json"), "manifest.json"),
+    ):
+        code, _, err = released.call(*arguments)
+        assert (code, message in err) == (2, True), err

@@ -27,6 +27,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "RWN": {"k": 4, "ordinal_fields": {"city": ["Athens", "Dublin", "Zurich"]}},
     "PABIDOT": {"label_fields": ["city"], "shuffle": False},
     "LOCALITY": {"fields": ["age", "hours"], "margin": 2.5},
+    "RSWAP": {"hierarchy": ["city"], "similar": [["age"], ["hours"]], "swap_rate": 0.3},
 }
 
 
@@ -37,6 +38,8 @@ def options(parameters: dict[str, Any]) -> list[str]:
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
             written.append(flag if value else f"--no-{flag[2:]}")
+        elif isinstance(value, list) and isinstance(value[0], list):
+            written += [flag, json.dumps(value)]
         elif isinstance(value, list):
             written += [flag, ",".join(map(str, value))]
         else:
@@ -160,7 +163,11 @@ WRONG = {
         2,
         "--suppression-replacement: not valid JSON",
     ),
-    "unknown option": (["--swap-field", "income"], 2, "unrecognized arguments: --swap-field"),
+    "unknown option": (
+        ["--swap-field", "income"],
+        2,
+        "no option '--swap-field'; did you mean '--swap-fields'?",
+    ),
     "no report's name": (["--swap-fields", "income", "--report", "report.txt"], 2, "ends in .json or .html"),
     "a level without a report": (["--swap-fields", "income", "--report-level", "full"], 2, "--report"),
     "no seed": (["--swap-fields", "income", "--seed-file", "none"], 2, "--seed-file"),

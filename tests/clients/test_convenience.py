@@ -65,6 +65,42 @@ def test_what_is_reported_of_a_run(rowveil: Rowveil) -> None:
         assert rowveil.manifest()["manifest"]["job"] == rowveil.job["id"]
 
 
+def test_the_release_of_the_last_run_or_another_table_is_attacked(rowveil: Rowveil) -> None:
+    """Two attacks in a row have the same run; the buffers of all tables are deleted."""
+    asked: dict[str, Any] = {"known": ["age", "city"], "secret": ["income"], "attacks": 40, "seed": SEED}
+    table = people().to_pandas()
+    with rowveil:
+        released = rowveil.dswap(table, swap_fields=["income"], seed=SEED)
+        run = rowveil.job["id"]
+        report = rowveil.attack(table, **asked)
+        assert rowveil.job["parameters"]["job"] == run
+        assert report["control"] == "sister"
+        assert rowveil.attack(table, **asked)["attacks"] == report["attacks"]
+        other = rowveil.attack(table, released, control=people(450).slice(400), **asked)
+        assert other["control"] == "given"
+        assert rowveil.job["control"]["digest"].startswith("sha256:")
+        with pytest.raises(Problem, match="did you mean 'income'"):
+            rowveil.attack(table, released, secret=["incom"])
+
+
+def test_rows_are_selected_by_their_risk(rowveil: Rowveil) -> None:
+    """The parameter is passed on as it is; the report has its figures."""
+    with rowveil:
+        rowveil.dswap(people(40), swap_fields=["income"], rate=0.2, risk={"key_fields": ["age"], "k": 2})
+        figures = rowveil.report()["provider"]["risk_selection"]
+    assert figures["required"] + figures["drawn"] >= 8
+
+
+def test_whole_households_are_exchanged(rowveil: Rowveil) -> None:
+    """The parameters are passed on as they are; the report has their figures."""
+    table = people(40).append_column("home", pa.array([row // 2 for row in range(40)]))
+    with rowveil:
+        rowveil.dswap(table, swap_fields=["income"], household="home")
+        assert rowveil.report()["provider"]["households"]["took_part_by_field"] == {"income": 20}
+        rowveil.dswap(table, swap_fields=["income"], household_check="home")
+        assert rowveil.report()["provider"]["households_torn"]["households"] == 20
+
+
 def test_a_refusal_is_the_service_s_own_problem(rowveil: Rowveil, client: httpx.Client) -> None:
     """The error has code and pointers; the uploaded buffer is deleted."""
     with rowveil, pytest.raises(Problem, match="did you mean 'income'") as caught:

@@ -1,10 +1,14 @@
 """`docs/choosing.md` shows what its calls give: they are run on the table it names."""
 
 import json
+import math
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from providers import PROVIDERS
@@ -14,6 +18,7 @@ from providers.selection.candidates import CandidateOptions, choose
 from providers.selection.combinations import combinations_of
 from providers.selection.frontier import FrontierOptions, frontier, frontier_figures
 from tests.data.test_real_tables import read
+from tests.naive.agreement import swap
 
 pytestmark = pytest.mark.realdata
 
@@ -42,10 +47,11 @@ def frontier_table(folder: Path) -> str:
     call = calls()[0]
     table, measures = read(folder / TABLE), MeasureOptions()
     options = FrontierOptions(services=call["services"])
+    combinations = combinations_of(options.services, table.schema)
     found = frontier(
         table,
-        combinations_of(options.services, table.schema),
-        frontier_figures(options, measures),
+        combinations,
+        frontier_figures(options, measures, combinations, table.schema),
         options.runs,
         measures,
         *seed_of(call),
@@ -80,6 +86,68 @@ def candidates_table(folder: Path) -> str:
     return lines(["candidate", *(f"`{name}`" for name in names), "mean rank", ""], rows)
 
 
+_PERMUTED: dict[str, tuple[str, str, str]] = {
+    "adult.csv": ("hours-per-week", "age", "education"),
+    "svcensus.csv": ("wageinc", "age", "occ"),
+}
+"""Table -> swap field, control field of the blocks, and control field of the classes."""
+
+
+def permutation_table(folder: Path) -> str:
+    """Epsilon and cost of swaps of one field, by pairs and by the permutation mechanism."""
+    rows = []
+    for name, (field, near, same) in _PERMUTED.items():
+        table = read(folder / name)
+        for service, parameters in (
+            ("DSWAP", {"rate": 0.5}),
+            ("DSWAP", {"mechanism": "permutation", "rate": 0.5}),
+            ("DSWAP", {"mechanism": "permutation", "target_epsilon": 12}),
+            ("CDSWAP", {"control_field": same, "mechanism": "permutation", "rate": 0.5}),
+            ("DDSWAP", {"control_field": near, "block_size": 50, "mechanism": "permutation", "rate": 0.5}),
+            (
+                "DDSWAP",
+                {"control_field": near, "block_size": 50, "mechanism": "permutation", "target_epsilon": 5},
+            ),
+            (
+                "DDSWAP",
+                {"control_field": near, "block_size": 10, "mechanism": "permutation", "target_epsilon": 3},
+            ),
+            (
+                "DDSWAP",
+                {"control_field": near, "block_size": 5, "mechanism": "permutation", "target_epsilon": 2},
+            ),
+        ):
+            result = swap(service, table, {"swap_fields": [field], **parameters})
+            found = result.provider.get("guarantee", {"epsilon": math.inf, "rate": 0.5})
+            before, after = correlations_with(table, field), correlations_with(result.table, field)
+            rows.append(
+                [
+                    name.removesuffix(".csv"),
+                    service,
+                    ", ".join(f"`{key}` {value}" for key, value in parameters.items() if key != "mechanism"),
+                    "none: pairs" if found["epsilon"] == math.inf else f"{found['epsilon']:.2f}",
+                    f"{found['rate']:.3f}",
+                    f"{result.summary.changed[field] / table.num_rows:.3f}",
+                    f"{np.abs(after - before).max():.3f}",
+                ]
+            )
+    head = ["table", "service", "parameters", "epsilon", "rate", "rows changed", "change of correlations"]
+    return lines(head, rows)
+
+
+def correlations_with(table: pa.Table, field: str) -> np.ndarray:
+    """Correlations of a field with the other numeric fields."""
+    numeric = [name for name in table.column_names if pa.types.is_primitive(table.schema.field(name).type)]
+    values = np.array([table.column(name).to_numpy().astype(float) for name in [field, *sorted(numeric)]])
+    found: np.ndarray = np.corrcoef(values)[0, 1:]
+    return found
+
+
+def test_the_permutation_mechanism_is_as_documented(data_dir: Path) -> None:
+    """Epsilon, rate and cost on two public tables."""
+    assert permutation_table(data_dir) in PAGE.read_text(encoding="utf-8")
+
+
 def test_the_frontier_is_as_documented(data_dir: Path) -> None:
     """Every point, and which of them are not dominated."""
     assert frontier_table(data_dir) in PAGE.read_text(encoding="utf-8")
@@ -88,3 +156,62 @@ def test_the_frontier_is_as_documented(data_dir: Path) -> None:
 def test_the_candidates_are_as_documented(data_dir: Path) -> None:
     """Every line of the evidence, and the one that was kept."""
     assert candidates_table(data_dir) in PAGE.read_text(encoding="utf-8")
+
+
+_SURVEYS: dict[str, tuple[dict[str, Any], str]] = {
+    "testdata.csv": (
+        {
+            "household": "ori_hid",
+            "hierarchy": ["urbrur"],
+            "similar": [["size"]],
+            "risk_fields": ["sex", "age"],
+        },
+        "water",
+    ),
+    "adult.csv": (
+        {"hierarchy": ["occupation"], "similar": [["sex", "education"]], "risk_fields": ["race", "age"]},
+        "income",
+    ),
+}
+"""Table -> parameters of RSWAP, and a field outside the profile whose table by area is compared."""
+
+
+def record_swapping_table(folder: Path) -> str:
+    """Obligations and cost of RSWAP at several rates."""
+    rows = []
+    for name, (parameters, other) in _SURVEYS.items():
+        table = read(folder / name)
+        if "household" in parameters:
+            codes = table.column(parameters["household"]).to_numpy()
+            _, place, counts = np.unique(codes, return_inverse=True, return_counts=True)
+            table = table.append_column("size", pa.array(counts[place]))
+        area = parameters["hierarchy"][-1]
+        for k, rate in ((0, 0.05), (0, 0.3), (2, 0.05), (3, 0.05), (3, 0.3)):
+            result = swap("RSWAP", table, {**parameters, "k_anonymity": k, "swap_rate": rate})
+            found = result.provider
+            level = found["levels"][area]
+            before, after = (
+                Counter(zip(each[area].to_pylist(), each[other].to_pylist(), strict=True))
+                for each in (table, result.table)
+            )
+            moved = sum(abs(after[cell] - before[cell]) for cell in before | after) / 2
+            rows.append(
+                [
+                    name.removesuffix(".csv"),
+                    str(k),
+                    f"{rate:g}",
+                    f"{level['required_households'] / found['households']:.3f}",
+                    f"{found['swapped_share']:.3f}",
+                    f"{found['unmatched_households']}",
+                    f"{moved / table.num_rows:.4f}",
+                ]
+            )
+    head = [
+        "table", "`k_anonymity`", "`swap_rate`", "at risk", "swapped", "without a donor", "in other cells",
+    ]  # fmt: skip
+    return lines(head, rows)
+
+
+def test_record_swapping_is_as_documented(data_dir: Path) -> None:
+    """Obligations, swaps and cost on two public tables."""
+    assert record_swapping_table(data_dir) in PAGE.read_text(encoding="utf-8")

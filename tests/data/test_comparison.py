@@ -42,7 +42,7 @@ def compared(
 def compare(
     table: pa.Table, combinations: list[Combination], options: FrontierOptions, measures: MeasureOptions
 ) -> dict[str, Any]:
-    tried = frontier_figures(options, measures)
+    tried = frontier_figures(options, measures, combinations, table.schema)
     return frontier(table, combinations, tried, options.runs, measures, bytes(32), 128, no_progress)
 
 
@@ -60,17 +60,43 @@ def test_known_fields_that_no_run_changes_rank_nothing(data_dir: Path) -> None:
     assert "Name another figure of 'risk'" in found["verdict"]
 
 
-def test_the_default_risk_is_one_that_the_runs_change(data_dir: Path) -> None:
-    """With the same known fields: linkage is passed over, and weak groups of ten have the higher risk."""
+def test_the_default_risk_is_an_attack_on_the_protected_fields(data_dir: Path) -> None:
+    """Known fields are given, secrets are those that move; weak groups of ten have the higher risk."""
     table = read(data_dir / "testdata.csv")
     found = compared(table, SEVEN, KNOWN)
-    assert found["risk"] == "interval_sd.narrow.by_field"
-    assert "record_linkage.rate" in found["passed_over"]
-    assert found["figures"][found["risk"]]["fields"] == found["protected"] == sorted(MONEY["swap_fields"])
+    assert (found["risk"], found["passed_over"]) == ("inference_risk", {})
+    assert found["attacked"] == {"known": list(KNOWN.key_fields), "sensitive": found["protected"]}
+    assert found["protected"] == sorted(MONEY["swap_fields"])
     swapped, *_, groups_of_ten, groups_of_hundred = found["points"]
-    assert groups_of_ten["risk"] > groups_of_hundred["risk"] > 2 * swapped["risk"]
+    for attack in ("inference_risk", "linkability_risk"):
+        assert groups_of_ten["figures"][attack] > groups_of_hundred["figures"][attack]
+        assert groups_of_ten["figures"][attack] > swapped["figures"][attack]
+    narrow = "interval_sd.narrow.by_field"
+    assert groups_of_ten["figures"][narrow] > groups_of_hundred["figures"][narrow]
+    assert groups_of_hundred["figures"][narrow] > 2 * swapped["figures"][narrow]
     assert found["best"]
-    assert found["axes"]["risk"]["baseline"] == pytest.approx(swapped["risk"], rel=0.1)
+    assert "recommended" not in found
+
+
+def test_the_axis_that_matters_recommends_a_point(data_dir: Path) -> None:
+    table = read(data_dir / "testdata.csv")
+    services = [{"service": "MEDS", "parameters": MONEY, "vary": {"k": [10, 100, 1000]}}]
+    options = FrontierOptions.model_validate({"services": services, "risk": "pscr", "runs": 2})
+    combinations = combinations_of(options.services, table.schema)
+    tried = frontier_figures(options, MeasureOptions(), combinations, table.schema)
+    preferred = {}
+    for matters in ("risk", "utility"):
+        found = frontier(
+            table, combinations, tried, 2, MeasureOptions(), bytes(32), 128, no_progress, matters
+        )
+        assert found["recommended"] in found["best"]
+        preferred[matters] = found["points"][found["recommended"]]
+        values = [point[matters] for point in found["points"] if not point["dominated"]]
+        assert preferred[matters][matters] == (max if found["goals"][matters] == "high" else min)(values)
+        for point in found["points"]:
+            low, high = point["ranges"][found["utility"]]
+            assert low < point["utility"] < high
+    assert preferred["risk"] != preferred["utility"]
 
 
 def undone(combination: Combination, rows: dict[str, int]) -> Combination:

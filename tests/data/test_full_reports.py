@@ -28,6 +28,7 @@ SERVICES: dict[str, dict[str, Any]] = {
     "RWN": {"k": 5},
     "PABIDOT": {"label_fields": ["Rings"]},
     "LOCALITY": {"fields": ["Rings", "Length"]},
+    "RSWAP": {"hierarchy": ["Sex"], "similar": [["Rings"]], "risk_fields": ["Height"], "swap_rate": 0.5},
 }
 OPTIONS = MeasureOptions(
     key_fields=("Sex", "Rings"),

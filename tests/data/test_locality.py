@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.data.mondrian import Conditions, Floats, average, average_of_boxes, boxes
+from benchmarks.papers.peers.mondrian import Conditions, Floats, average, average_of_boxes, boxes
 from tests.naive.agreement import swap
 
 pytestmark = pytest.mark.realdata

@@ -29,6 +29,7 @@ WITHOUT_ADDRESS = "examples/with_pandas.py people.parquet released.parquet"
 MADE = re.compile(r"(?:make \w+ +#.*\n)+")
 """Targets of the Makefile: everything there is, this test included."""
 ELSEWHERE = {
+    "attacks.md": "tests/unit/app/test_settings.py",
     "choosing.md": "tests/data/test_choosing_page.py",
     "choosing-a-method.md": "tests/docs/test_choosing_a_method.py",
     **{f"services/{page.name}": "tests/data/test_worked_examples.py" for page in PAGES.glob("services/*.md")},
@@ -168,7 +169,7 @@ def test_the_ninth_provider(tmp_path: Path) -> None:
     for name in COPIED:
         left = shutil.ignore_patterns("__pycache__", ".hypothesis")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=left)
-    for name in ("pyproject.toml", "alembic.ini"):
+    for name in ("pyproject.toml", "alembic.ini", "mkdocs.yml"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / ".venv").symlink_to(sys.prefix)
     examples, written = [], set()

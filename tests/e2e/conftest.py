@@ -1,4 +1,4 @@
-"""Fixtures: a real Chromium, and a report of each of the eight services on real data."""
+"""Fixtures: a real Chromium, and a report of each service on real data."""
 
 import csv
 import io
@@ -58,6 +58,17 @@ RUNS = {
     "RWN": Run("bodyfat", 252, {"k": 5}, {"target": "brozek", "known_fields": ["age", "height"]}),
     "PABIDOT": Run("wholesale_customers", 440, {"label_fields": ["Channel"]}, {"target": "Channel"}),
     "LOCALITY": Run("CASCrefmicrodata", 1080, {"fields": ["FEDTAX", "INTVAL"]}, {}),
+    "RSWAP": Run(
+        "testdata",
+        4580,
+        {
+            "household": "ori_hid",
+            "hierarchy": ["urbrur"],
+            "similar": [["roof", "water"], ["walls"]],
+            "risk_fields": ["sex", "age"],
+        },
+        {"key_fields": ["urbrur", "sex", "age"]},
+    ),
 }
 
 

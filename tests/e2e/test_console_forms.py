@@ -1,5 +1,6 @@
 """Console forms: every value that a schema allows can be entered and is read back unchanged."""
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,9 @@ GIVEN: list[tuple[str, dict[str, Any]]] = [
         "DSWAP",
         {"suppression": {"policy": "replace", "replacement": {"income": 0, "town": "none", "age": None}}},
     ),
+    ("DSWAP", {"rate": 0.1, "risk": {"key_fields": ["town", "age"], "weight": "size", "k": 5}}),
+    ("DDSWAP", {"rate": 0.1, "risk": {"field": "income"}}),
+    ("DSWAP", {"household": "size"}),
     ("CDSWAP", {"swap_fields": ["income"], "control_field": "age", "classifier": {"breaks": [18, 30.5, 65]}}),
     ("CDSWAP", {"control_field": "age", "classifier": {"breaks": ["2020-01-01", "2021-01-01"]}}),
     (
@@ -101,23 +105,29 @@ def names_in(value: Any) -> list[str]:
 
 
 def test_every_parameter_has_its_explanation(tab: Console, client: httpx.Client) -> None:
-    """The explanation is the schema's text, linked to its control for screen readers."""
+    """The explanation is the schema's text in words, linked to its control for screen readers."""
     show = """async (schema) => {
       const { form } = await import("/console/form.js");
       const { parts, node } = form(schema, { document: schema, fields: [{ name: "a", type: "int64" }] });
       document.querySelector("main").replaceChildren(node);
       const said = (node) => node.getAttribute("aria-describedby");
+      node.querySelectorAll(".tip").forEach((meaning) => meaning.remove());
+      const words = (id) => document.getElementById(id).textContent;
       const of = (part) => said(part.node) ?? said(part.focus);
       return Object.fromEntries(Object.entries(parts).map(([name, part]) =>
-        [name, of(part).split(" ").map((id) => document.getElementById(id).textContent).join("")]));
+        [name, of(part).split(" ").map((id) => words(id)).join("")]));
     }"""
+    describe = "async (texts) => texts.map((await import('/console/words.js')).describe)"
     for service in client.get("/v1/services").json()["services"]:
         schema = service["parameters_schema"]
         suggested = tab.evaluate(show, schema)
         assert suggested.keys() == schema["properties"].keys()
         for name, each in schema["properties"].items():
-            words = each["description"].replace("\n", " ").replace("`", "")
+            words = each["description"].replace("\n", " ")
             words = words.replace("true: ", "Ticked: ").replace("false: ", "not ticked: ")
+            [words] = tab.evaluate(describe, [words])
+            assert "`" not in words
+            assert not re.search(r"[a-z]_[a-z]", words)
             assert suggested[name] == words, (service["identifier"], name)
 
 
@@ -129,6 +139,9 @@ def test_csv_is_read_as_it_was_written(tab: Console) -> None:
     assert tab.evaluate(read, [text, False]) == rows
     assert tab.evaluate(read, [text, True]) == [*rows, ["4", "5"]]
     assert tab.evaluate(read, ["", True]) == []
+    for delimiter in ";|^]\\-":
+        script = "async ([text, sign]) => (await import('/console/csv.js')).records(text, true, sign)"
+        assert tab.evaluate(script, [f"a,b{delimiter}c\n", delimiter]) == [["a,b", "c"]]
 
 
 @pytest.mark.parametrize(
@@ -146,17 +159,42 @@ def test_csv_is_read_as_it_was_written(tab: Console) -> None:
         ("amount_paid", "float64", range(80), "sensitive"),
         ("customerId", "int64", [1] * 40, "identifier"),
         ("userid", "int64", [1] * 40, "identifier"),
-        ("ori_hid", "int64", [1] * 40, "identifier"),
+        ("ori_hid", "int64", [1] * 40, "household"),
+        ("db030", "int64", [1] * 40, "household"),
+        ("hh_size", "int64", [1] * 40, "known"),
+        ("strata", "string", [row % 5 for row in range(40)], "stratum"),
+        ("unit", "int64", [row // 2 for row in range(60)], "household"),
+        ("unit", "int64", [row % 30 for row in range(60)], "other"),
+        ("income", "int64", [row // 2 for row in range(60)], "sensitive"),
         ("sampling_weight", "float64", range(80), "weight"),
         ("fnlwgt", "int64", range(80), "weight"),
         ("Whole_weight", "float64", range(80), "sensitive"),
     ],
 )
 def test_roles_are_guessed(tab: Console, name: str, kind: str, values: Any, role: str) -> None:
-    """Roles depend on the name, the type and the number of distinct values."""
+    """Roles depend on the name, the type, and the number and order of distinct values."""
     script = """async ([field, cells]) => {
-      const { findings, guess } = await import("/console/roles.js");
-      return guess(field, findings([field], cells.map((cell) => [cell]))[0]).role;
+      const { guess } = await import("/console/roles.js");
+      const known = cells.map(String);
+      const counts = known.map((cell) => known.filter((other) => other === cell).length);
+      return guess(field, {
+        rows: cells.length, nulls: 0, distinct: new Set(known).size, distinct_is_exact: true,
+        runs: known.filter((cell, at) => cell !== known[at - 1]).length, largest_count: Math.max(...counts),
+      }).role;
     }"""
     cells = [str(value) for value in values]
     assert tab.evaluate(script, [{"name": name, "type": kind}, cells]) == role
+
+
+def test_the_household_role_fills_in_the_household(tab: Console, client: httpx.Client) -> None:
+    """Services that move whole households get the field; a table without that role gets none."""
+    script = """async ([schema, fields]) => {
+      const { suggestion } = await import("/console/roles.js");
+      return suggestion("household", schema, fields, {}) ?? null;
+    }"""
+    fields = [{"name": "income", "type": "int64", "role": "sensitive"}]
+    home = {"name": "hid", "type": "int64", "role": "household"}
+    for service in ("DSWAP", "CDSWAP", "DDSWAP", "RSWAP"):
+        schema = schema_of(client, service)["properties"]["household"]
+        assert tab.evaluate(script, [schema, [*fields, home]]) == "hid"
+        assert tab.evaluate(script, [schema, fields]) is None

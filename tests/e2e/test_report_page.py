@@ -15,7 +15,7 @@ from playwright.sync_api import Browser
 
 from app.report.page import html_report
 from tests.e2e.conftest import RUNS, Reader, report_page
-from tests.reports.documents import HOSTILE, candidates, frontier, full_report, job
+from tests.reports.documents import HOSTILE, attacks, candidates, frontier, full_report, job
 
 pytestmark = pytest.mark.browser
 
@@ -26,6 +26,10 @@ MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "frontier": (
         job("frontier"),
         {"summary": {}, "measures": {}, "provider": {}, "limits": [], "frontier": frontier()},
+    ),
+    "attacks": (
+        job("attacks", field_names=WORST),
+        {"summary": {}, "measures": {}, "provider": {}, "limits": ["More is known."], **attacks(WORST[1])},
     ),
 }
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from distributed import Scheduler
 
+from app.engine.certificate_roles import ROLE_URI, ROLES, SCHEDULER
 from app.engine.dask_address import Cluster
 from app.engine.dask_engine import security_of, serve_cluster
 
@@ -37,7 +39,7 @@ class LocalCluster:
             port=0,
             dashboard=False,
             dashboard_address="127.0.0.1:0",
-            security=security_of(reached),
+            security=security_of(reached, SCHEDULER),
         )
         cluster = replace(reached, address=scheduler.address)
         serving = [asyncio.create_task(serve_cluster(cluster, threads)) for _ in range(workers)]
@@ -52,11 +54,13 @@ class LocalCluster:
         await self.scheduler.close()
 
 
-def certified(folder: Path) -> Cluster:
-    """A cluster without an address, whose one certificate is its own authority."""
+def certified(folder: Path, roles: Sequence[str] = ROLES) -> Cluster:
+    """A cluster without an address, whose one certificate is its own authority and has the roles."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rowveil test")])
     now = datetime.datetime.now(datetime.UTC)
+    names: list[x509.GeneralName] = [x509.IPAddress(ip_address("127.0.0.1"))]
+    names += [x509.UniformResourceIdentifier(f"{ROLE_URI}{role}") for role in roles]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -66,7 +70,7 @@ def certified(folder: Path) -> Cluster:
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(key, hashes.SHA256())
     )
     certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from app.engine.engine import Progress, TaskFunction
-from app.job_kinds import FRONTIER, MEASURES, MeasureParameters
-from app.jobs.requests import SubmissionOptions
+from app.job_kinds import ATTACKS, FRONTIER, MEASURES, AttackParameters, MeasureParameters
+from app.jobs.requests import GivenTable, SubmissionOptions
 from app.jobs.service import JobService, NewJob
 from app.settings import Settings
 from app.store.sql.models import Job
@@ -86,7 +86,8 @@ def new_job(source: pa.Table | str, **values: Any) -> NewJob:
     """Make the request of a job."""
     service = values.pop("service", "DSWAP")
     provider = PROVIDERS[service]
-    parameters = {"swap_fields": ["income"]} | values.pop("parameters", {})
+    default = {"hierarchy": ["city"], "swap_rate": 0.5} if service == "RSWAP" else {"swap_fields": ["income"]}
+    parameters = default | values.pop("parameters", {})
     params = provider.params.model_validate(parameters)
     if isinstance(source, pa.Table):
         params = provider.check(params, source.schema)
@@ -103,6 +104,17 @@ def new_measures(source: pa.Table | str, destination: pa.Table | str, **values: 
     options = {"measures": {"only": ["changed_share", "marginals", "dcr"]}}
     given: dict[str, Any] = {"destination": destination, "report": "full", "options": options}
     return NewJob(MEASURES, parameters, source, **given | values)
+
+
+def new_attack(
+    source: GivenTable, destination: GivenTable, control: GivenTable | None = None, **values: Any
+) -> NewJob:
+    """Make the request of an attack on a release of `people`."""
+    parameters = AttackParameters(
+        known=("city", "income"), attacks=20, aligned=True, job=values.pop("job", None)
+    )
+    given: dict[str, Any] = {"destination": destination, "control": control, "report": "full"}
+    return NewJob(ATTACKS, parameters, source, **given | values)
 
 
 def new_frontier(source: pa.Table, rates: Sequence[float] = (0.3, 0.6, 1.0), **values: Any) -> NewJob:
@@ -131,6 +143,7 @@ def settings_of(home: Path, workers: int = 2, **values: Any) -> Settings:
         "worker_memory_bytes": 512 * 2**20,
         "shutdown_grace": 0.0,
         "warm_workers": False,
+        "confine_workers": False,  # gates of held jobs are in the home
         "lease_seconds": 4.0,
     }
     return Settings(home=home, workers=workers, **known | values)

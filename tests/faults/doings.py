@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def swap_as_instructed(task: JobTask) -> Outcome:
             os.mkfifo(gate)
         with ProgressFile(task.progress_path) as progress:
             progress(0.01, STAGE_HELD)
-        wait_at(str(gate))
+            wait_at(str(gate))
     elif task.seed == GREEDY:
         take_memory("arrow")
     elif task.seed == BROKEN:
@@ -80,6 +81,16 @@ def signal_and_compute(pipe: str) -> dict[str, Any]:
 def _signal(pipe: str) -> None:
     with Path(pipe).open("w") as started:
         started.write(str(os.getpid()))
+
+
+def report_until_stopped(task: tuple[str, str]) -> dict[str, Any]:
+    """Send the process id through the pipe, then report progress without end."""
+    started, progress_path = task
+    _signal(started)
+    with ProgressFile(progress_path) as progress:
+        while True:
+            progress(0.5, "working")
+            time.sleep(0.001)
 
 
 @njit  # type: ignore[untyped-decorator]

@@ -1,6 +1,6 @@
 """A service to be killed: takes two held jobs on the home it is given, and says when one of them runs.
 
-The first is a swap or, if requested, a frontier; the second a swap or a table to be judged.
+Both are runs of a service or, if a frontier is requested, the second is a table to be judged.
 """
 
 import asyncio
@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 from app.jobs.service import JobService, NewJob
+from providers import PROVIDERS
 from tests.faults import doings
 from tests.faults.conftest import new_frontier, new_job, new_measures, people, settings_of
 
 
-def _new_jobs(kind: str) -> tuple[NewJob, NewJob]:
-    if kind == "swap":
-        return new_job(people(), seed=doings.HELD), new_job(people(), seed=doings.HELD)
+def _new_jobs(kind: str) -> tuple[NewJob, ...]:
+    if kind in PROVIDERS:
+        return tuple(new_job(people(), service=kind, seed=doings.HELD) for _ in range(2))
     judged = new_measures(people(), people(), seed=doings.HELD)
     return new_frontier(people(), seed=doings.HELD), judged
 

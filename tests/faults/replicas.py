@@ -85,6 +85,8 @@ class Replica:
             self.environment["ROWVEIL_SMALL_TABLE_BYTES"] = "0"
         if library is not None:
             self.environment |= {"LD_PRELOAD": str(library), "FAULTS_FILE": str(faults)}
+            # The library reads its file in workers, too, which confined ones must not.
+            self.environment |= {"ROWVEIL_WORKER_ENVIRONMENT": "FAULTS_FILE", "ROWVEIL_CONFINE_WORKERS": "0"}
         self._address: str | None = None
         self._process: subprocess.Popen[str] | None = None
         self.client = httpx.Client()

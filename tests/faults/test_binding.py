@@ -258,7 +258,7 @@ def test_rows_of_an_older_version_are_bound_at_the_first_start_and_never_again(
     assert victim.rerun(job).reproduced is True
     new.close()
     with database.read() as session:
-        noted = sa.text("SELECT count(*) FROM audit WHERE action = 'rows.reseal'")
+        noted = sa.text("SELECT count(*) FROM audit_lines WHERE action = 'rows.reseal'")
         assert session.scalar(noted) == 1
 
     as_older_versions_left_it(home, database, new)

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from distributed import Client
 
+from app.engine import local_engine, progress_file
 from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome, Progress
 from app.engine.local_engine import EmbeddedEngine
-from app.engine.progress_file import ProgressFile, make_progress_file, read_progress
+from app.engine.oom_kills import oom_kills, open_statistics
+from app.engine.progress_file import ProgressFile, has_outlived_service, make_progress_file, read_progress
 from app.engine.worker_process import WorkerSetup
 from tests.faults import doings
 from tests.faults.clusters import LocalCluster, certified
@@ -175,6 +177,26 @@ def test_cancel_stops_a_worker_within_a_kernel(engine: Engine, pipe: Callable[[]
     assert running.result(PATIENCE).code == "cancelled"
 
 
+def test_a_task_that_reports_progress_stops_by_itself_and_its_worker_stays(
+    engine: Engine, pipe: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Dask worker has its own limit of a second, which a busy machine can exceed: three of ten suffice."""
+    monkeypatch.setattr(local_engine, "_STOP_SECONDS", PATIENCE)  # it stops within milliseconds
+    make_progress_file(tmp_path / "progress")
+    stayed = 0
+    for attempt in range(10):
+        started = pipe()
+        running = engine.start("patient", doings.report_until_stopped, (started, str(tmp_path / "progress")))
+        pid = int(Path(started).read_text())
+        engine.loop.do(engine.engine.cancel("patient"))
+        assert running.result(PATIENCE).code == "cancelled"
+        stayed += pid in {engine.pid() for _ in range(4)}
+        if stayed == 3:
+            break
+        assert isinstance(engine.engine, DaskEngine) or stayed == attempt + 1
+    assert stayed == 3
+
+
 def test_cancelling_twice_at_once_is_cancelling_once(engine: Engine, pipe: Callable[[], str]) -> None:
     started = pipe()
     running = engine.start("endless", doings.signal_and_compute, started)
@@ -258,6 +280,37 @@ def test_progress_is_read_as_it_was_reported(tmp_path: Path) -> None:
         assert set(started.stage) == {"ä"}
     path.write_bytes(b"torn")
     assert read_progress(path) is None
+
+
+@pytest.mark.parametrize(
+    ("at_begin", "at_end", "noted"), [(4, 4, True), (4, 5, False), (None, None, False), (None, 4, False)]
+)
+def test_a_worker_notes_the_end_of_the_service_unless_memory_ran_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_begin: int | None, at_end: int | None, noted: bool
+) -> None:
+    path = tmp_path / "progress"
+    make_progress_file(path)
+    monkeypatch.setattr(progress_file, "oom_kills", lambda: at_begin)
+    with ProgressFile(str(path)) as progress:
+        progress(0.25, "s" * 200)
+        assert not has_outlived_service(path)  # a long stage is no note
+        monkeypatch.setattr(progress_file, "oom_kills", lambda: at_end)
+        progress_file.note_end_of_service()
+        assert has_outlived_service(path) is noted
+    progress_file.note_end_of_service()  # between two tasks there is no file
+    with ProgressFile(str(path)):  # another worker repeats the task
+        assert not has_outlived_service(path)
+
+
+def test_the_kernel_says_how_many_processes_it_killed() -> None:
+    vmstat = Path("/proc/vmstat")
+    lines = dict(line.split() for line in vmstat.read_text().splitlines()) if vmstat.exists() else {}
+    if "oom_kill" not in lines:
+        pytest.skip("this kernel does not count them")
+    open_statistics()
+    known = oom_kills()
+    assert known is not None
+    assert known >= int(lines["oom_kill"])
 
 
 def test_a_task_cancelled_at_once_gives_its_worker_back(engine: Engine) -> None:

@@ -4,16 +4,21 @@ import contextlib
 import logging
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from app.errors import StateConflict
+from app.engine.oom_kills import oom_kills, open_statistics
+from app.engine.progress_file import has_outlived_service, make_progress_file
+from app.errors import StateConflict, Unavailable
 from app.jobs.maintenance.takeover import MOST_CRASHES
+from app.jobs.releases.recording import question_of
 from app.jobs.stores import HomeInUse
 from app.store.sql.db import Database
 from app.store.sql.models import Job
@@ -122,11 +127,16 @@ def test_a_service_that_is_shut_down_goes_on_where_it_was(start: Start) -> None:
     assert (ended[0].attempt, ended[0].crashes) == (2, 0)
 
 
-@pytest.mark.parametrize("kind", ["swap", "frontier"])
+@pytest.mark.parametrize(
+    ("kind", "dies_first"), [("DSWAP", False), ("DSWAP", True), ("RSWAP", False), ("frontier", False)]
+)
 def test_a_service_that_is_killed_loses_no_job(
-    start: Start, tmp_path: Path, database: dict[str, str], kind: str
+    start: Start, tmp_path: Path, database: dict[str, str], kind: str, dies_first: bool
 ) -> None:
-    """Neither the one that runs nor the one that waits, whatever kind of job it is."""
+    """Neither the one that runs nor the one that waits, whatever kind of job it is.
+
+    The death counts as the job's crash unless its worker notes that it outlives the service.
+    """
     home = tmp_path / "home"
     command = [sys.executable, "-m", "tests.faults.killed_service", str(home), kind]
     environment = os.environ | {f"ROWVEIL_{name.upper()}": value for name, value in database.items()}
@@ -135,8 +145,12 @@ def test_a_service_that_is_killed_loses_no_job(
         assert process.stdout is not None
         try:
             running, queued, pid = process.stdout.readline().split()
+            if dies_first:  # as if a container is killed: nothing is left that could note anything
+                os.kill(int(pid), signal.SIGSTOP)
         finally:
             process.kill()
+    if dies_first:
+        os.kill(int(pid), signal.SIGKILL)
     wait_until_gone(int(pid))  # a worker leaves with its service
 
     after = start(workers=2)
@@ -145,8 +159,10 @@ def test_a_service_that_is_killed_loses_no_job(
         after.wait_until_held(job)
         after.open_gate(job)
     ended = [after.end(job) for job in jobs]
-    assert [(job.state, job.crashes) for job in ended] == [("succeeded", 1), ("succeeded", 0)]
-    if kind == "swap":
+    open_statistics()
+    counted = 1 if dies_first or oom_kills() is None else 0
+    assert [(job.state, job.crashes) for job in ended] == [("succeeded", counted), ("succeeded", 0)]
+    if kind != "frontier":
         assert ended[0].destination_digest == ended[1].destination_digest
     else:
         compared, judged = (after.loop.do(after.jobs.report(job.id)) for job in ended)
@@ -154,7 +170,13 @@ def test_a_service_that_is_killed_loses_no_job(
         assert judged["measures"]["marginals"]["value"]["identical"] == 1
 
 
-def test_a_job_that_the_service_does_not_survive_is_given_up(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("attempt", "noted", "state"), [
+    (1, False, "failed"), (1, True, "running"), (10, True, "failed"),
+])  # fmt: skip
+def test_a_job_that_the_service_does_not_survive_is_given_up(
+    start: Start, attempt: int, noted: bool, state: str
+) -> None:
+    """Unless its worker has outlived the service, and there were few attempts."""
     before = start(workers=1)
     job = before.submit(people(), seed=doings.HELD)
     before.wait_until_held(job)
@@ -163,9 +185,23 @@ def test_a_job_that_the_service_does_not_survive_is_given_up(start: Start, tmp_p
     with database.write() as session:
         row = session.get_one(Job, job.id)
         row.state, row.claimed_by, row.crashes = "running", "a dead service", MOST_CRASHES - 1
+        row.attempt = attempt
     database.close()
+    path = before.settings.home / "progress" / f"{job.id}.{attempt}"
+    make_progress_file(path)
+    if noted:
+        with path.open("r+b") as file:
+            file.seek(120)
+            file.write(b"\x01")
+    assert has_outlived_service(path) is noted
 
     after = start(workers=1)
+    if state == "running":
+        after.wait_until_held(job)
+        after.open_gate(job)
+        again = after.end(job)
+        assert (again.state, again.crashes) == ("succeeded", MOST_CRASHES - 1)
+        return
     failed = after.get(job)
     assert (failed.state, failed.crashes) == ("failed", MOST_CRASHES)
     assert failed.error is not None
@@ -192,6 +228,25 @@ def test_a_source_that_was_touched_fails_its_job_alone(start: Start) -> None:
     assert failed.error is not None
     assert (failed.state, failed.error["code"]) == ("failed", "internal_error")
     assert one.end(held).state == "succeeded"
+
+
+def test_a_job_whose_start_meets_a_lost_database_is_started_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim has been committed when the database is lost, so the job is requeued by two takeovers."""
+    lost: list[bool] = []
+
+    def question_once_lost(*arguments: Any) -> Any:
+        if not lost:
+            lost.append(True)
+            raise Unavailable("the database is temporarily not available; try again")
+        return question_of(*arguments)
+
+    monkeypatch.setattr("app.jobs.task_builder.question_of", question_once_lost)
+    one = start(workers=1, lease_seconds=1.0)
+    ended = one.run(people())
+    assert lost
+    assert (ended.state, ended.attempt, ended.crashes) == ("succeeded", 2, 0)
 
 
 @embedded
@@ -265,7 +320,7 @@ def test_nothing_at_rest_shows_a_seed_or_a_value(
 
 
 @embedded
-def test_a_purged_job_leaves_an_audit_line_and_no_file(start: Start) -> None:
+def test_a_purged_job_leaves_audit_lines_a_ledger_entry_and_no_file(start: Start) -> None:
     one = start(workers=1)
     ended = one.run(people(), retain_source=True)
     one.loop.do(one.jobs.delete(ended.id))
@@ -275,4 +330,12 @@ def test_a_purged_job_leaves_an_audit_line_and_no_file(start: Start) -> None:
     one.close()
     kept = (one.settings.home / "rowveil.db").read_bytes()
     assert ended.seed_fingerprint.encode() not in kept
-    assert kept.count(ended.id.encode()) == 2  # that it was submitted, and that it was deleted
+    tables = {}
+    with sqlite3.connect(one.settings.home / "rowveil.db") as database:
+        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            rows = database.execute(f"SELECT * FROM {name}").fetchall()
+            if naming := [row for row in rows if ended.id in row]:
+                tables[name] = len(naming)
+    database.close()
+    # It was submitted, released and deleted.
+    assert tables == {"audit_lines": 3, "ledger": 1}

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from app.errors import Conflict, InvalidRequest, NotFound
+from app.jobs.requests import TableOf
 from app.jobs.service import NewJob
 from app.store.sql.models import Job
 from providers.selection.candidates import CHOICE_REVISION
@@ -16,6 +18,7 @@ from tests.faults.conftest import (
     Running,
     embedded,
     files_below,
+    new_attack,
     new_frontier,
     new_job,
     new_measures,
@@ -92,6 +95,68 @@ def test_a_refused_table_leaves_nothing_behind(service: Running) -> None:
         service.accept(new_measures(people(), "nobody"))
     assert caught.value.pointer == "/destination/buffer"
     assert blobs(service) == before
+
+
+def test_all_tables_of_an_attack_go_with_its_end(service_of_files: Running) -> None:
+    """Also the control rows; an attack that retains them can be repeated without any, until it is deleted."""
+    service = service_of_files
+    before = blobs(service)
+    table, control = people(), people(200)
+    job = service.accept(new_attack(table, released(table), control, seed=doings.HELD))
+    service.wait_until_held(job)
+    assert len(blobs(service) - before) == 3
+    service.open_gate(job)
+    job = service.end(job)
+    assert (job.state, job.source_blob, job.destination_blob, job.control_blob) == (
+        "succeeded",
+        None,
+        None,
+        None,
+    )
+    assert (job.control_rows, job.control_digest is None) == (200, False)
+    assert blobs(service) == before
+    kept = ended(service, new_attack(table, released(table), control, seed=SEED, retain_source=True))
+    assert blobs(service) - before == {kept.source_blob, kept.destination_blob, kept.control_blob}
+    again = service.end(service.loop.do(service.jobs.rerun(kept.id)))
+    assert again.reproduced is True
+    service.loop.do(service.jobs.delete(kept.id))
+    assert len(blobs(service) - before) == 3  # the rerun retains them too
+    service.loop.do(service.jobs.delete(again.id))
+    assert blobs(service) == before
+
+
+def test_a_run_may_be_deleted_while_its_release_is_attacked(service_of_files: Running) -> None:
+    """The attack has a name of its own for each table, and a key that opens it."""
+    service = service_of_files
+    before = blobs(service)
+    run = ended(service, new_job(people(), seed=SEED, retain_source=True))
+    attack = new_attack(
+        TableOf(run.id, "source"), TableOf(run.id, "destination"), seed=doings.HELD, job=run.id
+    )
+    job = service.accept(attack)
+    service.wait_until_held(job)
+    service.loop.do(service.jobs.delete(run.id))
+    assert len(blobs(service) - before) == 2
+    service.open_gate(job)
+    job = service.end(job)
+    assert (job.state, job.source_digest, job.destination_digest) == (
+        "succeeded",
+        run.source_digest,
+        run.destination_digest,
+    )
+    assert blobs(service) == before
+    with pytest.raises(InvalidRequest, match="there is no job"):
+        service.accept(attack)
+
+
+def test_a_release_whose_rows_have_expired_is_not_attacked(service: Running) -> None:
+    run = ended(service, new_job(people(), seed=SEED))
+    with service.jobs._stores.database.write() as session:
+        gone = dict.fromkeys(("destination_blob", "sealed_destination_key", "sealed_destination"))
+        session.execute(sa.update(Job).where(Job.id == run.id).values(gone))
+    with pytest.raises(Conflict, match="rows have expired") as caught:
+        service.accept(new_attack(people(), TableOf(run.id, "destination"), job=run.id))
+    assert caught.value.pointer == "/destination"
 
 
 def test_a_killed_worker_fails_its_frontier_alone(service: Running) -> None:

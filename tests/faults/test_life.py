@@ -1,16 +1,22 @@
 """Jobs and buffers with real workers and without faults."""
 
+import asyncio
+import contextlib
+import os
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from time import sleep
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from app.engine import local_engine
 from app.engine.engine import Progress
 from app.errors import (
     AppError,
@@ -21,9 +27,13 @@ from app.errors import (
     MemoryLimit,
     NotFound,
     StateConflict,
+    StorageFull,
     TooLarge,
+    Unavailable,
 )
+from app.jobs.buffers import Upload, _UploadSpace
 from app.jobs.watchers import LOOK_SECONDS
+from app.store.blobs.disk_space import SPARE_BYTES
 from app.store.crypto.sealing import signature_holds
 from app.store.sql.db import Database
 from app.store.sql.models import AuditLine, Buffer, Job
@@ -69,7 +79,7 @@ def test_a_job_gives_what_its_provider_gives(service: Running) -> None:
     assert job.started_at is not None
     assert job.finished_at is not None
     assert job.created_at <= job.started_at <= job.finished_at
-    assert service.jobs.progress(job).fraction == 1.0
+    assert service.loop.do(service.jobs.progress(job)).fraction == 1.0
     assert job.source_blob is None
 
 
@@ -107,7 +117,7 @@ def test_a_providers_refusal_is_the_jobs_error(service: Running) -> None:
 
 def test_the_report_is_there_when_it_was_asked_for(service: Running) -> None:
     report = service.loop.do(service.jobs.report(service.run(people()).id))
-    assert set(report) == {"summary", "provider", "measures", "limits"}
+    assert set(report) == {"headline", "summary", "provider", "measures", "limits"}
     assert report["summary"]["rows"] == 1000
     assert report["measures"]["changed_share"]["value"]["income"] == pytest.approx(1.0)
     with pytest.raises(NotFound, match="report 'none'"):
@@ -167,7 +177,7 @@ def test_wait_returns_when_its_time_is_over(service: Running) -> None:
     held = service.submit(people(), seed=doings.HELD)
     service.wait_until_held(held)
     assert service.loop.do(service.jobs.wait(held.id, 0.0)).state == "running"
-    assert service.jobs.progress(service.get(held)).stage == doings.STAGE_HELD
+    assert service.loop.do(service.jobs.progress(service.get(held))).stage == doings.STAGE_HELD
     service.open_gate(held)
     assert service.end(held).state == "succeeded"
 
@@ -230,7 +240,28 @@ def test_a_job_that_ends_while_it_is_looked_at_has_ended(
     monkeypatch.setattr(service.jobs, "get", get)
     job, progress = service.loop.do(service.jobs.look(held.id))
     assert (job.state, progress.fraction) == ("succeeded", 1.0)
-    assert service.jobs.progress(running) == Progress()
+    assert service.loop.do(service.jobs.progress(running)) == Progress()
+
+
+def test_a_progress_file_that_does_not_respond_holds_up_nothing_else(service: Running) -> None:
+    """A pipe that nobody writes to blocks a read as a share does that has gone away."""
+    held = service.submit(people(), seed=doings.HELD)
+    service.wait_until_held(held)
+    path = service.jobs._stores.progress_path(service.get(held))
+    moved = path.rename(path.with_suffix(".moved"))
+    os.mkfifo(path)
+    try:
+        looking = [service.loop.start(service.jobs.look(held.id)) for _ in range(20)]
+        assert service.run(people()).state == "succeeded"
+        for look in looking:
+            job, progress = look.result(PATIENCE)
+            assert (job.state, progress.stage) == ("running", doings.STAGE_HELD)
+    finally:
+        writer = os.open(path, os.O_RDWR | os.O_NONBLOCK)  # a waiting read ends when it is closed
+        moved.rename(path)
+        os.close(writer)
+    service.open_gate(held)
+    assert service.end(held).state == "succeeded"
 
 
 def test_what_is_not_there_is_not_found(service: Running) -> None:
@@ -475,3 +506,148 @@ def test_a_leftover_of_a_dead_service_is_swept(start: Callable[..., Running], tm
     one = start()
     assert not orphan.exists()
     assert one.run(people()).state == "succeeded"
+
+
+def test_hanging_up_during_an_upload_keeps_its_worker(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_engine, "_STOP_SECONDS", PATIENCE)  # a batch takes milliseconds
+    running = start(workers=1)
+    engine = running.jobs._lifecycle.engine
+    assert isinstance(engine, local_engine.EmbeddedEngine)
+    line = b"123456,some text of this row,0.25\n"
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"number,text,share\n"
+        for _ in range(60):
+            yield line * 10_000
+
+    async def hang_up() -> None:
+        while not engine._busy:
+            await asyncio.sleep(0.001)
+
+    async def create() -> None:
+        await running.jobs.buffers.create(chunks(), "text/csv", hang_up)
+
+    async def pid() -> int:
+        while not engine.capacity():
+            await asyncio.sleep(0.001)
+        return engine._free[0].pid
+
+    before = running.loop.do(pid())
+    with pytest.raises(Unavailable, match="disconnected"):
+        running.loop.do(create())
+    assert running.loop.do(pid()) == before
+    assert not [path for path in files_below(running.settings.home) if path.parent.parent.name == "blobs"]
+
+
+class SmallDisk:
+    """File system with little room: counts what the service has allocated below a folder."""
+
+    def __init__(self, folder: Path, capacity: int) -> None:
+        self.folder = folder
+        self.capacity = capacity
+
+    def allocated(self) -> int:
+        """Bytes of the files in the folder, and of the unnamed ones that this process has open."""
+        blocks = 0
+        for path in self.folder.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                blocks += path.stat().st_blocks if path.is_file() else 0
+        for link in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                target = str(link.readlink())
+                if target.startswith(str(self.folder)) and target.endswith("(deleted)"):
+                    blocks += link.stat().st_blocks
+        return blocks * 512
+
+    def status(self, handle: int) -> Any:
+        """Status of the file system, as `os.fstatvfs` returns it."""
+        return SimpleNamespace(f_bavail=max(0, self.capacity - self.allocated()), f_frsize=1)
+
+
+def test_an_upload_without_a_length_reserves_space_before_its_bytes_are_written(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is room for the upload, and not for its table: it ends long before all of it has arrived."""
+    running = start(workers=1)
+    disk = SmallDisk(running.settings.home, 0)
+    disk.capacity = disk.allocated() + SPARE_BYTES + (36 << 20)
+    monkeypatch.setattr(os, "fstatvfs", disk.status)
+    read = []
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for number in range(36):
+            read.append(number)
+            yield b"12345678" * (1 << 17)
+
+    with pytest.raises(StorageFull):
+        running.loop.do(running.jobs.buffers.create(chunks(), "text/csv"))
+    assert len(read) < 20
+    assert not [path for path in running.settings.home.rglob("*") if path.parent.parent.name == "blobs"]
+
+
+def test_a_table_by_reference_reserves_its_size_with_its_first_bytes(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_bytes(b"number\n" + b"12345\n" * 2_000_000)
+    running = start(workers=1, source_prefixes=f"*=file://{tmp_path}/data/")
+    wanted: list[tuple[int, int]] = []
+    extend = _UploadSpace.extend
+
+    def extended(space: _UploadSpace, size: int, declared: int) -> None:
+        wanted.append((size, declared))
+        extend(space, size, declared)
+
+    monkeypatch.setattr(_UploadSpace, "extend", extended)
+
+    async def decode(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            yield chunk
+
+    async def gone() -> None:
+        await asyncio.Event().wait()
+
+    reading = running.jobs.buffers.read_reference(
+        f"file://{tmp_path}/data/a.csv", Upload("text/csv"), decode, gone
+    )
+    stored = running.loop.do(reading)
+    assert wanted == [(1 << 20, 12_000_007)]
+    assert stored.rows == 2_000_000
+    running.loop.do(running.jobs.buffers.discard(stored))
+
+
+def test_of_uploads_that_cannot_all_fit_some_are_refused_before_they_are_read(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = start(workers=1)
+    content = b"number\n" + b"12345\n" * 700_000
+    home = running.settings.home
+    disk = SmallDisk(home, 0)
+    disk.capacity = disk.allocated() + SPARE_BYTES + 5 * len(content)  # each takes its length twice
+    monkeypatch.setattr(os, "fstatvfs", disk.status)
+    read = []
+    gate = asyncio.Event()
+
+    async def upload(name: int) -> Any:
+        async def chunks() -> AsyncIterator[bytes]:
+            read.append(name)
+            await gate.wait()
+            yield content
+
+        return await running.jobs.buffers.create(chunks(), "text/csv", declared=len(content))
+
+    async def together() -> list[Any]:
+        uploads = [asyncio.ensure_future(upload(name)) for name in range(6)]
+        while sum(each.done() for each in uploads) < 4:
+            await asyncio.sleep(0.001)
+        gate.set()
+        return await asyncio.gather(*uploads, return_exceptions=True)
+
+    outcomes = running.loop.do(together())
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Buffer"] * 2 + ["StorageFull"] * 4
+    assert [name for name, outcome in enumerate(outcomes) if isinstance(outcome, Buffer)] == sorted(read)
+    stored = [path for path in home.rglob("*") if path.parent.parent.name == "blobs"]
+    assert len(stored) == 2
+    assert disk.allocated() < disk.capacity - SPARE_BYTES - len(content)

@@ -15,7 +15,7 @@ from app.store.blobs.arrow_stream import read_table, write_table
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Binding, SealBroken, Sealer
 from tests.faults import doings
-from tests.faults.conftest import Running, embedded, people
+from tests.faults.conftest import Running, embedded, new_attack, people
 
 pytestmark = pytest.mark.faults
 
@@ -38,6 +38,9 @@ def test_after_a_rotation_the_old_key_opens_nothing(
     """While the service runs, with a job in its midst; results, fingerprints and the audit go on."""
     before = start(workers=1, small_table_bytes=small_table_bytes, key=as_setting(OLD))
     job = before.run(people(), seed=SEED, retain_source=True)
+    attacked = before.end(
+        before.accept(new_attack(people(), people(), people(50), seed=SEED, retain_source=True))
+    )
     digest = job.destination_digest
     before.close()
 
@@ -48,9 +51,9 @@ def test_after_a_rotation_the_old_key_opens_nothing(
     monkeypatch.setenv("ROWVEIL_HOME", str(home))
     monkeypatch.setenv("ROWVEIL_KEY", as_setting(NEW, OLD).get_secret_value())
     assert main(["rotate-keys"]) == 0
-    # A seed, a report, two tables or their keys in the row, two kept keys; two tables.
+    # Two seeds and reports, five tables or their keys in the rows, three kept keys; five tables.
     in_files = small_table_bytes == 0
-    assert f"6 values and {2 * in_files} blobs" in capsys.readouterr().out
+    assert f"12 values and {5 * in_files} blobs" in capsys.readouterr().out
     assert main(["rotate-keys"]) == 0
     assert "0 values and 0 blobs" in capsys.readouterr().out
     between.open_gate(held)
@@ -59,11 +62,11 @@ def test_after_a_rotation_the_old_key_opens_nothing(
 
     old = Sealer([OLD])
     with closing(sqlite3.connect(home / "rowveil.db")) as database:
-        for job_id, sealed in database.execute("SELECT id, sealed_seed FROM jobs"):
+        for service, job_id, sealed in database.execute("SELECT service, id, sealed_seed FROM jobs"):
             with pytest.raises(SealBroken, match="not among the keys"):
-                old.open(sealed, Binding("seed", "DSWAP", job_id, "service", None))
+                old.open(sealed, Binding("seed", service, job_id, "service", None))
     files = [path for path in (home / "blobs").glob("??/*") if path.is_file()]
-    assert len(files) == 3 * in_files
+    assert len(files) == 6 * in_files
     for path in files:
         with pytest.raises(SealBroken, match="not among the keys"):
             BlobStore(home / "blobs", old).access_by_header(path.name)
@@ -71,6 +74,7 @@ def test_after_a_rotation_the_old_key_opens_nothing(
     after = start(workers=1, small_table_bytes=small_table_bytes, key=as_setting(NEW))
     again = after.end(after.loop.do(after.jobs.rerun(job.id)))
     assert (again.reproduced, again.destination_digest) == (True, digest)
+    assert after.end(after.loop.do(after.jobs.rerun(attacked.id))).reproduced is True
     assert again.seed_fingerprint == job.seed_fingerprint
     assert after.rows(job).num_rows == people().num_rows
     assert after.loop.do(after.jobs.seed(job.id, "to test it"))[1] == SEED.hex()

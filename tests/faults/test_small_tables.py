@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -139,8 +140,8 @@ def test_a_worker_that_a_queued_job_is_about_to_get_is_not_free_for_a_new_job(
     dispatcher = one.jobs._dispatcher
     claim, claimed, go_on = dispatcher._claim, threading.Event(), threading.Event()
 
-    def claim_slowly() -> Any:
-        found = claim()
+    def claim_slowly(until_turn: datetime | None) -> Any:
+        found = claim(until_turn)
         if found is not None:
             claimed.set()
             assert go_on.wait(PATIENCE)

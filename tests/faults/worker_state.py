@@ -23,6 +23,7 @@ SWAPS: dict[str, dict[str, Any]] = {
     "RWN": {"perturb_fields": ["b"], "distance_fields": ["a", "c"]},
     "PABIDOT": {},
     "LOCALITY": {"fields": ["b"], "segment_size": 100, "decimals": 0, "iterations": 1},
+    "RSWAP": {"hierarchy": ["a"], "swap_rate": 0.5},
 }
 """Service -> parameters of a small run."""
 

@@ -29,6 +29,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "RWN": {"perturb_fields": ["income"], "distance_fields": _NUMERIC, "k": 3},
     "PABIDOT": {"fields": ["age", "hours", "income"]},
     "LOCALITY": {"fields": _NUMERIC, "segment_size": 12},
+    "RSWAP": {"hierarchy": ["city"], "risk_fields": ["age"], "swap_rate": 0.5},
 }
 """Service -> parameters that fit those rows."""
 _OF_ROWS = {

@@ -60,6 +60,12 @@ def test_case(case: dict[str, Any]) -> None:
         assert getattr(result.summary, name) == value, name
     for name, value in case.get("provider", {}).items():
         assert result.provider[name] == value, name
+    if "guarantee" in case:
+        found = result.provider["guarantee"]
+        largest = [entry["largest_group"] for entry in found["by_field"].values()]
+        assert {name: found.get(name, largest) for name in case["guarantee"]} == {
+            name: pytest.approx(value, abs=1e-6) for name, value in case["guarantee"].items()
+        }
     if "events" in case:
         assert result.events.counts == case["events"]
     if "listed" in case:

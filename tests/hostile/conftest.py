@@ -32,7 +32,12 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     home, temporary = tmp_path_factory.mktemp("target"), tmp_path_factory.mktemp("temporary")
     given = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = str(temporary)
-    limits = {"max_buffer_bytes": 128 * MIB, "max_table_bytes": 128 * MIB, "worker_memory_bytes": 768 * MIB}
+    limits = {
+        "max_buffer_bytes": 128 * MIB,
+        "max_table_bytes": 128 * MIB,
+        "worker_memory_bytes": 768 * MIB,
+        "body_memory_bytes": 128 * MIB,
+    }
     try:
         with service_process(
             home, workers="1", **{name: str(size) for name, size in limits.items()}

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from providers import PROVIDERS
-from providers.errors import ReversibleError, UnswappableError
+from providers.errors import ParameterError, ReversibleError, UnswappableError
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
-from tests.naive import cdswap, ddswap, dswap, locality, meds, mews, pabidot, rwn
+from tests.naive import cdswap, ddswap, dswap, locality, meds, mews, pabidot, rswap, rwn
 from tests.naive.swapping import Outcome, same
 
 NAIVE: dict[str, ModuleType] = {
@@ -23,6 +23,7 @@ NAIVE: dict[str, ModuleType] = {
     "RWN": rwn,
     "PABIDOT": pabidot,
     "LOCALITY": locality,
+    "RSWAP": rswap,
 }
 
 SEED = bytes(range(32))
@@ -61,13 +62,21 @@ def assert_agree(
     params = provider.check(provider.params.model_validate(parameters), table.schema)
     stream = Stream(seed, identifier, provider.revision)
     naive = naive_swap(identifier, table, parameters, seed)
+    if naive.unreachable:
+        for run in (
+            lambda: provider.plan(table, params),
+            lambda: provider.swap(table, params, stream, no_progress),
+        ):
+            with pytest.raises(ParameterError, match="no rate reaches target_epsilon"):
+                run()
+        return None, naive
     if naive.failed:
         unswappable = naive.unswappable and params.suppression.policy == "fail"
         kind = UnswappableError if unswappable else ReversibleError
         message = (
             f"^{naive.unswappable} rows? of "
             if unswappable
-            else r"^\d+ rows are in \d+ groups? of (two|three), "
+            else r"^\d+ (rows|households) are in \d+ groups? of (two|three), "
         )
         with pytest.raises(kind, match=message) as planned:
             provider.plan(table, params)
@@ -88,17 +97,46 @@ def assert_agree(
     size = fast.summary.group_size
     assert (size.smallest, size.median, size.largest) == naive.group_size
     assert fast.events.counts == naive.events
+    assert ("guarantee" in fast.provider) == bool(naive.guarantee)
+    if naive.guarantee:
+        assert_same_guarantee(fast.provider["guarantee"], naive.guarantee)
+        assert plan.guarantee == fast.provider["guarantee"]
+    assert ("risk_selection" in fast.provider) == bool(naive.risk_selection)
+    if naive.risk_selection:
+        found = dict(fast.provider["risk_selection"])
+        assert found.pop("no_epsilon").startswith("No finite epsilon")
+        assert found == naive.risk_selection
+        assert fast.provider["risk_deciles"] == naive.provider["risk_deciles"]
     if "group_bits" in naive.provider:
         assert_same_group_bits(fast.provider, naive.provider)
         twos_and_threes = [
             fast.provider["group_bits"][f"rows_in_groups_of_{size}"] for size in ("two", "three")
         ]
         assert plan.reversible_rows == (sum(twos_and_threes) if fast.provider["reversible"] else 0)
-    if identifier == "RWN":  # whose plan says the least sizes: it looks for no neighbour
-        assert plan.group_size.largest <= size.smallest or params.neighbours == "sample"
-    else:
+    if plan.group_size_is_exact:
         assert plan.group_size == size
+    else:
+        assert identifier == "RWN"
+        assert params.neighbours != "exact"
+        assert plan.group_size.largest <= size.smallest or params.neighbours == "sample"
+    everything = (1.0, 1.0, "pairs")
+    if (
+        getattr(params, "rate", 1.0), getattr(params, "q", 1.0), getattr(params, "mechanism", "pairs")
+    ) == everything:  # fmt: skip
+        assert plan.expected_part_by_field in ({}, fast.summary.took_part_by_field)
     return fast, naive
+
+
+def assert_same_guarantee(fast: dict[str, Any], naive: dict[str, Any]) -> None:
+    """Assert that rate and epsilon are the twin's: the rate exactly, epsilon but for the last digits."""
+    assert fast["rate"] == naive["rate"]
+    total = naive["epsilon"]
+    assert fast["epsilon"] == (None if total is None else pytest.approx(total, rel=1e-9, abs=1e-12))
+    by_field = {name: entry["epsilon"] for name, entry in fast["by_field"].items()}
+    assert by_field == {
+        name: value if value is None else pytest.approx(value, rel=1e-9, abs=1e-12)
+        for name, value in naive["by_field"].items()
+    }
 
 
 def assert_same_group_bits(fast: dict[str, Any], naive: dict[str, Any]) -> None:

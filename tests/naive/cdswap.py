@@ -6,6 +6,7 @@ from typing import Any
 
 from providers.grouping.equivalence_classes import Breaks, Classifier, Grouping, Prefix
 from providers.services.cdswap import CdswapParams
+from tests.naive.households import households_of, swap_households
 from tests.naive.swapping import Outcome, Table, groups_of, is_nan, swap_within
 
 
@@ -61,4 +62,15 @@ def classes(table: Table, params: CdswapParams) -> list[Any]:
 
 def swap(table: Table, params: CdswapParams, seed: bytes, revision: int) -> Outcome:
     """Exchange values between random rows of one class."""
+    if params.household is not None:
+        found = classes(table, params)
+        number: dict[Any, int] = {}
+        for each in found:
+            number.setdefault(each, len(number))
+        households = [
+            sorted(rows, key=lambda row: (number[found[row]], row))
+            for rows in households_of(table, params.household)
+        ]
+        keys = [tuple(found[row] for row in rows) for rows in households]
+        return swap_households(table, params, households, groups_of(keys), seed, "CDSWAP", revision)
     return swap_within(table, params, groups_of(classes(table, params)), seed, "CDSWAP", revision)

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from providers.services.ddswap import DdswapParams
+from tests.naive.households import absent_households, households_of, swap_households
 from tests.naive.pairing import Group
 from tests.naive.swapping import Exchange, Outcome, Table, is_nan, row_count, swap_each
 
@@ -68,6 +69,8 @@ def distances(table: Table, params: DdswapParams, outcome: Outcome) -> tuple[lis
 
 def swap(table: Table, params: DdswapParams, seed: bytes, revision: int) -> Outcome:
     """Exchange values between rows of one block; only rows that take part are cut into blocks."""
+    if params.household is not None:
+        return swap_blocks_of_households(table, params, seed, revision)
     order, absent = ranked(table, params), absent_rows(table, params)
     nulls = {name: null_rows(table, params, name) for name in params.swap_fields}
     exchanges = []
@@ -90,3 +93,23 @@ def absent_rows(table: Table, params: DdswapParams) -> dict[str, set[int]]:
     """Rows that take no part in the exchange, for each field."""
     nulls = {name: null_rows(table, params, name) for name in params.swap_fields}
     return dict.fromkeys(nulls, set().union(*nulls.values())) if params.locked else nulls
+
+
+def swap_blocks_of_households(table: Table, params: DdswapParams, seed: bytes, revision: int) -> Outcome:
+    """Exchange values between households of one block: of one size, close in their first rows."""
+    households = households_of(table, params.household)
+    place = {row: rank for rank, row in enumerate(ranked(table, params))}
+    columns = [table[name] for name in params.control_field]
+    keys = {rows[0]: tuple(sort_key(column[rows[0]]) for column in columns) for rows in households}
+    assert sorted(keys, key=place.__getitem__) == sorted(keys, key=lambda row: (keys[row], row))
+    order = sorted(range(len(households)), key=lambda number: (keys[households[number][0]], number))
+    absent = absent_households(table, params, households)
+    groups: dict[str, list[Group]] = {}
+    for name in params.swap_fields:
+        out = set[int]().union(*absent.values()) if params.locked else absent[name]
+        cut: list[list[int]] = []
+        for size in sorted({len(rows) for rows in households}):
+            present = [number for number in order if len(households[number]) == size and number not in out]
+            cut += [block.rows for block in blocks(present, params.block_size)]
+        groups[name] = [Group(number, rows) for number, rows in enumerate(cut)]
+    return swap_households(table, params, households, groups, seed, "DDSWAP", revision)

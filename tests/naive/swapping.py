@@ -13,6 +13,15 @@ from typing import Any
 from providers.params import SwapParams
 from tests.naive.chacha20 import derive_key
 from tests.naive.pairing import Exchanged, Group, exchange_groups, moving_rows
+from tests.naive.permutation import epsilon, permutation_bits, permute_groups, smallest_rate
+from tests.naive.risk_selection import (
+    Selected,
+    chosen_rows,
+    deciles,
+    expected_sizes,
+    select,
+    unique_rows,
+)
 
 Table = dict[str, list[Any]]
 
@@ -23,6 +32,8 @@ class Outcome:
 
     table: Table
     failed: bool = False
+    unreachable: bool = False
+    """Whether no rate reaches `target_epsilon`."""
     groups: int = 0
     group_size: tuple[int, float, int] = (0, 0.0, 0)
     took_part: int = 0
@@ -36,6 +47,9 @@ class Outcome:
     sources: dict[str, list[int]] = field(default_factory=dict)
     provider: dict[str, Any] = field(default_factory=dict)
     blocks: dict[str, int] = field(default_factory=dict)
+    risk_selection: dict[str, Any] = field(default_factory=dict)
+    guarantee: dict[str, Any] = field(default_factory=dict)
+    """Rate, epsilon, and epsilon by field of the permutation mechanism."""
 
 
 def same(one: Any, two: Any) -> bool:
@@ -89,17 +103,35 @@ def swap_each(
     """Swap each exchange's fields within its groups, then apply the suppression policy."""
     rows = row_count(table)
     out = Outcome({name: list(values) for name, values in table.items()})
+    if params.mechanism == "permutation":
+        params = with_guarantee(out, params, exchanges)
+        if out.unreachable:
+            return out
     sizes = sorted(len(group.rows) for group in exchanges[0].groups)
     out.groups = len(sizes)
     if sizes:
         out.group_size = (sizes[0], float(median(sizes)), sizes[-1])
 
+    selected = None
+    chosen_sizes: list[list[int]] = []
+    if params.risk is not None:
+        key = derive_key(seed, service, revision, "selection")
+        selected = select(table, params.risk, params.rate, key)
+
     def run(purpose: str, groups: list[Group], absent: set[int]) -> Exchanged:
         taking_part = [Group(g.identity, [row for row in g.rows if row not in absent]) for g in groups]
+        if selected is not None:
+            key = derive_key(seed, service, revision, purpose)
+            done, sizes = exchange_selected(taking_part, rows, key, selected, params.min_group_size)
+            chosen_sizes.append(sizes)
+            return done
+        if params.mechanism == "permutation":
+            key = derive_key(seed, service, revision, purpose.replace("exchange", "permutation", 1))
+            return permute_groups(taking_part, rows, key, params.rate, params.min_group_size)
         key = derive_key(seed, service, revision, purpose)
         return exchange_groups(taking_part, rows, key, params.rate, params.min_group_size)
 
-    out.provider |= group_figures(exchanges, params)
+    out.provider |= group_figures(exchanges, params, selected)
     if out.provider["reversible"]:
         out.events["reversible_groups"] += 1
         out.failed = params.on_reversible == "fail"
@@ -133,22 +165,139 @@ def swap_each(
     out.took_part = len(took_part)
     out.unswapped = len(set[int]().union(*reasons.values()))
     out.unswapped_reasons = {reason: len(found) for reason, found in reasons.items() if found}
+    moved = {name: list(values) for name, values in out.table.items()}
     suppress(out, params, unswappable)
+    if selected is not None:
+        report_selection(out, table, moved, params, selected, unswappable, chosen_sizes)
     return out
 
 
-def group_figures(exchanges: list[Exchange], params: SwapParams) -> dict[str, Any]:
-    """Count the possible exchanges by listing the sizes of all groups of each field."""
-    sizes_by_field = []
+def exchange_selected(
+    groups: list[Group], rows: int, key: Any, selected: Selected, min_group_size: int
+) -> tuple[Exchanged, list[int]]:
+    """Exchange the selected rows of every group; also return how many each group has."""
+    able = [group for group in groups if len(group.rows) >= min_group_size]
+    chosen = [Group(group.identity, chosen_rows(group, selected)) for group in able]
+    done = exchange_groups(chosen, rows, key, 1.0, 2)
+    assert not done.alone
+    done.alone = {row for group in groups if len(group.rows) == 1 for row in group.rows}
+    done.too_small = {row for g in groups if 1 < len(g.rows) < min_group_size for row in g.rows}
+    done.not_drawn = {row for group in able for row in group.rows} - done.took_part
+    return done, [len(group.rows) for group in chosen if group.rows]
+
+
+def report_selection(
+    out: Outcome, table: Table, moved: Table, params: SwapParams, selected: Selected,
+    unswappable: dict[str, set[int]], chosen_sizes: list[list[int]],
+) -> None:  # fmt: skip
+    """Report the selection by decile of risk, and the required rows that could not be swapped."""
+    assert params.risk is not None
+    rows = range(row_count(table))
+    took_part = {row for source in out.sources.values() for row in rows if source[row] != row}
+    changed = {
+        row for row in rows for name in params.swap_fields if not same(table[name][row], moved[name][row])
+    }
+    marks = {
+        "required": selected.required,
+        "selected": selected.selected,
+        "took_part": took_part,
+        "changed": changed,
+    }
+    impossible: set[int] = set()
+    for source in out.sources.values():
+        found = {row for row in selected.required if source[row] == row}
+        out.events["risk_unswapped"] += len(found)
+        impossible |= found
+    out.events = +out.events
+    figures = {
+        "required": len(selected.required),
+        "drawn": len(selected.selected - selected.required),
+        "partners": len(took_part - selected.selected),
+        "required_unswapped": len(impossible),
+    }
+    if params.risk.key_fields:
+        dropped = set[int]()
+        if params.suppression.policy == "drop":
+            dropped = set[int]().union(*unswappable.values())
+        origin = [row for row in rows if row not in dropped]
+        marks["unique_before"] = unique_rows(table, params.risk.key_fields)
+        marks["unique_after"] = {origin[row] for row in unique_rows(out.table, params.risk.key_fields)}
+        figures |= {name: len(marks[name]) for name in ("unique_before", "unique_after")}
+    out.risk_selection = figures
+    out.provider["risk_deciles"] = deciles(selected.risk, marks)
+    bits = [sorted(exchange_bits(size, 1.0) for size in sizes for _ in range(size)) for sizes in chosen_sizes]
+    out.provider["group_bits"] |= {
+        "smallest": min((each[0] for each in bits if each), default=None),
+        "p05": min((each[math.ceil(len(each) / 20) - 1] for each in bits if each), default=None),
+    }
+
+
+def all_sizes(exchanges: list[Exchange]) -> list[tuple[tuple[str, ...], list[int]]]:
+    """Fields that move together, and the sizes of all groups of the rows that have a value in them."""
+    names = [
+        fields
+        for exchange in exchanges
+        for fields in ([exchange.fields] if exchange.locked else [(name,) for name in exchange.fields])
+    ]
+    sizes = [[len(group.rows) for group in groups] for groups in all_groups(exchanges)]
+    return list(zip(names, sizes, strict=True))
+
+
+def all_groups(exchanges: list[Exchange]) -> list[list[Group]]:
+    """Groups of the rows that have a value, for the fields that move together."""
+    found = []
     for exchange in exchanges:
         together = set[int]().union(*exchange.absent.values())
-        for name in exchange.fields[:1] if exchange.locked else exchange.fields:
-            absent = together if exchange.locked else exchange.absent[name]
-            sizes = [sum(row not in absent for row in group.rows) for group in exchange.groups]
-            sizes_by_field.append([size for size in sizes if size >= params.min_group_size])
+        for absent in [together] if exchange.locked else [exchange.absent[name] for name in exchange.fields]:
+            taking_part = [[row for row in group.rows if row not in absent] for group in exchange.groups]
+            identities = [group.identity for group in exchange.groups]
+            found += [[Group(*each) for each in zip(identities, taking_part, strict=True)]]
+    return found
+
+
+def with_guarantee(out: Outcome, params: SwapParams, exchanges: list[Exchange]) -> SwapParams:
+    """Report epsilon, and return the parameters with the rate that meets the target."""
+    sizes = all_sizes(exchanges)
+    largest = [max((n for n in found if n >= params.min_group_size), default=0) for _, found in sizes]
+    has_small_groups = any(2 <= n < params.min_group_size for _, found in sizes for n in found)
+    policy, named = params.suppression.policy, params.suppression.fields
+    kept = [
+        name
+        for name in params.swap_fields
+        if has_small_groups and (policy == "keep" or (named and name not in named))
+    ]
+    if params.target_epsilon is not None:
+        rate = None if kept else smallest_rate([n for n in largest if n], params.target_epsilon)
+        out.unreachable = out.failed = rate is None
+        if rate is None:
+            return params
+        params = params.model_copy(update={"rate": rate})
+    by_field = {
+        ", ".join(names): None if set(names) & set(kept) else epsilon(n, params.rate) if n else 0.0
+        for (names, _), n in zip(sizes, largest, strict=True)
+    }
+    total = None if kept else sum(value or 0.0 for value in by_field.values())
+    out.guarantee = {"rate": params.rate, "epsilon": total, "by_field": by_field}
+    return params
+
+
+def group_figures(
+    exchanges: list[Exchange], params: SwapParams, selected: Selected | None = None
+) -> dict[str, Any]:
+    """Count the possible exchanges by listing the sizes of all groups of each field."""
+    sizes_by_field = [
+        [size for size in sizes if size >= params.min_group_size] for _, sizes in all_sizes(exchanges)
+    ]
+    if selected is not None:
+        sizes_by_field = [
+            expected_sizes(
+                [group for group in groups if len(group.rows) >= params.min_group_size], selected.required
+            )
+            for groups in all_groups(exchanges)
+        ]
+    of_group = permutation_bits if params.mechanism == "permutation" else exchange_bits
     bits = [
-        sorted(exchange_bits(size, params.rate) for size in sizes for _ in range(size))
-        for sizes in sizes_by_field
+        sorted(of_group(size, params.rate) for size in sizes for _ in range(size)) for sizes in sizes_by_field
     ]
     twos, threes = (max((size * sizes.count(size) for sizes in sizes_by_field), default=0) for size in (2, 3))
     return {
@@ -158,7 +307,7 @@ def group_figures(exchanges: list[Exchange], params: SwapParams) -> dict[str, An
             "rows_in_groups_of_two": twos,
             "rows_in_groups_of_three": threes,
         },
-        "reversible": params.rate > 0.5 and twos + threes > 0,
+        "reversible": (params.rate > 0.5 or selected is not None) and twos + threes > 0,
     }
 
 

@@ -98,7 +98,7 @@ def tables(draw: st.DrawFn) -> tuple[pa.Table, tuple[str, ...]]:
     control_kinds = draw(st.lists(st.sampled_from(orderable), min_size=1, max_size=2))
     table = {f"s{at}": draw(columns(kind, rows)) for at, kind in enumerate(swap_kinds)}
     table |= {f"c{at}": draw(columns(kind, rows)) for at, kind in enumerate(control_kinds)}
-    table["rest"] = pa.chunked_array([pa.array(range(rows), pa.int16())])
+    table["rest"] = pa.chunked_array([pa.array(range(1, rows + 1), pa.int16())])
     return pa.table(table), tuple(control_kinds)
 
 
@@ -117,18 +117,41 @@ def classifiers(draw: st.DrawFn, kind: str) -> Any:
 
 
 @st.composite
-def swap_parameters(draw: st.DrawFn, table: pa.Table) -> dict[str, Any]:
-    """Parameters that all swaps share."""
+def risk_selections(draw: st.DrawFn, table: pa.Table) -> dict[str, Any]:
+    """A parameter `risk` that fits the table: key fields of any type, weights, or given risks."""
+    k = draw(st.sampled_from([0, 1, 2, 3, 5]))
+    if draw(st.integers(0, 3)) == 0:
+        return {"field": "rest", "k": k}
+    names = st.sampled_from([name for name in table.column_names if name != "rest"])
+    found = {"key_fields": draw(st.lists(names, min_size=1, max_size=2, unique=True)), "k": k}
+    return found | ({"weight": "rest"} if draw(st.booleans()) else {})
+
+
+@st.composite
+def swap_parameters(
+    draw: st.DrawFn, table: pa.Table, targets: bool = False, risks: bool = False
+) -> dict[str, Any]:
+    """Parameters that all swaps share.
+
+    `targets`: also targets of epsilon, which some tables cannot meet; `risks`: rows are selected by risk.
+    """
     swap_fields = [name for name in table.column_names if name.startswith("s")]
     policy = draw(st.sampled_from(["suppress", "keep", "drop", "fail"]))
     suppression: dict[str, Any] = {"policy": policy}
     if policy == "suppress" and draw(st.booleans()):
         names = st.sampled_from(table.column_names)
         suppression["fields"] = draw(st.lists(names, min_size=1, max_size=2, unique=True))
+    mechanisms: list[dict[str, Any]] = [{"rate": rate} for rate in (1.0, 1.0, 0.99, 0.5, 0.1)] + [
+        {"mechanism": "permutation", "rate": 0.5},
+        {"mechanism": "permutation", "rate": 0.93},
+        *([{"mechanism": "permutation", "target_epsilon": 4}] if targets else []),
+    ]
+    if risks:
+        mechanisms = [{"rate": rate, "risk": draw(risk_selections(table))} for rate in (0.05, 0.3, 0.7, 0.99)]
     return {
         "swap_fields": draw(st.permutations(swap_fields)),
         "locked": draw(st.booleans()),
-        "rate": draw(st.sampled_from([1.0, 1.0, 0.99, 0.5, 0.1])),
+        **draw(st.sampled_from(mechanisms)),
         "nulls": draw(st.sampled_from(["swap", "keep"])),
         "min_group_size": draw(st.sampled_from([2, 2, 3, 5])),
         "suppression": suppression,

@@ -22,14 +22,29 @@ SEEDS = st.binary(min_size=32, max_size=32)
 def test_dswap(data: st.DataObject, seed: bytes) -> None:
     """DSWAP is its twin."""
     table, _ = data.draw(tables())
-    assert_agree("DSWAP", table, data.draw(swap_parameters(table)), seed)
+    assert_agree("DSWAP", table, data.draw(swap_parameters(table, targets=True)), seed)
+
+
+@given(st.data(), SEEDS)
+@pytest.mark.parametrize("service", ["DSWAP", "CDSWAP", "DDSWAP"])
+def test_selection_by_risk(service: str, data: st.DataObject, seed: bytes) -> None:
+    """Rows selected by risk, their partners and the report by decile are those of the twin."""
+    table, kinds = data.draw(tables())
+    parameters = data.draw(swap_parameters(table, risks=True))
+    if service != "DSWAP":
+        parameters["control_field"] = [f"c{at}" for at in range(len(kinds))]
+    if service == "DDSWAP":
+        parameters["block_size"] = data.draw(st.integers(parameters["min_group_size"], 9))
+    fast, naive = assert_agree(service, table, parameters, seed)
+    if fast is not None and service == "DDSWAP":
+        assert_distances_agree(fast, naive, table, parameters)
 
 
 @given(st.data(), SEEDS)
 def test_cdswap(data: st.DataObject, seed: bytes) -> None:
     """CDSWAP is its twin, under every classifier."""
     table, kinds = data.draw(tables())
-    parameters = data.draw(swap_parameters(table))
+    parameters = data.draw(swap_parameters(table, targets=True))
     parameters["control_field"] = [f"c{at}" for at in range(len(kinds))]
     parameters["classifier"] = [data.draw(classifiers(kind)) for kind in kinds]
     assert_agree("CDSWAP", table, parameters, seed)
@@ -39,7 +54,7 @@ def test_cdswap(data: st.DataObject, seed: bytes) -> None:
 def test_ddswap(data: st.DataObject, seed: bytes) -> None:
     """DDSWAP is its twin."""
     table, kinds = data.draw(tables())
-    parameters = data.draw(swap_parameters(table))
+    parameters = data.draw(swap_parameters(table, targets=True))
     parameters["control_field"] = data.draw(st.permutations([f"c{at}" for at in range(len(kinds))]))
     parameters["block_size"] = data.draw(st.integers(parameters["min_group_size"], 9))
     fast, naive = assert_agree("DDSWAP", table, parameters, seed)

@@ -108,6 +108,26 @@ def test_no_small_count_is_shown_nor_follows_from_the_sum(counts: list[int], thr
         assert sum(hidden) >= threshold
 
 
+@pytest.mark.parametrize("suppressed", [1, 2])
+def test_few_suppressed_values_hide_no_class(suppressed: int) -> None:
+    """They are left out on both sides: all classes are shown, and none is smaller after the run."""
+    letters = [*"aaaa", *"bbbbbb", *"cccccccc"]
+    source = pa.table({"c": letters, "n": [1] * 9 + [2] * 9})
+    after = pa.table({name: [*source[name].to_pylist()[:-suppressed], *[None] * suppressed] for name in "cn"})
+    category, number = full(source, after, only=[], threshold=3).pictures["fields"]
+    assert category["source"] == category["destination"] == [8 - suppressed, 6, 4, 0]
+    assert sum(number["source"]) == sum(number["destination"]) == 18 - suppressed
+    assert category["suppressed_left_out"]
+    assert number["suppressed_left_out"]
+
+
+def test_suppressed_values_are_not_left_out_where_nulls_move() -> None:
+    source = pa.table({"c": [None, *"aaaa", *"bbbbbb"]})
+    after = pa.table({"c": [*"aaaa", None, *"bbbbb", None]})
+    (picture,) = full(source, after, only=[], threshold=3).pictures["fields"]
+    assert "suppressed_left_out" not in picture
+
+
 @given(
     st.lists(st.integers(-30, 30) | st.none(), min_size=1, max_size=60),
     st.lists(st.sampled_from("aaaaabbbcd") | st.none(), min_size=60, max_size=60),

@@ -11,7 +11,7 @@ from providers.errors import ParameterError
 from providers.measures import MEASURES
 from providers.measures.assessment import MeasureOptions, Release
 from providers.measures.run_figures import measures_stream, release_of_run
-from providers.selection.figures import FIGURES, named_figure, refuse_unused, take_figures
+from providers.selection.figures import ATTACK_RISKS, FIGURES, named_figure, refuse_unused, take_figures
 from tests.naive.agreement import swap
 
 SEED = bytes(range(32))
@@ -57,7 +57,7 @@ def taken() -> dict[str, float]:
 def test_every_figure_is_a_number_of_some_report(taken: dict[str, float]) -> None:
     """Every name of a figure has a number in some report."""
     assert set(taken) == set(FIGURES)
-    assert {figure.measure.key for figure in FIGURES.values()} == set(MEASURES)
+    assert {figure.measure.key for figure in FIGURES.values()} == {*MEASURES, *ATTACK_RISKS}
 
 
 def test_a_key_alone_is_its_first_figure() -> None:

@@ -135,7 +135,7 @@ class JobLife(RuleBasedStateMachine):
         replica = data.draw(st.sampled_from(sorted(self.alive)))
         with self.database.write() as session:
             replicas.hold(session, [replica])
-            row = jobs.claim_oldest(session, replica, NOW)
+            row = jobs.claim_first(session, replica, NOW)
         queued = sorted(job_id for job_id, known in self.jobs.items() if known.state is State.QUEUED)
         if not queued:
             assert row is None

@@ -34,7 +34,7 @@ def test_random_tables_come_out_the_same(data: st.DataObject, batch_rows: int, u
     source, kinds = data.draw(tables())
     if data.draw(st.booleans()):  # so that it is cut at all
         source = pa.concat_tables([source] * 4)
-    parameters = data.draw(swap_parameters(source))
+    parameters = data.draw(swap_parameters(source, targets=True))
     control = [f"c{at}" for at in range(len(kinds))]
     of_control = [data.draw(classifiers(kind)) for kind in kinds]
     assert_same("DSWAP", source, parameters, TINY, batch_rows, units)

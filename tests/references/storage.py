@@ -61,7 +61,7 @@ def storage(s3_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     root = tmp_path_factory.mktemp("references")
     folder, outside = root / "data", root / "database"
-    for made in (folder, outside, folder / "out"):
+    for made in (folder, outside, folder / "out", folder / "out" / "again"):
         made.mkdir()
     (outside / "secret.csv").write_text("age\n31\n")
     environment = {
@@ -78,8 +78,9 @@ def storage(s3_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 root / "home",
                 workers="2",
                 max_buffer_bytes=str(8 * 2**20),
-                source_prefixes=f"s3://given, file://{folder}",
-                destination_prefixes=f"s3://released/out,file://{folder}/out",
+                source_prefixes=f"*=s3://given, *=file://{folder}, census=s3://secret",
+                destination_prefixes=f"*=s3://released/out,*=file://{folder}/out,census=s3://released/census",
+                overwrite_prefixes=f"*=s3://released/out/again,*=file://{folder}/out/again",
             ) as address,
             httpx.Client(base_url=address, timeout=60) as client,
         ):

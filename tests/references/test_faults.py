@@ -1,5 +1,6 @@
 """A destination by reference is there whole or not at all, whatever happens on the way."""
 
+import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,7 @@ from app.formats import Formulas, stream_chunks
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.requests import SendTo
 from app.jobs.service import JobService, NewJob
-from app.references import ReferenceFault, parse_reference
+from app.references import ReferenceFault, parse_prefix, parse_reference
 from app.settings import Settings
 from app.store.reference_files import write_file
 from app.store.reference_s3 import write_object
@@ -102,7 +103,7 @@ def begin(settings: Settings) -> Sender:
 def places(storage: Storage, tmp_path: Path) -> tuple[Settings, dict[str, str]]:
     """The settings of a service, and where it may write."""
     (tmp_path / "out").mkdir()
-    prefixes = f"file://{tmp_path}/out,s3://released/out,s3://nowhere"
+    prefixes = f"*=file://{tmp_path}/out,*=s3://released/out,*=s3://nowhere"
     to = {"s3": "s3://released/out/held.csv", "file": f"file://{tmp_path}/out/held.csv"}
     storage.s3.delete_object(Bucket="released", Key="out/held.csv")
     return settings_of(tmp_path / "home", workers=1, destination_prefixes=prefixes), to
@@ -143,7 +144,7 @@ def test_a_job_is_cancelled_while_its_destination_is_written(
 ) -> None:
     sender.gate.trickles = True
     job = sender.loop.do(sender.jobs.get(sender.start(places[1][where]).id))
-    assert (job.state, sender.jobs.progress(job).stage) == ("running", "sending")
+    assert (job.state, sender.loop.do(sender.jobs.progress(job)).stage) == ("running", "sending")
     assert sender.loop.do(sender.jobs.cancel(job.id)).state == "cancelled"
     assert nothing_is_left(storage, tmp_path / "out")
 
@@ -217,12 +218,95 @@ def test_a_prefix_that_was_taken_away_fails_the_job(
     first.gate.trickles = True
     job = first.start(to["file"])
     first.close()
-    second = begin(settings.model_copy(update={"destination_prefixes": "s3://released"}))
+    second = begin(settings.model_copy(update={"destination_prefixes": "*=s3://released"}))
     ended = second.end(job)
     second.close()
     assert ended.error is not None
     assert "ROWVEIL_DESTINATION_PREFIXES" in ended.error["detail"]
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def sizes(total: int) -> Iterator[bytes]:
+    """Chunks of a mebibyte and a rest, each with its number."""
+    for number in range(total // 2**20 + 1):
+        yield (bytes([number]) * 2**20)[: total - number * 2**20]
+
+
+@pytest.mark.parametrize("size", [0, 1000, 16 * 2**20, 16 * 2**20 + 1, 35 * 2**20])
+def test_an_object_is_written_only_if_there_is_none(storage: Storage, size: int) -> None:
+    """Small by one request and large by several, of which none is left behind."""
+    place, path = parse_reference("s3://released/out/new.bin"), "out/new.bin"
+    storage.s3.delete_object(Bucket="released", Key=path)
+    write_object(place, sizes(size), "text/csv", "job.1")
+    assert storage.object("released", path) == b"".join(sizes(size))
+    write_object(place, sizes(size), "text/csv", "job.2")  # an earlier attempt wrote the same
+    with pytest.raises(ReferenceFault, match="already"):
+        write_object(place, sizes(size + 1), "text/csv", "job.3")
+    assert storage.object("released", path) == b"".join(sizes(size))
+    write_object(place, sizes(size + 1), "text/csv", "job.4", overwrite=True)
+    assert storage.object("released", path) == b"".join(sizes(size + 1))
+    assert storage.unfinished("released") == []
+    assert not any(".part" in key for key in storage.keys("released"))
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_is_written_only_if_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """A file system without hard links behaves in the same way."""
+    if not links:
+        monkeypatch.setattr(os, "link", no_link)
+    place, prefix = parse_reference(f"file://{tmp_path}/new.csv"), parse_prefix(f"file://{tmp_path}")
+    write_file(place, prefix, [b"a", b"bc"], "job.1")
+    write_file(place, prefix, [b"ab", b"c"], "job.2")  # an earlier attempt wrote the same
+    for other in (b"abd", b"ab"):
+        with pytest.raises(ReferenceFault, match="already"):
+            write_file(place, prefix, [other], "job.3")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"new.csv": b"abc"}
+    write_file(place, prefix, [b"abd"], "job.4", overwrite=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"new.csv": b"abd"}
+
+
+def no_link(*arguments: object, **options: object) -> None:
+    raise OSError(errno.EPERM, "no links here")
+
+
+def test_of_two_writers_at_once_one_wins(tmp_path: Path) -> None:
+    place, prefix = parse_reference(f"file://{tmp_path}/new.csv"), parse_prefix(f"file://{tmp_path}")
+    barrier = threading.Barrier(2)
+
+    def chunks(content: bytes) -> Iterator[bytes]:
+        barrier.wait(PATIENCE)
+        yield content
+
+    with ThreadPoolExecutor(2) as threads:
+        done = [
+            threads.submit(write_file, place, prefix, chunks(content), content.decode())
+            for content in (b"one", b"two")
+        ]
+    failures = [future.exception() for future in done]
+    assert sum(failure is None for failure in failures) == 1
+    assert (tmp_path / "new.csv").read_bytes() == (b"one" if failures[0] is None else b"two")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_job_fails_whose_destination_was_written_meanwhile(
+    storage: Storage, sender: Sender, places: tuple[Settings, dict[str, str]], tmp_path: Path
+) -> None:
+    """The file or object that came first stays."""
+    for where in ("file", "s3"):
+        sender.gate.reached.clear()
+        sender.gate.open.clear()
+        job = sender.start(places[1][where])
+        (tmp_path / "out" / "held.csv").write_bytes(b"first")
+        storage.s3.put_object(Bucket="released", Key="out/held.csv", Body=b"first")
+        sender.gate.open.set()
+        ended = sender.end(job)
+        assert ended.error is not None
+        assert (ended.error["code"], ended.error["status"]) == ("destination_not_sent", 502)
+        assert "already" in ended.error["detail"]
+        assert storage.object("released", "out/held.csv") == b"first"
+        assert [path.read_bytes() for path in (tmp_path / "out").iterdir()] == [b"first"]
 
 
 def test_more_than_one_part_is_given_up_as_well(storage: Storage) -> None:
@@ -234,7 +318,7 @@ def test_more_than_one_part_is_given_up_as_well(storage: Storage) -> None:
         raise KeyError
 
     with pytest.raises(KeyError):
-        write_object(parse_reference("s3://released/out/parts.bin"), chunks(), "text/csv")
+        write_object(parse_reference("s3://released/out/parts.bin"), chunks(), "text/csv", "draft")
     assert "out/parts.bin" not in [*storage.keys("released"), *storage.unfinished("released")]
 
 
@@ -242,10 +326,10 @@ def test_a_storage_that_does_not_answer_is_reported_without_its_address(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
-    settings = Settings(home=tmp_path, source_prefixes="s3://silent-bucket")
+    settings = Settings(home=tmp_path, source_prefixes="*=s3://silent-bucket")
 
     async def read() -> None:
-        async for _ in ReferenceReader(settings).chunks("s3://silent-bucket/a.csv"):
+        async for _ in ReferenceReader(settings).chunks("s3://silent-bucket/a.csv", None):
             pass
 
     loop = Loop()
@@ -260,10 +344,10 @@ def test_a_storage_that_does_not_answer_is_reported_without_its_address(
 def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").touch(mode=0)
-    settings = Settings(home=tmp_path / "home", source_prefixes=f"file://{tmp_path}/data")
+    settings = Settings(home=tmp_path / "home", source_prefixes=f"*=file://{tmp_path}/data")
 
     async def read() -> None:
-        async for _ in ReferenceReader(settings).chunks(f"file://{tmp_path}/data/a.csv"):
+        async for _ in ReferenceReader(settings).chunks(f"file://{tmp_path}/data/a.csv", None):
             pass
 
     loop = Loop()

@@ -94,12 +94,17 @@ def test_a_link_is_not_followed(storage: Storage, api: Api, source: str) -> None
 def test_a_link_in_a_destinations_place_is_replaced_and_not_followed(
     storage: Storage, api: Api, source: str
 ) -> None:
-    (storage.folder / "out" / "link.csv").symlink_to(storage.outside / "secret.csv")
-    job = api.job(
-        storage.client.post("/v1/services/DSWAP", json=call(source, below(storage, "out/link.csv")))
-    )
+    """Without ``overwrite`` it is a file that is there already, also if it points to nothing."""
+    link = storage.folder / "out" / "again" / "link.csv"
+    link.symlink_to(storage.outside / "none.csv")
+    body = call(source, below(storage, "out/again/link.csv"))
+    assert "already" in refused(storage, api, body, "/destination/reference")
+    link.unlink()
+    link.symlink_to(storage.outside / "secret.csv")
+    body["destination"]["overwrite"] = True
+    job = api.job(storage.client.post("/v1/services/DSWAP", json=body))
     assert job["state"] == "succeeded", job
-    assert not (storage.folder / "out" / "link.csv").is_symlink()
+    assert not link.is_symlink()
     assert (storage.outside / "secret.csv").read_text() == "age\n31\n"
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from providers.tables.digest import table_digest
@@ -65,12 +66,60 @@ def test_a_destination_by_reference_is_the_jobs_own(storage: Storage, api: Api, 
     assert storage.client.get(f"/v1/jobs/{job['id']}/rows", headers={"accept": accept}).content == written
 
 
-def test_a_destination_replaces_what_was_there(storage: Storage, api: Api) -> None:
+def test_a_destination_replaces_nothing_unless_that_is_said_and_allowed(storage: Storage, api: Api) -> None:
     source = put(storage, "file", "people.csv", as_file(people(), ".csv"))
-    place = storage.folder / "out" / "replaced.csv"
-    place.write_bytes(b"x" * 100_000)
-    done(api, call(source, f"file://{place}"))
-    assert of_file(place.read_bytes(), ".csv").num_rows == 400
+    for place in (storage.folder / "out" / "kept.csv", storage.folder / "out" / "again" / "replaced.csv"):
+        place.write_bytes(b"x" * 100_000)
+        problem = api.refused("DSWAP", call(source, f"file://{place}"))
+        assert problem["pointer"] == "/destination/reference"
+        assert "already" in problem["message"]
+        body = call(source, f"file://{place}")
+        body["destination"]["overwrite"] = True
+        if place.parent.name == "again":
+            done(api, body)
+            assert of_file(place.read_bytes(), ".csv").num_rows == 400
+        else:
+            problem = api.refused("DSWAP", body)
+            assert problem["pointer"] == "/destination/overwrite"
+            assert "ROWVEIL_OVERWRITE_PREFIXES" in problem["message"]
+            assert place.read_bytes() == b"x" * 100_000
+
+
+def test_formulas_of_a_destination_are_escaped_if_asked(storage: Storage, api: Api) -> None:
+    """The digest is that of the table, and a rerun can ask for it too."""
+    table = people().append_column("said", pa.array(["=1+1", "@x", "plain", "-5"] * 100))
+    source = put(storage, "file", "formulas.parquet", as_file(table, ".parquet"))
+    written, digests, jobs = [], set(), []
+    for formulas in ("keep", "escape"):
+        place = storage.folder / "out" / f"formulas-{formulas}.csv"
+        body = call(source, f"file://{place}") | {"seed": "2a", "retain_source": True}
+        body["destination"]["csv_formulas"] = formulas
+        jobs.append(done(api, body))
+        digests.add(jobs[-1]["destination"]["digest"])
+        written.append(place.read_text().splitlines())
+    assert len(digests) == 1
+    kept, escaped = ([line.rsplit(",", 1)[1] for line in lines[1:]] for lines in written)
+    assert {"=1+1", "@x", "-5", "plain"} == set(kept)
+    assert escaped == [text if text == "plain" else f"'{text}" for text in kept]
+    place = storage.folder / "out" / "formulas-rerun.csv"
+    again = {"destination": {"reference": f"file://{place}", "csv_formulas": "escape"}}
+    assert done(api, again, f"/v1/jobs/{jobs[0]['id']}/rerun")["reproduced"]
+    assert place.read_text().splitlines() == written[1]
+    body = call(source, f"file://{storage.folder}/out/formulas.parquet")
+    body["destination"]["csv_formulas"] = "escape"
+    assert api.refused("DSWAP", body)["pointer"] == "/destination/csv_formulas"
+
+
+def test_a_prefix_of_a_project_is_not_there_for_others(storage: Storage, api: Api) -> None:
+    """The service has no authentication, so that its callers have no project."""
+    source = put(storage, "file", "people.csv", as_file(people(), ".csv"))
+    for body, pointer in (
+        (call("s3://secret/people.csv"), "/source/reference"),
+        (call(source, "s3://released/census/a.csv"), "/destination/reference"),
+    ):
+        problem = api.refused("DSWAP", body)
+        assert problem["pointer"] == pointer
+        assert "project" in problem["message"]
 
 
 def test_media_type_and_csv_are_said_where_the_name_does_not(storage: Storage, api: Api) -> None:

@@ -94,18 +94,47 @@ def test_no_other_spelling_is_taken(text: str) -> None:
     ],
 )
 def test_a_prefix_covers_whole_segments(text: str, prefix: str | None) -> None:
-    allowed = parse_prefixes("s3://bucket, s3://other/in/,file:///data , s3://other/in/deeper")
-    found = prefix_of(parse_reference(text), allowed)
+    allowed = parse_prefixes("*=s3://bucket, *=s3://other/in/,*=file:///data , *=s3://other/in/deeper")
+    found = prefix_of(parse_reference(text), allowed, None)
     assert (None if found is None else str(found)) == prefix
+
+
+@pytest.mark.parametrize(
+    ("project", "expected"),
+    [
+        ("census", ["s3://shared", "s3://census"]),
+        ("health", ["s3://shared", "s3://health"]),
+        ("cens", ["s3://shared"]),
+        (None, ["s3://shared"]),
+        ("*", ["s3://shared"]),
+    ],
+)
+def test_a_prefix_belongs_to_a_project(project: str | None, expected: list[str]) -> None:
+    allowed = parse_prefixes("*=s3://shared, census=s3://census,health=s3://health")
+    buckets = ["s3://shared", "s3://census", "s3://health"]
+    found = [bucket for bucket in buckets if prefix_of(parse_reference(f"{bucket}/a"), allowed, project)]
+    assert found == expected
 
 
 def test_no_prefix_is_no_permission() -> None:
     assert parse_prefixes("") == parse_prefixes(" , ") == ()
 
 
-@pytest.mark.parametrize("name", ["source_prefixes", "destination_prefixes"])
+@pytest.mark.parametrize("name", ["source_prefixes", "destination_prefixes", "overwrite_prefixes"])
 @pytest.mark.parametrize(
-    "text", ["/data", "s3://bucket?x", "s3://b ucket", "file://host/data", "https://x/y"]
+    "text",
+    [
+        "*=/data",
+        "*=s3://bucket?x",
+        "*=s3://b ucket",
+        "*=file://host/data",
+        "*=https://x/y",
+        "s3://bucket",
+        "s3://bucket/date=2026",
+        "=s3://bucket",
+        "cen sus=s3://bucket",
+        "**=s3://bucket",
+    ],
 )
 def test_a_prefix_that_is_none_is_refused_at_the_start(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(ValidationError, match=name):
@@ -117,7 +146,7 @@ def test_the_services_own_folders_cannot_be_named(tmp_path: Path, folder: str) -
     """Else a reference would read its keys, or write into its store."""
     (tmp_path / "home" / "blobs").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "home")
-    for name in ("source_prefixes", "destination_prefixes"):
+    for name in ("source_prefixes", "destination_prefixes", "overwrite_prefixes"):
         with pytest.raises(ValidationError, match="own folders"):
-            Settings.model_validate({"home": tmp_path / "home", name: f"file://{tmp_path / folder}"})
-    Settings.model_validate({"home": tmp_path / "home", "source_prefixes": f"file://{tmp_path}/homely"})
+            Settings.model_validate({"home": tmp_path / "home", name: f"*=file://{tmp_path / folder}"})
+    Settings.model_validate({"home": tmp_path / "home", "source_prefixes": f"*=file://{tmp_path}/homely"})

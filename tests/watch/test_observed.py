@@ -14,7 +14,7 @@ import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.api.middleware.request_log import REQUEST_ID_HEADER
-from app.job_kinds import FRONTIER, MEASURES
+from app.job_kinds import ATTACKS, FRONTIER, MEASURES
 from app.jobs.job_metrics import CODES
 from app.jobs.maintenance.certificates import CERTIFICATES
 from app.jobs.requests import PRIORITIES
@@ -26,7 +26,8 @@ from tests.watch.conftest import WatchedService
 
 SEED = "deadbeefcafe0123456789"
 ROWS = [{"name": f"Quux-{row}", "income": 98_765_432_100 + row} for row in range(50)]
-CALL = {"source": {"rows": ROWS}, "parameters": {"swap_fields": ["income"]}, "seed": SEED}
+ANNOTATIONS = {"name": "Quux by name", "label": "Quux label", "notes": "Quux\nnotes"}
+CALL = {"source": {"rows": ROWS}, "parameters": {"swap_fields": ["income"]}, "seed": SEED, **ANNOTATIONS}
 
 SPANS = {"POST /v1/services/DSWAP", "job.accept", "job.queue", "job.run", "provider.run", "destination.write"}
 
@@ -79,7 +80,7 @@ def test_the_audit_names_a_request_as_its_answer_does(watched: WatchedService) -
     asked = [watched.client.post("/v1/services/DSWAP", json=CALL, headers=more) for more in (given, {})]
     home = sqlite3.connect(watched.log.parent / "home" / "rowveil.db")
     with closing(home) as database:
-        lines = dict(database.execute("SELECT subject, request FROM audit WHERE action = 'job.submit'"))
+        lines = dict(database.execute("SELECT subject, request FROM audit_lines WHERE action = 'job.submit'"))
     assert [lines[answer.json()["id"]] for answer in asked] == [
         answer.headers[REQUEST_ID_HEADER] for answer in asked
     ]
@@ -88,7 +89,12 @@ def test_the_audit_names_a_request_as_its_answer_does(watched: WatchedService) -
 def test_no_log_line_holds_a_seed_a_value_or_a_query(watched: WatchedService) -> None:
     """For successful and failed runs, uploads, and rejected requests."""
     client = watched.client
-    client.post("/v1/services/DSWAP", json=CALL).raise_for_status()
+    job = client.post("/v1/services/DSWAP", json=CALL).raise_for_status().json()["id"]
+    client.patch(f"/v1/jobs/{job}", json=ANNOTATIONS).raise_for_status()
+    client.get("/v1/jobs", params={"name": "Quux", "label": "Quux label"}).raise_for_status()
+    as_csv = {"content-type": "text/csv"}
+    upload = client.post("/v1/buffers", content=b"a\n1\n", headers=as_csv, params=ANNOTATIONS).json()["id"]
+    client.patch(f"/v1/buffers/{upload}", json={"name": "Quux" * 31})  # too long
     unswappable = [{"income": 98_765_432_100, "city": "Quux"}, {"income": 98_765_432_101, "city": "Quuux"}]
     parameters = {"swap_fields": ["income"], "control_field": "city", "suppression": {"policy": "fail"}}
     call = {"source": {"rows": unswappable}, "parameters": parameters, "seed": SEED}
@@ -224,7 +230,8 @@ def test_what_an_alert_waits_for_is_counted_from_nought_on(watched: WatchedServi
         if sample.name.endswith("_total")
     }
     codes = {*CODES, "other"}
-    failures = {(code, service, "failed") for service in (*PROVIDERS, MEASURES, FRONTIER) for code in codes}
+    services = (*PROVIDERS, MEASURES, FRONTIER, ATTACKS)
+    failures = {(code, service, "failed") for service in services for code in codes}
     results = {(result,) for result in ("delivered", "refused", "gone", "given_up", "retried")}
     assert {("rowveil_jobs_ended_total", labels) for labels in failures} <= series
     assert {("rowveil_webhook_attempts_total", labels) for labels in results} <= series
@@ -241,7 +248,7 @@ def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
         client.get(f"/{odd}")
         client.request("BREW", f"/{odd}")
     client.get("/v1/jobs", params={"service": "NOPE"})
-    services = {*PROVIDERS, MEASURES, FRONTIER}
+    services = {*PROVIDERS, MEASURES, FRONTIER, ATTACKS}
     templates = {*client.get("/openapi.json").json()["paths"], "unmatched", "/", "/docs", "/openapi.json"}
     allowed = {
         "method": {*METHODS, "other"},
@@ -250,7 +257,7 @@ def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
         "state": set(State),
         "code": {*CODES, "none", "other"},
         "priority": set(PRIORITIES),
-        "limit": {"jobs", "rows", "bytes", "buffer_bytes"},
+        "limit": {"jobs", "rows", "bytes", "buffer_bytes", "requests"},
         "result": {"delivered", "refused", "gone", "given_up", "retried", *UPLOAD_RESULTS},
         "reason": set(AUTHENTICATION_FAILURES),
         "pool": {"connections", "workers"},

@@ -21,7 +21,7 @@ import httpx
 import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from app.callers import SCOPES, Caller
+from app.callers import SCOPES, Caller, token_owner
 from app.errors import InvalidToken, Unavailable
 from app.settings import Settings
 
@@ -138,7 +138,7 @@ class Tokens:
         claim = claims.get(settings.oidc_scope_claim, [])
         words = claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else []
         scopes = frozenset(scope for scope in SCOPES if f"{settings.oidc_scope_prefix}{scope}" in words)
-        return Caller(f"oidc:{subject}", project, scopes)
+        return Caller(token_owner(settings.oidc_issuer, subject), project, scopes)
 
 
 class IssuerKeys:

@@ -34,18 +34,19 @@ _POLICY = "; ".join((
 ))  # fmt: skip
 """Content security policy; the browser itself prevents that text is parsed as markup."""
 
-_HEADERS = {
+HEADERS = {
     "Cache-Control": "no-cache",  # modules of different versions must not be mixed
     "Content-Security-Policy": _POLICY,
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+"""Headers of each file of the console, and of the pages that look like it."""
 
 
 def _serve(path: str, file: Traversable) -> None:
     content = file.read_bytes()
     media_type = _TYPES[PurePosixPath(file.name).suffix]
-    headers = _HEADERS | {"ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
+    headers = HEADERS | {"ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
 
     async def answer(request: Request) -> Response:
         if not none_match(request.headers.get("if-none-match"), headers["ETag"]):

@@ -36,6 +36,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "RWN": {"k": 3},
     "PABIDOT": {"label_fields": ["city"]},
     "LOCALITY": {"fields": ["age"]},
+    "RSWAP": {"hierarchy": ["city"], "risk_fields": ["age"], "k_anonymity": 0, "swap_rate": 0.5},
 }
 """Service -> parameters that fit the table."""
 
@@ -53,6 +54,13 @@ _BODIES: dict[str, dict[str, Any]] = {
         "destination": _RELEASED,
         "measures": {"key_fields": ["age", "city"]},
     },
+    "attack": {
+        "source": _SOURCE,
+        "destination": _RELEASED,
+        "known": ["age", "city"],
+        "secret": ["income"],
+        "attacks": 10,
+    },
     "compareServices": {
         "source": _SOURCE,
         "services": [
@@ -61,6 +69,9 @@ _BODIES: dict[str, dict[str, Any]] = {
         ],
     },
     "rerunJob": {"source": _SOURCE},
+    "annotateJob": {"name": "Survey 2026, second wave", "label": "survey-2026"},
+    "annotateBuffer": {"name": "Survey 2026, second wave", "label": "survey-2026"},
+    "copyBuffer": {"drop": ["hours"], "types": {"age": "string"}},
 }
 
 _PARAMETERS = {
@@ -70,15 +81,19 @@ _PARAMETERS = {
     "reason": "compare with a rerun by another version",
 }
 
+_PARAMETERS_OF = {"compareJobRows": {"source": BUFFER_ID}}
+"""Operation -> examples of parameters whose names mean something else in other operations."""
+
 
 def add_examples(operation: dict[str, Any]) -> None:
     """Add the examples to an operation of the OpenAPI document."""
     body = _BODIES.get(operation["operationId"])
     if body is not None:
         operation["requestBody"]["content"]["application/json"]["example"] = body
+    examples = _PARAMETERS | _PARAMETERS_OF.get(operation["operationId"], {})
     for parameter in operation.get("parameters", ()):
-        if parameter["name"] in _PARAMETERS:
-            parameter["example"] = _PARAMETERS[parameter["name"]]
+        if parameter["name"] in examples:
+            parameter["example"] = examples[parameter["name"]]
 
 
 def example_file(kind: str) -> bytes:

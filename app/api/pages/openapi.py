@@ -9,9 +9,28 @@ from fastapi.openapi.utils import get_openapi
 from app.api.auth.scopes import NEEDED
 from app.api.openapi_responses import problems
 from app.api.pages.examples import add_examples
+from app.api.pages.webhooks import webhooks
 from app.api.report_schemas import Report
 from app.api.schemas import ProgressUpdate, Rows
-from app.callers import SCOPES
+from app.callers import METRICS, SCOPES
+
+SCOPE = "x-required-scope"
+"""Extension of an operation with the scope that it needs: only OAuth 2.0 schemes can list scopes."""
+
+_SERVERS = [{"url": "/", "description": "The service that this document came from."}]
+
+_CONTACT = {"name": "Operator of this service"}
+
+_LICENSE = {"name": "UNLICENSED (no license is granted)", "identifier": "LicenseRef-none-granted"}
+"""The project names no license. `clients/typescript/package.json` says the same in the word of npm."""
+
+_TAGS = [
+    {"name": "services", "description": "Swap the values of a table: one operation for each method."},
+    {"name": "jobs", "description": "State, rows, report, manifest and rerun of each run, and the ledger."},
+    {"name": "buffers", "description": "Tables that are too large for JSON, uploaded once and used by id."},
+    {"name": "measures", "description": "Measure, attack and compare releases."},
+    {"name": "health", "description": "Liveness, readiness and metrics."},
+]
 
 _BEARER = "An API key (`rv_...`, created by `rowveil keys create`), or a token of the configured OIDC issuer."
 
@@ -24,13 +43,22 @@ def document(app: FastAPI) -> dict[str, Any]:
     """
     if app.openapi_schema is None:
         openapi = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            tags=_TAGS,
+            servers=_SERVERS,
+            contact=_CONTACT,
+            license_info=_LICENSE,
         )
         for operations in openapi["paths"].values():
             for operation in operations.values():
                 for answer in operation["responses"].values():
                     events = answer.get("content", {}).get("text/event-stream", {})
-                    events.pop("itemSchema", None)  # an OpenAPI 3.2 keyword
+                    if events.pop("itemSchema", None):  # an OpenAPI 3.2 keyword
+                        update = {"$ref": f"#/components/schemas/{ProgressUpdate.__name__}"}
+                        events["schema"] = {"type": "string", "contentSchema": update}
                 if "application/json" in operation["responses"].get("422", {}).get("content", {}):
                     del operation["responses"]["422"]
                 _guard(operation)
@@ -42,6 +70,7 @@ def document(app: FastAPI) -> dict[str, Any]:
             model_schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             model_schema.pop("$defs", None)
             schemas[model.__name__] = model_schema
+        openapi["webhooks"] = webhooks(schemas)
         scopes = f"{_BEARER} Scopes: " + "; ".join(
             f"`{scope}`: {allowed}" for scope, allowed in SCOPES.items()
         )
@@ -51,6 +80,8 @@ def document(app: FastAPI) -> dict[str, Any]:
         for schema in _within(schemas):
             if isinstance(schema.get("default"), dict) and _refers(schema):
                 del schema["default"]  # repeats the model's own defaults; generators drop the model otherwise
+            if "default" in schema and schema["default"] is None:
+                del schema["default"]  # absent: null is no value of any schema
         app.openapi_schema = openapi
     return app.openapi_schema
 
@@ -61,8 +92,13 @@ def _guard(operation: dict[str, Any]) -> None:
     if scope is None:
         operation["security"] = []
         return
-    operation["security"] = [{"bearer": [scope]}]
-    statuses = (401, 403, 422)  # 422: every operation rejects unknown query parameters
+    operation["security"] = [{"bearer": []}]
+    operation[SCOPE] = scope
+    described = operation.get("description", "").strip()
+    operation["description"] = f"{described}\n\nRequired scope: `{scope}`.".strip()
+    statuses = [401, 403, 422]  # 422: every operation rejects unknown query parameters
+    if scope != METRICS:
+        statuses.append(429)
     refusals = {str(status): answer for status, answer in problems(*statuses).items() if status != 500}
     operation["responses"] |= refusals
 

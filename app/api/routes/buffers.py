@@ -6,20 +6,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
+from pydantic.json_schema import SkipJsonSchema
 
 from app.api.content_encoding import decoded
 from app.api.dependencies import Jobs, ServiceSettings
 from app.api.job_options import RequestSubmission, Submission
-from app.api.json_request import JsonRoute, client_disconnected
+from app.api.json_request import JsonRoute, claim_upload, client_disconnected
 from app.api.multipart import FileForm
 from app.api.openapi_responses import problems, rows_content
-from app.api.schemas import Buffer
+from app.api.schemas import Buffer, BufferPage
 from app.api.table_response import RequestedRepresentation, table_response
+from app.api.table_schemas import TableProfile
 from app.errors import TooLarge, UnsupportedMediaType
-from app.formats.media_types import ARROW_STREAM, essence
+from app.formats.media_types import ARROW_STREAM, essence, sent_as
 from app.jobs.buffers import Upload
 from app.jobs.service import JobService
-from app.requests.uploads import CsvOptions, type_of_file, uploaded_type
+from app.requests.annotations import AnnotationChange, Line
+from app.requests.copies import CopyRequest
+from app.requests.uploads import UploadOptions, type_of_file, uploaded_type
 from app.settings import Settings
 from app.store.sql import models
 
@@ -35,6 +39,9 @@ router = APIRouter(prefix="/v1/buffers", tags=["buffers"], route_class=JsonRoute
 def _document(buffer: models.Buffer) -> Buffer:
     return Buffer(
         id=buffer.id,
+        name=buffer.name,
+        label=buffer.label,
+        notes=buffer.notes,
         digest=buffer.digest,
         fields=buffer.fields,
         row_count=buffer.row_count,
@@ -44,8 +51,8 @@ def _document(buffer: models.Buffer) -> Buffer:
 
 
 def _form_schema() -> dict[str, Any]:
-    """Return the schema of the form: the file, and the same CSV options as the raw upload."""
-    schema = CsvOptions.model_json_schema()
+    """Return the schema of the form: the file, and the same options as the raw upload."""
+    schema = UploadOptions.model_json_schema()
     fields = dict(schema["properties"])
     fields["fields"]["examples"] = ["{}"]  # Swagger UI would otherwise fill in the text "string"
     file_description = (
@@ -72,11 +79,11 @@ async def create_buffer(
     jobs: Jobs,
     settings: ServiceSettings,
     submission: RequestSubmission,
-    options: Annotated[CsvOptions, Query()],
+    options: Annotated[UploadOptions, Query()],
 ) -> Buffer:
     """Upload a table as the raw body.
 
-    The body is an Arrow stream, Parquet, or CSV with a header line, as the `Content-Type` states. The
+    The body is an Arrow stream, Parquet or CSV, as the `Content-Type` states. The
     table is stored sealed while it arrives, then read by a worker; it is deleted at its expiry. For CSV,
     `fields` in the response lists the inferred types. A form is accepted here too, as described for
     `POST /v1/buffers/form`. The body may have `Content-Encoding: gzip`.
@@ -86,12 +93,17 @@ async def create_buffer(
     content_type = request.headers.get("content-type", "")
     if essence(content_type) == FORM:
         return await _from_form(request, response, jobs, submission, options)
+    claim_upload(request)
     uploaded_type(content_type)
     upload = options.described(content_type)
     _refuse_declared_length(request, settings)
     body = decoded(request.headers.get("content-encoding"), request.stream())
     buffer = await jobs.buffers.create(
-        body, lambda: upload, partial(client_disconnected, request), submission.upload_options()
+        body,
+        lambda: upload,
+        partial(client_disconnected, request),
+        submission.upload_options(),
+        _declared_length(request),
     )
     return _created(buffer, response, submission)
 
@@ -114,15 +126,17 @@ async def create_buffer_from_form(
     content_type = request.headers.get("content-type", "")
     if essence(content_type) != FORM:
         raise UnsupportedMediaType(
-            f"this operation takes {FORM}; POST /v1/buffers takes a table without a form"
+            f"{sent_as(content_type)}; this operation takes {FORM}; POST /v1/buffers takes a table without a "
+            "form"
         )
-    return await _from_form(request, response, jobs, submission, CsvOptions())
+    return await _from_form(request, response, jobs, submission, UploadOptions())
 
 
 async def _from_form(
-    request: Request, response: Response, jobs: JobService, submission: Submission, options: CsvOptions
+    request: Request, response: Response, jobs: JobService, submission: Submission, options: UploadOptions
 ) -> Buffer:
-    form = FileForm(request.headers["content-type"], list(CsvOptions.model_fields))
+    claim_upload(request)
+    form = FileForm(request.headers["content-type"], list(UploadOptions.model_fields))
     _refuse_declared_length(request, submission.settings)
     body = decoded(request.headers.get("content-encoding"), request.stream())
 
@@ -130,7 +144,9 @@ async def _from_form(
         return _options_of(form, options).described(type_of_file(form.file_type, form.file_name))
 
     gone = partial(client_disconnected, request)
-    buffer = await jobs.buffers.create(form.chunks(body), described, gone, submission.upload_options())
+    buffer = await jobs.buffers.create(
+        form.chunks(body), described, gone, submission.upload_options(), _declared_length(request)
+    )
     return _created(buffer, response, submission)
 
 
@@ -140,26 +156,66 @@ def _created(buffer: models.Buffer, response: Response, submission: Submission) 
     return _document(buffer)
 
 
-def _options_of(form: FileForm, options: CsvOptions) -> CsvOptions:
+def _options_of(form: FileForm, options: UploadOptions) -> UploadOptions:
     """Combine the options of the form's fields with those of the query. Raises RequestValidationError."""
     given: dict[str, Any] = options.model_dump(exclude_unset=True)
     for name, values in form.values.items():
         given[name] = values if name == "null_tokens" or len(values) > 1 else values[0]
     try:
-        return CsvOptions.model_validate(given)
+        return UploadOptions.model_validate(given)
     except ValidationError as error:
         faults = [{**fault, "loc": ("form", *fault["loc"])} for fault in error.errors()]
         raise RequestValidationError(faults) from None
 
 
+def _declared_length(request: Request) -> int:
+    """Return the declared length of the body in bytes; 0 if it declares none."""
+    declared = request.headers.get("content-length", "")
+    return int(declared) if declared.isdecimal() else 0
+
+
 def _refuse_declared_length(request: Request, settings: Settings) -> None:
     """Raise TooLarge before reading the body if its declared length exceeds the limit."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > settings.max_buffer_bytes:
+    if _declared_length(request) > settings.max_buffer_bytes:
         raise TooLarge(
             f"a buffer holds at most {settings.max_buffer_bytes} bytes (ROWVEIL_MAX_BUFFER_BYTES); "
             "upload the table in parts"
         )
+
+
+@router.get(
+    "",
+    operation_id="listBuffers",
+    summary="List buffers, newest first",
+    response_model=BufferPage,
+    responses=problems(422),
+)
+async def list_buffers(
+    jobs: Jobs,
+    request: Request,
+    response: Response,
+    name: Annotated[
+        Line | SkipJsonSchema[None],
+        Query(
+            description="Only buffers whose name contains this text; upper and lower case are equal. "
+            "[up to 120 characters]"
+        ),
+    ] = None,
+    label: Annotated[
+        Line | SkipJsonSchema[None],
+        Query(description="Only buffers with exactly this label. [up to 120 characters]"),
+    ] = None,
+    page_size: Annotated[int, Query(ge=1, le=200, description="Buffers on a page. [1 to 200]")] = 20,
+    page_token: Annotated[
+        str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
+    ] = None,
+) -> BufferPage:
+    """Get one page of buffers that have not expired. The `Link` header points to the next page (RFC 8288)."""
+    found, next_token = await jobs.list_buffers(page_size, page_token, name, label)
+    if next_token is not None:
+        next_url = request.url.include_query_params(page_token=next_token)
+        response.headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
+    return BufferPage(buffers=[_document(buffer) for buffer in found], next_page_token=next_token)
 
 
 @router.get("/{buffer_id}", operation_id="getBuffer", summary="Get one buffer", responses=problems(404))
@@ -178,6 +234,58 @@ async def get_buffer_rows(buffer_id: str, jobs: Jobs, wanted: RequestedRepresent
     """Get the rows in the media type that `Accept` requests."""
     buffer = await jobs.buffers.get(buffer_id)
     return await table_response(partial(jobs.buffers.open, buffer), buffer.digest, wanted)
+
+
+@router.get(
+    "/{buffer_id}/profile",
+    operation_id="getBufferProfile",
+    summary="Get a profile of a buffer's fields",
+    responses=problems(404, 422, 429, 503),
+)
+async def get_buffer_profile(
+    buffer_id: str,
+    jobs: Jobs,
+    rows: Annotated[int, Query(ge=0, le=50, description="Number of first rows to return. [0 to 50]")] = 20,
+) -> TableProfile:
+    """Get nulls, distinct values, range and a small histogram of each field, and the first rows.
+
+    A worker reads up to 100 million cells of the table, and the first 300 fields. The response shows
+    values, so the call counts as a read of the rows, also in the audit log.
+    """
+    return TableProfile.model_validate(await jobs.profile(buffer_id, rows))
+
+
+@router.post(
+    "/{buffer_id}/copies",
+    operation_id="copyBuffer",
+    summary="Copy a buffer with other fields or types",
+    status_code=201,
+    responses=problems(*_REFUSALS, 404),
+)
+async def copy_buffer(buffer_id: str, body: CopyRequest, response: Response, jobs: Jobs) -> Buffer:
+    """Create a buffer from another one: without some fields, with other types, or with more nulls.
+
+    The first buffer stays as it is. A value that does not fit its new type is refused with its field and
+    row. The copy keeps the order of fields and rows, and the name and the label unless the request gives
+    others.
+    """
+    made = await jobs.buffers.copy(buffer_id, body.drop, body.types, body.null_tokens, body.annotations)
+    response.headers["Location"] = f"/v1/buffers/{made.id}"
+    return _document(made)
+
+
+@router.patch(
+    "/{buffer_id}",
+    operation_id="annotateBuffer",
+    summary="Change a buffer's name, label or notes",
+    responses=problems(400, 403, 404, 413, 415, 422),
+)
+async def annotate_buffer(buffer_id: str, body: AnnotationChange, jobs: Jobs) -> Buffer:
+    """Set or remove the name, the label or the notes; members that are left out stay.
+
+    Only the buffer's creator may do so. The audit log has a line without the texts.
+    """
+    return _document(await jobs.buffers.annotate(buffer_id, body.changes))
 
 
 @router.delete(

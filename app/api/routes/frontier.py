@@ -44,7 +44,7 @@ async def compare(
     if not body.validate_only and (before := await previous_response(jobs, terms, preference, submission)):
         return before
     source = await tables.read(body.source)
-    parameters, options = await to_thread.run_sync(checked_frontier, body, source)
+    parameters, options = await to_thread.run_sync(checked_frontier, body, source, jobs.attack_thresholds)
     new = NewJob(
         service=FRONTIER,
         parameters=parameters,

@@ -1,5 +1,7 @@
 """Liveness, readiness and Prometheus metrics."""
 
+from typing import Any
+
 from fastapi import APIRouter, Response, status
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -9,8 +11,20 @@ from app.api.schemas import CompiledKernels, Health
 
 router = APIRouter(tags=["health"], route_class=JsonRoute)
 
+_NOT_HTTP: dict[int | str, dict[str, Any]] = {
+    400: {
+        "description": "The request is not HTTP/1.1.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
 
-@router.get("/livez", operation_id="getLiveness", summary="Check that the process responds")
+
+@router.get(
+    "/livez",
+    operation_id="getLiveness",
+    summary="Check that the process responds",
+    responses=_NOT_HTTP,
+)
 async def live() -> Health:
     """Return ok as long as the process responds; no dependency is checked."""
     return Health(status="ok")
@@ -20,7 +34,7 @@ async def live() -> Health:
     "/readyz",
     operation_id="getReadiness",
     summary="Check that the service can accept work",
-    responses={503: {"model": Health, "description": "A dependency is not available."}},
+    responses=_NOT_HTTP | {503: {"model": Health, "description": "A dependency is not available."}},
 )
 async def ready(response: Response, service: Service) -> Health:
     """Return ok if the database, the storage and at least one worker are available."""

@@ -5,6 +5,7 @@ from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
@@ -15,6 +16,7 @@ from app.api.job_response import (
     document_of,
     document_response,
     job_document,
+    job_documents,
     job_response,
     previous_response,
 )
@@ -32,11 +34,16 @@ from app.api.schemas import (
     SignedManifest,
 )
 from app.api.table_response import Accept, RequestedRepresentation, table_response
-from app.errors import InvalidRequest
-from app.job_kinds import kind_of
+from app.api.table_schemas import RowComparison
+from app.errors import InvalidParameter, InvalidRequest
+from app.job_kinds import ATTACKS, FRONTIER, MEASURES, kind_of, revision_of
+from app.jobs.tables.views import ComparisonOptions
+from app.requests.annotations import AnnotationChange, Line
 from app.requests.rerun import RerunRequest
 from app.requests.source import SentTo, Source
 from app.requests.uploads import UPLOADED
+from providers import PROVIDERS
+from providers.errors import did_you_mean
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
 
@@ -63,18 +70,33 @@ async def list_jobs(
         Query(description="Only jobs in this state."),
     ] = None,
     service: Annotated[str | SkipJsonSchema[None], Query(description="Only jobs of this service.")] = None,
+    name: Annotated[
+        Line | SkipJsonSchema[None],
+        Query(
+            description="Only jobs whose name contains this text; upper and lower case are equal. "
+            "[up to 120 characters]"
+        ),
+    ] = None,
+    label: Annotated[
+        Line | SkipJsonSchema[None],
+        Query(description="Only jobs with exactly this label. [up to 120 characters]"),
+    ] = None,
     page_size: Annotated[int, Query(ge=1, le=200, description="Jobs on a page. [1 to 200]")] = 20,
     page_token: Annotated[
         str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
     ] = None,
 ) -> Any:
     """Get one page of jobs. The `Link` header points to the next page too (RFC 8288)."""
-    found, next_token = await jobs.list(state, service, page_size, page_token)
+    if service is not None and revision_of(service) is None:
+        known = [*PROVIDERS, MEASURES, FRONTIER, ATTACKS]
+        message = f"unknown service '{service}'{did_you_mean(service, known)}"
+        raise RequestValidationError([{"type": "query", "loc": ("query", "service"), "msg": message}])
+    found, next_token = await jobs.list(state, service, page_size, page_token, name, label)
     headers = {}
     if next_token is not None:
         next_url = request.url.include_query_params(page_token=next_token)
         headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
-    page: dict[str, Any] = {"jobs": [job_document(jobs, job) for job in found]}
+    page: dict[str, Any] = {"jobs": await job_documents(jobs, found)}
     if next_token is not None:
         page["next_page_token"] = next_token
     return document_response(page, 200, headers)
@@ -93,12 +115,27 @@ async def get_job(job_id: str, jobs: Jobs) -> Response:
     return document_response(document_of(*await jobs.look(job_id)))
 
 
+@router.patch(
+    "/{job_id}",
+    operation_id="annotateJob",
+    summary="Change a job's name, label or notes",
+    responses=problems(400, 403, 404, 413, 415, 422),
+)
+async def annotate_job(job_id: str, body: AnnotationChange, jobs: Jobs) -> Job:
+    """Set or remove the name, the label or the notes, in any state; members that are left out stay.
+
+    Only the job's submitter may do so. The audit log has a line without the texts. Report and manifest do not
+    contain them.
+    """
+    return Job.model_validate(await job_document(jobs, await jobs.annotate(job_id, body.changes)))
+
+
 @router.post(
     "/{job_id}/cancel", operation_id="cancelJob", summary="Cancel a job", responses=problems(404, 409)
 )
 async def cancel_job(job_id: str, jobs: Jobs) -> Job:
     """Stop the job and the worker that runs it. Cancelling a job that has ended otherwise is a conflict."""
-    return Job.model_validate(job_document(jobs, await jobs.cancel(job_id)))
+    return Job.model_validate(await job_document(jobs, await jobs.cancel(job_id)))
 
 
 @router.delete(
@@ -152,6 +189,44 @@ async def get_rows(job_id: str, jobs: Jobs, wanted: RequestedRepresentation) -> 
 
 
 @router.get(
+    "/{job_id}/comparison",
+    operation_id="compareJobRows",
+    summary="Compare the destination buffer with its source",
+    responses=problems(404, 409, 410, 422, 429, 503),
+)
+async def compare_job_rows(
+    job_id: str,
+    jobs: Jobs,
+    source: Annotated[
+        str, Query(description="Buffer with the rows that the job ran on, which the caller may read.")
+    ],
+    rows: Annotated[int, Query(ge=0, le=50, description="Number of rows to return. [0 to 50]")] = 20,
+    only_changed: Annotated[
+        bool,
+        Query(description="true: the first rows in which a value differs, instead of the first rows."),
+    ] = False,
+    field: Annotated[
+        str | SkipJsonSchema[None],
+        Query(description="First field of a cross table; it needs `by`. At most 24 different values."),
+    ] = None,
+    by: Annotated[
+        str | SkipJsonSchema[None], Query(description="Second field of the cross table; it needs `field`.")
+    ] = None,
+) -> RowComparison:
+    """Get rows before and after the run, the number of changed values of each field, and a cross table.
+
+    The source is a buffer that the caller may read, and must have the digest of the job's source: so the
+    response shows nothing that the rows of the two do not show. A worker compares up to 100 million cells.
+    It counts as a read of both, also in the audit log.
+    """
+    if (field is None) != (by is None):
+        missing = "by" if by is None else "field"
+        raise InvalidParameter("a cross table needs both 'field' and 'by'; give both or neither", missing)
+    options = ComparisonOptions(rows, only_changed, field, by)
+    return RowComparison.model_validate(await jobs.compare_rows(job_id, source, options))
+
+
+@router.get(
     "/{job_id}/report",
     operation_id="getJobReport",
     summary="Get the report",
@@ -165,7 +240,7 @@ async def get_report(job_id: str, jobs: Jobs, accept: Accept = None) -> Response
     tables. The page loads and runs nothing, and masks row counts below the disclosure threshold.
     """
     report = await jobs.report(job_id)
-    return await report_response(job_document(jobs, await jobs.get(job_id)), report, accept)
+    return await report_response(await job_document(jobs, await jobs.get(job_id)), report, accept)
 
 
 @router.get(
@@ -222,22 +297,29 @@ async def rerun_job(
 ) -> Any:
     """Create a new job with the same parameters and the same seed, which must give the same bytes.
 
-    The source is needed again unless the job retained it, and so is the destination of a job that
-    measured one; rows that differ from the job's are rejected. The new destination is written to a
-    reference only if the request gives one.
+    The source is needed again unless the job retained it, and so are the destination of a job that
+    measured or attacked one and an attack's control rows; rows that differ from the job's are rejected.
+    The new destination is written to a reference only if the request gives one.
     """
     preference = preference_of(prefer, settings)
     terms = await submission.job_options(body)
     if before := await previous_response(jobs, terms, preference, submission):
         return before
-    source = destination = send_to = None
+    source = destination = control = send_to = None
     if body.destination is not None and kind_of((await jobs.get(job_id)).service).has_rows:
         send_to = await checked_destination(_sent_to(body.destination), jobs)
     elif body.destination is not None:
+        for name in ("overwrite", "csv_formulas"):
+            if name in body.destination.model_fields_set:
+                raise InvalidRequest(
+                    f"the job measured its destination: leave '{name}' out", f"/destination/{name}"
+                )
         destination = (await tables.read(body.destination, "/destination")).table
     if body.source is not None:
         source = (await tables.read(body.source)).table
-    job = await jobs.rerun(job_id, source, destination, send_to, terms)
+    if body.control is not None:
+        control = (await tables.read(body.control, "/control")).table
+    job = await jobs.rerun(job_id, source, destination, control, send_to, terms)
     return await job_response(jobs, job, preference, submission)
 
 
@@ -253,7 +335,7 @@ def _sent_to(given: Source) -> SentTo:
     except ValidationError as error:
         place = "".join(f"/{part}" for part in error.errors()[0]["loc"])
         raise InvalidRequest(
-            "a destination to write has only a 'reference' and a 'media_type', which is one of "
-            f"{', '.join(UPLOADED)}",
+            "a destination to write has only a 'reference', 'overwrite', 'csv_formulas' and a 'media_type', "
+            f"which is one of {', '.join(UPLOADED)}",
             f"/destination{place}",
         ) from None

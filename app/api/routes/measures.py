@@ -44,7 +44,7 @@ async def measure(
         return before
     source = await tables.read(body.source)
     destination = await tables.read(body.destination, "/destination")
-    parameters, options = checked_measures(body, source, destination)
+    parameters, options = checked_measures(body, source, destination, jobs.attack_thresholds)
     new = NewJob(
         service=MEASURES,
         parameters=parameters,

@@ -77,7 +77,9 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
         send_to = await checked_destination(call.destination, jobs)  # before anything large is read
         source = await tables.read(call.source)
         check_carried(send_to, source.schema)
-        parameters, options = await tables.in_thread_unless_small(checked_run, provider, call, source.schema)
+        parameters, options = await tables.in_thread_unless_small(
+            checked_run, provider, call, source.schema, jobs.attack_thresholds
+        )
         new = NewJob(
             service=provider.identifier,
             parameters=parameters,
@@ -92,7 +94,7 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
             submission=terms,
         )
         if call.validate_only:
-            return await plan_response(jobs, new, source)
+            return await plan_response(jobs, new, source, call.preview_rows)
         return await submit_job(jobs, new, preference, submission)
 
     return run_service

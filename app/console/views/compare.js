@@ -4,7 +4,8 @@ import * as api from "../api.js";
 import { element, newId } from "../dom.js";
 import { form } from "../form.js";
 import { ROLE_OPTIONS, suggesting, suggestion } from "../roles.js";
-import { requestForm } from "./run.js";
+import * as session from "../session.js";
+import { keeping, requestForm, withoutSeed } from "./run.js";
 import { loadTable, trail } from "./table.js";
 import { control } from "../schema_controls.js";
 import { counted } from "../format.js";
@@ -20,7 +21,20 @@ export async function view([id]) {
   const options = form(schema, { document, fields, suggest }, { without: OWN, allInTheOpen: true });
   const varied = document.components.schemas.Variation.properties.vary;
   const variations = services.map((service) => variation(service, fields, varied, document));
+  const draft = session.takeDraft("compare");
+  if (draft) variations[services.findIndex((each) => each.identifier === draft.service)]?.set(draft);
   const chosen = () => variations.filter((each) => each.chosen());
+  const place = `${id}.compare`;
+  const kept = draft ? null : session.entered(place);
+  if (kept) {
+    options.restore(kept.options);
+    for (const one of kept.services)
+      variations[services.findIndex((each) => each.identifier === one.service)]?.restore(one);
+  }
+  const keep = keeping(place, () => ({
+    services: chosen().map((each) => each.value()),
+    options: withoutSeed(options.value()),
+  }));
   const call = () => {
     if (!chosen().length)
       throw new api.Problem(0, { title: "Nothing to compare", detail: "tick the services to compare" });
@@ -39,6 +53,7 @@ export async function view([id]) {
     },
   };
   return {
+    help: "choosing",
     title: "Compare services",
     nodes: [
       trail(table),
@@ -62,7 +77,7 @@ export async function view([id]) {
           element(
             "details",
             { class: "options" },
-            element("summary", {}, "How risk and utility are measured, and other options"),
+            element("summary", {}, "Which axis matters, how risk and utility are measured, and other options"),
             options.node,
           ),
         ],
@@ -74,6 +89,7 @@ export async function view([id]) {
             `${counted(combinations(), "combination")}; their parameters fit this table's fields.`,
           ),
         ],
+        { keep },
       ),
     ],
   };
@@ -86,13 +102,14 @@ function variation(service, fields, varied, document) {
   const tick = element("input", {
     type: "checkbox",
     id: newId("service"),
-    onchange: () => {
-      holder.hidden = !tick.checked;
-      if (!tick.checked || inside) return;
-      inside = inner(service, fields, varied, document);
-      holder.append(inside.parameters.node, inside.vary.node);
-    },
+    onchange: () => open(),
   });
+  const open = () => {
+    holder.hidden = !tick.checked;
+    if (!tick.checked || inside) return;
+    inside = inner(service, fields, varied, document);
+    holder.append(inside.parameters.node, inside.vary.node);
+  };
   const node = element(
     "div",
     { class: "choice" },
@@ -112,10 +129,22 @@ function variation(service, fields, varied, document) {
   );
   return {
     node,
+    set: ({ parameters, vary }) => {
+      tick.checked = true;
+      open();
+      inside.parameters.set(parameters);
+      inside.vary.set(vary);
+    },
+    restore: ({ parameters, vary }) => {
+      tick.checked = true;
+      open();
+      inside.parameters.restore(parameters);
+      inside.vary.set(vary);
+    },
     get parts() {
       return inside ?? {};
     },
-    chosen: () => tick.checked,
+    chosen: () => tick.checked && inside !== null, // a click is heard before the change that opens it
     combinations: () =>
       Object.values(inside.vary.value() ?? {}).reduce(
         (product, values) => product * (values?.length ?? 1),

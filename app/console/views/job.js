@@ -1,16 +1,21 @@
 // View of one job: live progress, result, report, files and rerun.
 
 import * as api from "../api.js";
-import { alarm, element, facts, newId, shown } from "../dom.js";
-import { badge, nameOf } from "./jobs.js";
+import { annotationsOf } from "../annotations.js";
+import { alarm, element, facts, named, newId, shown } from "../dom.js";
+import { beforeAndAfterOf } from "./before_after.js";
+import { deletion } from "../deletion.js";
+import { stemOf } from "../file_names.js";
+import { badge, nameOf, titleOf } from "./jobs.js";
 import { navigate, routeHref } from "../router.js";
 import { reportOf } from "./report.js";
 import * as session from "../session.js";
 import { between, counted, moment, number, written } from "../format.js";
+import { label } from "../words.js";
 
 const OUTCOMES = {
   SUCCESS: "Everything was done as requested.",
-  SUCCESS_WITH_INFO: "There are events:",
+  SUCCESS_WITH_INFO: "There are events, below.",
 };
 const FILES = {
   CSV: ["text/csv", "csv"],
@@ -19,24 +24,34 @@ const FILES = {
   JSON: [api.JSON_TYPE, "json"],
 };
 
+const OTHERS = 20;
+
 const pathOf = (id) => `v1/jobs/${encodeURIComponent(id)}`;
 const hasEnded = (job) => !["queued", "running"].includes(job.state);
 
 export async function view([id], signal) {
-  const [first, services] = await Promise.all([api.get(pathOf(id)), api.listServices()]);
+  const [first, services, document] = await Promise.all([
+    api.get(pathOf(id)),
+    api.listServices(),
+    api.contract(),
+  ]);
   const holder = element("div", {});
-  const title = nameOf(first, services);
+  const title = element("span", {});
+  const rename = (job) => title.replaceChildren(named(titleOf(job, services)));
+  rename(first);
   const show = async (job) => holder.replaceChildren(...(await ended(job)));
   if (hasEnded(first)) await show(first);
   else follow(id, first, holder, signal, show);
   return {
-    title,
+    help: "report",
+    title: shown(titleOf(first, services)),
     nodes: [
       element(
         "p",
         { class: "kind" },
         element("a", { href: "#/jobs" }, "Jobs"),
         ` · ${moment(first.created_at)}`,
+        first.name ? ` · ${nameOf(first, services)}` : "",
       ),
       element(
         "h1",
@@ -45,6 +60,7 @@ export async function view([id], signal) {
         " ",
         first.kind === "swap" ? element("span", { class: "identifier" }, first.service) : null,
       ),
+      annotationsOf(pathOf(id), first, document, rename),
       holder,
     ],
   };
@@ -91,7 +107,9 @@ async function follow(id, first, holder, signal, show) {
   }
 }
 
+/** Verdict and pictures first, then what can be done with the result; at the end the record and the report. */
 async function ended(job) {
+  const { first, last } = job.state === "succeeded" ? await reportOf(job) : { first: [], last: null };
   const nodes = [
     element(
       "p",
@@ -101,8 +119,22 @@ async function ended(job) {
       OUTCOMES[job.outcome],
     ),
     job.error ? alarm({ title: job.error.title, message: job.error.detail }) : null,
-    happened(job),
     reproduced(job),
+    ...first,
+    happened(job),
+    beforeAndAfterOf(job),
+  ];
+  if (job.state === "succeeded") nodes.push(files(job), attacked(job));
+  nodes.push(parametersOf(job), rerun(job), await pairingWith(job), record(job), removal(job), last);
+  return nodes.filter(Boolean);
+}
+
+/** Lists what a rerun is compared with. */
+function record(job) {
+  return element(
+    "section",
+    { "aria-labelledby": "record" },
+    element("h2", { id: "record" }, "For the record"),
     facts([
       ["Rows", number(job.row_count)],
       ["Took", job.started_at ? between(job.started_at, job.finished_at) : null],
@@ -113,11 +145,38 @@ async function ended(job) {
         job.destination && job.kind === "swap" ? element("code", {}, job.destination.digest) : null,
       ],
     ]),
-  ];
-  if (job.state === "succeeded") nodes.push(files(job));
-  nodes.push(parametersOf(job), rerun(job), removal(job));
-  if (job.state === "succeeded") nodes.push(await reportOf(job));
-  return nodes.filter(Boolean);
+  );
+}
+
+/** Lets the user choose another job of the same source to be shown next to this one. */
+async function pairingWith(job) {
+  if (!hasEnded(job)) return null;
+  const [{ jobs }, services] = await Promise.all([
+    api.get(`v1/jobs?${new URLSearchParams({ page_size: OTHERS, state: "succeeded" })}`),
+    api.listServices(),
+  ]);
+  const others = jobs.filter((other) => other.id !== job.id && other.kind === job.kind);
+  if (!others.length) return null;
+  const choice = element(
+    "select",
+    { id: newId("pair") },
+    others.map((other) =>
+      element("option", { value: other.id }, `${shown(titleOf(other, services))}, ${moment(other.created_at)}`),
+    ),
+  );
+  return element(
+    "form",
+    {
+      class: "inline",
+      onsubmit: (event) => {
+        event.preventDefault();
+        navigate("jobs", job.id, "pair", choice.value);
+      },
+    },
+    element("label", { for: choice.id }, "Put next to"),
+    choice,
+    element("button", {}, "Show both"),
+  );
 }
 
 /** Lists events by code, with their count and the first message. */
@@ -178,7 +237,7 @@ function files(job) {
   const asked = (path, type) =>
     type === "text/csv" && escapes.checked ? `${path}?csv_formulas=escape` : path;
   const path = pathOf(job.id);
-  const stem = `rowveil-${job.id}`;
+  const stem = stemOf(job);
   return element(
     "section",
     { "aria-labelledby": "files" },
@@ -208,6 +267,30 @@ function files(job) {
   );
 }
 
+/** Links a run to the attacks on its release, and attacks to the run. */
+function attacked(job) {
+  if (job.kind === "attacks" && job.parameters.job)
+    return element(
+      "p",
+      {},
+      "Attacked was ",
+      element("a", { href: routeHref("jobs", job.parameters.job) }, "the release of this run"),
+      ".",
+    );
+  if (job.kind !== "swap") return null;
+  return element(
+    "section",
+    { "aria-labelledby": "attack" },
+    element("h2", { id: "attack" }, "Is it safe?"),
+    element(
+      "p",
+      {},
+      element("a", { class: "button", href: routeHref("jobs", job.id, "attack") }, "Attack this release"),
+      " before you publish it: could somebody find a person in it, or learn something about one?",
+    ),
+  );
+}
+
 function parametersOf(job) {
   const given = Object.entries({ ...job.parameters, ...job.options }).filter(([, value]) => value !== null);
   const table = session.tables().find((one) => one.digest === job.source.digest);
@@ -215,7 +298,7 @@ function parametersOf(job) {
     "details",
     {},
     element("summary", {}, "Parameters"),
-    facts(given.map(([name, value]) => [element("code", {}, name), shown(written(value))])),
+    facts(given.map(([name, value]) => [label(name), shown(written(value))])),
     table && job.kind === "swap"
       ? element(
           "button",
@@ -234,7 +317,8 @@ function parametersOf(job) {
 
 /** Reruns with the same parameters and the sealed seed, on the retained source or on a table. */
 function rerun(job) {
-  if (!hasEnded(job) || job.kind === "measures") return null;
+  const unnamed = job.kind === "measures" || (job.kind === "attacks" && !job.parameters.job);
+  if (!hasEnded(job) || unnamed) return null;
   const tables = session.tables();
   const same = tables.find((one) => one.digest === job.source.digest);
   const source = element(
@@ -283,32 +367,17 @@ function rerun(job) {
 }
 
 function removal(job) {
-  const said = element("div", {});
-  const remove = element(
-    "button",
-    {
-      type: "button",
-      class: "danger",
-      onclick: async () => {
-        if (remove.dataset.asked) {
-          await api.send("DELETE", pathOf(job.id)).then(
-            () => navigate("jobs"),
-            (error) => said.replaceChildren(alarm(error)),
-          );
-          return;
-        }
-        remove.dataset.asked = "yes";
-        remove.textContent = "Delete it now, with its result and its seed";
-      },
-    },
-    "Delete this job",
-  );
   return element(
     "details",
     {},
     element("summary", {}, "Delete this job"),
-    element("p", {}, "Its result, its report and its seed are deleted for good; a line of the audit remains."),
-    remove,
-    said,
+    deletion(
+      "Delete this job",
+      "Its result, its report and its seed are deleted for good; a line of the audit remains.",
+      async () => {
+        await api.send("DELETE", pathOf(job.id));
+        navigate("jobs");
+      },
+    ),
   );
 }

@@ -1,12 +1,13 @@
 // View of all jobs, newest first.
 
 import * as api from "../api.js";
-import { alarm, element, table } from "../dom.js";
+import { jobsHref, labelLink, searchOf } from "../annotations.js";
+import { alarm, element, named, table } from "../dom.js";
 import { routeHref } from "../router.js";
 import { moment, number } from "../format.js";
 
 const PAGE = 20;
-const KINDS = { measures: "Measures of a table", frontier: "Comparison of services" };
+const KINDS = { measures: "Measures of a table", frontier: "Comparison of services", attacks: "Attacks on a release" };
 const STATES = ["queued", "running", "succeeded", "failed", "cancelled"];
 
 /** Badge of a state: a word and a symbol, so that colour is never the only difference. */
@@ -15,7 +16,13 @@ export const badge = (state) => element("span", { class: `state ${state}` }, sta
 export const nameOf = (job, services) =>
   KINDS[job.kind] ?? services.find((service) => service.identifier === job.service)?.title ?? job.service;
 
-export async function view([state]) {
+/** Name that a person gave to the job, else the title of its service. */
+export const titleOf = (job, services) => job.name ?? nameOf(job, services);
+
+/** `given`: the filter as a query, with `state`, `name` (a part of it) and `label`. */
+export async function view([given]) {
+  const filter = Object.fromEntries(new URLSearchParams(given ?? ""));
+  const { state } = filter;
   const services = await api.listServices();
   const holder = element("div", {});
   const more = element("button", { type: "button", hidden: true }, "Older jobs");
@@ -24,6 +31,7 @@ export async function view([state]) {
   const load = async () => {
     const query = new URLSearchParams({ page_size: PAGE });
     if (STATES.includes(state)) query.set("state", state);
+    for (const each of ["name", "label"]) if (filter[each]) query.set(each, filter[each]);
     if (next) query.set("page_token", next);
     const page = await api.get(`v1/jobs?${query}`);
     jobs.push(...page.jobs);
@@ -34,22 +42,28 @@ export async function view([state]) {
         element(
           "a",
           { href: routeHref("jobs", job.id) },
-          nameOf(job, services),
+          job.name ? named(job.name) : nameOf(job, services),
           " ",
           element(
             "small",
             {},
-            job.kind === "swap" ? job.service : "",
+            job.kind === "swap" ? job.service : job.name ? nameOf(job, services) : "",
             ` ${moment(job.created_at)}`,
             job.rerun_of ? ", a rerun" : "",
           ),
         ),
+        job.label ? labelLink(job.label) : "",
         badge(job.state),
         number(job.row_count),
       ],
     }));
-    const none = [element("p", {}, "None yet. ", element("a", { href: "#/" }, "Protect a table"), ".")];
-    holder.replaceChildren(...(rows.length ? table("Newest first", ["Job", "State", "Rows"], rows) : none));
+    const all = element("a", { href: "#/jobs" }, "all jobs");
+    const none =
+      filter.name || filter.label
+        ? [element("p", {}, "No job has that name and label. See ", all, ".")]
+        : [element("p", {}, "None yet. ", element("a", { href: "#/" }, "Protect a table"), ".")];
+    const heads = ["Job", "Label", "State", "Rows"];
+    holder.replaceChildren(...(rows.length ? table("Newest first", heads, rows) : none));
   };
   const said = element("div", {});
   more.addEventListener("click", async () => {
@@ -60,6 +74,7 @@ export async function view([state]) {
   });
   await load();
   return {
+    help: "console",
     title: "Jobs",
     nodes: [
       element("h1", { tabindex: "-1" }, "Jobs"),
@@ -76,7 +91,7 @@ export async function view([state]) {
               element(
                 "a",
                 {
-                  href: each ? routeHref("jobs", "state", each) : "#/jobs",
+                  href: jobsHref({ ...filter, state: each }),
                   "aria-current": each === (state ?? "") ? "page" : null,
                 },
                 each || "all",
@@ -85,6 +100,9 @@ export async function view([state]) {
           ),
         ),
       ),
+      searchOf("Jobs", filter, (wanted) => {
+        location.hash = jobsHref({ ...filter, ...wanted });
+      }),
       holder,
       said,
       more,

@@ -2,26 +2,34 @@
 
 import * as api from "../api.js";
 import { alarm, element, named, shown, table } from "../dom.js";
+import { frontierChart, valuesAround } from "../frontier_chart.js";
+import { framed, headlineOf, picturesOf } from "../headline.js";
 import { navigate } from "../router.js";
 import * as session from "../session.js";
 import { counted, number, written } from "../format.js";
+import { figureWords, label } from "../words.js";
 
+/** Returns {first, last}: headline and pictures, which begin a job's page, and the whole report, which ends it. */
 export async function reportOf(job) {
   const path = `v1/jobs/${encodeURIComponent(job.id)}/report`;
   const inside = [element("h2", { id: "report" }, "Report")];
+  const first = [];
   try {
     const [report, page] = await Promise.all([
       api.get(path),
       api.send("GET", path, { headers: { accept: "text/html" } }).then((answer) => answer.text()),
     ]);
+    first.push(headlineOf(report));
+    if (report.verdict) first.push(verdict(report.verdict, report.advice));
+    if (report.frontier) first.push(frontier(report.frontier, job));
+    first.push(picturesOf(report, page));
     if (report.candidates) inside.push(candidates(report.candidates));
-    if (report.frontier) inside.push(frontier(report.frontier, job));
-    inside.push(framed(page));
+    inside.push(framed(page, "Report", "report"));
   } catch (error) {
     if (error.status !== 404 && error.status !== 409) inside.push(alarm(error));
     else inside.push(element("p", { class: "quiet" }, `There is none: ${error.message}`));
   }
-  return element("section", { "aria-labelledby": "report" }, inside);
+  return { first: first.filter(Boolean), last: element("section", { "aria-labelledby": "report" }, inside) };
 }
 
 const figure = (value) => (value === undefined || value === null ? "–" : number(value));
@@ -29,8 +37,8 @@ const figure = (value) => (value === undefined || value === null ? "–" : numbe
 const quiet = (sentences) => (sentences.length ? [element("p", { class: "quiet" }, sentences.join(" "))] : []);
 
 /** Lists the figures that do not rank, each with its reason. */
-const unranked = (reasons) =>
-  Object.entries(reasons ?? {}).map(([name, reason]) => `${shown(name)} ranks nothing: ${shown(reason)}.`);
+const unranked = (reasons, words = figureWords) =>
+  Object.entries(reasons ?? {}).map(([name, reason]) => `${words(name)} ranks nothing: ${shown(reason)}.`);
 
 /** Lists faults of a run that no figure shows: anyone can undo it, or it protects fewer fields. */
 function faults({ reversible, protects_fewer: fewer, unprotected }) {
@@ -43,35 +51,88 @@ function faults({ reversible, protects_fewer: fewer, unprotected }) {
   return found;
 }
 
+/** States the epsilon of a run by the permutation mechanism; nothing of other runs. */
+function epsilons({ guarantee }) {
+  if (!guarantee) return [];
+  const fields = Object.entries(guarantee.by_field).map(([name, value]) => `${shown(name)}: ${number(value)}`);
+  const total = guarantee.epsilon === undefined ? "No finite epsilon" : `Epsilon ${number(guarantee.epsilon)}`;
+  const parts = fields.length > 1 ? ` (${fields.join(", ")})` : "";
+  return [`${total}${parts} at rate ${number(guarantee.rate)}`];
+}
+
+/** Creates the verdict on attacks, with its reasons. */
+function verdict({ state, reasons }, advice) {
+  return element(
+    "section",
+    { class: state === "low" ? "good" : "warning", "aria-label": "Verdict on attacks" },
+    element("p", {}, element("strong", {}, `Risk: ${state}`)),
+    element(
+      "ul",
+      {},
+      reasons.map((reason) => element("li", {}, shown(reason))),
+    ),
+    advice ? element("p", {}, shown(advice.sentence)) : null,
+  );
+}
+
 /** Creates the table of candidate runs. */
 function candidates({ rank_by: names, chosen, table: runs, left_out: reasons, verdict }) {
   return element(
     "div",
     {},
     verdict ? element("p", { class: "warning" }, shown(verdict)) : null,
-    quiet(unranked(reasons)),
+    quiet([
+      ...unranked(reasons),
+      ...(runs.some((run) => run.guarantee)
+        ? ["Each epsilon is that of one candidate alone; the kept one has none, because the choice depends on the source."]
+        : []),
+    ]),
     table(
       names.length
         ? `${counted(runs.length, "candidate")}; the one with the least mean of ranks was kept`
         : `${counted(runs.length, "candidate")}; the first one was kept`,
-      ["Candidate", ...names, "Rank", "Choice"],
+      ["Candidate", ...names.map(figureWords), "Rank", "Choice"],
       runs.map((run) => ({
         marked: run.index === chosen,
         cells: [
           String(run.index + 1),
           ...names.map((name) => figure(run.values[name])),
           figure(run.rank),
-          [run.index === chosen ? "kept" : "", ...faults(run)].filter(Boolean).join("; "),
+          [run.index === chosen ? "kept" : "", ...epsilons(run), ...faults(run)].filter(Boolean).join("; "),
         ],
       })),
     ),
   );
 }
 
+/** Says whose attacks the figures of risk are. */
+const attackers = (fields) =>
+  fields
+    ? [
+        `Attacks: an intruder who knows ${fields.known.map(shown).join(", ")} wants to learn ${fields.sensitive.map(shown).join(", ")}.`,
+      ]
+    : [];
+
+/** Lists the figures of a point that are on no axis, with their range over the runs. */
+function figuresOf({ figures, ranges }, axes, words) {
+  const others = Object.entries(figures ?? {}).filter(([name]) => !axes.includes(name));
+  if (!others.length) return "–";
+  const range = ([least, most]) => (least === most ? "" : ` (${number(least)} to ${number(most)})`);
+  return element(
+    "ul",
+    { class: "parameters" },
+    others.map(([name, value]) =>
+      element("li", { title: name }, `${words(name)}: ${number(value)}${range(ranges?.[name] ?? [value, value])}`),
+    ),
+  );
+}
+
 /** Creates the table of combinations, frontier first, each with a button to use it. */
-function frontier({ risk, utility, goals, points, axes, passed_over: passed, verdict }, job) {
+function frontier(compared, job) {
+  const { risk, utility, goals, points, axes, passed_over: passed, verdict, attacked, recommended } = compared;
   const source = session.tables().find((one) => one.digest === job.source.digest);
   const better = (goal) => ({ low: "less is better", high: "more is better" })[goal] ?? "";
+  const words = (name) => shown(compared.figures?.[name]?.words ?? figureWords(name));
   const order = (point) => (point.error ? 2 : point.dominated ? 1 : 0);
   const sorted = [...points].sort((one, other) => order(one) - order(other) || one.risk - other.risk);
   const none = !points.some((point) => order(point) === 0);
@@ -94,24 +155,39 @@ function frontier({ risk, utility, goals, points, axes, passed_over: passed, ver
       "Use",
       element("span", { class: "hidden-words" }, ` ${point.service} with these parameters`),
     );
+  const picked = element("div", { class: "picked", "aria-live": "polite" });
+  const chart = frontierChart({ risk: words(risk), utility: words(utility), goals, points }, (point, which) =>
+    picked.replaceChildren(...taken(point, which, points, source)),
+  );
   return element(
-    "div",
-    {},
+    "section",
+    { "aria-label": "Comparison" },
     verdict ? element("p", { class: none ? "warning" : "good" }, shown(verdict)) : null,
+    chart,
+    picked,
     element(
       "p",
       {},
       none ? "" : "Combinations that no other one beats come first, in bold.",
       source ? "" : " Upload the table again in this tab to run one of them.",
     ),
-    quiet([...constant, ...chance, ...unranked(passed)]),
+    recommended === undefined
+      ? null
+      : element(
+          "p",
+          { class: "good" },
+          `You said that ${compared.matters} matters more: point ${recommended + 1}, ${points[recommended].service}, is the best by it.`,
+        ),
+    quiet([...attackers(attacked), ...constant, ...chance, ...unranked(passed, words)]),
     table(
       "All combinations",
       [
         "Service",
         "Parameters",
-        `Risk: ${risk} (${better(goals.risk)})`,
-        `Utility: ${utility} (${better(goals.utility)})`,
+        `Risk: ${words(risk)} (${better(goals.risk)})`,
+        `Utility: ${words(utility)} (${better(goals.utility)})`,
+        "Protects",
+        "Other figures",
         "Take on",
       ],
       sorted.map((point) => ({
@@ -123,14 +199,17 @@ function frontier({ risk, utility, goals, points, axes, passed_over: passed, ver
               "ul",
               { class: "parameters" },
               Object.entries(point.parameters).map(([name, value]) =>
-                element("li", {}, element("code", {}, name), " ", named(written(value))),
+                element("li", {}, `${label(name)}: `, named(written(value))),
               ),
             ),
             point.error ? element("p", { class: "fault" }, shown(point.error)) : null,
             ...faults(point).map((fault) => element("p", { class: "fault" }, fault)),
+            ...epsilons(point).map((stated) => element("p", {}, stated)),
           ],
           figure(point.risk),
           figure(point.utility),
+          (point.protects ?? []).map(shown).join(", ") || "–",
+          figuresOf(point, [risk, utility], words),
           source && !point.error ? take(point) : "",
         ],
       })),
@@ -138,23 +217,51 @@ function frontier({ risk, utility, goals, points, axes, passed_over: passed, ver
   );
 }
 
-/**
- * Shows the page in a sandboxed frame without scripts. It has this origin, so that the frame can be as high
- * as its content, and the two scroll together.
- */
-function framed(page) {
-  const frame = element("iframe", { class: "report", title: "Report", sandbox: "allow-same-origin" });
-  const address = URL.createObjectURL(new Blob([page], { type: "text/html;charset=utf-8" }));
-  frame.addEventListener("load", () => {
-    URL.revokeObjectURL(address);
-    const { documentElement: inner, body } = frame.contentDocument;
-    const fit = () => {
-      frame.style.height = `${body.offsetHeight}px`;
-    };
-    new ResizeObserver(fit).observe(body);
-    inner.style.overflow = "hidden";
-    fit();
-  });
-  frame.src = address;
-  return frame;
+/** Describes a point of the chart, with buttons to run it and to try values around it. */
+function taken(point, which, points, source) {
+  const around = valuesAround(point, points);
+  const listed = Object.entries(point.parameters).map(([name, value]) => `${label(name)}: ${written(value)}`);
+  return [
+    element(
+      "p",
+      {},
+      element("strong", {}, `Point ${which}: ${point.service}`),
+      ` with ${shown(listed.join(", "))}. ${[...epsilons(point), ...faults(point)].join("; ")}`,
+    ),
+    source
+      ? element(
+          "div",
+          { class: "actions" },
+          element(
+            "button",
+            {
+              type: "button",
+              class: "primary",
+              onclick: () => {
+                session.setDraft(point.service, point.parameters);
+                navigate("tables", source.id, point.service);
+              },
+            },
+            `Run point ${which}`,
+          ),
+          Object.keys(around).length
+            ? element(
+                "button",
+                {
+                  type: "button",
+                  onclick: () => {
+                    session.setDraft("compare", {
+                      service: point.service,
+                      parameters: point.parameters,
+                      vary: around,
+                    });
+                    navigate("tables", source.id, "compare");
+                  },
+                },
+                `Refine around point ${which}`,
+              )
+            : null,
+        )
+      : element("p", { class: "quiet" }, "Upload the table again in this tab to run it."),
+  ];
 }

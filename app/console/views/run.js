@@ -2,15 +2,19 @@
 
 import * as api from "../api.js";
 import { Unreadable } from "../inputs.js";
-import { alarm, element, facts } from "../dom.js";
+import { alarm, element, facts, shown } from "../dom.js";
+import { glossed } from "../glossary.js";
 import { form, point, pointToUnreadable } from "../form.js";
 import { navigate } from "../router.js";
 import { ROLE_OPTIONS, suggesting, suggestion } from "../roles.js";
+import { resolverOf } from "../schema_controls.js";
 import * as session from "../session.js";
+import { trialOf } from "./before_after.js";
 import { about, loadTable, trail } from "./table.js";
 import { bytes, counted, number } from "../format.js";
 
-const OWN = ["source", "parameters", "validate_only", "destination", "webhook"];
+const PREVIEW_ROWS = 20;
+const OWN = ["source", "parameters", "validate_only", "preview_rows", "destination", "webhook"];
 /* Members that the view handles separately (table, parameters, preview), or that only programs use. */
 
 export async function view([id, identifier]) {
@@ -33,6 +37,16 @@ export async function view([id, identifier]) {
     { document, fields, suggest: startOf(fields) },
     { without: OWN, allInTheOpen: true },
   );
+  const place = `${id}.${identifier}`;
+  const kept = draft ? null : session.entered(place);
+  if (kept) {
+    parameters.restore(kept.parameters);
+    options.restore(kept.options);
+  }
+  const keep = keeping(place, () => {
+    const report = resolverOf(document)(schema).properties.report.default; // a default has no value of its own
+    return { parameters: parameters.value(), options: { report, ...withoutSeed(options.value()) } };
+  });
   const call = () => ({
     source: { buffer: id },
     parameters: parameters.value(),
@@ -41,6 +55,7 @@ export async function view([id, identifier]) {
   const parts = { ...options.parts, parameters: parameters };
   const path = `v1/services/${encodeURIComponent(identifier)}`;
   return {
+    help: `services/${encodeURIComponent(identifier)}`,
     title: service.title,
     nodes: [
       trail(table),
@@ -51,7 +66,7 @@ export async function view([id, identifier]) {
         " ",
         element("span", { class: "identifier" }, identifier),
       ),
-      element("p", { class: "lead" }, service.summary),
+      element("p", { class: "lead" }, ...glossed(service.summary)),
       about(service, "h2"),
       requestForm(
         path,
@@ -65,7 +80,9 @@ export async function view([id, identifier]) {
             element(
               "p",
               { class: "quiet" },
-              draft
+              kept
+                ? "Filled in as you left it. What is left empty has its default."
+                : draft
                 ? "Filled in with the parameters that you chose. What is left empty has its default."
                 : "What is ticked or chosen already follows from the fields' roles: a suggestion. What is left empty has its default.",
             ),
@@ -79,6 +96,7 @@ export async function view([id, identifier]) {
           ),
         ],
         planned,
+        { asked: { preview_rows: PREVIEW_ROWS }, keep },
       ),
     ],
   };
@@ -97,11 +115,26 @@ function optionsOf({ measures, ...rest }) {
   return measures ? { ...rest, measures } : rest;
 }
 
+/** Returns a function that stores what `read()` returns as entered in the form of a place. */
+export function keeping(place, read) {
+  return () => {
+    try {
+      session.keepEntered(place, read());
+    } catch (error) {
+      if (!(error instanceof Unreadable)) throw error; // what cannot be read is not kept
+    }
+  };
+}
+
+/** Returns the options without the seed, which is a secret and is not stored. */
+export const withoutSeed = ({ seed, ...others }) => others;
+
 /**
  * Creates a form with a preview and a run button. `path` is requested with `call()` as its body; `planned`
- * renders the response to the preview.
+ * renders the response to the preview, for which the members `asked` are added to the request; `keep()` is
+ * called after each change of the form.
  */
-export function requestForm(path, call, parts, inside, planned) {
+export function requestForm(path, call, parts, inside, planned, { asked = {}, keep = () => {} } = {}) {
   const output = element("div", { class: "said", "aria-live": "polite" });
   const preview = element("button", { type: "button" }, "Preview");
   const run = element("button", { class: "primary" }, "Run");
@@ -123,7 +156,7 @@ export function requestForm(path, call, parts, inside, planned) {
   };
   preview.addEventListener("click", () =>
     attempt("Checking …", async () => {
-      const job = await api.post(path, { ...call(), validate_only: true });
+      const job = await api.post(path, { ...call(), validate_only: true, ...asked });
       const plan = element(
         "section",
         { class: "plan", tabindex: "-1", "aria-label": "Preview" },
@@ -142,17 +175,42 @@ export function requestForm(path, call, parts, inside, planned) {
   };
   return element(
     "form",
-    { onsubmit: submit, novalidate: true },
+    { onsubmit: submit, oninput: keep, onchange: keep, onclick: keep, novalidate: true },
     inside,
     element(
       "div",
       { class: "actions sticky" },
       preview,
       run,
-      element("span", { class: "quiet" }, "A preview runs nothing, and stores nothing."),
+      element("span", { class: "quiet" }, "A preview stores nothing."),
     ),
     output,
   );
+}
+
+/** Facts about the guarantee of the permutation mechanism. */
+function guaranteed({ epsilon, paper_bound: bound, rate, least_epsilon: least, rate_of_least_epsilon: at }) {
+  return [
+    ["Epsilon", (epsilon ?? null) === null ? "no finite one" : number(epsilon)],
+    ["Bound of the paper", number(bound)],
+    ["Rate", number(rate)],
+    ["Least epsilon of any rate", `${number(least)}, at rate ${number(at)}`],
+  ];
+}
+
+/** Sizes of the groups, or the least of them if only the run can know more. */
+function sizes({ smallest, median, largest }, exact) {
+  if (!exact) return `${number(smallest)} or more; the run finds the sizes`;
+  return `${number(smallest)} to ${number(largest)}, median ${number(median)}`;
+}
+
+/** Facts about the rows that are expected to take part, one for all fields with the same number. */
+function takingPart({ rows, expected_part_by_field: expected }) {
+  const byNumber = Map.groupBy(Object.keys(expected ?? {}), (name) => expected[name]);
+  return [...byNumber].map(([part, names]) => [
+    byNumber.size > 1 ? `Rows that take part, ${names.join(", ")}` : "Rows that take part",
+    part === rows ? "all" : `${Number.isInteger(part) ? "" : "about "}${number(Math.round(part))} of ${number(rows)}`,
+  ]);
 }
 
 /** Renders the plan of a run. */
@@ -171,11 +229,12 @@ function planned({ plan }) {
     facts([
       ["Rows", number(plan.rows)],
       ["Groups", number(plan.groups)],
-      [
-        "Rows of a group",
-        `${number(size.smallest)} to ${number(size.largest)}, median ${number(size.median)}`,
-      ],
+      ["Rows of a group", sizes(size, plan.group_size_is_exact)],
+      ...takingPart(plan),
       ["Estimated memory", bytes(plan.estimated_memory_bytes)],
+      ...(plan.guarantee ? guaranteed(plan.guarantee) : []),
     ]),
+    ...(plan.trial ? trialOf(plan.trial) : []),
+    plan.guarantee ? element("p", { class: "quiet" }, shown(plan.guarantee.holds_for)) : null,
   ];
 }

@@ -1,8 +1,10 @@
 // First view: upload a table, use the sample table, or open one of this tab's tables.
 
 import * as api from "../api.js";
+import { searchOf } from "../annotations.js";
 import { alarm, element, named, newId } from "../dom.js";
 import { form } from "../form.js";
+import { checkFirstLine } from "../header_check.js";
 import { navigate } from "../router.js";
 import { people } from "../sample_table.js";
 import * as session from "../session.js";
@@ -18,8 +20,26 @@ const TYPES = {
   arrows: "application/vnd.apache.arrow.stream",
   ipc: "application/vnd.apache.arrow.stream",
 };
-const DELIMITERS = [",", ";", "\t", "|"];
-const LOOKED_AT = 20_000;
+
+const OF_SPREADSHEET =
+  "It is a workbook. Open it in the spreadsheet program, choose “Save as” and the format CSV (UTF-8) for the sheet with the table, then choose that file here.";
+const OF_STATISTICS =
+  "It is a file of a statistics package. Export the table as CSV or Parquet there, then choose that file here.";
+/** Ending of a file that the service does not read -> the way to a file that it reads. */
+const OTHER_PROGRAMS = {
+  xlsx: OF_SPREADSHEET,
+  xls: OF_SPREADSHEET,
+  xlsm: OF_SPREADSHEET,
+  ods: OF_SPREADSHEET,
+  numbers: OF_SPREADSHEET,
+  sav: OF_STATISTICS,
+  dta: OF_STATISTICS,
+  sas7bdat: OF_STATISTICS,
+};
+
+const ANNOTATIONS = ["name", "label", "notes"];
+const MOST_OF_A_NAME = 120; // characters
+const MOST_FOUND = 100;
 
 export async function view() {
   const writing = await writingForm();
@@ -34,6 +54,20 @@ export async function view() {
     onchange: () => input.files.length && take(input.files[0]),
   });
   const take = async (file, options = writing.value()) => {
+    input.value = "";
+    if (Object.hasOwn(OTHER_PROGRAMS, suffixOf(file))) {
+      const problem = alarm({ title: "This file cannot be read", message: OTHER_PROGRAMS[suffixOf(file)] });
+      said.replaceChildren(problem);
+      problem.focus();
+      return;
+    }
+    const csv = typeOf(file) === "text/csv";
+    const first = csv ? await checkFirstLine(file, options.delimiter).catch(() => null) : null;
+    if (first && !options.delimiter) options = { ...options, delimiter: first.delimiter };
+    if (first?.why && options.header === undefined) said.replaceChildren(doubt(first, file, options, send));
+    else await send(file, options);
+  };
+  const send = async (file, options) => {
     said.replaceChildren(
       element("p", {}, "Uploading ", named(file.name), " …"),
       element("progress", { "aria-label": "Upload" }),
@@ -41,13 +75,13 @@ export async function view() {
     try {
       const buffer = await upload(file, options);
       session.remember(buffer, file.name);
+      await keepName(buffer, file.name);
       navigate("tables", buffer.id);
     } catch (error) {
       const problem = alarm(error);
       said.replaceChildren(problem);
       problem.focus();
     }
-    input.value = "";
   };
   const zone = element(
     "div",
@@ -64,7 +98,7 @@ export async function view() {
         if (event.dataTransfer.files.length) take(event.dataTransfer.files[0]);
       },
     },
-    element("label", { for: input.id }, "A file: CSV with a header line, Parquet, or an Arrow stream"),
+    element("label", { for: input.id }, "A file: CSV, Parquet, or an Arrow stream"),
     input,
     element(
       "p",
@@ -74,6 +108,7 @@ export async function view() {
     element("details", { class: "more" }, element("summary", {}, "How the CSV is written"), writing.node),
   );
   return {
+    help: "console",
     title: "Tables",
     nodes: [
       element("h1", { tabindex: "-1" }, "Protect a table"),
@@ -104,31 +139,104 @@ export async function view() {
 async function writingForm() {
   const document = await api.contract();
   const { parameters } = document.paths["/v1/buffers"].post;
-  const query = parameters.filter((each) => each.in === "query");
+  const query = parameters.filter((each) => each.in === "query" && !ANNOTATIONS.includes(each.name));
   const properties = Object.fromEntries(
     query.map(({ name, schema, description }) => [name, { description, ...schema }]),
   );
   return form({ properties }, { document, fields: [] }, { allInTheOpen: true });
 }
 
+const suffixOf = (file) => {
+  const parts = file.name.toLowerCase().split(".");
+  return parts.at(parts.at(-1) === "gz" ? -2 : -1);
+};
+
+const typeOf = (file) => TYPES[suffixOf(file)] ?? file.type;
+
 /** Uploads the file and returns its buffer. */
 async function upload(file, options) {
-  const parts = file.name.toLowerCase().split(".");
-  const zipped = parts.at(-1) === "gz";
-  const type = TYPES[parts.at(zipped ? -2 : -1)] ?? file.type;
+  const zipped = /\.gz$/i.test(file.name);
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(options))
     [value].flat().forEach((each) => query.append(name, each));
-  if (type === "text/csv" && !options.delimiter && !zipped) query.set("delimiter", await delimiterOf(file));
-  const headers = { "content-type": type, ...(zipped ? { "content-encoding": "gzip" } : {}) };
+  const headers = { "content-type": typeOf(file), ...(zipped ? { "content-encoding": "gzip" } : {}) };
   return (await api.send("POST", `v1/buffers?${query}`, { body: file, headers })).json();
 }
 
-/** Returns the delimiter that is most frequent in the header line. */
-async function delimiterOf(file) {
-  const [names] = (await file.slice(0, LOOKED_AT).text()).split(/[\r\n]/);
-  const often = (sign) => names.split(sign).length;
-  return DELIMITERS.reduce((best, sign) => (often(sign) > often(best) ? sign : best));
+/** Stores the file's name as the table's. It may name a person, so it is not sent in the address of the upload. */
+async function keepName({ id }, name) {
+  const path = `v1/buffers/${encodeURIComponent(id)}`;
+  await api.patch(path, { name: name.slice(0, MOST_OF_A_NAME) }).catch(() => {}); // else only this tab knows it
+}
+
+/** Creates the question whether the first line, which looks like data, has the names of the fields. */
+function doubt({ cells, why }, file, options, send) {
+  const noHeader = element(
+    "button",
+    { type: "button", class: "primary", onclick: () => send(file, { ...options, header: false }) },
+    "There is no header: the first line is data",
+  );
+  const question = element(
+    "section",
+    { class: "warning", "aria-labelledby": "doubt", tabindex: "-1" },
+    element("h2", { id: "doubt" }, "Is the header missing?"),
+    element("p", {}, "The first line of ", named(file.name), ` looks like data: ${why}.`),
+    element(
+      "p",
+      { class: "first-line" },
+      cells.flatMap((cell, at) => [at ? " | " : "", cell === null ? "null" : named(cell)]),
+    ),
+    element("p", {}, "Without a header the fields are named column_1, column_2, and so on, and no row is lost."),
+    element(
+      "div",
+      { class: "actions" },
+      noHeader,
+      element(
+        "button",
+        { type: "button", onclick: () => send(file, options) },
+        "The first line has the names of the fields",
+      ),
+    ),
+  );
+  queueMicrotask(() => noHeader.focus());
+  return question;
+}
+
+const cards = (tables) =>
+  element(
+    "ul",
+    { class: "cards" },
+    tables.map((one) =>
+      element(
+        "li",
+        {},
+        element("a", { href: `#/tables/${encodeURIComponent(one.id)}` }, named(one.name ?? one.id)),
+        element("small", {}, ` ${counted(one.row_count, "row")}, until ${moment(one.expires_at)}`),
+      ),
+    ),
+  );
+
+/** Creates the search for tables that other tabs have uploaded. */
+function finder() {
+  const holder = element("div", { "aria-live": "polite" });
+  const find = async (wanted) => {
+    const given = Object.entries(wanted).filter(([, value]) => value);
+    const query = new URLSearchParams([...given, ["page_size", MOST_FOUND]]);
+    try {
+      const { buffers, next_page_token: more } = await api.get(`v1/buffers?${query}`);
+      const words = more ? `The newest ${MOST_FOUND}; there are more.` : counted(buffers.length, "table");
+      holder.replaceChildren(element("p", { class: "quiet" }, words), cards(buffers));
+    } catch (error) {
+      holder.replaceChildren(alarm(error));
+    }
+  };
+  return element(
+    "details",
+    { class: "more" },
+    element("summary", {}, "Find a table of another tab or of your project"),
+    searchOf("Tables", {}, find),
+    holder,
+  );
 }
 
 /** Lists the tables of this tab, with an input to open another one by id. */
@@ -139,20 +247,8 @@ function tableList() {
     "section",
     { class: "panel", "aria-labelledby": "known" },
     element("h2", { id: "known" }, "Uploaded before"),
-    tables.length
-      ? element(
-          "ul",
-          { class: "cards" },
-          tables.map((one) =>
-            element(
-              "li",
-              {},
-              element("a", { href: `#/tables/${encodeURIComponent(one.id)}` }, named(one.name)),
-              element("small", {}, ` ${counted(one.row_count, "row")}, until ${moment(one.expires_at)}`),
-            ),
-          ),
-        )
-      : element("p", { class: "quiet" }, "None in this tab."),
+    tables.length ? cards(tables) : element("p", { class: "quiet" }, "None in this tab."),
+    finder(),
     element(
       "form",
       {

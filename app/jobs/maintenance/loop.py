@@ -8,11 +8,10 @@ from concurrent.futures import Executor
 from itertools import count
 from typing import TypeVar
 
+from app.jobs.maintenance.audit_anchors import AuditAnchors
 from app.jobs.maintenance.retention import Retention
 from app.jobs.stores import Stores
 from app.settings import Settings
-from app.store.sql.audit import head_of
-from app.store.sql.audit_anchor import keep_anchor
 from app.telemetry.metrics import Metrics
 
 T = TypeVar("T")
@@ -39,6 +38,7 @@ class MaintenanceLoop:
         self._retention = retention
         self._threads = threads
         self._metrics = metrics
+        self._anchors = AuditAnchors(settings, stores, threads, metrics)
         self._task: asyncio.Task[None] | None = None
         self._swept_at = time.monotonic()
         metrics.sweep_lag.set_function(lambda: time.monotonic() - self._swept_at)
@@ -72,8 +72,8 @@ class MaintenanceLoop:
             self._metrics.sweep_failures.inc()
 
     async def anchor_audit(self) -> None:
-        """Store the audit log's newest anchor next to the keys; log an error if the log became shorter."""
-        await self._in_thread(self._anchor_audit)
+        """Add a checkpoint of the audit log, and publish it: see `app.jobs.maintenance.audit_anchors`."""
+        await self._anchors.run()
 
     async def _repeat(self) -> None:
         for turn in count(1):
@@ -85,17 +85,6 @@ class MaintenanceLoop:
             except Exception as error:
                 _log.error("purging failed: %s", type(error).__qualname__)
             await asyncio.sleep(self._settings.purge_interval)
-
-    def _anchor_audit(self) -> None:
-        try:
-            with self._stores.database.read() as session:
-                head = head_of(session)
-            longer = head is not None and keep_anchor(self._settings.home, head)
-        except Exception as error:  # the anchor stored before remains valid
-            _log.error("no anchor of the audit could be written: %s", type(error).__qualname__)
-            return
-        if not longer:
-            _log.error("the audit is shorter than it was: see `rowveil audit verify`")
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)

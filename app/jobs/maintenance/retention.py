@@ -8,14 +8,16 @@ A step that fails does not keep the others from running.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial
 
 from app.callers import THE_SERVICE
+from app.jobs.maintenance.sweep import MOST_FILES
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.sql import buffers, idempotency, jobs, usage, webhook_outbox
+from app.store.sql.audit import Entry
 from app.store.sql.db import Transaction
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
@@ -24,6 +26,13 @@ _log = logging.getLogger("rowveil.jobs")
 
 BATCH_ROWS = 200
 """Largest number of rows that one transaction deletes."""
+
+BLOB_ROWS = MOST_FILES // 4
+"""Largest number of rows that one transaction deletes if they may name blobs, of which a job has up to two.
+
+A service that is killed after the commit leaves the blobs in the folder. They are then at most half of what a
+sweep takes without the suspicion that the database was restored to an older state.
+"""
 
 _Step = Callable[[Transaction, datetime], tuple[int, list[str]]]
 
@@ -70,7 +79,7 @@ class Retention:
         return time.monotonic() - self._done_at[kind]
 
     def _in_batches(self, kind: str, step: _Step) -> int:
-        """Repeat a step until less than a batch is left; return the number of rows that it took."""
+        """Repeat a step until nothing is left; return the number of rows that it took."""
         started, total = time.monotonic(), 0
         while not self._stopping.is_set():
             with self._stores.database.write() as session:
@@ -79,28 +88,33 @@ class Retention:
             self._stores.delete_blobs(unnamed)
             self._metrics.purged.labels(kind).inc(count)
             total += count
-            if count < BATCH_ROWS:
+            if count == 0:
                 self._done_at[kind] = started
                 break
         return total
 
     def _buffers(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        expired, unnamed = buffers.delete_expired(session, now, BATCH_ROWS)
+        expired, unnamed = buffers.delete_expired(session, now, BLOB_ROWS)
         idempotency.forget(session, expired)
-        self._stores.audit.append_all(session, THE_SERVICE, "buffer.purge", expired, now)
+        self._audit(session, "buffer.purge", expired, now)
         return len(expired), unnamed
 
     def _results(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
         before = _before(now, self._settings.result_retention)
-        released, unnamed = jobs.release_old(session, before, BATCH_ROWS)
-        self._stores.audit.append_all(session, THE_SERVICE, "result.purge", released, now)
+        released, unnamed = jobs.release_old(session, before, BLOB_ROWS)
+        self._audit(session, "result.purge", released, now)
         return len(released), unnamed
 
     def _jobs(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
-        deleted, unnamed = jobs.delete_old(session, _before(now, self._settings.job_retention), BATCH_ROWS)
+        before = _before(now, self._settings.job_retention)
+        deleted, unnamed = jobs.delete_old(session, before, BLOB_ROWS)
         idempotency.forget(session, deleted)
-        self._stores.audit.append_all(session, THE_SERVICE, "job.purge", deleted, now)
+        self._audit(session, "job.purge", deleted, now)
         return len(deleted), unnamed
+
+    def _audit(self, session: Transaction, action: str, subjects: Iterable[str], now: datetime) -> None:
+        entries = [Entry(THE_SERVICE, action, subject) for subject in subjects]
+        self._stores.audit.append_all(session, entries, now)
 
     def _keys(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
         return idempotency.delete_expired(session, now, BATCH_ROWS), []

@@ -18,7 +18,7 @@ from app.store.sql.replicas import moment
 
 _log = logging.getLogger("rowveil.storage")
 
-MOST_FILES = 20
+MOST_FILES = 100
 """Number of blobs that every sweep may take."""
 
 MOST_SHARE = 0.1

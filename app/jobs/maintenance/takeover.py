@@ -4,6 +4,7 @@ import logging
 from collections.abc import Collection
 
 from app.engine.engine import ATTEMPTS_EXHAUSTED, REVISION_GONE, Failure
+from app.engine.progress_file import has_outlived_service
 from app.jobs.failure_errors import problem_of
 from app.jobs.job_metrics import JobMetrics
 from app.jobs.recorder import End, Recorder, requeue
@@ -14,7 +15,13 @@ from app.store.sql import jobs, replicas
 _log = logging.getLogger("rowveil.jobs")
 
 MOST_CRASHES = 3
-"""Number of crashes or lost leases of the service after which a job fails instead of being requeued."""
+"""Number of crashes or lost leases of the service after which a job fails instead of being requeued.
+
+A crash does not count if the job's worker has noted that it outlived the service without a lack of memory.
+"""
+
+_MOST_TRUSTED_ATTEMPTS = 10
+"""Attempts of a job in which such a note is believed, so that a job that deceives it ends all the same."""
 
 _CRASHED = Failure(
     ATTEMPTS_EXHAUSTED,
@@ -59,6 +66,7 @@ class Takeover:
         """
         ends: list[End | None] = []
         replica = self._stores.lease.replica
+        innocent = self._read_notes()
         with self._stores.database.write() as session:
             # A claim is untracked if the response to its commit was lost, or if its job could neither be
             # started nor failed. It is requeued at the second sighting: at the first it may be starting.
@@ -67,15 +75,17 @@ class Takeover:
             for job in lost:
                 requeue(session, job, job.crashes)
             dead = replicas.remove_expired(session, replica) if end_leases else ()
-            stalled = replicas.stalled_jobs(session)
+            # A lease may have expired since the notes were read: such jobs are taken over by the next run.
+            stalled = [job for job in replicas.stalled_jobs(session) if (job.id, job.attempt) in innocent]
             for job in stalled:
+                crashes = job.crashes + (not innocent[job.id, job.attempt])
                 if job.cancel_requested:
                     ends.append(self._recorder.end(session, job, Step.CANCEL))
-                elif job.crashes + 1 >= MOST_CRASHES:
-                    values = {"error": problem_of(_CRASHED), "crashes": job.crashes + 1}
+                elif crashes >= MOST_CRASHES:
+                    values = {"error": problem_of(_CRASHED), "crashes": crashes}
                     ends.append(self._recorder.end(session, job, Step.FAIL, **values))
                 else:
-                    requeue(session, job, job.crashes + 1)
+                    requeue(session, job, crashes)
             ended = [end for end in ends if end is not None]
             unnamed = jobs.unnamed(session, [blob for end in ended for blob in end.released])
         self._recorder.publish(ended, unnamed)
@@ -87,6 +97,19 @@ class Takeover:
         for name in dead:
             _log.warning("replica %s is dead; its jobs are taken over", name)
         return len(stalled) + len(lost), len(dead)
+
+    def _read_notes(self) -> dict[tuple[str, int], bool]:
+        """Return for each running job without a lease whether its worker has outlived the service.
+
+        The files are read before the transaction: a folder that does not respond must not keep its locks.
+        """
+        with self._stores.database.read() as session:
+            found = replicas.jobs_without_lease(session)
+        return {
+            (job_id, attempt): attempt < _MOST_TRUSTED_ATTEMPTS
+            and has_outlived_service(self._stores.progress_path_of(job_id, attempt))
+            for job_id, attempt in found
+        }
 
     def fail_unrunnable(self) -> list[str]:
         """Fail queued jobs that no living replica can run; return their ids."""

@@ -70,8 +70,9 @@ def buffered(access: BlobAccess) -> io.BufferedIOBase:
 class TableWriter:
     """Writes a table as a new blob, batch by batch; an error within the block leaves no blob."""
 
-    def __init__(self, access: BlobAccess, schema: pa.Schema) -> None:
-        self._sink = SealedWriter(access)
+    def __init__(self, access: BlobAccess, schema: pa.Schema, expected: int = 0, draft: str = "") -> None:
+        """See `SealedWriter`. Raises OSError: ENOSPC."""
+        self._sink = SealedWriter(access, expected=expected, draft=draft)
         self._writer = pa.ipc.new_stream(self._sink, schema)
 
     @property

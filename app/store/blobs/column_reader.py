@@ -10,6 +10,7 @@ import pyarrow as pa
 from app.store.blobs.arrow_stream import TableWriter, buffered, read_table, table_bytes
 from app.store.blobs.background_digest import BackgroundDigest
 from app.store.blobs.batches import pieces
+from app.store.blobs.disk_space import Reservation
 from app.store.blobs.sealed_files import BlobAccess, open_blob
 from providers.tables.columns import is_words
 
@@ -81,7 +82,11 @@ def _copied(column: pa.ChunkedArray) -> pa.Array:
 
 
 def write_tables(
-    access: BlobAccess, schema: pa.Schema, tables: Iterable[pa.Table], small_bytes: int = 0
+    access: BlobAccess,
+    schema: pa.Schema,
+    tables: Iterable[pa.Table],
+    small_bytes: int = 0,
+    held_space: Reservation | None = None,
 ) -> tuple[str, int, bytes | None]:
     """Write a table that arrives as several tables as a new blob, unless it is small.
 
@@ -93,6 +98,8 @@ def write_tables(
     tables : iterable of pa.Table
     small_bytes : int
         Largest stream in bytes that is returned and not written.
+    held_space : Reservation
+        Disk space for the table, which its file takes over.
 
     Returns
     -------
@@ -108,7 +115,11 @@ def write_tables(
             size += batch.nbytes
         if size <= small_bytes and len(content := table_bytes(schema, held)) <= small_bytes:
             return digest.finish(), digest.rows, content
-        with TableWriter(access, schema) as writer:
+        expected = 0
+        if held_space is not None:
+            expected = held_space.size
+            held_space.release()
+        with TableWriter(access, schema, expected) as writer:
             for batch in chain(held, batches):
                 writer.write(batch)
         return digest.finish(), digest.rows, None

@@ -25,6 +25,8 @@ import pyarrow as pa
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from app.engine.stop_request import check_stop
+from app.store.blobs.disk_space import reserve
 from app.store.crypto.sealing import SealBroken
 
 _LEAST_RECORD = 2**15
@@ -72,7 +74,8 @@ class SealedFile:
         self.close()
 
     def write(self, plain: pa.Buffer) -> Record:
-        """Seal and append one record. Return its number, offset and length."""
+        """Seal and append one record. Return its number, offset and length. Raises TaskStopped."""
+        check_stop()
         sealed = memoryview(
             self._cipher.encrypt(self._records.to_bytes(12, "big"), memoryview(plain).cast("B"), None)
         )
@@ -85,7 +88,8 @@ class SealedFile:
         return record
 
     def read(self, record: Record) -> bytes:
-        """Read and decrypt a record. Raises SealBroken."""
+        """Read and decrypt a record. Raises SealBroken, TaskStopped."""
+        check_stop()
         number, offset, length = record
         sealed = bytearray(length)
         got = 0
@@ -107,6 +111,10 @@ class SealedScratch(SealedFile):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by `close`
         super().__init__(cast(BinaryIO, file), secrets.token_bytes(32))
+
+    def reserve(self, size: int) -> None:
+        """Reserve ``size`` bytes of disk space for the time of the file. Raises OSError: ENOSPC."""
+        reserve(self._file.fileno(), size)
 
 
 class SpoolWriter(SealedFile):

@@ -44,6 +44,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from typing_extensions import Buffer
 
+from app.store.blobs.disk_space import reserve
 from app.store.blobs.trash import Trash
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, SealUnbound
 
@@ -283,16 +284,73 @@ def _measured(paths: Iterable[Path]) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
+def _new_draft(access: BlobAccess) -> Path:
+    return Path(f"{access.path}.{secrets.token_hex(8)}{DRAFT}")
+
+
+def reserve_draft(access: BlobAccess, size: int) -> str:
+    """Create a draft of a new blob with ``size`` bytes of disk space, for a later writer; return its path.
+
+    It is deleted with the blob. Raises OSError: ENOSPC; then there is no draft.
+    """
+    draft = _new_draft(access)
+    draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        reserve(handle, size)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(handle)
+    return str(draft)
+
+
+def extend_draft(draft: str, size: int, start: int) -> None:
+    """Reserve the bytes ``start`` to ``size`` of a draft of `reserve_draft`. Raises OSError: ENOSPC."""
+    handle = os.open(draft, os.O_WRONLY)
+    try:
+        reserve(handle, size, start)
+    finally:
+        os.close(handle)
+
+
 class SealedWriter(io.RawIOBase):
     """Writable stream of a new blob, which appears at `close`; an error within the block discards it."""
 
-    def __init__(self, access: BlobAccess, durable: bool = True) -> None:
-        """``durable``: what was closed is there after a power cut, too; else nobody may need it then."""
+    def __init__(self, access: BlobAccess, durable: bool = True, expected: int = 0, draft: str = "") -> None:
+        """Begin a draft.
+
+        Parameters
+        ----------
+        access
+            The new blob.
+        durable
+            Whether what was closed must be there after a power cut.
+        expected
+            Bytes of disk space to reserve, of which those not needed are freed at the end.
+        draft
+            File of `reserve_draft` to take over. If another writer has taken it, this one begins a new file.
+
+        Raises OSError: ENOSPC if the space cannot be reserved; then there is no draft.
+        """
         super().__init__()
         self._path = Path(access.path)
-        self._draft = Path(f"{access.path}.{secrets.token_hex(8)}{DRAFT}")
+        self._draft = _new_draft(access)
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = io.FileIO(os.open(self._draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+        created = os.O_CREAT | os.O_EXCL
+        if draft:
+            with contextlib.suppress(FileNotFoundError):
+                Path(draft).rename(self._draft)
+                created = 0
+        self._file = io.FileIO(os.open(self._draft, created | os.O_WRONLY, 0o600), "wb")
+        self._reserved = bool(expected or draft)
+        self._flush: _BackgroundFlush | None = None
+        try:
+            reserve(self._file.fileno(), expected)
+        except BaseException:
+            self.discard()
+            raise
         self._flush = _BackgroundFlush(self._file.fileno()) if durable else None
         self._cipher = AESGCM(access.data_key)
         self._pending = bytearray()
@@ -300,6 +358,11 @@ class SealedWriter(io.RawIOBase):
         self._chunks = 0
         self._head = access.header  # goes out with the first chunk, in one write
         self.plain_bytes = 0
+
+    def reserve(self, size: int, start: int) -> None:
+        """Reserve disk space for the bytes ``start`` to ``size`` of the file. Raises OSError: ENOSPC."""
+        self._reserved = True
+        reserve(self._file.fileno(), size, start)
 
     def writable(self) -> bool:
         """Return True."""
@@ -329,6 +392,8 @@ class SealedWriter(io.RawIOBase):
             return
         try:
             self._emit(self._pending, last=True)
+            if self._reserved:
+                os.truncate(self._file.fileno(), self._file.tell())
             if self._flush is not None:
                 self._flush.settle()
                 os.fsync(self._file.fileno())

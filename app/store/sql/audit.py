@@ -1,83 +1,78 @@
-"""Audit log: every operation on a job, buffer or key, as an append-only chain of lines.
+"""Audit log: every operation on a job, buffer or key, as append-only chains of lines.
 
-Each line has an HMAC-SHA256 over itself and the HMAC of the line before, under a key that is stored sealed.
-With access to the database alone nobody can alter, remove or add a line unnoticed: `verify` reports the first
-line that does not match. If the end of the log is removed together with the head, the result is an older
-state of the database. Only a newer anchor shows that: `verify` accepts anchors, and the service stores one
-outside of the database regularly.
+Each process that serves has a chain of its own, so that replicas do not wait for each other. Each line has an
+HMAC-SHA256 over itself and the HMAC of the line before, under a key that is stored sealed. Checkpoints, which
+are signed and form a chain, contain the last lines of all chains (`app.store.sql.audit_checkpoints`), and
+`app.store.sql.audit_verification` checks everything.
 
-Lines from before the chain existed are protected together: the first chained line contains the digest of
-them all. `verify` reports their number, because somebody who removes all HMACs turns every line into such a
-line; only an anchor shows that.
+Versions before the chains per replica appended to one chain, the shared one, in tables of its own. It stays
+as it is, and replicas of such a version go on with it during an upgrade.
 """
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from app.callers import Caller
 from app.store.crypto.canonical_json import canonical_json
-from app.store.sql.models import AuditHead, AuditLine
+from app.store.sql.models import AuditChain, AuditLine, SharedAuditHead, SharedAuditLine
 
-_Line: TypeAlias = Mapping[str, Any] | sa.RowMapping
+Line: TypeAlias = Mapping[str, Any] | sa.RowMapping
+"""Columns of a line of any chain."""
 
-_AT_ONCE = 1000
+SHARED = "shared"
+"""Name of the chain of older versions."""
+
+OPERATOR = "operator"
+"""Name of the chain of administration commands."""
 
 # Built once: every operation adds a line, and building these statements takes longer than running them.
-_LINES = cast(sa.Table, AuditLine.__table__)
+LINES = cast(sa.Table, AuditLine.__table__)
 
-_HEADS = cast(sa.Table, AuditHead.__table__)
+CHAINS = cast(sa.Table, AuditChain.__table__)
 
-_HEAD = sa.select(_HEADS.c.number, _HEADS.c.mac).where(_HEADS.c.id == 1).with_for_update()
+SHARED_LINES = cast(sa.Table, SharedAuditLine.__table__)
 
-_ADD = sa.insert(_LINES)
+SHARED_HEADS = cast(sa.Table, SharedAuditHead.__table__)
 
-_MOVE = sa.update(_HEADS).where(_HEADS.c.id == 1)
+_HEAD = (
+    sa.select(CHAINS.c.number, CHAINS.c.mac).where(CHAINS.c.chain == sa.bindparam("name")).with_for_update()
+)
 
-_MOVE = _MOVE.values(number=sa.bindparam("to_number"), mac=sa.bindparam("to_mac"))
+_ADD = sa.insert(LINES)
 
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """Number and HMAC of a line that the log contained at some time."""
-
-    number: int
-    mac: str
-
-    def __str__(self) -> str:
-        return f"{self.number}:{self.mac}"
-
-    @classmethod
-    def parse(cls, text: str) -> "Anchor":
-        """Parse ``<number>:<mac>``. Raises ValueError."""
-        number, _, mac = text.strip().partition(":")
-        if not number.isdecimal() or len(mac) not in (0, 64):
-            raise ValueError("an anchor is '<number>:<mac>', as `audit verify` prints it")
-        return cls(int(number), mac)
+_MOVE = (
+    sa.update(CHAINS)
+    .where(CHAINS.c.chain == sa.bindparam("name"))
+    .values(number=sa.bindparam("to_number"), mac=sa.bindparam("to_mac"))
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Result of `AuditTrail.verify`."""
+class Entry:
+    """Operation to record."""
 
-    head: Anchor
-    fault: str = ""
-    """First fault that was found; empty if the log is intact."""
-    unchained: int = 0
-    """Number of lines without an HMAC of their own, which are protected by the first line with one."""
+    caller: Caller
+    action: str
+    subject: str
+    """Id of the job, buffer or key."""
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AuditTrail:
-    """Appends lines to the audit log and verifies it."""
+    """Appends lines to one chain of the audit log."""
 
     key: bytes = field(repr=False)
+    chain: str = OPERATOR
+    """Name of the chain, 1 to 16 characters."""
 
     def append(
         self,
@@ -88,104 +83,71 @@ class AuditTrail:
         at: datetime,
         reason: str | None = None,
     ) -> None:
-        """Append a line, at the end of the caller's transaction, because it locks the head for all others."""
-        self.append_all(session, caller, action, [subject], at, reason)
+        """Append a line, at the end of the caller's transaction, because it locks the head of the chain."""
+        self.append_all(session, [Entry(caller, action, subject, reason)], at)
 
-    def append_all(
-        self,
-        session: Session,
-        caller: Caller,
-        action: str,
-        subjects: Sequence[str],
-        at: datetime,
-        reason: str | None = None,
-    ) -> None:
-        """Append a line for each subject, as `append` does."""
-        if not subjects:
+    def append_all(self, session: Session, entries: Sequence[Entry], at: datetime) -> None:
+        """Append a line for each entry, as `append` does."""
+        if not entries:
             return
         connection = session.connection()
-        number, previous = connection.execute(_HEAD).one()
-        previous = previous or _digest(_unchained(session))
+        name = {"name": self.chain}
+        head = connection.execute(_HEAD, name).one_or_none()
+        if head is None:
+            _open(connection, self.chain)
+            head = connection.execute(_HEAD, name).one()
+        number, previous = head
         lines = []
-        for count, subject in enumerate(subjects, 1):
-            line: dict[str, Any] = {
-                "id": number + count,
-                "at": at,
-                "action": action,
-                "subject": subject,
-                "who": caller.owner,
-                "project": caller.project,
-                "request": caller.request or None,
-                "reason": reason,
-            }
-            line["mac"] = previous = self._mac(line, previous)
+        for count, entry in enumerate(entries, 1):
+            line = {"chain": self.chain, "number": number + count, "at": at} | columns(entry)
+            line["mac"] = previous = line_mac(self.key, line, previous)
             lines.append(line)
         connection.execute(_ADD, lines if len(lines) > 1 else lines[0])
-        connection.execute(_MOVE, {"to_number": number + len(lines), "to_mac": previous})
-
-    def verify(self, session: Session, *anchors: Anchor) -> Verdict:
-        """Check every line, and that the lines of the anchors are among them."""
-        head = head_of(session)
-        if head is None:
-            return Verdict(Anchor(0, ""), "the audit's head is gone")
-        expected = {anchor.number: anchor.mac for anchor in anchors if anchor.number}
-        before, previous = 0, ""
-        early: list[_Line] = []
-        for line in _lines(session, head.number):
-            if line["id"] != before + 1:
-                return Verdict(head, f"line {before + 1} is gone: line {line['id']} follows line {before}")
-            if line["mac"] is None and not previous:
-                early.append(line)
-            else:
-                previous = previous or _digest(early)
-                if not hmac.compare_digest(self._mac(line, previous), line["mac"] or ""):
-                    return Verdict(head, f"line {line['id']} was altered, or the line before it")
-                previous = line["mac"] or ""
-            if expected.pop(line["id"], line["mac"]) != line["mac"]:
-                return Verdict(head, f"line {line['id']} is not the line of the anchor")
-            before = line["id"]
-        if before != head.number or previous != head.mac:
-            return Verdict(head, f"the audit ends at line {before}, and its head says line {head.number}")
-        if early and not previous:
-            return Verdict(head, "no line has an HMAC, so that no change can be detected")
-        if expected:
-            cut = f"the end was cut off: line {max(expected)} was there, and {before} are left"
-            return Verdict(head, cut)
-        beyond = session.scalar(sa.select(sa.func.max(AuditLine.id))) or 0
-        newest = head_of(session)  # read last: lines may be added meanwhile
-        if newest is None or beyond > newest.number:
-            return Verdict(head, f"line {head.number + 1} was not added by the service")
-        return Verdict(head, unchained=len(early))
-
-    def _mac(self, line: _Line, previous: str) -> str:
-        return hmac.new(self.key, _written(line, previous), hashlib.sha256).hexdigest()
+        connection.execute(_MOVE, {**name, "to_number": number + len(lines), "to_mac": previous})
 
 
-def head_of(session: Session) -> Anchor | None:
-    """Return the anchor of the last line; None if the head is missing."""
-    row = session.execute(sa.select(AuditHead.number, AuditHead.mac).where(AuditHead.id == 1)).one_or_none()
-    return None if row is None else Anchor(row.number, row.mac)
+def columns(entry: Entry) -> dict[str, Any]:
+    """Return the columns of a line that an entry sets."""
+    return {
+        "action": entry.action,
+        "subject": entry.subject,
+        "who": entry.caller.owner,
+        "project": entry.caller.project,
+        "request": entry.caller.request or None,
+        "reason": entry.reason,
+    }
 
 
-def _written(line: _Line, previous: str) -> bytes:
-    texts = {name: line[name] for name in ("action", "subject", "who", "project", "request", "reason")}
-    at = line["at"].astimezone(UTC).isoformat(timespec="microseconds")
-    return canonical_json({"number": line["id"], "at": at, "previous": previous, **texts})
+def line_mac(key: bytes, line: Line, previous: str) -> str:
+    """Return the HMAC of a line after a line with the HMAC ``previous``; both are hexadecimal."""
+    return hmac.new(key, _written(line, previous), hashlib.sha256).hexdigest()
 
 
-def _digest(lines: Iterable[_Line]) -> str:
+def early_digest(lines: Iterable[Line]) -> str:
+    """Return the digest of the shared chain's first lines, which have no HMAC; it stands for an HMAC."""
     digest = hashlib.sha256()
     for line in lines:
         digest.update(_written(line, ""))
     return digest.hexdigest()
 
 
-def _unchained(session: Session) -> Sequence[_Line]:
-    """Return the lines from before the chain; called once, when its first line is written."""
-    return [dict(line) for line in session.execute(sa.select(_LINES).order_by(_LINES.c.id)).mappings()]
+def shared_lines() -> sa.Select[Any]:
+    """Return the query of the shared chain's lines, in order, with the columns of a line."""
+    named = [column.label("number") if column.name == "id" else column for column in SHARED_LINES.c]
+    return sa.select(*named, sa.literal(SHARED).label("chain")).order_by(SHARED_LINES.c.id)
 
 
-def _lines(session: Session, last: int) -> Iterator[_Line]:
-    query = sa.select(_LINES).where(_LINES.c.id <= last).order_by(_LINES.c.id)
-    for line in session.execute(query.execution_options(yield_per=_AT_ONCE)).mappings():
-        yield dict(line)
+def _open(connection: sa.Connection, chain: str) -> None:
+    """Insert a chain without lines, unless another process has just done so."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    row = {"chain": chain, "number": 0, "mac": ""}
+    connection.execute(dialect.insert(CHAINS).values(row).on_conflict_do_nothing())
+
+
+def _written(line: Line, previous: str) -> bytes:
+    texts = {name: line[name] for name in ("action", "subject", "who", "project", "request", "reason")}
+    at = line["at"].astimezone(UTC).isoformat(timespec="microseconds")
+    place = {"number": line["number"], "at": at, "previous": previous}
+    if line["chain"] != SHARED:  # whose lines had no chain to name
+        place["chain"] = line["chain"]
+    return canonical_json(place | texts)

@@ -1,47 +1,55 @@
-"""Anchor of the audit log next to the keys: a line that the database must still contain.
+"""Anchor of the audit log next to the keys: a checkpoint that the database must still contain.
 
-Restoring an older state of the database does not change this file.
+Restoring an older state of the database does not change this file. Older versions stored the anchor of a line
+of the shared chain in a file of their own, which is still read.
 """
 
 import os
 from pathlib import Path
 
-from app.store.sql.audit import Anchor
+from app.store.sql.audit_checkpoints import Anchor
 
-_FILE = Path("keys") / "audit.anchor"
+_FILE = Path("keys") / "audit.checkpoint"
+
+_OLDER_FILE = Path("keys") / "audit.anchor"
 
 
 class AnchorUnreadable(Exception):
     """The anchor's file does not contain an anchor."""
 
 
-def kept_anchor(home: Path) -> Anchor | None:
-    """Return the stored anchor; None if there is none. Raises AnchorUnreadable."""
-    try:
-        return Anchor.parse((home / _FILE).read_text())
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        raise AnchorUnreadable(
-            f"{home / _FILE} holds no anchor of the audit: the file was changed or damaged. Remove it, "
-            "and pass an anchor that was kept elsewhere by --anchor; the service writes a new one"
-        ) from None
+def kept_anchors(home: Path) -> list[Anchor]:
+    """Return the stored anchors, at most one of each kind. Raises AnchorUnreadable."""
+    found = [_read(home / file) for file in (_FILE, _OLDER_FILE)]
+    return [anchor for anchor in found if anchor is not None]
 
 
-def keep_anchor(home: Path, head: Anchor) -> bool:
+def keep_anchor(home: Path, newest: Anchor) -> bool:
     """Store an anchor; return whether the log is at least as long as at the stored anchor.
 
-    An anchor is never replaced by an older one, which would hide a shortened log.
+    An anchor is never replaced by an older one, which would hide a shortened log. Raises AnchorUnreadable.
     """
-    before = kept_anchor(home)
-    if before is not None and before.number >= head.number:
-        return before.number == head.number
     path = home / _FILE
+    before = _read(path)
+    if before is not None and before.number >= newest.number:
+        return before == newest
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")
     with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
-        file.write(f"{head}\n")
+        file.write(f"{newest}\n")
         file.flush()
         os.fsync(file.fileno())  # an empty file after a power cut would not be an anchor
     draft.rename(path)
     return True
+
+
+def _read(path: Path) -> Anchor | None:
+    try:
+        return Anchor.parse(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise AnchorUnreadable(
+            f"{path} holds no anchor of the audit: the file was changed or damaged. Remove it, "
+            "and pass an anchor that was kept elsewhere by --anchor; the service writes a new one"
+        ) from None

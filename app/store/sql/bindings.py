@@ -5,15 +5,17 @@ nor name a foreign blob in a row.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import sqlalchemy as sa
 
 from app.store.crypto.sealing import Binding
 from app.store.sql.models import Buffer, Job
 
-Role: TypeAlias = Literal["source", "destination"]
-"""Table of a job."""
+Role: TypeAlias = Literal["source", "destination", "control"]
+"""Table of a job. Only an attack has a control."""
+
+ROLES: tuple[Role, ...] = get_args(Role)
 
 JobColumns: TypeAlias = Job | sa.Row[Any]
 """A job, or a row of a query with the columns of its binding."""
@@ -41,12 +43,12 @@ def report_binding(job: JobColumns) -> Binding:
 
 
 def table_binding(job: JobColumns, role: Role) -> Binding:
-    """Return the binding of the data key of a job's source or destination; the store adds the blob."""
+    """Return the binding of the data key of one of a job's tables; the store adds the blob."""
     return Binding(role, job.service, job.id, job.owner, job.project)
 
 
 def rows_binding(job: JobColumns, role: Role) -> Binding:
-    """Return the binding of a small source or destination that the job's row holds."""
+    """Return the binding of a small table that the job's row holds."""
     return Binding(f"{role} rows", job.service, job.id, job.owner, job.project)
 
 
@@ -57,10 +59,7 @@ def buffer_binding(buffer: Buffer | sa.Row[Any]) -> Binding:
 
 def blob_of_job(job: Job, role: Role) -> NamedBlob | None:
     """Return the blob of a job's table; None if the job does not name one (any more)."""
-    if role == "source":
-        blob, sealed_key = job.source_blob, job.sealed_source_key
-    else:
-        blob, sealed_key = job.destination_blob, job.sealed_destination_key
+    blob, sealed_key = getattr(job, f"{role}_blob"), getattr(job, f"sealed_{role}_key")
     return None if blob is None else NamedBlob(blob, sealed_key, table_binding(job, role))
 
 

@@ -1,12 +1,13 @@
 """All SQL about buffers. Every function works within the caller's transaction."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.callers import THE_SERVICE, Caller
-from app.store.sql.jobs import unnamed
+from app.store.sql.jobs import annotated, unnamed
 from app.store.sql.models import Buffer
 from app.store.sql.visibility import visible_to
 
@@ -17,6 +18,24 @@ def find(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_S
         return None
     query = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
     return session.scalar(query.where(visible_to(caller, Buffer)))
+
+
+def newest(
+    session: Session,
+    now: datetime,
+    limit: int,
+    before: str | None,
+    caller: Caller,
+    name: str | None,
+    label: str | None,
+) -> Sequence[Buffer]:
+    """Return up to ``limit`` visible buffers older than the buffer ``before``, newest first.
+
+    ``name``: part of their names, in which upper and lower case are equal. ``label``: their label.
+    """
+    query = sa.select(Buffer).where(Buffer.expires_at > now, visible_to(caller, Buffer))
+    query = query.where(*annotated(Buffer, name, label)).order_by(Buffer.id.desc()).limit(limit)
+    return session.scalars(query if before is None else query.where(Buffer.id < before)).all()
 
 
 def lend(session: Session, buffer_id: str, now: datetime, caller: Caller = THE_SERVICE) -> Buffer | None:

@@ -7,7 +7,7 @@ overwritten (``secure_delete``), so that a purge leaves no sealed seed or table 
 
 PostgreSQL serves several replicas. Its write transactions are READ COMMITTED and lock the rows that a
 concurrent transaction must not change. All such locks are in `jobs.unnamed`, `replicas.hold` and
-`jobs.claim_oldest`.
+`jobs.claim_first`.
 """
 
 import logging
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
 
-NEWEST_REVISION = "2026_11_23_version_support"
+NEWEST_REVISION = "2026_11_24_annotations"
 """Revision of the newest migration, which this version was made for."""
 
 _LOCK_SECONDS = 30

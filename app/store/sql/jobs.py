@@ -1,6 +1,6 @@
 """All SQL about jobs and their blobs. Every function but `look` works within the caller's transaction."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from app.callers import THE_SERVICE, Caller
 from app.job_kinds import Runs, own_runs
 from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, table_binding
 from app.store.sql.db import Database
-from app.store.sql.models import Buffer, Job
+from app.store.sql.models import Buffer, Job, Queue
 from app.store.sql.visibility import visible_to
 
 JobRow: TypeAlias = sa.Row[Any]
@@ -46,10 +46,11 @@ def _quoted(text: str) -> str:
 
 
 @cache
-def _claim(runs: Runs) -> sa.UpdateBase:
+def _claim(runs: Runs, until_turn: bool) -> sa.UpdateBase:
     first = (
         sa.select(_JOBS.c.id)
         .where(_JOBS.c.state == "queued", _fits(runs))
+        .where(_JOBS.c.ranked_at <= sa.bindparam("until_turn") if until_turn else sa.true())
         .order_by(_JOBS.c.ranked_at, _JOBS.c.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -69,6 +70,14 @@ def _any_queued(runs: Runs) -> sa.Select[Any]:
     return sa.select(_JOBS.c.id).where(_JOBS.c.state == "queued", _fits(runs)).limit(1)
 
 
+_QUEUE = cast(sa.Table, Queue.__table__)
+
+_ADVANCE = (
+    sa.update(_QUEUE)
+    .where(_QUEUE.c.turn < sa.bindparam("started_turn"))
+    .values(turn=sa.bindparam("started_turn"))
+)
+
 _INSERT = sa.insert(_JOBS)
 
 _DEFAULTS = {
@@ -77,7 +86,11 @@ _DEFAULTS = {
     if isinstance(column.default, ScalarElementColumnDefault)
 }
 
-_BLOBS = (Job.source_blob, Job.destination_blob, Buffer.blob)
+_TABLE_BLOBS = (Job.source_blob, Job.destination_blob, Job.control_blob)
+
+_SMALL_TABLES = (Job.sealed_source, Job.sealed_destination, Job.sealed_control)
+
+_BLOBS = (*_TABLE_BLOBS, Buffer.blob)
 
 _EVERY_NAME = sa.union_all(*(sa.select(column).where(column.is_not(None)) for column in _BLOBS))
 
@@ -152,8 +165,13 @@ def newest(
     limit: int,
     before: str | None,
     caller: Caller = THE_SERVICE,
+    name: str | None = None,
+    label: str | None = None,
 ) -> Sequence[Job]:
-    """Return up to ``limit`` visible jobs older than the job ``before``, newest first."""
+    """Return up to ``limit`` visible jobs older than the job ``before``, newest first.
+
+    ``name``: part of their names, in which upper and lower case are equal. ``label``: their label.
+    """
     query = sa.select(Job).where(visible_to(caller, Job)).order_by(Job.id.desc()).limit(limit)
     if state is not None:
         query = query.where(Job.state == state)
@@ -161,19 +179,68 @@ def newest(
         query = query.where(Job.service == service)
     if before is not None:
         query = query.where(Job.id < before)
-    return session.scalars(query).all()
+    return session.scalars(query.where(*annotated(Job, name, label))).all()
 
 
-def claim_oldest(session: Session, replica: str, now: datetime, runs: Runs | None = None) -> Job | None:
+def annotated(
+    model: type[Job] | type[Buffer], name: str | None, label: str | None
+) -> list[sa.ColumnElement[bool]]:
+    """Build the conditions that a name contains ``name``, and that a label is ``label``; None: any."""
+    conditions: list[sa.ColumnElement[bool]] = []
+    if name is not None:
+        conditions.append(model.name.icontains(name, autoescape=True))
+    if label is not None:
+        conditions.append(model.label == label)
+    return conditions
+
+
+def annotate(
+    session: Session, model: type[Job] | type[Buffer], row_id: str, changes: Mapping[str, str | None]
+) -> bool:
+    """Set the name, the label or the notes of a job or a buffer; False if there is no such row."""
+    return _changed(session, sa.update(model).where(model.id == row_id).values(dict(changes)))
+
+
+def claim_first(
+    session: Session,
+    replica: str,
+    now: datetime,
+    runs: Runs | None = None,
+    until_turn: datetime | None = None,
+) -> Job | None:
     """Claim the queued job with the smallest `Job.ranked_at` for this replica; loads all columns.
 
     Only a job of ``runs`` is claimed, by default of those that this version can run: in a rolling upgrade
-    replicas of two versions share a queue. `Job.ranked_at` combines age and priority. See also
-    `replicas.hold`. Rows that another claim has locked are skipped if the database has row locks.
+    replicas of two versions share a queue. See also `replicas.hold`. Rows that another claim has locked are
+    skipped if the database has row locks.
+
+    Parameters
+    ----------
+    session
+        The caller's transaction.
+    replica
+        This replica.
+    now
+        The database's time.
+    runs
+        Revisions that may be claimed.
+    until_turn
+        Largest `Job.ranked_at` of a job to claim; None: any.
     """
-    given = {"claimed_at": now, "claimed_by_replica": replica}
-    row = session.connection().execute(_claim(runs or own_runs()), given).mappings().one_or_none()
-    return None if row is None else Job(**row)
+    given: dict[str, Any] = {"claimed_at": now, "claimed_by_replica": replica}
+    if until_turn is not None:
+        given["until_turn"] = until_turn
+    claim = _claim(runs or own_runs(), until_turn is not None)
+    row = session.connection().execute(claim, given).mappings().one_or_none()
+    if row is None:
+        return None
+    advance(session, row["ranked_at"])
+    return Job(**row)
+
+
+def advance(session: Session, turn: datetime) -> None:
+    """Set the virtual time of the queue to a turn that has started, unless it is later already."""
+    session.connection().execute(_ADVANCE, {"started_turn": turn})
 
 
 def any_queued(session: Session, runs: Runs | None = None) -> bool:
@@ -261,27 +328,25 @@ def delete_ended(session: Session, job_id: str) -> bool:
 
 
 def retained(session: Session, role: Role, job: Job, now: datetime, caller: Caller) -> NamedBlob | None:
-    """Return the blob of a table that the job was given, if the job or its buffer still names it.
+    """Return the blob of a table of the job, if the job or the buffer that it came from still names it.
 
     The buffer must be visible to the caller. The row that names the blob is locked until the transaction
     ends: see `unnamed`.
     """
-    of_source = role == "source"
-    blob = Job.source_blob if of_source else Job.destination_blob
-    key = Job.sealed_source_key if of_source else Job.sealed_destination_key
+    blob, key = getattr(Job, f"{role}_blob"), getattr(Job, f"sealed_{role}_key")
     own = session.execute(sa.select(blob, key).where(Job.id == job.id).with_for_update(read=True)).first()
     if own is not None and own[0] is not None:
         return NamedBlob(own[0], own[1], table_binding(job, role))
-    buffer_id = job.source_buffer if of_source else job.destination_buffer
+    buffer_id = getattr(job, f"{role}_buffer")
     lent = sa.select(Buffer).where(Buffer.id == buffer_id, Buffer.expires_at > now)
     buffer = session.scalar(lent.where(visible_to(caller, Buffer)).with_for_update(read=True))
     return None if buffer is None else blob_of_buffer(buffer)
 
 
 def retained_table(session: Session, role: Role, job_id: str) -> bytes | None:
-    """Return the small sealed table that the job was given, if its row still holds it."""
-    column = Job.sealed_source if role == "source" else Job.sealed_destination
-    return session.scalar(sa.select(column).where(Job.id == job_id))
+    """Return the small sealed table of the job, if its row still holds it."""
+    sealed: bytes | None = session.scalar(sa.select(getattr(Job, f"sealed_{role}")).where(Job.id == job_id))
+    return sealed
 
 
 def release_old(session: Session, before: datetime, most: int) -> tuple[list[str], list[str]]:
@@ -289,16 +354,15 @@ def release_old(session: Session, before: datetime, most: int) -> tuple[list[str
 
     Return their ids, and the blobs that no row names now.
     """
-    tables = (Job.source_blob, Job.destination_blob, Job.sealed_source, Job.sealed_destination)
-    held = sa.or_(*(table.is_not(None) for table in tables))
-    query = sa.select(Job.id, Job.source_blob, Job.destination_blob).where(Job.finished_at < before, held)
+    held = sa.or_(*(table.is_not(None) for table in (*_TABLE_BLOBS, *_SMALL_TABLES)))
+    query = sa.select(Job.id, *_TABLE_BLOBS).where(Job.finished_at < before, held)
     query = query.order_by(Job.id).limit(most).with_for_update(skip_locked=True)
     old = session.execute(query).all()
     ids = [row.id for row in old]
-    given_up = [f"{table.key}{suffix}" for table in tables[2:] for suffix in ("", "_key")]
-    given_up += [table.key for table in tables[:2]]
+    given_up = [f"{table.key}{suffix}" for table in _SMALL_TABLES for suffix in ("", "_key")]
+    given_up += [table.key for table in _TABLE_BLOBS]
     session.execute(sa.update(Job).where(Job.id.in_(ids)).values(dict.fromkeys(given_up)))
-    blobs = [blob for row in old for blob in (row.source_blob, row.destination_blob)]
+    blobs = [blob for row in old for blob in row[1:]]
     return ids, unnamed(session, blobs)
 
 
@@ -306,9 +370,9 @@ def delete_old(session: Session, before: datetime, most: int) -> tuple[list[str]
     """Delete up to ``most`` jobs that ended before a time. Return their ids, and blobs no row names now."""
     old = sa.select(Job.id).where(Job.finished_at < before).order_by(Job.finished_at).limit(most)
     ids = session.scalars(old.with_for_update(skip_locked=True)).all()
-    gone = sa.delete(Job).where(Job.id.in_(ids)).returning(Job.id, Job.source_blob, Job.destination_blob)
+    gone = sa.delete(Job).where(Job.id.in_(ids)).returning(Job.id, *_TABLE_BLOBS)
     rows = sorted(session.execute(gone).all(), key=lambda row: row.id)
-    blobs = [blob for row in rows for blob in (row.source_blob, row.destination_blob)]
+    blobs = [blob for row in rows for blob in row[1:]]
     return [row.id for row in rows], unnamed(session, blobs)
 
 

@@ -28,56 +28,64 @@ _PAGE_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Sealed:
+class SealedColumn:
     """Column of sealed values."""
 
     key: InstrumentedAttribute[str]
     value: InstrumentedAttribute[bytes] | InstrumentedAttribute[bytes | None]
-    context: Callable[[sa.Row[Any]], str | Binding]
+    context: Callable[[Any], str | Binding]
+    """Context of a row, which has the columns ``named``."""
     named: tuple[InstrumentedAttribute[Any], ...]
     """Columns that the context is derived from."""
 
 
 _JOB = (Job.service, Job.id, Job.owner, Job.project)
 
-_SEALED_COLUMNS = (
-    _Sealed(Job.id, Job.sealed_seed, seed_binding, _JOB),
-    _Sealed(Job.id, Job.sealed_report, report_binding, _JOB),
-    _Sealed(
+SEALED_COLUMNS = (
+    SealedColumn(Job.id, Job.sealed_seed, seed_binding, _JOB),
+    SealedColumn(Job.id, Job.sealed_report, report_binding, _JOB),
+    SealedColumn(
         Job.id,
         Job.sealed_source_key,
         lambda row: replace(table_binding(row, "source"), blob=row.source_blob),
         (*_JOB, Job.source_blob),
     ),
-    _Sealed(
+    SealedColumn(
         Job.id,
         Job.sealed_destination_key,
         lambda row: replace(table_binding(row, "destination"), blob=row.destination_blob),
         (*_JOB, Job.destination_blob),
     ),
-    _Sealed(Job.id, Job.sealed_source, lambda row: rows_binding(row, "source"), _JOB),
-    _Sealed(Job.id, Job.sealed_destination, lambda row: rows_binding(row, "destination"), _JOB),
-    _Sealed(Job.id, Job.sealed_webhook, lambda row: webhook_context(row.id), (Job.id,)),
-    _Sealed(
+    SealedColumn(
+        Job.id,
+        Job.sealed_control_key,
+        lambda row: replace(table_binding(row, "control"), blob=row.control_blob),
+        (*_JOB, Job.control_blob),
+    ),
+    SealedColumn(Job.id, Job.sealed_source, lambda row: rows_binding(row, "source"), _JOB),
+    SealedColumn(Job.id, Job.sealed_destination, lambda row: rows_binding(row, "destination"), _JOB),
+    SealedColumn(Job.id, Job.sealed_control, lambda row: rows_binding(row, "control"), _JOB),
+    SealedColumn(Job.id, Job.sealed_webhook, lambda row: webhook_context(row.id), (Job.id,)),
+    SealedColumn(
         Buffer.id,
         Buffer.sealed_key,
         lambda row: replace(buffer_binding(row), blob=row.blob),
         (Buffer.id, Buffer.owner, Buffer.project, Buffer.blob),
     ),
-    _Sealed(
+    SealedColumn(
         Delivery.id, Delivery.sealed_webhook, lambda row: webhook_context(row.job_id), (Delivery.job_id,)
     ),
-    _Sealed(KeptKey.name, KeptKey.sealed, lambda row: context_of(row.name), (KeptKey.name,)),
+    SealedColumn(KeptKey.name, KeptKey.sealed, lambda row: context_of(row.name), (KeptKey.name,)),
 )
 """All sealed columns; a new one must be added here."""
 
 
 def reseal_rows(database: Database, sealer: Sealer) -> int:
     """Seal again all values under old keys; return their number. Raises SealBroken: a key is missing."""
-    return sum(_reseal(database, sealer, column) for column in _SEALED_COLUMNS)
+    return sum(_reseal(database, sealer, column) for column in SEALED_COLUMNS)
 
 
-def _reseal(database: Database, sealer: Sealer, column: _Sealed) -> int:
+def _reseal(database: Database, sealer: Sealer, column: SealedColumn) -> int:
     resealed = 0
     for rows in _pages(database, column):
         old = [row for row in rows if not sealer.is_current(row[1])]
@@ -96,7 +104,7 @@ def _reseal(database: Database, sealer: Sealer, column: _Sealed) -> int:
     return resealed
 
 
-def _pages(database: Database, column: _Sealed) -> Iterator[list[Any]]:
+def _pages(database: Database, column: SealedColumn) -> Iterator[list[Any]]:
     """Yield key, value and context columns of rows with a value, in pages with one transaction each."""
     last = ""
     while True:

@@ -16,11 +16,14 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     false,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 """States of a job, as in `app.jobs.states`; repeated here for the check constraint."""
+
+_LABELLED = "label IS NOT NULL"
 
 DELIVERY_STATES = ("pending", "delivered", "given_up")
 
@@ -79,9 +82,12 @@ class Job(Base):
         Index(None, "service", "id"),
         Index(None, "source_blob"),
         Index(None, "destination_blob"),
+        Index(None, "control_blob"),
         Index(None, "finished_at"),
         Index(None, "owner", "id"),
         Index(None, "project", "id"),
+        # Only labelled jobs, so that small calls do not pay for it.
+        Index(None, "label", "id", sqlite_where=text(_LABELLED), postgresql_where=text(_LABELLED)),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
@@ -109,7 +115,7 @@ class Job(Base):
     finished_at: Mapped[datetime | None]
     priority: Mapped[str] = mapped_column(String(10), default="normal", server_default="normal")
     ranked_at: Mapped[datetime]
-    """Position in the queue: the creation time, shifted by the priority."""
+    """Position in the queue, a virtual time: see `app.jobs.fairness.turns`."""
     deadline: Mapped[datetime | None]
     """Time at which the job fails if it has not ended."""
 
@@ -140,6 +146,15 @@ class Job(Base):
     """Reference that the destination is written to; of a measures job, read from."""
     destination_media_type: Mapped[str | None] = mapped_column(String(60))
     """Media type of the destination at its reference."""
+    control_digest: Mapped[str | None] = mapped_column(String(80))
+    """Digest of an attack's control, rows that were not in the source."""
+    control_fields: Mapped[list[dict[str, Any]] | None]
+    control_rows: Mapped[int | None]
+    control_blob: Mapped[str | None] = mapped_column(String(32))
+    control_buffer: Mapped[str | None] = mapped_column(String(36))
+    sealed_control_key: Mapped[bytes | None]
+    """Data key of the control's blob, sealed to this row."""
+    control_reference: Mapped[str | None] = mapped_column(Text)
     inline: Mapped[bool]
     """Whether the source came in the request, so that the response returns the rows."""
     retain_source: Mapped[bool]
@@ -170,16 +185,74 @@ class Job(Base):
     cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=false())
     """Whether a caller has requested cancellation; the replica that runs the job polls this."""
 
+    name: Mapped[str | None] = mapped_column(String(120))
+    """Name for people. It, the label and the notes may be personal data."""
+    label: Mapped[str | None] = mapped_column(String(120))
+    """Label that jobs which belong together share."""
+    notes: Mapped[str | None] = mapped_column(Text)
+    destination_options: Mapped[dict[str, Any] | None]
+    """Options of the destination at its reference (`app.jobs.requests.SendTo.options`)."""
     sealed_source: Mapped[bytes | None] = mapped_column(deferred=True)
     """Sealed stream of a small source; then `source_blob` is None. The last columns: reading the others
     skips what is large."""
     sealed_destination: Mapped[bytes | None] = mapped_column(deferred=True)
     """Sealed stream of a small destination; then `destination_blob` is None."""
+    sealed_control: Mapped[bytes | None] = mapped_column(deferred=True)
+    """Sealed stream of a small control; then `control_blob` is None."""
 
     @property
     def ended(self) -> bool:
         """Whether the job has ended."""
         return self.finished_at is not None
+
+
+class Queue(Base):
+    """Virtual time of the queue; see `app.jobs.fairness.turns`."""
+
+    __tablename__ = "queue"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """Always 1: the table has one row."""
+    turn: Mapped[datetime]
+    """Largest turn that has started after it had waited."""
+
+
+class Release(Base):
+    """Entry of the disclosure ledger: one release of a source. It outlives its job and holds no value."""
+
+    __tablename__ = "ledger"
+    __table_args__ = (
+        Index(None, "source_digest"),
+        Index(None, "family"),
+        Index(None, "owner"),
+        Index(None, "project"),
+        Index(None, "row_count"),
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    """UUID version 7, which sorts by time."""
+    job_id: Mapped[str] = mapped_column(String(36))
+    family: Mapped[str] = mapped_column(String(36))
+    """Job of the first release of this source, the same for all sources that were recognised as one."""
+    released_at: Mapped[datetime]
+    owner: Mapped[str] = mapped_column(String(300))
+    project: Mapped[str | None] = mapped_column(String(64))
+    service: Mapped[str] = mapped_column(String(40))
+    revision: Mapped[int]
+    source_digest: Mapped[str] = mapped_column(String(80))
+    destination_digest: Mapped[str] = mapped_column(String(80))
+    row_count: Mapped[int]
+    match: Mapped[str | None] = mapped_column(String(10))
+    """Recognition of the source: ``digest`` or ``fields``; None: it was not released before."""
+    risk: Mapped[dict[str, Any] | None]
+    """Risk of all releases until this one: see `app.worker.release_check.measured_risk`."""
+    reason: Mapped[str | None] = mapped_column(Text)
+    """Reason that the request gave for another release."""
+    epsilon: Mapped[dict[str, Any] | None]
+    """Epsilon of the release and of all releases together: see `app.worker.release_check.composed_epsilon`;
+    None: the release states none."""
+    sketch: Mapped[dict[str, Any]]
+    """Keyed sketches of the source (`providers.tables.sketches`)."""
 
 
 class Buffer(Base):
@@ -201,6 +274,11 @@ class Buffer(Base):
     """Data key of the blob, sealed to this row; None in rows of older versions."""
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
+    name: Mapped[str | None] = mapped_column(String(120))
+    """Name for people. It, the label and the notes may be personal data."""
+    label: Mapped[str | None] = mapped_column(String(120))
+    """Label that tables and jobs which belong together share."""
+    notes: Mapped[str | None] = mapped_column(Text)
 
 
 class Replica(Base):
@@ -298,8 +376,8 @@ class KeptKey(Base):
     sealed: Mapped[bytes]
 
 
-class AuditLine(Base):
-    """Line of the append-only audit log; it outlives its subject."""
+class SharedAuditLine(Base):
+    """Line of the audit log's one chain of older versions; it outlives its subject."""
 
     __tablename__ = "audit"
 
@@ -319,8 +397,8 @@ class AuditLine(Base):
     """HMAC-SHA256 over the line and the one before: see `app.store.sql.audit`."""
 
 
-class AuditHead(Base):
-    """Last line of the audit log. Appending a line locks this row, so that lines form one chain."""
+class SharedAuditHead(Base):
+    """Last line of the chain of older versions."""
 
     __tablename__ = "audit_head"
 
@@ -328,6 +406,66 @@ class AuditHead(Base):
     """Always 1: the table has one row."""
     number: Mapped[int]
     mac: Mapped[str] = mapped_column(String(64))
+
+
+class AuditChain(Base):
+    """Last line of one chain of the audit log. Appending a line locks this row."""
+
+    __tablename__ = "audit_chains"
+
+    chain: Mapped[str] = mapped_column(String(16), primary_key=True)
+    number: Mapped[int]
+    mac: Mapped[str] = mapped_column(String(64))
+
+
+class AuditLine(Base):
+    """Line of one chain of the append-only audit log; it outlives its subject."""
+
+    __tablename__ = "audit_lines"
+
+    chain: Mapped[str] = mapped_column(String(16), primary_key=True)
+    """Name of the chain: `operator`, or that of the process that has written it."""
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """Counts the lines of the chain from 1 without a gap."""
+    at: Mapped[datetime]
+    action: Mapped[str] = mapped_column(String(40))
+    subject: Mapped[str] = mapped_column(Text)
+    """Id of the job, buffer or key."""
+    who: Mapped[str | None] = mapped_column(String(300))
+    """Owner of the caller."""
+    project: Mapped[str | None] = mapped_column(String(64))
+    request: Mapped[str | None] = mapped_column(String(64))
+    """Request id, as in the service's log."""
+    reason: Mapped[str | None] = mapped_column(Text)
+    mac: Mapped[str] = mapped_column(String(64))
+    """HMAC-SHA256 over the line and the one before: see `app.store.sql.audit`."""
+
+
+class AuditCheckpoint(Base):
+    """Signed statement of where the chains of the audit log end: see `app.store.sql.audit_checkpoints`."""
+
+    __tablename__ = "audit_checkpoints"
+
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """Counts from 1 without a gap."""
+    at: Mapped[datetime]
+    mac: Mapped[str] = mapped_column(String(64))
+    """HMAC-SHA256 over number, time, heads and the HMAC of the checkpoint before."""
+    signature: Mapped[str] = mapped_column(Text)
+    """JSON of the signature."""
+
+
+class AuditCheckpointHead(Base):
+    """Last line of a chain at the time of a checkpoint, if the chain has grown since the one before."""
+
+    __tablename__ = "audit_checkpoint_heads"
+
+    checkpoint: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    chain: Mapped[str] = mapped_column(String(16), primary_key=True)
+    number: Mapped[int]
+    mac: Mapped[str] = mapped_column(String(64))
+
+    __table_args__ = (Index("ix_audit_checkpoint_heads_chain_number", "chain", "number"),)
 
 
 class SchemaSupport(Base):

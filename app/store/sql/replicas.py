@@ -138,6 +138,13 @@ def folder_ids(session: Session) -> set[str]:
     return set(session.scalars(sa.select(Replica.folder_id)))
 
 
+def jobs_without_lease(session: Session) -> Sequence[tuple[str, int]]:
+    """Return id and attempt of running jobs whose replica's lease has expired or was ended."""
+    held = sa.exists().where(Replica.id == Job.claimed_by, Replica.lease_until >= moment(session))
+    found = sa.select(Job.id, Job.attempt).where(Job.state == "running", sa.not_(held)).order_by(Job.id)
+    return [(row.id, row.attempt) for row in session.execute(found)]
+
+
 def stalled_jobs(session: Session) -> Sequence[Job]:
     """Return running jobs without a lease, locked; jobs that another transaction is moving are skipped."""
     without_lease = sa.not_(sa.exists().where(Replica.id == Job.claimed_by))

@@ -5,13 +5,16 @@ to the database could give a job to another owner, or name a foreign blob in a r
 row has now to the owner that the row has now; therefore it runs once, at the first start of a version that
 binds, and later only as a command of the operator. `Binder.unbind` is for the return to an older version.
 
+Older versions also wrote the owner of a token without its issuer. `Renamer` gives the rows of such owners to
+the owners that the same tokens stand for now, or back, and seals their values to these.
+
 Each page is a transaction of its own, so that an interrupted run can be repeated.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import undefer
@@ -20,7 +23,14 @@ from app.store.blobs.sealed_files import BlobMissing, BlobStore
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, unbound_context
 from app.store.sql.bindings import NamedBlob, blob_of_buffer, blob_of_job, report_binding, seed_binding
 from app.store.sql.db import Database, Transaction
-from app.store.sql.models import Buffer, Job
+from app.store.sql.key_rotation import SEALED_COLUMNS, SealedColumn
+from app.store.sql.models import Buffer, Caller, IdempotencyKey, Job, Release
+
+REOWNED: Final = "rows.reown"
+"""Action in the audit log: owners of tokens got the prefix of their issuer, the subject of the line."""
+
+DISOWNED: Final = "rows.disown"
+"""Action in the audit log: the prefix was taken away again, for an older version."""
 
 _PAGE_ROWS = 200
 
@@ -37,6 +47,16 @@ class Resealed:
     """Values that were sealed again."""
     unopened: int = 0
     """Values that did not open, or whose table is missing; they stay as they are."""
+
+
+@dataclass(slots=True)
+class Renamed:
+    """Counts of a renaming of owners."""
+
+    rows: int = 0
+    """Jobs, buffers and entries of the ledger that have their new owner."""
+    unopened: int = 0
+    """Jobs and buffers with a value that does not open; they stay as they are."""
 
 
 class Binder:
@@ -129,3 +149,91 @@ class Binder:
                     return
                 yield session, rows
                 last = rows[-1].id
+
+
+class Renamer:
+    """Replaces a prefix of owners in all rows. No service may use the database.
+
+    A row gets its owner and its values together, so that an interrupted run can be repeated. A row whose
+    values do not open under the owner that it has was changed, or its key is missing: it stays as it is.
+    """
+
+    def __init__(self, database: Database, sealer: Sealer, before: str, after: str) -> None:
+        self._database = database
+        self._sealer = sealer
+        self._before = before
+        self._after = after
+
+    def is_needed(self) -> bool:
+        """Return whether a row has an owner with the prefix."""
+        with self._database.read() as session:
+            return any(
+                session.scalar(sa.select(sa.literal(1)).where(self._concerns(model.owner)).limit(1))
+                for model in (Job, Buffer, Release, IdempotencyKey, Caller)
+            )
+
+    def run(self) -> Renamed:
+        """Rename the owners of all rows."""
+        done = Renamed()
+        self._rename_sealed(Job, done)
+        self._rename_sealed(Buffer, done)
+        with self._database.write() as session:
+            change = sa.update(Release).where(self._concerns(Release.owner))
+            result = session.connection().execute(change.values(owner=self._renamed(Release.owner)))
+            done.rows += result.rowcount
+            self._rename_unique(session, Caller, (Caller.owner,))
+            self._rename_unique(session, IdempotencyKey, (IdempotencyKey.owner, IdempotencyKey.key))
+        self._database.truncate_log()
+        return done
+
+    def _rename_sealed(self, model: type[R], done: Renamed) -> None:
+        columns = [column for column in SEALED_COLUMNS if column.key.class_ is model]
+        last = ""
+        while True:
+            query = sa.select(model).where(self._concerns(model.owner), model.id > last)
+            query = query.options(*(undefer(column.value) for column in columns))
+            query = query.order_by(model.id).limit(_PAGE_ROWS).with_for_update()
+            with self._database.write() as session:
+                rows = session.scalars(query).all()
+                if not rows:
+                    return
+                last = rows[-1].id
+                for row in rows:
+                    self._rename(row, columns, done)
+                session.flush()
+
+    def _rename(self, row: Job | Buffer, columns: Sequence[SealedColumn], done: Renamed) -> None:
+        owner = self._after + row.owner.removeprefix(self._before)
+        sealed_again: dict[str, bytes] = {}
+        try:
+            for column in columns:
+                sealed, context = getattr(row, column.value.key), column.context(row)
+                if sealed is not None and isinstance(context, Binding):
+                    plain = self._sealer.open(sealed, context)
+                    sealed_again[column.value.key] = self._sealer.seal(plain, replace(context, owner=owner))
+        except SealBroken as error:
+            _log.error("%s %s keeps its owner: %s", type(row).__name__.lower(), row.id, error)
+            done.unopened += 1
+            return
+        row.owner = owner
+        for name, value in sealed_again.items():
+            setattr(row, name, value)
+        done.rows += 1
+
+    def _rename_unique(
+        self, session: Transaction, model: type[Caller] | type[IdempotencyKey], key: tuple[Any, ...]
+    ) -> None:
+        """Rename owners that are part of the primary key; a row that has the new name already remains."""
+        table = cast(sa.Table, model.__table__)
+        renamed = self._renamed(model.owner)
+        taken = sa.select(*key).correlate(None)
+        place = sa.tuple_(renamed, *key[1:]) if key[1:] else renamed
+        connection = session.connection()
+        connection.execute(sa.delete(table).where(self._concerns(model.owner), place.in_(taken)))
+        connection.execute(sa.update(table).where(self._concerns(model.owner)).values(owner=renamed))
+
+    def _concerns(self, owner: Any) -> sa.ColumnElement[bool]:
+        return sa.func.substr(owner, 1, len(self._before)) == self._before
+
+    def _renamed(self, owner: Any) -> sa.ColumnElement[str]:
+        return sa.literal(self._after).concat(sa.func.substr(owner, len(self._before) + 1))

@@ -11,6 +11,8 @@ AUDIT = "audit"
 
 FINGERPRINT = "fingerprint"
 
+LEDGER = "ledger"
+
 
 def kept_key(session: Session, sealer: Sealer, name: str, first: bytes) -> bytes:
     """Return the key of that name; store ``first`` if there is none. Raises SealBroken."""

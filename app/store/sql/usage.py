@@ -8,7 +8,7 @@ import sqlalchemy as sa
 import sqlalchemy.exc
 from sqlalchemy.orm import Session
 
-from app.store.sql.models import Buffer, Caller, Job
+from app.store.sql.models import Buffer, Caller, Job, Queue
 
 # Built once: every request that creates something runs both.
 _CALLERS = cast(sa.Table, Caller.__table__)
@@ -23,12 +23,14 @@ _ACTIVE = sa.select(
     sa.func.count(),
     sa.func.coalesce(sa.func.sum(_JOBS.c.row_count), 0),
     sa.func.coalesce(sa.func.sum(_JOBS.c.byte_size), 0),
+    sa.func.max(sa.case((_JOBS.c.priority == sa.bindparam("priority"), _JOBS.c.ranked_at))),
+    sa.select(Queue.turn).scalar_subquery(),
 ).where(_JOBS.c.owner == sa.bindparam("owner"), _JOBS.c.state.in_(("queued", "running")))
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveUsage:
-    """Active jobs of one owner: number, source rows, bytes."""
+    """Active jobs of one owner: number, source rows, bytes; and the turns that a new job is placed by."""
 
     jobs: int
     """Number of queued and running jobs."""
@@ -36,6 +38,10 @@ class ActiveUsage:
     """Rows of their sources."""
     bytes: int
     """Bytes of the tables given to them."""
+    own_turn: datetime | None = None
+    """Last turn (`Job.ranked_at`) of the owner's active jobs of one priority."""
+    clock: datetime | None = None
+    """Virtual time of the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +71,11 @@ def lock(session: Session, owner: str, now: datetime) -> None:
         return
 
 
-def active(session: Session, owner: str) -> ActiveUsage:
-    """Return the usage by the owner's active jobs."""
-    jobs, rows, size = session.connection().execute(_ACTIVE, {"owner": owner}).one()
-    return ActiveUsage(jobs, int(rows), int(size))
+def active(session: Session, owner: str, priority: str) -> ActiveUsage:
+    """Return the usage by the owner's active jobs, and the turns that a job of the priority is placed by."""
+    given = {"owner": owner, "priority": priority}
+    jobs, rows, size, *turns = session.connection().execute(_ACTIVE, given).one()
+    return ActiveUsage(jobs, int(rows), int(size), *turns)
 
 
 def stored(session: Session, owner: str, now: datetime) -> StoredUsage:

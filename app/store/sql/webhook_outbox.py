@@ -1,13 +1,13 @@
 """All SQL about messages to webhooks. Every function works within the caller's transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.store.sql.models import Delivery
+from app.store.sql.models import Delivery, Job
 
 
 def insert(session: Session, delivery: Delivery) -> None:
@@ -15,27 +15,52 @@ def insert(session: Session, delivery: Delivery) -> None:
     session.add(delivery)
 
 
-def claim_due(session: Session, now: datetime, again_at: datetime, most: int) -> Sequence[Delivery]:
-    """Claim up to ``most`` due messages by postponing each to ``again_at``.
+def claim_due(
+    session: Session, now: datetime, again_at: datetime, most: int, quota: int, active: Mapping[str, int]
+) -> Sequence[tuple[Delivery, str]]:
+    """Claim due messages by postponing each to ``again_at``. Return them with the owners of their jobs.
 
     If the claiming replica dies, the messages are due again at that time. Rows that another claim has locked
     are skipped if the database has row locks.
+
+    Parameters
+    ----------
+    now, again_at
+        Times.
+    most
+        Maximum number of messages.
+    quota
+        Maximum number of messages of one owner, those in ``active`` included. All messages whose jobs are
+        deleted count as those of one owner, named "".
+    active
+        Owner -> number of messages that this replica is delivering.
     """
+    owner = sa.func.coalesce(Job.owner, "")
+    taken = sa.case(*((owner == name, number) for name, number in active.items()), else_=0) if active else 0
+    place = sa.func.row_number().over(partition_by=owner, order_by=(Delivery.due_at, Delivery.id))
+    is_due = sa.and_(Delivery.state == "pending", Delivery.due_at <= now)
+    ranked = (
+        sa.select(Delivery.id, owner.label("owner"), (place + taken).label("place"))
+        .join(Job, Job.id == Delivery.job_id, isouter=True)
+        .where(is_due)
+        .subquery()
+    )
     due = (
-        sa.select(Delivery.id)
-        .where(Delivery.state == "pending", Delivery.due_at <= now)
+        sa.select(Delivery.id, ranked.c.owner)
+        .join(ranked, ranked.c.id == Delivery.id)
+        .where(is_due, ranked.c.place <= quota)
         .order_by(Delivery.due_at)
         .limit(most)
-        .with_for_update(skip_locked=True)
+        .with_for_update(skip_locked=True, of=Delivery)
     )
-    ids = session.scalars(due).all()
+    ids = {row.id: row.owner for row in session.execute(due)}
     claimed = (
         sa.update(Delivery)
         .where(Delivery.id.in_(ids), Delivery.state == "pending", Delivery.due_at <= now)
         .values(due_at=again_at, attempts=Delivery.attempts + 1)
         .returning(Delivery)
     )
-    return session.scalars(claimed).all() if ids else []
+    return [(delivery, ids[delivery.id]) for delivery in session.scalars(claimed)] if ids else []
 
 
 def record(session: Session, delivery_id: str, attempt: int, **values: Any) -> bool:

@@ -50,12 +50,38 @@ const services = {
     client.POST("/v1/services/PABIDOT", { body: { source, seed, parameters: { label_fields: ["city"] } } }),
   LOCALITY: () =>
     client.POST("/v1/services/LOCALITY", { body: { source, seed, parameters: { fields: ["age"] } } }),
+  RSWAP: () =>
+    client.POST("/v1/services/RSWAP", {
+      body: { source, seed, parameters: { hierarchy: ["city"], similar: [["age"]], swap_rate: 0.5 } },
+    }),
 };
 
-test("all eight services run", async () => {
+test("all services run", async () => {
   for (const [service, run] of Object.entries(services)) {
     assert.equal(ended(await run()).service, service);
   }
+});
+
+test("jobs and tables are named, found by a label, and renamed", async () => {
+  const label = crypto.randomUUID();
+  const buffer = await upload(client, "age\n31\n47\n", "text/csv", { name: "People", label });
+  assert.deepEqual([buffer.data?.name, buffer.data?.label], ["People", label]);
+  const buffer_id = buffer.data?.id as string;
+  const path = { params: { path: { buffer_id } } };
+  const noted = await client.PATCH("/v1/buffers/{buffer_id}", { ...path, body: { notes: "two people" } });
+  assert.equal(noted.data?.notes, "two people");
+  const job = ended(
+    await client.POST("/v1/services/DSWAP", {
+      body: { source, seed, parameters: { swap_fields }, name: "First", label },
+    }),
+  );
+  await client.PATCH("/v1/jobs/{job_id}", { params: { path: { job_id: job.id } }, body: { name: "Renamed" } });
+  const found = await client.GET("/v1/jobs", { params: { query: { label, name: "rename" } } });
+  assert.deepEqual(
+    found.data?.jobs.map((one) => [one.id, one.name]),
+    [[job.id, "Renamed"]],
+  );
+  assert.equal((await client.DELETE("/v1/buffers/{buffer_id}", path)).response.status, 204);
 });
 
 test("a table is uploaded, swapped while it is watched, and fetched", async () => {

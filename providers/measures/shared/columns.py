@@ -119,7 +119,7 @@ class Column:
     def codes(self, side: Side) -> Int32Array:
         """Return an integer code for each value; two codes are equal if and only if their values are.
 
-        Both tables share the codes, and null has its own. `_common_type` defines equality across types.
+        Both tables share the codes, and null has its own. `common_type` defines equality across types.
         """
         if not self._codes:
             self._make_codes()
@@ -168,7 +168,7 @@ class Column:
     def _make_codes(self) -> None:
         source, destination = self.tables["source"], self.tables["destination"]
         if source.type != destination.type:
-            common = _common_type(source.type, destination.type)
+            common = common_type(source.type, destination.type)
             # An integer or decimal beyond 2**53 becomes the nearest float64, as in the destination.
             source, destination = (side.cast(common, safe=False) for side in (source, destination))
         values = combined(pa.chunked_array([*source.chunks, *destination.chunks], source.type))
@@ -180,7 +180,7 @@ class Column:
 
 def column_of(name: str, source: pa.ChunkedArray, destination: pa.ChunkedArray, categorical: bool) -> Column:
     """Build the column of a field whose types compare (see `not_measurable`)."""
-    one, two = _plain_column(source), _plain_column(destination)
+    one, two = plain_column(source), plain_column(destination)
     kind = kind_of(source.type)
     assert kind is not None  # noqa: S101 - checked by `not_measurable`
     if kind == "time" and is_numeric(two.type):
@@ -193,7 +193,8 @@ def column_of(name: str, source: pa.ChunkedArray, destination: pa.ChunkedArray, 
     return column
 
 
-def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values without encodings, as one chunk, dates as days."""
     array = plain(combined(column))
     mask = null_mask(column)
     if pa.types.is_dictionary(column.type) and int(mask.sum()) > array.null_count:
@@ -215,7 +216,7 @@ def _times_as_text(column: pa.ChunkedArray) -> list[str | None]:
     return [None if absent else str(moment) for moment, absent in zip(moments, missing, strict=True)]
 
 
-def _common_type(one: pa.DataType, two: pa.DataType) -> pa.DataType:
+def common_type(one: pa.DataType, two: pa.DataType) -> pa.DataType:
     """Return the type to which values of two different comparable types are cast before comparing them.
 
     Integers of any two widths compare exactly. If one type is a float or a decimal, values of both compare

@@ -63,14 +63,16 @@ def intervals(
     return found
 
 
-def share_interval(share: float, rows: float) -> dict[str, float]:
-    """Confidence interval (95 %) of a share of rows; narrower, the more rows, and never empty at 0 and 1.
+def share_interval(share: float, rows: float, level: float = _LEVEL) -> dict[str, float]:
+    """Confidence interval of a share of rows; narrower, the more rows, and never empty at 0 and 1.
 
     Parameters
     ----------
     share : float
     rows : float
         Number of rows, taken for a random sample of many like them, or their effective number; above 0.
+    level : float
+        Probability with which the interval covers the share of all rows.
 
     References
     ----------
@@ -79,7 +81,7 @@ def share_interval(share: float, rows: float) -> dict[str, float]:
     """
     from scipy.special import ndtri
 
-    quantile = float(ndtri((1 + _LEVEL) / 2))
+    quantile = float(ndtri((1 + level) / 2))
     weight = quantile**2 / rows
     centre = share + weight / 2
     reach = quantile * math.sqrt(share * (1 - share) / rows + weight / (4 * rows))

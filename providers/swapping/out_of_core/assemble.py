@@ -13,6 +13,7 @@ from providers.out_of_core.row_ranges import Marks, Ranges
 from providers.params import SwapParams
 from providers.results import Events, SwapResult, append_events, group_size_of_counts
 from providers.storage import Source
+from providers.swapping.guarantee import guarantee_figures
 from providers.swapping.out_of_core.exchange import Move, Tally
 from providers.swapping.participation import REASONS, TOOK_PART
 from providers.swapping.report import add_nothing_changed_events, search_space_figures, swap_summary
@@ -64,7 +65,7 @@ class Assembly:
         self._reasons: Counter[str] = Counter()
         self._took_part = self._unswapped = self._suppressed = 0
         self._counts = [tally.swapped.get(move.fields[0], Counter()) for move in moves]
-        self._bits = group_bits(self._counts, params.rate)
+        self._bits = group_bits(self._counts, params.rate, params.mechanism)
         self.schema = self._schema()
 
     def _schema(self) -> pa.Schema:
@@ -157,5 +158,7 @@ class Assembly:
             reasons=self._reasons,
         )
         warn_of_reversible(self._params, self._bits, events)
-        provider_figures = search_space_figures(self._counts, self._bits, self._params.rate)
+        params, fields = self._params, [move.fields for move in self._moves]
+        provider_figures = search_space_figures(self._counts, self._bits, params.rate, params.mechanism)
+        provider_figures |= guarantee_figures(params, fields, self._counts, tally.too_small)
         return SwapResult(self.schema.empty_table(), summary, events, provider_figures)

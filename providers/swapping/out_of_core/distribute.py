@@ -38,15 +38,16 @@ def sharing_of_everything() -> Sharing[Any]:
 
 def _divide_everything(run: Run[P], progress: Progress, wanted: int) -> Division:
     swap = _swap_run(run, ())
+    swap.find_rate(None, by_count=False)
     # A table of one bucket is not divided: a single unit makes all moves.
     count = -(-wanted // len(swap.moves)) if run.source.rows > ONE_BUCKET else 1
     moves = len(swap.moves) if run.source.rows > ONE_BUCKET else 1
     shares = tuple(Share(index, number, count) for index in range(moves) for number in range(count))
-    return Division(shares, swap.parts)
+    return Division(shares, swap.parts, params=swap.params)
 
 
 def _work_on_everything(run: Run[P], division: Division, number: int, spool: Spool) -> Tally:
-    swap = _swap_run(run, ())
+    swap = _swap_run(run, (), division)
     exchanger = swap.exchanger(spool)
     if run.source.rows:
         swap.exchange_everything(exchanger, no_progress, division.units[number])
@@ -60,7 +61,7 @@ def _gather_everything(
     for unit in done:
         tally.add(unit.figures)
     tally.unswappable_groups = min(tally.unswappable_groups, 1)  # the one group counts once
-    return _swap_run(run, ()).assembled([unit.rows for unit in done], tally, None)
+    return _swap_run(run, (), division).assembled([unit.rows for unit in done], tally, None)
 
 
 # ------------------------------------------------------------------------------------------ many groups
@@ -96,6 +97,10 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
 
     def divide(run: Run[P], progress: Progress, wanted: int) -> Division:
         swap = _swap_run(run, groupings.grouping(run.params, run.source.schema, run.source.rows, 0).controls)
+        swap.find_rate(
+            lambda rows: groupings.grouping(run.params, run.source.schema, rows, 0),
+            groupings.by_count(run.params),
+        )
         progress(0.0, "finding the splitters")
         passes = swap.sort_passes(groupings.by_count(run.params))
         group_rows = groupings.group_rows(run.params)
@@ -107,13 +112,13 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
             cuts = _cuts(swap.rows_of(sort_pass), grouping, swap.row, group_rows, wanted_units)
             units += [_Unit(pass_number, number, rank) for number, rank in enumerate(cuts.ranks)]
             first_rows.append((sort_pass, cuts.rows))
-        return Division(tuple(units), swap.parts, first_rows)
+        return Division(tuple(units), swap.parts, first_rows, swap.params)
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> tuple[Tally, Watcher]:
         unit: _Unit = division.units[number]
         sort_pass, first_rows = division.common[unit.pass_number]
         grouping = groupings.grouping(run.params, run.source.schema, sort_pass.rows, unit.rank)
-        swap = _swap_run(run, grouping.controls)
+        swap = _swap_run(run, grouping.controls, division)
         exchanger, watcher = swap.exchanger(spool), groupings.watcher(run.params, run.source.schema)
         if unit.number == 0:
             swap.keep_absent(sort_pass, exchanger)
@@ -141,7 +146,7 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
             unit_tally, unit_watcher = unit.figures
             tally.add(unit_tally)
             watcher.merge(unit_watcher)
-        swap = _swap_run(run, grouping.controls)
+        swap = _swap_run(run, grouping.controls, division)
         return swap.assembled([unit.rows for unit in done], tally, watcher)
 
     return Sharing(divide, work, gather)
@@ -212,5 +217,7 @@ def _first_rows(table: pa.Table, labels: Labels, row: str, count: int) -> pa.Tab
     return take_rows(table, order[:count])
 
 
-def _swap_run(run: Run[P], controls: tuple[str, ...]) -> SwapRun:
-    return SwapRun(run.source, run.params, run.stream, run.resources, controls)
+def _swap_run(run: Run[P], controls: tuple[str, ...], division: Division | None = None) -> SwapRun:
+    """Return the run, with the parameters that its division has completed."""
+    params = run.params if division is None or division.params is None else division.params
+    return SwapRun(run.source, params, run.stream, run.resources, controls)

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from providers.arrays import Int64Array
 from providers.grouping.groups import Groups, Pairing
-from providers.grouping.shuffle import shuffle_groups
 from providers.out_of_core.row_ranges import Marks, Ranges
 from providers.params import SwapParams
 from providers.randomness.chacha20 import Key, Stream
 from providers.results import count_sizes
 from providers.swapping.participation import Exchange, participation_by_field, row_marks
+from providers.swapping.permutation import draw_exchange, purpose
 from providers.swapping.permute import permute
 from providers.swapping.suppression import union
 
@@ -34,8 +34,8 @@ class Move:
 def all_moves(params: SwapParams, stream: Stream) -> list[Move]:
     """Return one move of all swap fields if locked, else one for each field."""
     if params.locked:
-        return [Move(params.swap_fields, True, stream.key("exchange"))]
-    return [Move((name,), False, stream.key(f"exchange/{name}")) for name in params.swap_fields]
+        return [Move(params.swap_fields, True, stream.key(purpose(params, None)))]
+    return [Move((name,), False, stream.key(purpose(params, name))) for name in params.swap_fields]
 
 
 @dataclass
@@ -54,6 +54,8 @@ class Tally:
     """Field -> rows that cannot be swapped in it."""
     unswappable_groups: int = 0
     """Number of groups that hold such rows."""
+    too_small: int = 0
+    """Values in groups of two rows or more below the smallest size, summed over the swap fields."""
 
     def add(self, other: "Tally") -> None:
         """Add the figures of other units."""
@@ -63,6 +65,7 @@ class Tally:
         for name in ("took_part", "changed", "unswappable"):
             getattr(self, name).update(getattr(other, name))
         self.unswappable_groups += other.unswappable_groups
+        self.too_small += other.too_small
 
 
 Watch = Callable[[Groups, pa.Table, str, Pairing], None]
@@ -81,6 +84,9 @@ class Exchanger:
     row : str
         Name of the column that holds row numbers.
     """
+
+    counts_only = False
+    """Whether groups are only counted, and nothing is exchanged or written."""
 
     def __init__(self, params: SwapParams, moves: Sequence[Move], ranges: Ranges, row: str) -> None:
         self.params = params
@@ -108,15 +114,14 @@ class Exchanger:
             move = self.moves[move_index]
             exchange = Exchange(move.fields, groups, move.locked)
             participation = next(iter(participation_by_field(table, self.params, exchange).values()))
-            pairing = shuffle_groups(
-                participation.groups, move.key, self.params.rate, self.params.min_group_size
-            )
+            pairing = draw_exchange(participation.groups, move.key, self.params)
             if watch is not None:
                 watch(groups, table, move.fields[0], pairing)
             sizes = participation.groups.sizes
             self.count_swappable(move_index, sizes[sizes >= self.params.min_group_size])
             self.exchange_rows(move_index, table, pairing, row_marks(participation, pairing))
             unswappable_rows = participation.unswappable
+            self.tally.too_small += len(participation.too_small) * len(move.fields)
             for name in move.fields:
                 self.tally.unswappable[name] += len(unswappable_rows)
             unswappable.append(unswappable_rows)
@@ -130,15 +135,28 @@ class Exchanger:
         counter = self.tally.swapped.setdefault(self.moves[move_index].fields[0], Counter())
         count_sizes(counter, sizes)
 
-    def exchange_rows(self, move_index: int, table: pa.Table, pairing: Pairing, marks: Marks) -> None:
-        """Exchange the fields of a move by a pairing; ``marks``: as returned by `row_marks`."""
+    def exchange_rows(
+        self, move_index: int, table: pa.Table, pairing: Pairing, marks: Marks, rows: int | None = None
+    ) -> None:
+        """Exchange the fields of a move by a pairing.
+
+        Parameters
+        ----------
+        move_index : int
+        table : pa.Table
+        pairing : Pairing
+        marks : ndarray of uint8, shape (rows of the table,)
+            As returned by `row_marks`.
+        rows : int, optional
+            Number of rows to write, the first ones; further rows only give their values. None: all.
+        """
         columns = []
         for name in self.moves[move_index].fields:
             column, changed = permute(table.column(name), pairing)
-            columns.append(column)
+            columns.append(column.slice(0, rows))
             self.tally.changed[name] += changed
             self.tally.took_part[name] += int(pairing.took_part.sum())
-        self._ranges.put(move_index, self._rows(table), columns, marks)
+        self._ranges.put(move_index, self._rows(table)[:rows], columns, marks[:rows])
 
     def keep_values(self, move_index: int, table: pa.Table, mark: int) -> None:
         """Write rows that keep their values; ``mark``: bit of the reason."""
@@ -149,3 +167,22 @@ class Exchanger:
 
     def _rows(self, table: pa.Table) -> Int64Array:
         return np.asarray(table.column(self.row).to_numpy())
+
+
+class GroupCounter(Exchanger):
+    """Counts the groups of each move by their sizes, without a random draw; nothing is written."""
+
+    counts_only = True
+
+    def exchange_unit(self, table: pa.Table, groups: Groups, watch: Watch | None = None) -> None:
+        """Count whole groups; the table holds their rows in listing order."""
+        for move_index in self.active:
+            move = self.moves[move_index]
+            exchange = Exchange(move.fields, groups, move.locked)
+            participation = next(iter(participation_by_field(table, self.params, exchange).values()))
+            sizes = participation.groups.sizes
+            self.count_swappable(move_index, sizes[sizes >= self.params.min_group_size])
+            self.tally.too_small += len(participation.too_small) * len(move.fields)
+
+    def keep_values(self, move_index: int, table: pa.Table, mark: int) -> None:
+        """Write nothing."""

@@ -4,18 +4,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from providers.arrays import BoolArray, IndexArray
 from providers.grouping.groups import Groups, Pairing
 from providers.grouping.large_groups import BucketRange, LargeGroup
-from providers.grouping.shuffle import ONE_BUCKET, shuffle_groups
+from providers.grouping.shuffle import ONE_BUCKET
 from providers.out_of_core.partitions import scatter, unused
 from providers.out_of_core.row_ranges import Marks
 from providers.progress import Progress
 from providers.storage import Scratch
 from providers.swapping.out_of_core.exchange import Exchanger
+from providers.swapping.out_of_core.permutation import PermutedGroup
 from providers.swapping.participation import REASONS, Exchange, Participation, absent_mask, row_marks
+from providers.swapping.permutation import draw_exchange
 from providers.tables.columns import take_rows
 
 ReadGroup = Callable[[], Iterator[pa.Table]]
@@ -77,10 +80,13 @@ def exchange_large(
                 exchanger.keep_values(move_index, table, reason)
             for name in move.fields:
                 exchanger.tally.unswappable[name] += present
+            exchanger.tally.too_small += present * len(move.fields) * (present > 1)
             unswappable |= present > 0
             continue
         if part.leads:
             exchanger.count_swappable(move_index, np.array([present]))
+        if exchanger.counts_only:
+            continue
         if present <= ONE_BUCKET:
             group.exchange_whole()
         else:
@@ -124,7 +130,7 @@ class _GroupExchange:
         table = pa.concat_tables([batch for _, batch in self.present_rows()])
         starts = np.array([0, table.num_rows], np.int64)
         groups = Groups(table.num_rows, None, starts, np.array([self._identity], np.uint64))
-        pairing = shuffle_groups(groups, self._move.key, self._exchanger.params.rate)
+        pairing = draw_exchange(groups, self._move.key, self._exchanger.params)
         self._exchanger.exchange_rows(self._move_index, table, pairing, _marks(pairing))
 
     def exchange_by_buckets(self, present: int, unit_rows: int, scratch: Scratch, memory: int) -> None:
@@ -134,6 +140,9 @@ class _GroupExchange:
         all_ranges = group.ranges(min(unit_rows, present // share.count + 1))
         first, stop = (len(all_ranges) * number // share.count for number in (share.number, share.number + 1))
         ranges = all_ranges[first:stop]
+        permuted = None
+        if self._exchanger.params.mechanism == "permutation":
+            permuted = PermutedGroup.of(group, ranges)
         if not ranges and not share.leads:  # the leading share still has to write absent rows
             return
         range_of_bucket = np.repeat(
@@ -143,6 +152,10 @@ class _GroupExchange:
         for before, batch in self.present_rows():
             buckets = group.buckets(before, batch.num_rows)
             columns = batch.select([self._exchanger.row, *self._move.fields])
+            if permuted is not None:
+                givers, labels, parts = permuted.givers(before, batch.num_rows)
+                giving = take_rows(columns, givers).append_column(self._bucket, pa.array(labels))
+                scatter(spool, parts, giving)
             columns = columns.append_column(self._bucket, pa.array(buckets))
             row_ranges = range_of_bucket[buckets]
             if len(ranges) < len(all_ranges):
@@ -150,8 +163,21 @@ class _GroupExchange:
                 columns, row_ranges = take_rows(columns, own_rows), row_ranges[own_rows]
             scatter(spool, row_ranges, columns)
         for number, bucket_range in enumerate(ranges):
-            self._exchange_range(group, bucket_range, pa.concat_tables(spool.read(number)))
+            table = pa.concat_tables(spool.read(number))
+            if permuted is None:
+                self._exchange_range(group, bucket_range, table)
+            else:
+                self._permute_range(permuted, bucket_range, table)
             spool.clear(number)
+
+    def _permute_range(self, permuted: PermutedGroup, bucket_range: BucketRange, table: pa.Table) -> None:
+        """Permute the rows of a range; rows of other ranges, at the end, give their values."""
+        labels: npt.NDArray[np.int32] = np.asarray(table.column(self._bucket).to_numpy())
+        own, givers = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
+        givers = givers[np.argsort(-labels[givers], kind="stable")]
+        table = take_rows(table, np.concatenate([own, givers]))
+        pairing = permuted.permutation(bucket_range, labels[own], len(givers))
+        self._exchanger.exchange_rows(self._move_index, table, pairing, _marks(pairing), len(own))
 
     def _exchange_range(self, group: LargeGroup, bucket_range: BucketRange, table: pa.Table) -> None:
         pairing = group.pairing(bucket_range, table.column(self._bucket).to_numpy())

@@ -1,5 +1,6 @@
 """Swap within groups out of core: sort the rows by group, exchange whole groups, reassemble in row order."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from providers.arrays import BoolArray, IndexArray, Int64Array, UInt64Array
+from providers.errors import ParameterError
 from providers.grouping.groups import Groups, Pairing
 from providers.grouping.shuffle import ONE_BUCKET
 from providers.out_of_core.partitions import Rows, numbered, unused
@@ -20,8 +22,9 @@ from providers.provider import StreamedResult
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.storage import Resources, Scratch, Source, Spool
+from providers.swapping.guarantee import with_rate
 from providers.swapping.out_of_core.assemble import AbsentMask, Assembly
-from providers.swapping.out_of_core.exchange import Exchanger, Tally, all_moves
+from providers.swapping.out_of_core.exchange import Exchanger, GroupCounter, Tally, all_moves
 from providers.swapping.out_of_core.large_groups import Share, exchange_large
 from providers.swapping.participation import REASONS
 from providers.tables.columns import null_mask, take_rows
@@ -108,22 +111,10 @@ def swap_outside(
     run = SwapRun(
         source, params, stream, resources, () if grouping is None else grouping(source.rows).controls
     )
+    run.find_rate(grouping, by_count)
     spool = resources.scratch.spool(run.parts, run.sizes.waiting)
     exchanger = run.exchanger(spool)
-    if not source.rows:
-        pass
-    elif grouping is None:
-        run.exchange_everything(exchanger, progress)
-    else:
-        progress(0.0, "sorting")
-        passes = run.sort_passes(by_count)
-        for number, sort_pass in enumerate(passes):
-            pass_progress = sub_progress(progress, number / len(passes), (number + 1) / len(passes))
-            run.keep_absent(sort_pass, exchanger)
-            if sort_pass.rows:
-                active = exchanger.limited_to(sort_pass.moves)
-                rows = run.rows_of(sort_pass)
-                run.exchange_groups(rows, grouping(sort_pass.rows), active, pass_progress, watcher)
+    run.exchange_all(exchanger, progress, grouping, watcher, by_count)
     return run.assembled([spool], exchanger.tally, watcher)
 
 
@@ -157,12 +148,28 @@ class SwapRun:
         Fields from which labels are computed.
     label_bytes : int
         Bytes of a row's labels, if they are not the control fields themselves.
+
+    Raises
+    ------
+    ParameterError
+        Rows are selected by their risk, or households move or are counted.
     """
 
     def __init__(
         self, source: Source, params: SwapParams, stream: Stream, resources: Resources,
         controls: tuple[str, ...], label_bytes: int = 0,
     ) -> None:  # fmt: skip
+        if params.risk is not None:
+            raise ParameterError(
+                "risks depend on the whole table, so that a swap with 'risk' does not run out of core",
+                "/parameters/risk",
+            )
+        if params.whole_table is not None:
+            raise ParameterError(
+                "members of a household can be anywhere in the table, so that a swap with "
+                f"'{params.whole_table}' does not run out of core",
+                f"/parameters/{params.whole_table}",
+            )
         self.source = source
         self.params = params
         self.fields = tuple(dict.fromkeys([*controls, *params.swap_fields]))
@@ -179,6 +186,42 @@ class SwapRun:
     def exchanger(self, spool: Spool) -> Exchanger:
         """Return an exchanger that writes exchanged values to the spool."""
         return Exchanger(self.params, self.moves, self._ranges([spool]), self.row)
+
+    def find_rate(self, grouping: Callable[[int], Grouping] | None, by_count: bool) -> None:
+        """Set the rate that meets `target_epsilon`, if there is one; this reads the source once more.
+
+        Raises
+        ------
+        ParameterError
+            No rate reaches the target.
+        """
+        if self.params.target_epsilon is None:
+            return
+        unwritten = Ranges([], self.source.rows, self.sizes.range_rows, len(self.moves))
+        counter = GroupCounter(self.params, self.moves, unwritten, self.row)
+        self.exchange_all(counter, no_progress, grouping, None, by_count)
+        counts = [counter.tally.swapped.get(move.fields[0], Counter()) for move in self.moves]
+        self.params = with_rate(self.params, counts, counter.tally.too_small)
+
+    def exchange_all(
+        self, exchanger: Exchanger, progress: Progress, grouping: Callable[[int], Grouping] | None,
+        watcher: Watcher | None, by_count: bool,
+    ) -> None:  # fmt: skip
+        """Exchange all groups; ``grouping``, ``watcher`` and ``by_count`` as in `swap_outside`."""
+        if not self.source.rows:
+            return
+        if grouping is None:
+            self.exchange_everything(exchanger, progress)
+            return
+        progress(0.0, "sorting")
+        passes = self.sort_passes(by_count)
+        for number, sort_pass in enumerate(passes):
+            pass_progress = sub_progress(progress, number / len(passes), (number + 1) / len(passes))
+            self.keep_absent(sort_pass, exchanger)
+            if sort_pass.rows:
+                active = exchanger.limited_to(sort_pass.moves)
+                rows = self.rows_of(sort_pass)
+                self.exchange_groups(rows, grouping(sort_pass.rows), active, pass_progress, watcher)
 
     def exchange_everything(
         self, exchanger: Exchanger, progress: Progress, share: Share | None = None

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.slow
 
 HEAVY = {
     "alembic", "cryptography", "dask", "distributed", "fastapi", "httpcore", "httpx", "jinja2", "jwt",
-    "numba", "numpy", "obstore", "pandas", "prometheus_client", "pyarrow", "pydantic", "scipy", "sklearn",
-    "sqlalchemy", "uvicorn",
+    "markdown_it", "numba", "numpy", "obstore", "pandas", "prometheus_client", "pyarrow", "pydantic",
+    "scipy", "sklearn", "sqlalchemy", "uvicorn",
 }  # fmt: skip
 """Packages that take a noticeable part of a second, or of 100 MB."""
 
@@ -95,3 +95,9 @@ def test_an_issuer_needs_its_own_libraries(tmp_path: Path) -> None:
     """Shows that the assertions above look at modules that the service does import when it needs them."""
     issuer = {"ROWVEIL_OIDC_ISSUER": "https://issuer.example", "ROWVEIL_OIDC_AUDIENCE": "rowveil"}
     assert {"httpx", "jwt"} <= loaded_by(SERVICE, ROWVEIL_HOME=str(tmp_path), **issuer)
+
+
+def test_the_first_request_for_help_imports_what_renders_it() -> None:
+    assert loaded_by("import app.help.routes") & {"jinja2", "markdown_it"} == set()
+    code = "from app.help import routes\nassert routes._find('glossary').status == 200"
+    assert {"jinja2", "markdown_it"} <= loaded_by(code)

@@ -7,8 +7,11 @@ from pydantic import ValidationError
 
 from app.__main__ import main
 from app.engine.dask_address import Cluster, cluster_of
-from app.settings import Settings, available_memory
+from app.settings import Settings, available_memory, thresholds_of
+from providers.attacks.thresholds import Bounds, Thresholds
 from providers.cores import available_cores
+from providers.described_model import field_descriptions
+from tests.docs.blocks import PAGES, blocks
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +32,12 @@ def test_defaults_share_the_machine_out_among_the_workers() -> None:
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ROWVEIL_HOME", str(tmp_path))
     monkeypatch.setenv("ROWVEIL_WORKERS", "3")
-    monkeypatch.setenv("ROWVEIL_KEY", "secret")
+    monkeypatch.setenv("ROWVEIL_KEY", "unspoken")
     settings = Settings()
     assert settings.workers == 3
     assert settings.database_url == f"sqlite:///{tmp_path}/rowveil.db"
     assert settings.key_file == tmp_path / "keys" / "master.key"
-    assert "secret" not in repr(settings)
+    assert "unspoken" not in repr(settings)
 
 
 def test_making_settings_touches_nothing(tmp_path: Path) -> None:
@@ -82,7 +85,7 @@ def test_a_cluster_is_reached_over_tls_unless_it_is_a_test(monkeypatch: pytest.M
 
 
 def test_every_setting_has_its_help_text() -> None:
-    assert all(field.description for field in Settings.model_fields.values())
+    assert set(field_descriptions(Settings)) == set(Settings.model_fields)
 
 
 def test_a_misspelt_setting_is_refused_with_the_right_name(
@@ -127,4 +130,30 @@ def test_settings_that_do_not_fit_are_refused_with_what_would(
 ) -> None:
     monkeypatch.setenv(f"ROWVEIL_{name}", value)
     with pytest.raises(ValidationError, match=reason):
+        Settings()
+
+
+def test_attacks_are_judged_by_the_thresholds_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`*` is every other project, and a caller without one; without a setting the defaults hold."""
+    assert thresholds_of(Settings(), None) == thresholds_of(Settings(), "census") == Thresholds()
+    given = '{"*": {"elevated": 0.1, "high": 0.3}, "census": {"attacks": {"membership": {"high": 0.5}}}}'
+    monkeypatch.setenv("ROWVEIL_ATTACK_THRESHOLDS", given)
+    census = thresholds_of(Settings(), "census")
+    assert (census.high, census.of("membership"), census.of("linkability")) == (
+        0.09,
+        Bounds(high=0.5),
+        census,
+    )
+    for project in (None, "another"):
+        assert (thresholds_of(Settings(), project).elevated, thresholds_of(Settings(), project).high) == (
+            0.1,
+            0.3,
+        )
+    (example,) = (block for block in blocks(PAGES / "attacks.md") if block.language == "json")
+    monkeypatch.setenv("ROWVEIL_ATTACK_THRESHOLDS", example.text)
+    statistics = thresholds_of(Settings(), "statistics")
+    assert (statistics.elevated, statistics.of("singling_out_univariate").high) == (0.1, 1)
+    assert thresholds_of(Settings(), "another") == Thresholds()
+    monkeypatch.setenv("ROWVEIL_ATTACK_THRESHOLDS", '{"*": {"elevated": 0.3, "high": 0.1}}')
+    with pytest.raises(ValidationError, match="must not be below"):
         Settings()

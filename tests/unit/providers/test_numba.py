@@ -86,8 +86,9 @@ def test_names_are_numbas_own() -> None:
 
 
 def test_a_provider_is_looked_up_by_its_identifier() -> None:
-    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "RWN", "PABIDOT", "LOCALITY"]
-    assert len(PROVIDERS) == 8
+    identifiers = ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "RWN", "PABIDOT", "LOCALITY", "RSWAP"]
+    assert list(PROVIDERS) == identifiers
+    assert len(PROVIDERS) == 9
     assert all(PROVIDERS[name].identifier == name for name in PROVIDERS)
     assert "dswap" not in PROVIDERS
     with pytest.raises(KeyError):

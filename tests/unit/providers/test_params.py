@@ -245,7 +245,7 @@ BY_MODEL: list[tuple[str, dict[str, Any], str]] = [
     ("CDSWAP", INCOME, "Field required"),
     ("CDSWAP", {**INCOME, "control_field": []}, "at least 1 item"),
     ("CDSWAP", {**INCOME, "control_field": "a", "classifier": {"break": [1]}}, "a classifier is 'identity',"),
-    ("CDSWAP", {**INCOME, "control_field": "a", "classifier": "same"}, "Input should be 'identity'"),
+    ("CDSWAP", {**INCOME, "control_field": "a", "classifier": "same"}, "a classifier is 'identity'"),
     ("CDSWAP", {**INCOME, "control_field": "a", "classifier": {"breaks": []}}, "at least 1 item"),
     ("CDSWAP", {**INCOME, "control_field": "a", "classifier": {"breaks": [True]}}, "valid"),
     ("CDSWAP", {**INCOME, "control_field": "a", "classifier": {"prefix": 0}}, "greater than or equal to 1"),

@@ -45,7 +45,7 @@ BROKEN = {
         "app/formats/errors.py",
         "app.store.sql.db",
     ),
-    "SQL is only in app.store.sql": ("app/jobs/limits.py", "sqlalchemy"),
+    "SQL is only in app.store.sql": ("app/jobs/fairness/limits.py", "sqlalchemy"),
     "Methods use shared machinery, never each other; services put them together": (
         "providers/grouping/groups.py",
         "providers.swapping.swap",

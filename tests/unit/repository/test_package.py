@@ -36,7 +36,8 @@ def cache_folder(**environment: str) -> Path:
 
 def test_providers_are_listed_in_order() -> None:
     """Each one has its identifier as key."""
-    assert list(PROVIDERS) == ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "RWN", "PABIDOT", "LOCALITY"]
+    identifiers = ["DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS", "RWN", "PABIDOT", "LOCALITY", "RSWAP"]
+    assert list(PROVIDERS) == identifiers
     assert all(provider.identifier == identifier for identifier, provider in PROVIDERS.items())
     for provider in PROVIDERS.values():
         for part in (
@@ -142,6 +143,17 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
             swap("DDSWAP", table, {**shared, "control_field": control, "block_size": 4})
     swap("DSWAP", table, {"swap_fields": list(KINDS)})
     swap("DSWAP", table, {"swap_fields": list(KINDS), "locked": True})
+    at_risk = {"swap_fields": ["int8", "string"], "rate": 0.4, "risk": {"key_fields": ["date32"], "k": 0}}
+    swap("DSWAP", table, at_risk)
+    swap("CDSWAP", table, {**at_risk, "control_field": "int64"})
+    swap("DDSWAP", table, {**at_risk, "control_field": "float64", "block_size": 4})
+    homes = table.append_column("home", pa.array([row // 2 for row in range(rows)]))
+    for change in ({"rate": 0.5}, {"mechanism": "permutation", "rate": 0.5}, at_risk):
+        at_home = {**change, "swap_fields": ["int8", "string"], "household": "home", "nulls": "keep"}
+        swap("DSWAP", homes, at_home)
+        swap("CDSWAP", homes, {**at_home, "control_field": "int64"})
+        swap("DDSWAP", homes, {**at_home, "control_field": "float64", "block_size": 4})
+    swap("DSWAP", homes, {"swap_fields": ["int8", "string"], "household_check": "home"})
     for name in NUMERIC:
         for cut in ({"bins": 7}, {"degree": 30, "others": "univariate"}, {"width": 0.1, "scale": "sd"}):
             for fields in ([name], [name, "other"], [name, "other", "third"]):
@@ -227,7 +239,7 @@ def test_errors_survive_pickling(error: ParameterError | UnswappableError) -> No
 
 @pytest.mark.slow
 def test_the_wheel_has_what_is_read_at_run_time(tmp_path: Path) -> None:
-    """The page's templates and style, the console, and the migrations, in addition to the code."""
+    """The page's templates and style, the console, the help, and the migrations, in addition to the code."""
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
@@ -237,6 +249,10 @@ def test_the_wheel_has_what_is_read_at_run_time(tmp_path: Path) -> None:
         assert f"app/report/templates/{name}" in names
     for path in (ROOT / "app" / "console").rglob("*.*"):
         assert path.relative_to(ROOT).as_posix() in names
+    for path in (ROOT / "docs").rglob("*.*"):
+        assert f"app/{path.relative_to(ROOT).as_posix()}" in names
+    for name in ("page.html.j2", "help.css", "search.js", "navigation.json"):
+        assert f"app/help/{name}" in names
     for name in ("app/migrations/env.py", "app/api/pages/swagger.js", "rowveil_client/__init__.py"):
         assert name in names
 

@@ -15,7 +15,7 @@ import pytest
 from tools.install import NotByUvError, are_constrained, reason, uv_environment, without_addresses
 
 ROOT = Path(__file__).parents[3]
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-uv.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-uv.lock", "requirements-anonymeter.lock")
 SECRET_INDEX = "https://" + "ada" + ":hunter2@packages.example/t0ken/simple/"
 
 

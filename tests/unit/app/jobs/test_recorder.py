@@ -47,7 +47,7 @@ def made(stores: Stores) -> tuple[Job, str]:
     """A job that the replica has claimed, and the table that came out."""
     add(stores.database, job())
     with stores.database.write() as session:
-        claimed = jobs.claim_oldest(session, stores.lease.replica, NOW)
+        claimed = jobs.claim_first(session, stores.lease.replica, NOW)
     assert claimed is not None
     blob = stores.new_blob()
     write_table(blob, pa.table({"income": [1, 2, 3]}))

@@ -26,7 +26,7 @@ def test_streams_of_a_job_read_its_progress_together(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(watchers, "_SECONDS_PER_WATCHER", 0.0001)
     reads, finds = [], []
 
-    def progress_of(job: Job) -> Progress:
+    async def progress_of(job: Job) -> Progress:
         reads.append(job)
         return Progress(len(reads) / 1e6, "swapping")
 
@@ -65,10 +65,13 @@ def test_the_row_of_the_end_is_not_read_again() -> None:
         finds.append(job_id)
         return row(State.RUNNING)
 
+    async def progress_of(job: Job) -> Progress:
+        return Progress(0.5, job.state)
+
     async def run() -> list[str]:
         watched = Watchers()
         states = []
-        async for job, _ in watched.updates("job", find, lambda job: Progress(0.5, job.state)):
+        async for job, _ in watched.updates("job", find, progress_of):
             states.append(str(job.state))
             ended = row(State.SUCCEEDED)
             ended.finished_at = datetime.now(UTC)
@@ -86,9 +89,12 @@ def test_many_streams_are_updated_less_often() -> None:
     async def find(job_id: str) -> Job:
         return row(State.RUNNING)
 
+    async def progress_of(job: Job) -> Progress:
+        return Progress(0.5, "a")
+
     async def run(streams: int) -> None:
         watched = Watchers()
-        opened = [watched.updates("job", find, lambda job: Progress(0.5, "a")) for _ in range(streams)]
+        opened = [watched.updates("job", find, progress_of) for _ in range(streams)]
         for updates in opened:
             await anext(updates)
         updated_per_second.append(streams / watched._interval())

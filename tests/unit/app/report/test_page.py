@@ -5,25 +5,42 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
 from app.report.formatting import visible
 from app.report.page import html_report
 from providers import PROVIDERS
-from tests.reports.documents import HOSTILE, candidates, frontier, full_report, job, measure, report
+from providers.measures.meanings import MEANINGS
+from tests.reports.documents import (
+    HOSTILE,
+    attacks,
+    candidates,
+    frontier,
+    full_report,
+    guarantee,
+    job,
+    measure,
+    report,
+)
 from tests.reports.reading import Element, read
 
 FRONTIER = {"summary": {}, "measures": {}, "provider": {}, "limits": ["A point is no release."]}
+ATTACKS = {"summary": {}, "measures": {}, "provider": {}, "limits": ["More is known."], **attacks()}
 PAGES = {
     "summary": (job(), report()),
     "full": (job(), full_report()),
     "one field": (job(field_names=["age"]), full_report(["age"])),
     "hostile": (
         job(field_names=HOSTILE, parameters={name: [name] for name in HOSTILE}),
-        full_report(HOSTILE),
+        full_report(HOSTILE, headline={"state": "high", "sentences": HOSTILE[:3]}),
     ),
+    "permutation": (job(), report(provider={"classes": 170, "guarantee": guarantee(target_epsilon=5)})),
     "candidates": (job(), report(candidates=candidates())),
     "frontier": (job("frontier"), FRONTIER | {"frontier": frontier()}),
     "measures": (job("measures"), full_report()),
+    "attacks": (job("attacks", event_counts={}), ATTACKS),
+    "attacks after a run": (job(), full_report() | attacks()),
+    "attacks, hostile": (job("attacks", field_names=HOSTILE), ATTACKS | attacks(HOSTILE[0])),
     "least": (job(event_counts={}, rows=0), {"summary": {}, "measures": {}, "provider": {}, "limits": []}),
 }
 
@@ -180,7 +197,7 @@ def test_measures_stand_in_their_group_with_all_that_explains_them() -> None:
         part for part in page.all("article", "measure") if part.one("h3").text == "Own row is the closest"
     ]
     assert pscr.one("p", "value").text == "0.0312"
-    assert pscr.one("p", "goal").text == "↓ lower is better; 0 to 1 · on a random sample of 1000 rows"
+    assert pscr.one("p", "goal").text == "↓ lower is better; range: 0 to 1 · on a random sample of 1000 rows"
     about = [entry.text for entry in pscr.one("dl", "about").all("dd")]
     assert about == [
         "#{i : x_i < y_i} / n",
@@ -305,6 +322,39 @@ def test_the_frontier_is_marked_joined_and_described() -> None:
     assert "best corner is bottom left" in page.text
 
 
+def test_a_frontier_states_the_epsilon_of_its_points() -> None:
+    """Composed and by field, with `none` for runs that have no finite one; without any there is no column."""
+    compared = frontier()
+    stated = {"rate": 0.5, "epsilon": 4.5, "by_field": {"<b>income</b>": 2.5, "age": 2.0}}
+    compared["points"][0]["guarantee"] = stated
+    compared["points"][1]["guarantee"] = {"rate": 0.5, "by_field": {}}
+    compared["points"][2]["guarantee"] = {"rate": 0.5, "epsilon": 1.25, "by_field": {"age": 1.25}}
+    document = {"summary": {}, "measures": {}, "provider": {}, "limits": [], "frontier": compared}
+    [table] = [
+        each for each in read(html_report(job("frontier"), document)).all("table") if "epsilon" in each.text
+    ]
+    assert table.rows()[0][5] == "epsilon"
+    assert [row[5] for row in table.rows()[1:5]] == [
+        "4.5 (<b>income</b>: 2.5, age: 2)",
+        "none",
+        "1.25",
+        "none",
+    ]
+    assert "epsilon" not in read(html_report(*PAGES["frontier"])).one("figure").text
+
+
+def test_candidates_state_their_own_epsilon() -> None:
+    """The kept one has none: a sentence says so."""
+    chosen = candidates()
+    for each in chosen["table"]:
+        each["guarantee"] = {"rate": 0.5, "epsilon": 4.5, "by_field": {"age": 4.5}}
+    page = read(html_report(job(), report(candidates=chosen)))
+    [section] = [part for part in page.all("section") if part.attributes["aria-labelledby"] == "candidates"]
+    assert [row[-1] for row in section.one("table").rows()] == ["epsilon alone", *["4.5"] * 5]
+    assert "The kept one has no finite epsilon" in section.text
+    assert "epsilon alone" not in read(html_report(*PAGES["candidates"])).text
+
+
 def test_only_a_service_reports_what_happened_to_rows() -> None:
     """Kinds of jobs that change no rows have no section of events, since their absence would mislead."""
     sentence = "nothing was suppressed, kept or left out"
@@ -313,3 +363,75 @@ def test_only_a_service_reports_what_happened_to_rows() -> None:
         page = read(html_report(job(kind, event_counts={}, parameters={"risk": None, "seed": 7}), {}))
         assert sentence not in page.text
         assert "null" not in page.text
+
+
+def test_attacks_begin_with_the_verdict_and_have_three_bars_each() -> None:
+    """The words stand next to each bar, so that no colour is needed; the table has the same figures."""
+    page = html_report(job("attacks", event_counts={}), ATTACKS)
+    assert page.index("High risk: do not publish") < page.index('<h2 id="attacks">') < page.index('id="done"')
+    [drawing] = [each for each in read(page).all("svg") if each.attributes.get("role") == "img"]
+    bars = [each.attributes["class"] for each in drawing.all("rect")]
+    assert bars == ["after", "dominated", "before", "after"]  # inference has neither guessing nor control
+    widths = [float(each.attributes["width"]) for each in drawing.all("rect")]
+    assert widths == pytest.approx([236 * share for share in (0.55, 0.01, 0.005, 0.22)], abs=0.06)
+    assert [words for words in ("release", "guessing", "control") if drawing.text.count(words) < 2] == []
+    assert "55\u202f% of 200" in page
+    for text in (
+        "sister release",
+        "A risk above 0.05 is elevated, one above 0.09 high",
+        "limited to 200",
+        "It learns numbers within 5 %.",
+        "the groups are too small",
+        "rate = 1.0; swap_fields = income, age",
+        "With rate = 1.0",
+    ):
+        assert text in page, text
+    assert "This report has no pictures" not in page
+    assert "Verdict on attacks" not in html_report(job(), report())
+
+
+@pytest.mark.parametrize("state", ["low", "elevated", "high", "unknown"])
+def test_the_headline_comes_first_and_the_pictures_next(state: str) -> None:
+    """Three sentences with a symbol for each state; a report of an earlier version has none."""
+    sentences = ["Risk of <b>fields</b>.", "Utility.", "What to do."]
+    shown = full_report(headline={"state": state, "sentences": sentences})
+    text = html_report(job(), shown)
+    section = text[text.index(f'class="headline {state}"') :].partition("</section>")[0]
+    assert {"low": "\u2713", "elevated": "!", "high": "\u2717", "unknown": "?"}[state] in section
+    assert "Risk of &lt;b&gt;fields&lt;/b&gt;." in section
+    assert section.count("<p>") == 3
+    order = [
+        text.index(f'id="{name}"') for name in ("headline", "fields", "pictures", "done", "limits", "risk")
+    ]
+    assert order == sorted(order)
+    assert 'class="headline' not in html_report(job(), full_report())
+
+
+def test_each_card_has_its_meaning_range_and_remedy() -> None:
+    """And stands in its group: risk, utility, or the changes of the values."""
+    text = html_report(job(), full_report())
+    for key, group in (("pscr", "risk"), ("delta_rho", "utility"), ("changed_share", "happened")):
+        assert MEANINGS[key].group == group
+        section = text[text.index(f'<section aria-labelledby="{group}">') :].partition("</section>")[0]
+        for part in (MEANINGS[key].meaning, MEANINGS[key].remedy, "range: 0 to 1"):
+            assert str(escape(part)) in section, part
+
+
+def test_guarantee_of_the_permutation_mechanism_has_a_section() -> None:
+    """Epsilon, bound, target, invariants and limits are stated, and not once more among the own figures."""
+    text = read(html_report(*PAGES["permutation"])).text
+    for part in (
+        "Guarantee of the permutation mechanism",
+        "Epsilon is 4.5; the paper's bound is 4.8.",
+        "The rate is the smallest one that meets the target 5.",
+        "is 2.25, at rate 0.755",
+        "The table of each swap field within each group is that of the source.",
+        "It does not hide what the invariants publish.",
+    ):
+        assert text.count(part) == 1, part
+    void = guarantee(epsilon=None, holds_for="No finite epsilon: 2 values are published as they are.")
+    void["by_field"] = {"income": {"paper_bound": 4.8, "largest_group": 10}}
+    text = read(html_report(job(), report(provider={"guarantee": void}))).text
+    assert "There is no finite epsilon." in text
+    assert "Epsilon is" not in text
+    assert "Guarantee of the permutation mechanism" not in read(html_report(job(), report())).text

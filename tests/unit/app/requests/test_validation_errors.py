@@ -10,18 +10,22 @@ from app.requests.validation_errors import error_items
 from providers import PROVIDERS
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
-    "text for a list": ({"swap_field_indices": "2"}, "/swap_field_indices", "input should be a list"),
+    "text for a list": (
+        {"swap_field_indices": "2"},
+        "/swap_field_indices",
+        "must be a list; a text was sent",
+    ),
     "the same by Optim's name": (
         {"SWAP_FIELD_INDICES": "2"},
         "/SWAP_FIELD_INDICES",
-        "input should be a list",
+        "must be a list; a text was sent",
     ),
     "within it": (
         {"SWAP_FIELD_INDICES": [0]},
         "/SWAP_FIELD_INDICES/0",
         "input should be greater than or equal to 1",
     ),
-    "a number for a list": ({"swap_fields": 5}, "/swap_fields", "input should be a list"),
+    "a number for a list": ({"swap_fields": 5}, "/swap_fields", "must be a list; a number was sent"),
     "a rate by Optim's name": (
         {"SWAP_FIELD_NAMES": ["age"], "SWAP_RATE": 2},
         "/SWAP_RATE",

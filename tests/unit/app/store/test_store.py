@@ -13,15 +13,15 @@ from sqlalchemy.exc import DatabaseError, IntegrityError, StatementError
 from app.callers import THE_SERVICE, Caller
 from app.errors import Unavailable
 from app.ids import new_id
-from app.job_kinds import Runs, revision_of
-from app.jobs.requests import head_start
+from app.job_kinds import Runs, own_runs, revision_of
 from app.store.sql import buffers, idempotency, jobs
 from app.store.sql import usage as callers
 from app.store.sql import webhook_outbox as deliveries
 from app.store.sql.audit import AuditTrail
 from app.store.sql.bindings import Role
 from app.store.sql.db import Database, Transaction, migrate
-from app.store.sql.models import AuditLine, Buffer, Delivery, IdempotencyKey, Job
+from app.store.sql.models import AuditLine, Buffer, Delivery, IdempotencyKey, Job, Queue
+from providers import PROVIDERS
 from tests.conftest import DATABASES, settings_on
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -78,8 +78,9 @@ def kept_key(resource: str) -> IdempotencyKey:
     )
 
 
-def delivery() -> Delivery:
-    return Delivery(id=new_id(), job_id=new_id(), body="{}", state="pending", due_at=NOW)
+def delivery(**values: Any) -> Delivery:
+    known = {"id": new_id(), "job_id": new_id(), "body": "{}", "state": "pending", "due_at": NOW}
+    return Delivery(**known | values)
 
 
 def add(database: Database, *rows: Job | Buffer) -> list[str]:
@@ -126,7 +127,7 @@ def test_claims_take_the_oldest_first_and_each_job_once(database: Database) -> N
         claimed: list[str] = []
         while True:
             with database.write() as session:
-                row = jobs.claim_oldest(session, instance, NOW)
+                row = jobs.claim_first(session, instance, NOW)
             if row is None:
                 return claimed
             assert (row.state, row.attempt, row.claimed_by, row.sealed_seed) == (
@@ -146,9 +147,9 @@ def test_claims_take_the_oldest_first_and_each_job_once(database: Database) -> N
 def test_an_end_is_recorded_once_and_only_by_its_own_claim(database: Database) -> None:
     (job_id,) = add(database, job())
     with database.write() as session:
-        jobs.claim_oldest(session, "one", NOW)
+        jobs.claim_first(session, "one", NOW)
         assert jobs.move(session, job_id, ["running"], "queued", attempt=1)
-        again = jobs.claim_oldest(session, "two", NOW)
+        again = jobs.claim_first(session, "two", NOW)
         assert again is not None
         assert again.attempt == 2
     with database.write() as session:
@@ -197,22 +198,31 @@ def test_an_idempotency_key_is_used_again_when_its_time_is_over_or_its_job_gone(
         assert idempotency.delete_expired(session, NOW + timedelta(hours=24), 9) == 1
 
 
-def test_a_claim_takes_age_and_priority_together(database: Database) -> None:
-    """A step of priority is worth a time of waiting: what has waited longer than that goes first."""
-    waits = {"old": 0, "late but high": 400, "later and high": 700, "normal": 350}
-    ranks = {name: NOW + timedelta(seconds=wait) for name, wait in waits.items()}
-    for name in ("late but high", "later and high"):
-        ranks[name] -= head_start("high", 300)
-    rows = {name: job(service=name, created_at=NOW, ranked_at=rank) for name, rank in ranks.items()}
-    add(database, *rows.values())
-    order = []
-    while True:
+def test_a_claim_takes_the_first_turn_up_to_a_limit(database: Database) -> None:
+    """Equal turns start in the order of acceptance."""
+    turns = {"third": 9, "first": 1, "second": 1, "last": 12}
+    rows = [job(ranked_at=NOW + timedelta(seconds=turn)) for turn in turns.values()]
+    names = dict(zip(add(database, *rows), turns, strict=True))
+
+    def claimed(seconds: int | None) -> str | None:
+        until = None if seconds is None else NOW + timedelta(seconds=seconds)
         with database.write() as session:
-            claimed = jobs.claim_oldest(session, "one", NOW, runs(**dict.fromkeys(waits, 1)))
-        if claimed is None:
-            break
-        order.append(claimed.service)
-    assert order == ["old", "late but high", "normal", "later and high"]
+            row = jobs.claim_first(session, "one", NOW, None, until)
+        return None if row is None else names[row.id]
+
+    def clock() -> datetime | None:
+        with database.read() as session:
+            return callers.active(session, "anonymous", "normal").clock
+
+    with database.write() as session:
+        session.execute(sa.update(Queue).values(turn=NOW))
+    found = [claimed(limit) for limit in (0, 1, 8, 8, 9)]
+    assert found == [None, "first", "second", None, "third"]
+    assert clock() == NOW + timedelta(seconds=9)
+    with database.write() as session:
+        jobs.advance(session, NOW)  # the virtual time never goes back
+    assert clock() == NOW + timedelta(seconds=9)
+    assert [claimed(None), claimed(None)] == ["last", None]
 
 
 def test_a_message_is_claimed_once_and_again_when_its_claim_is_over(database: Database) -> None:
@@ -222,7 +232,7 @@ def test_a_message_is_claimed_once_and_again_when_its_claim_is_over(database: Da
 
     def claim(moment: datetime) -> list[int]:
         with database.write() as session:
-            return [row.attempts for row in deliveries.claim_due(session, moment, lease, 8)]
+            return [row.attempts for row, _ in deliveries.claim_due(session, moment, lease, 8, 8, {})]
 
     with ThreadPoolExecutor(4) as threads:
         assert sorted(threads.map(claim, [NOW] * 4)) == [[], [], [], [1]]
@@ -239,6 +249,30 @@ def test_a_message_is_claimed_once_and_again_when_its_claim_is_over(database: Da
         assert deliveries.delete_old(session, NOW + timedelta(seconds=1), 9) == 1
 
 
+def test_messages_are_claimed_up_to_a_quota_of_each_owner(database: Database) -> None:
+    """The oldest first; one owner's many messages leave room for the others'."""
+    owners = {"ada": 5, "ben": 1, "cleo": 3}
+    rows = [(owner, job(owner=owner)) for owner, count in owners.items() for _ in range(count)]
+    ids = [row.id for _, row in rows]
+    add(database, *(row for _, row in rows))
+    with database.write() as session:
+        for number, job_id in enumerate(ids):
+            deliveries.insert(session, delivery(job_id=job_id, due_at=NOW - timedelta(seconds=60 - number)))
+        for _ in range(3):
+            deliveries.insert(session, delivery(job_id=new_id(), due_at=NOW))
+
+    def claim(most: int, active: dict[str, int]) -> list[str]:
+        with database.write() as session:
+            lease = NOW + timedelta(seconds=50)
+            return [owner for _, owner in deliveries.claim_due(session, NOW, lease, most, 2, active)]
+
+    assert sorted(claim(3, {})) == ["ada", "ada", "ben"]
+    assert sorted(claim(8, {"ada": 2, "ben": 1})) == ["", "", "cleo", "cleo"]
+    assert sorted(claim(8, {"ada": 1, "cleo": 2, "": 2})) == ["ada"]
+    assert sorted(claim(8, {})) == ["", "ada", "ada", "cleo"]
+    assert claim(8, {}) == []
+
+
 def test_what_an_owner_has_going_and_keeps_is_counted(database: Database) -> None:
     add(
         database,
@@ -253,8 +287,11 @@ def test_what_an_owner_has_going_and_keeps_is_counted(database: Database) -> Non
     with database.write() as session:
         callers.lock(session, "anonymous", NOW)
         callers.lock(session, "anonymous", NOW)
-        assert callers.active(session, "anonymous") == callers.ActiveUsage(2, 6, 30)
-        assert callers.active(session, "nobody") == callers.ActiveUsage(0, 0, 0)
+        active = callers.active(session, "anonymous", "normal")
+        clock = active.clock
+        assert active == callers.ActiveUsage(2, 6, 30, NOW, clock)
+        assert callers.active(session, "anonymous", "high").own_turn is None
+        assert callers.active(session, "nobody", "normal") == callers.ActiveUsage(0, 0, 0, None, clock)
         assert callers.stored(session, "anonymous", NOW) == callers.StoredUsage(5, NOW + timedelta(hours=1))
         assert callers.stored(session, "nobody", NOW) == callers.StoredUsage(0, None)
 
@@ -304,7 +341,7 @@ def test_a_claim_takes_only_jobs_that_its_version_can_run(database: Database) ->
     def claims(version: Runs) -> list[str]:
         found = []
         with database.write() as session:
-            while (claimed := jobs.claim_oldest(session, "a" * 12, NOW, version)) is not None:
+            while (claimed := jobs.claim_first(session, "a" * 12, NOW, version)) is not None:
                 found.append(claimed.id)
             assert not jobs.any_queued(session, version)
         return found
@@ -317,6 +354,19 @@ def test_a_claim_takes_only_jobs_that_its_version_can_run(database: Database) ->
     assert claims(before) == [old, plain]
     assert claims(after) == [new, newer_choice]
     assert Runs.from_document(after.document()) == after
+
+
+def test_a_version_without_record_swapping_leaves_its_jobs_to_this_one(database: Database) -> None:
+    """The version before runs the same revisions of the other services."""
+    this = own_runs()
+    before = Runs(frozenset(pair for pair in this.revisions if pair[0] != "RSWAP"), this.choice)
+    (job_id,) = add(database, job(service="RSWAP", revision=PROVIDERS["RSWAP"].revision))
+    with database.write() as session:
+        assert jobs.claim_first(session, "a" * 12, NOW, before) is None
+        assert jobs.queued_for_nobody(session, [before, this]) == []
+        claimed = jobs.claim_first(session, "b" * 12, NOW, this)
+        assert claimed is not None
+        assert claimed.id == job_id
 
 
 def test_a_look_at_a_job_shows_the_callers_it_is_visible_to_what_a_read_does(database: Database) -> None:
@@ -399,6 +449,23 @@ def test_a_judged_table_is_retained_like_a_source(database: Database) -> None:
     with database.write() as session:
         assert retained(session, "destination", own, NOW) == "d" * 32
         assert retained(session, "destination", lent, NOW) == uploaded.blob
+
+
+def test_a_control_is_named_and_retained_like_the_other_tables(database: Database) -> None:
+    """No sweep takes its blob, and the end of its retention releases it."""
+    uploaded = buffer()
+    own, lent = add(
+        database,
+        job(control_blob="c" * 32, state="succeeded", finished_at=NOW),
+        job(control_buffer=uploaded.id),
+    )
+    add(database, uploaded)
+    with database.write() as session:
+        assert retained(session, "control", own, NOW) == "c" * 32
+        assert retained(session, "control", lent, NOW) == uploaded.blob
+        assert jobs.all_named(session) == {"c" * 32, uploaded.blob}
+        assert jobs.release_old(session, NOW + timedelta(hours=1), 9) == ([own], ["c" * 32])
+        assert jobs.all_named(session) == {uploaded.blob}
 
 
 def test_a_buffer_is_gone_at_its_expiry(database: Database) -> None:

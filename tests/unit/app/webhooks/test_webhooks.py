@@ -5,6 +5,7 @@ import base64
 import hashlib
 import hmac
 import socket
+import threading
 from datetime import UTC, datetime
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from app.webhooks.addresses import AddressRefused, Reach
 from app.webhooks.delivery import seconds_to_next
 from app.webhooks.messages import SecretUnusable, key_of_secret, signed_headers
-from app.webhooks.post import CheckedNetwork
+from app.webhooks.post import MOST_LOOK_UPS, CheckedNetwork, Resolver
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.215.14", "2606:4700::1111", "2a00:1450:4001::8a", "64:ff9b::808:808"]
 NOT_PUBLIC = [
@@ -91,7 +92,7 @@ def connected(monkeypatch: pytest.MonkeyPatch, reach: Reach, *answers: list[str]
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
     async def connect(port: int) -> Any:
-        stream = await CheckedNetwork(reach).connect_tcp("hooks.example.test", port, 5)
+        stream = await CheckedNetwork(reach, Resolver(), "ada").connect_tcp("hooks.example.test", port, 5)
         peer = stream.get_extra_info("server_addr")
         await stream.aclose()
         return peer
@@ -127,7 +128,39 @@ def test_a_name_that_is_not_known_fails_as_any_connection(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with pytest.raises(httpcore.ConnectError, match="not known"):
-        asyncio.run(CheckedNetwork(Reach()).connect_tcp("nowhere.test", 443))
+        asyncio.run(CheckedNetwork(Reach(), Resolver(), "ada").connect_tcp("nowhere.test", 443))
+
+
+def test_names_that_are_resolved_slowly_hold_up_no_other_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look-ups of abandoned attempts count until they end, and the loop's own threads stay free."""
+    answered = threading.Event()
+    started = []
+
+    def look_up(host: str, port: int, **_: Any) -> list[Any]:
+        started.append(threading.current_thread().name.rpartition("_")[0])
+        assert host == "fast.test" or answered.wait(60)
+        return [host]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    async def run() -> None:
+        resolver = Resolver()
+        for number in range(MOST_LOOK_UPS):
+            slow = asyncio.ensure_future(resolver.resolve(f"slow{number}.test", 443, "ada"))
+            while len(started) <= number:
+                await asyncio.sleep(0.001)
+            slow.cancel()
+        with pytest.raises(httpcore.ConnectError, match="have not ended"):
+            await resolver.resolve("fast.test", 443, "ada")
+        assert await resolver.resolve("fast.test", 443, "ben") == ["fast.test"]
+        answered.set()
+        while resolver._active:
+            await asyncio.sleep(0.001)
+        assert await resolver.resolve("fast.test", 443, "ada") == ["fast.test"]
+        resolver.close()
+
+    asyncio.run(run())
+    assert set(started) == {"rowveil-names"}
 
 
 def test_the_signature_is_that_of_the_standard() -> None:

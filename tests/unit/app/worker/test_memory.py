@@ -17,6 +17,7 @@ from app.store.blobs.scratch import SealedScratch, SpoolReader, SpoolWriter
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import SealBroken, Sealer
 from app.worker.run_swap import run_swap
+from app.worker.run_units import run_or_divide
 from providers import PROVIDERS
 from providers.tables.digest import table_digest
 from tests.naive.agreement import swap
@@ -104,6 +105,8 @@ def test_fields_that_are_not_read_pass_by(
         ("MEDS", {"swap_fields": ["x", "y"], "k": 50}),
         ("RWN", {"distance_fields": ["x", "y"], "neighbours": "own_sample", "sample_size": 20}),
         ("RWN", {"distance_fields": ["x", "y"], "neighbours": "pairs", "sample_size": 20}),
+        ("DSWAP", {"swap_fields": ["y"], "rate": 0.1, "risk": {"key_fields": ["x"]}}),
+        ("DSWAP", {"swap_fields": ["y"], "household": "class"}),
     ],
 )
 def test_what_must_fit_and_does_not_is_refused_with_advice(
@@ -137,6 +140,18 @@ def test_pairs_that_do_not_fit_are_refused_though_the_table_does(
     assert int(needed[1]) > 6 * 2000 * 20_000
     outcome, _ = run("RWN", table, parameters | {"sample_size": 20}, PLENTY // 5)
     assert not isinstance(outcome, Failure)
+
+
+def test_a_swap_by_risk_is_not_divided(store: BlobStore, table: pa.Table, tmp_path: Path) -> None:
+    """A run that may have units is a single task with the bytes of the swap in memory, or is refused."""
+    parameters = {"swap_fields": ["y"], "control_field": "class", "rate": 0.1, "risk": {"key_fields": ["x"]}}
+    task = swap_task(store, tmp_path, "CDSWAP", table, parameters, LITTLE // 4, units=4)
+    refused = run_or_divide(task)
+    assert isinstance(refused, Failure)
+    assert refused.code == "memory_limit"
+    found = run_or_divide(replace(task, memory_bytes=PLENTY))
+    assert not isinstance(found, Failure)
+    assert found["destination"]["digest"] == table_digest(swap("CDSWAP", table, parameters).table)
 
 
 @pytest.mark.parametrize(("service", "parameters"), CALLS)

@@ -19,7 +19,7 @@ from app.report.small_counts import Discretion
 from providers.measures import MEASURES, risk, utility
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.options import MeasureOptions
-from providers.selection.figures import DEFAULT_UTILITY, FIGURES, default_risk
+from providers.selection.figures import ATTACK_RISKS, DEFAULT_UTILITY, FIGURES, default_risk
 
 FOLDERS: dict[str, ModuleType] = {"risk": risk, "utility": utility}
 
@@ -54,6 +54,8 @@ def test_every_figure_is_a_part_of_a_measure() -> None:
         for key, each in MEASURES.items()
         for part in each.parts
     ]
+    for attack, _ in ATTACK_RISKS.values():  # of comparisons only
+        declared.append((attack.key, attack, attack.parts[0]))
     assert [(name, figure.measure, figure.part) for name, figure in FIGURES.items()] == declared
     for name, figure in FIGURES.items():
         assert figure.goal == (figure.part.goal or figure.measure.goal), name
@@ -113,7 +115,18 @@ def test_a_declaration_alone_makes_the_report(monkeypatch: pytest.MonkeyPatch) -
 
 
 CHOSEN = {
-    "figures.py": {"record_linkage", "interval_sd", "changed_share", "delta_rho", "association", "marginals"},
+    "figures.py": {
+        "record_linkage",
+        "interval_sd",
+        "changed_share",
+        "delta_rho",
+        "association",
+        "marginals",
+        "prediction",
+        "query_error",
+    },
+    "headline.py": {"record_linkage", "interval_sd", "changed_share"},
+    "headline_words.py": {"changed_share", "delta_rho", "marginals", "record_linkage"},
     "page.py": {"dcr"},
 }
 """Module -> measures that it chooses: default figures of a comparison, and a chart of distances."""

@@ -307,3 +307,27 @@ def test_codes_that_look_like_numbers_are_categories_when_named() -> None:
     table = pa.table({"code": [300, 7, 300, None]})
     assert encode(table, ["code"], ["code"]).codes[:, 0].tolist() == [1, 0, 1, 2]
     assert encode(table, ["code"], ["code"], categorical_weight=0).codes.shape == (4, 0)
+
+
+@pytest.mark.parametrize("parameters", [{"k": 5}, {"k": 5, "ties": "index"}, {"k": 2, "epsilon": 0.4}])
+def test_a_plan_has_the_sizes_of_the_run(parameters: dict[str, Any]) -> None:
+    """Ties and rows within epsilon make neighbourhoods larger than k; preview and report agree on them."""
+    generator = np.random.default_rng(3)
+    table = pa.table({"x": generator.integers(0, 12, 300), "c": generator.choice(list("abc"), 300)})
+    params = PROVIDER.check(RwnParams.model_validate(parameters), table.schema)
+    plan = PROVIDER.plan(table, params)
+    size = PROVIDER.swap(table, params, Stream(bytes(32), "RWN", 1), no_progress).summary.group_size
+    assert plan.group_size_is_exact
+    assert plan.group_size == size
+    assert (size.largest > size.smallest) == (parameters.get("ties") != "index")
+    assert plan.expected_part_by_field == {"x": 300.0, "c": 300.0}
+
+
+def test_a_plan_without_a_search_states_a_lower_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"x": [0] * 30})
+    params = PROVIDER.check(RwnParams(k=5, q=0.5), table.schema)
+    monkeypatch.setattr("providers.services.rwn.SEARCHED_ROWS", 29)
+    plan = PROVIDER.plan(table, params)
+    assert not plan.group_size_is_exact
+    assert (plan.group_size.smallest, plan.group_size.largest) == (5, 5)
+    assert plan.expected_part_by_field == {"x": 15.0}

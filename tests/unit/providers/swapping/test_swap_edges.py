@@ -1,6 +1,7 @@
 """Edge cases of the swaps: no rows, few rows, equal rows, unusual names, huge numbers, suppression."""
 
 import datetime
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -280,6 +281,31 @@ def test_plan_draws_nothing_and_agrees(service: str, extra: dict[str, Any]) -> N
     assert (plan.rows, plan.groups, plan.group_size) == (summary.rows, summary.groups, summary.group_size)
     assert plan.unswappable_rows == summary.unswapped
     assert plan.estimated_memory_bytes > table.nbytes
+
+
+@EACH_SERVICE
+@pytest.mark.parametrize("mechanism", ["pairs", "permutation"])
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_plan_expects_the_rows_that_take_part(
+    service: str, extra: dict[str, Any], mechanism: str, locked: bool
+) -> None:
+    """The mean over 400 seeds is within 4 standard errors of the plan."""
+    columns = {"v": np.arange(23), "w": [None, *range(22)], "c": [*"aaabbbbcccccccc", *"d" * 8]}
+    table = pa.table(columns | {"stays": np.arange(23)})
+    provider = PROVIDERS[service]
+    given = {"swap_fields": ["v", "w"], "nulls": "keep", "rate": 0.3, "mechanism": mechanism, **extra}
+    params = provider.check(provider.params.model_validate(given | {"locked": locked}), table.schema)
+    expected = provider.plan(table, params).expected_part_by_field
+    assert expected.keys() == {"v", "w"}
+    drawn: dict[str, list[int]] = {"v": [], "w": []}
+    for seed in range(400):
+        stream = Stream(seed.to_bytes(32, "big"), service, 1)
+        summary = provider.swap(table, params, stream, no_progress).summary
+        for name, rows in summary.took_part_by_field.items():
+            drawn[name].append(rows)
+    for name, counts in drawn.items():
+        error = float(np.std(counts)) / math.sqrt(len(counts))
+        assert abs(np.mean(counts) - expected[name]) <= 4 * error + 1e-9
 
 
 @pytest.mark.slow

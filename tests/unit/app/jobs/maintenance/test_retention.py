@@ -9,10 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import Unavailable
-from app.jobs.maintenance.retention import BATCH_ROWS, Retention
+from app.jobs.maintenance.retention import BLOB_ROWS, Retention
+from app.jobs.maintenance.sweep import MOST_FILES
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.sql import jobs
+from app.store.sql.audit_verification import verify
 from app.store.sql.db import Transaction
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
@@ -46,7 +48,7 @@ def count(stores: Stores, table: str, condition: str = "1 = 1", **values: str) -
 
 
 def lines(stores: Stores, action: str) -> int:
-    return count(stores, "audit", "action = :action", action=action)
+    return count(stores, "audit_lines", "action = :action", action=action)
 
 
 @pytest.fixture(params=DATABASES)
@@ -67,14 +69,19 @@ def test_fifty_thousand_due_jobs_are_purged_on_postgresql(postgres: Postgres, tm
     assert count(stores, "jobs") == 0
     assert (lines(stores, "result.purge"), lines(stores, "job.purge")) == (DUE, DUE)
     with stores.database.read() as session:
-        assert stores.audit.verify(session).fault == ""
+        assert verify(session, stores.audit.key, stores.signer).fault == ""
     stores.close()
 
 
 def test_no_transaction_takes_more_than_a_batch(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    add(stores.database, *(buffer(blob=f"{number:032x}") for number in range(2 * BATCH_ROWS + 1)))
+    """A service that is killed after its commit leaves no more blobs than the next sweep takes."""
+    add(stores.database, *(buffer(blob=f"{number:032x}") for number in range(2 * BLOB_ROWS + 1)))
     finished = {"state": "succeeded", "finished_at": NOW}
-    add(stores.database, *(job(source_blob=f"{number:032d}", **finished) for number in range(BATCH_ROWS)))
+    both = (
+        {"source_blob": f"{number:032d}", "destination_blob": f"d{number:031d}"}
+        for number in range(BLOB_ROWS)
+    )
+    add(stores.database, *(job(**finished, **blobs) for blobs in both))
     taken, real = [], jobs.unnamed
 
     def watched(session: Transaction, blobs: list[str | None]) -> list[str]:
@@ -84,7 +91,8 @@ def test_no_transaction_takes_more_than_a_batch(stores: Stores, monkeypatch: pyt
     for module in ("jobs", "buffers"):
         monkeypatch.setattr(f"app.store.sql.{module}.unnamed", watched)
     Retention(Settings(home=stores.progress_folder.parent), stores, Metrics()).run()
-    assert sorted(number for number in taken if number) == [1, BATCH_ROWS, BATCH_ROWS, BATCH_ROWS]
+    assert sorted(number for number in taken if number) == [1, BLOB_ROWS, BLOB_ROWS, 2 * BLOB_ROWS]
+    assert 2 * BLOB_ROWS <= MOST_FILES // 2
     assert (count(stores, "buffers"), count(stores, "jobs")) == (0, 0)
 
 
@@ -118,7 +126,7 @@ def test_a_step_that_fails_does_not_keep_the_others_from_running(
 
 def test_a_stopped_purge_ends_after_its_batch(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that stops does not wait for days of due rows."""
-    add(stores.database, *(buffer(blob=f"{number:032x}") for number in range(2 * BATCH_ROWS)))
+    add(stores.database, *(buffer(blob=f"{number:032x}") for number in range(2 * BLOB_ROWS)))
     retention = Retention(Settings(home=stores.progress_folder.parent), stores, Metrics())
     real = Stores.delete_blobs
 
@@ -128,7 +136,7 @@ def test_a_stopped_purge_ends_after_its_batch(stores: Stores, monkeypatch: pytes
 
     monkeypatch.setattr(Stores, "delete_blobs", stopping)
     retention.run()
-    assert count(stores, "buffers") == BATCH_ROWS
+    assert count(stores, "buffers") == BLOB_ROWS
 
 
 def test_callers_that_were_not_seen_for_long_are_forgotten(stores: Stores) -> None:

@@ -73,17 +73,17 @@ def name_all(stores: Stores, blobs: list[str]) -> None:
 
 def audited(stores: Stores) -> list[tuple[str, str | None]]:
     with stores.database.read() as session:
-        lines = session.execute(sa.select(AuditLine.action, AuditLine.reason).order_by(AuditLine.id))
+        lines = session.execute(sa.select(AuditLine.action, AuditLine.reason).order_by(AuditLine.number))
         return [(action, reason) for action, reason in lines]
 
 
 @pytest.mark.parametrize(
     ("taken", "total", "too_much"),
     [
-        (20, 20, False),
-        (21, 21, True),
-        (21, 210, False),
-        (21, 209, True),
+        (100, 100, False),
+        (101, 101, True),
+        (101, 1010, False),
+        (101, 1009, True),
         (1000, 10_000, False),
         (0, 0, False),
     ],
@@ -92,7 +92,7 @@ def test_when_a_sweep_is_too_much(taken: int, total: int, too_much: bool) -> Non
     assert takes_too_much(taken, total) is too_much
 
 
-@pytest.mark.parametrize(("named", "unnamed"), [(0, 20), (189, 21)])
+@pytest.mark.parametrize(("named", "unnamed"), [(0, 100), (909, 101)])
 def test_what_no_row_names_goes_to_the_trash(open_stores: Open, named: int, unnamed: int) -> None:
     stores = open_stores()
     kept, orphans = names(named), names(unnamed, first=named)
@@ -115,7 +115,7 @@ def test_a_sweep_that_would_take_too_much_takes_nothing_and_says_so(
 ) -> None:
     """Once in the audit, each time in the log; drafts and progress go as ever."""
     stores = open_stores()
-    kept, orphans = names(188), names(21, first=188)
+    kept, orphans = names(908), names(101, first=908)
     put(stores, *kept, *orphans)
     (draft,) = put(stores, f"{orphans[0]}.0123.draft")
     stores.progress_folder.mkdir(exist_ok=True)
@@ -123,14 +123,14 @@ def test_a_sweep_that_would_take_too_much_takes_nothing_and_says_so(
     name_all(stores, kept)
     for _ in range(2):
         stores.sweep()
-    assert stores.sweeper.held == 21
+    assert stores.sweeper.held == 101
     assert stores.blobs.names() == {*kept, *orphans}
     assert not trashed(stores)
     assert draft not in {path.name for path in stores.blobs.files()}
     assert not list(stores.progress_folder.iterdir())
     said = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert ["21 of 209 tables are named by no row" in record.getMessage() for record in said] == [True] * 2
-    assert audited(stores) == [("storage.sweep_stopped", "21 of 209 tables are named by no row")]
+    assert ["101 of 1009 tables are named by no row" in record.getMessage() for record in said] == [True] * 2
+    assert audited(stores) == [("storage.sweep_stopped", "101 of 1009 tables are named by no row")]
     name_all(stores, orphans)
     stores.sweep()
     assert stores.sweeper.held == 0

@@ -73,6 +73,54 @@ def test_small_tables_are_not_lost_with_their_columns(settings: Settings) -> Non
     assert tables(settings) == set()
 
 
+def test_attacks_are_not_taken_for_swaps_by_an_older_version(settings: Settings) -> None:
+    """The way back is refused while there is one."""
+    migrate(settings)
+    database = Database(settings)
+    now = datetime.now(UTC)
+    job = Job(
+        id="job", service="attacks", revision=1, state="succeeded", parameters={}, sealed_seed=b"",
+        seed_bits=1, seed_fingerprint="", created_at=now, ranked_at=now, row_count=1, source_digest="",
+        source_fields=[], inline=False, retain_source=False, report_level="full",
+    )  # fmt: skip
+    with database.write() as session:
+        session.add(job)
+    with pytest.raises(RuntimeError, match="1 jobs are attacks"):
+        downgrade_to_base(settings)
+    with database.write() as session:
+        session.execute(sa.delete(Job))
+    database.close()
+    downgrade_to_base(settings)
+    assert tables(settings) == set()
+
+
+def test_an_older_replica_works_with_the_columns_of_annotations(settings: Settings) -> None:
+    """Its statements do not name them: its jobs have none, and those of others keep theirs until deleted."""
+    migrate(settings)
+    database = Database(settings)
+    now = datetime.now(UTC)
+    known = [column for column in Job.__table__.columns if column.name not in ("name", "label", "notes")]
+    older = sa.Table("jobs", sa.MetaData(), *(column._copy() for column in known))
+    row = {
+        "owner": "ada", "service": "DSWAP", "revision": 1, "state": "queued", "parameters": {},
+        "sealed_seed": b"", "seed_bits": 1, "seed_fingerprint": "", "created_at": now, "ranked_at": now,
+        "row_count": 1, "source_digest": "", "source_fields": [], "inline": True, "retain_source": False,
+        "report_level": "none", "priority": "normal", "byte_size": 0, "attempt": 0, "crashes": 0,
+        "cancel_requested": False,
+    }  # fmt: skip
+    with database.write() as session:
+        session.execute(sa.insert(older).values(id="old", **row))
+        session.add(Job(id="new", **row, name="Second wave", label="wave-2", notes="by Ada"))
+    with database.write() as session:
+        session.execute(sa.update(older).values(state="cancelled", finished_at=now))
+        jobs = {job.id: (job.name, job.label, job.notes) for job in session.scalars(sa.select(Job))}
+        assert jobs == {"old": (None, None, None), "new": ("Second wave", "wave-2", "by Ada")}
+        session.execute(sa.delete(older).where(older.c.id == "new"))
+    with database.read() as session:
+        assert [job.id for job in session.scalars(sa.select(Job))] == ["old"]
+    database.close()
+
+
 def test_the_models_are_what_the_migrations_make(settings: Settings) -> None:
     migrate(settings)
     database = Database(settings)

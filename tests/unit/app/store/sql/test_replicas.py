@@ -237,7 +237,7 @@ def test_claims_pass_over_what_is_being_claimed(database: Database) -> None:
     two = TwoAtOnce(database)
 
     def claim(session: Transaction) -> object:
-        row = jobs.claim_oldest(session, "a" * 12, NOW)
+        row = jobs.claim_first(session, "a" * 12, NOW)
         return None if row is None else row.id
 
     first, second = two.first(claim), two.second(claim)

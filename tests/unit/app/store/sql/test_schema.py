@@ -104,6 +104,15 @@ def register(settings: Settings, name: str = "a" * 12) -> None:
         database.close()
 
 
+def supported_by(settings: Settings) -> set[str]:
+    """The versions that can use the tables."""
+    database = Database(settings)
+    with database.read() as session:
+        found = set(session.scalars(sa.select(SchemaSupport.revision)))
+    database.close()
+    return found
+
+
 def end_leases(settings: Settings, expire: bool = False) -> None:
     database = Database(settings)
     with database.write() as session:
@@ -177,6 +186,8 @@ def test_two_steps_at_once_are_compatible_if_both_are(
     """The version between the two can use the tables if the second step is."""
     settings = Settings(home=tmp_path / "home")
     migrate(settings)
+    if first and second:
+        supported = supported | supported_by(settings)
     newer = NextVersion(tmp_path / "next", monkeypatch, second)
     newer.add_between(first)
     register(settings)
@@ -185,10 +196,7 @@ def test_two_steps_at_once_are_compatible_if_both_are(
             newer.migrate(settings)
         end_leases(settings)
     newer.migrate(settings)
-    database = Database(settings)
-    with database.read() as session:
-        assert set(session.scalars(sa.select(SchemaSupport.revision))) == supported
-    database.close()
+    assert supported_by(settings) == supported
 
 
 def test_the_newer_version_brings_the_tables_back(

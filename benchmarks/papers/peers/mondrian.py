@@ -1,4 +1,4 @@
-"""Mondrian with distinct l-diversity, written plainly: what LOCALITY's queries are compared with.
+"""Mondrian with distinct l-diversity, written plainly: LOCALITY's queries are compared with it.
 
 LeFevre, DeWitt and Ramakrishnan 2006, Mondrian multidimensional k-anonymity, ICDE; Machanavajjhala et al.
 2007, l-diversity, doi:10.1145/1217299.1217302 (distinct l-diversity).

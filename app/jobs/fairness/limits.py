@@ -1,12 +1,16 @@
 """Limits on one caller's active jobs and stored buffers, checked in the transaction that adds to them."""
 
 import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 from app.errors import LimitReached, TooLarge
 from app.settings import Settings
 from app.store.sql import usage
 from app.store.sql.db import Transaction
+from app.store.sql.usage import ActiveUsage
 from app.telemetry.metrics import Metrics
 
 _JOBS_SECONDS = 5
@@ -19,19 +23,44 @@ class Limits:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
+        self._tasks: Counter[str] = Counter()
+        """Plans and uploads of this replica that wait or run, by owner."""
 
-    def admit_job(self, session: Transaction, owner: str, rows: int, size: int) -> None:
+    def admit_job(self, session: Transaction, owner: str, priority: str, rows: int, size: int) -> ActiveUsage:
         """Check that one more job with these rows and bytes fits. The caller holds the owner's lock.
 
-        Raises LimitReached; TooLarge (the job would not fit even as the only one).
+        Return the usage without it. Raises LimitReached; TooLarge (the job would not fit even as the only
+        one).
         """
         settings = self._settings
-        active = usage.active(session, owner)
+        active = usage.active(session, owner, priority)
         self._check("rows", rows, active.rows, settings.caller_rows, "the rows of jobs that have not ended")
         self._check(
             "bytes", size, active.bytes, settings.caller_bytes, "the bytes of jobs that have not ended"
         )
-        self._check("jobs", 1, active.jobs, settings.caller_jobs, "jobs that have not ended")
+        self._check_jobs(active, self._tasks[owner])
+        return active
+
+    def admit_task(self, session: Transaction, owner: str) -> ActiveUsage:
+        """Check that a plan or an upload, which `task_of` counts, fits. Raises LimitReached."""
+        active = usage.active(session, owner, "normal")
+        self._check_jobs(active, self._tasks[owner] - 1)
+        return active
+
+    @contextmanager
+    def task_of(self, owner: str) -> Iterator[None]:
+        """Count a plan or an upload as one of the owner's jobs while the block lasts."""
+        self._tasks[owner] += 1
+        try:
+            yield
+        finally:
+            self._tasks[owner] -= 1
+            if not self._tasks[owner]:
+                del self._tasks[owner]
+
+    def _check_jobs(self, active: ActiveUsage, tasks: int) -> None:
+        most = self._settings.caller_jobs
+        self._check("jobs", 1, active.jobs + tasks, most, "jobs, plans and uploads that have not ended")
 
     def admit_buffer(self, session: Transaction, owner: str, size: int, moment: datetime) -> None:
         """Check that a buffer of ``size`` bytes fits in addition to the stored ones.

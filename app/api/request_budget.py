@@ -1,0 +1,68 @@
+"""Budget of memory for the requests in flight.
+
+A request counts with what its body may take in memory, as its bytes arrive, until its response is complete. A
+request that does not fit is refused, before its body is read if it declares its length.
+"""
+
+from app.errors import Unavailable
+from app.settings import Settings
+from app.telemetry.metrics import Metrics
+
+LARGE_BODY = 1 << 20
+"""Bytes of the largest JSON body that is parsed in the event loop."""
+
+_PARSED = 30
+"""Bytes of memory for each byte of a body that is parsed here: an empty object of 3 characters takes 88."""
+
+_UNPARSED = 5
+"""Bytes of memory for each further byte: the body on its way to another process, and its table."""
+
+UPLOAD_BYTES = 4 << 20
+"""Bytes of memory that an upload takes at most, whatever its size."""
+
+
+def memory_of(size: int) -> int:
+    """Return the bytes of memory that a request with a JSON body of ``size`` bytes may take."""
+    return _PARSED * min(size, LARGE_BODY) + _UNPARSED * max(0, size - LARGE_BODY)
+
+
+class RequestBudget:
+    """Bytes of memory that requests in flight may take together."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        """One body of the maximum size fits in any case."""
+        self.limit = max(settings.request_memory_bytes, memory_of(settings.max_body_bytes))
+        self.taken = 0
+        self._refused = metrics.requests_refused
+        metrics.request_memory.set_function(lambda: self.taken)
+        metrics.request_memory_limit.set(self.limit)
+
+    def check(self, more: int) -> None:
+        """Raise Unavailable if ``more`` bytes do not fit now."""
+        if self.taken + more > self.limit:
+            self._refused.inc()
+            raise Unavailable(
+                "the requests that are being answered take all the memory that they may "
+                "(ROWVEIL_REQUEST_MEMORY_BYTES); try again"
+            )
+
+
+class Claim:
+    """Share of one request in the budget."""
+
+    def __init__(self, budget: RequestBudget) -> None:
+        self._budget = budget
+        self._taken = 0
+
+    def raise_to(self, total: int) -> None:
+        """Take ``total`` bytes in all. Raises Unavailable."""
+        more = total - self._taken
+        if more > 0:
+            self._budget.check(more)
+            self._budget.taken += more
+            self._taken = total
+
+    def release(self) -> None:
+        """Return all bytes to the budget."""
+        self._budget.taken -= self._taken
+        self._taken = 0

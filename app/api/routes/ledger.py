@@ -1,0 +1,70 @@
+"""``/v1/ledger``: earlier releases of a source."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api.dependencies import Jobs
+from app.api.job_response import document_response
+from app.api.json_request import JsonRoute
+from app.api.openapi_responses import problems
+from app.api.schemas import LedgerPage
+from app.store.sql.models import Release
+
+router = APIRouter(prefix="/v1/ledger", tags=["jobs"], route_class=JsonRoute)
+
+
+@router.get(
+    "",
+    operation_id="listReleases",
+    summary="List the releases of a source, oldest first",
+    response_model=LedgerPage,
+    responses=problems(422),
+)
+async def list_releases(
+    jobs: Jobs,
+    request: Request,
+    source: Annotated[
+        str | SkipJsonSchema[None],
+        Query(
+            max_length=80,
+            description="Only releases of the source with this digest, and of tables recognised as the same.",
+        ),
+    ] = None,
+    page_size: Annotated[int, Query(ge=1, le=200, description="Releases on a page. [1 to 200]")] = 20,
+    page_token: Annotated[
+        str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
+    ] = None,
+) -> Response:
+    """Get one page of the disclosure ledger: your own releases and those of your project."""
+    found, next_token = await jobs.releases(source, page_size, page_token)
+    headers = {}
+    if next_token is not None:
+        next_url = request.url.include_query_params(page_token=next_token)
+        headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
+    page: dict[str, Any] = {"releases": [entry_document(entry) for entry in found]}
+    if next_token is not None:
+        page["next_page_token"] = next_token
+    return document_response(page, 200, headers)
+
+
+def entry_document(entry: Release) -> dict[str, Any]:
+    """Return an entry of the ledger as plain JSON, without its sketch."""
+    document = {
+        "job": entry.job_id,
+        "released_at": entry.released_at,
+        "owner": entry.owner,
+        "project": entry.project,
+        "service": entry.service,
+        "revision": entry.revision,
+        "source_digest": entry.source_digest,
+        "destination_digest": entry.destination_digest,
+        "row_count": entry.row_count,
+        "match": entry.match,
+        "risk": entry.risk,
+        "reason": entry.reason,
+        "epsilon": entry.epsilon
+        and {name: value for name, value in entry.epsilon.items() if value is not None},
+    }
+    return {name: value for name, value in document.items() if value is not None}

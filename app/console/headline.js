@@ -1,0 +1,61 @@
+// Headline of a report, and the pictures of the fields before and after, which begin a job's page.
+
+import { element, shown } from "./dom.js";
+
+const CLASSES = { low: "good", elevated: "warning", high: "alarm", unknown: "unknown" };
+const MOST_PICTURES = 3;
+
+/** Creates the box with the three sentences; its colour follows the state, which the first words name. */
+export function headlineOf({ headline }, title = "In three sentences") {
+  if (!headline) return null;
+  const [risk, ...others] = headline.sentences;
+  return element(
+    "section",
+    { class: `headline ${CLASSES[headline.state]}`, "aria-label": title },
+    element("p", {}, element("strong", {}, shown(risk))),
+    others.map((sentence) => element("p", {}, shown(sentence))),
+  );
+}
+
+/**
+ * Shows a page of this service in a sandboxed frame without scripts. It has this origin, so that the frame can
+ * be as high as its content, and the two scroll together. `cut(document)` may remove parts of the page.
+ */
+export function framed(page, title, className, cut = () => {}) {
+  const frame = element("iframe", { class: className, title, sandbox: "allow-same-origin" });
+  const address = URL.createObjectURL(new Blob([page], { type: "text/html;charset=utf-8" }));
+  frame.addEventListener("load", () => {
+    URL.revokeObjectURL(address);
+    cut(frame.contentDocument);
+    const { documentElement: inner, body } = frame.contentDocument;
+    const fit = () => {
+      frame.style.height = `${body.offsetHeight}px`;
+    };
+    new ResizeObserver(fit).observe(body);
+    inner.style.overflow = "hidden";
+    fit();
+  });
+  frame.src = address;
+  return frame;
+}
+
+/** Shows the first pictures of fields of a report's page, those that changed; null if the report has none. */
+export function picturesOf({ pictures }, page) {
+  if (!pictures?.fields?.length) return null;
+  return element(
+    "section",
+    { "aria-labelledby": "pictures" },
+    element("h2", { id: "pictures" }, "The fields before and after"),
+    framed(page, "The fields before and after", "pictures", (inside) => {
+      const fields = inside.querySelector('section[aria-labelledby="fields"]');
+      const all = [...fields.querySelectorAll("figure")];
+      all.slice(MOST_PICTURES).forEach((figure) => figure.remove());
+      fields.querySelectorAll("h2, details, :scope > p").forEach((each) => each.remove());
+      const patterns = inside.querySelector("svg.patterns"); // the hatching of the bars
+      inside.body.replaceChildren(patterns, fields);
+    }),
+    pictures.fields.length > MOST_PICTURES
+      ? element("p", { class: "quiet" }, "The fields that changed come first; the report below has all.")
+      : null,
+  );
+}

@@ -1,0 +1,213 @@
+"""Rights that a worker process gives up on Linux before its first task: files, network, other programs.
+
+Landlock (Linux 5.13) limits files to those that a worker needs: libraries, the kernel cache, and the blobs,
+scratch and progress files of the shared folder. It also keeps the worker out of the memory and the
+environment of other processes, and out of TCP. A seccomp filter refuses new sockets, other programs, and
+system calls that reach into other processes or the system's set-up. Neither can be undone by the process.
+
+The two are called through the C library: there is no maintained package for them. They are applied before the
+process starts a thread, because they hold for the calling thread and for those that it starts.
+"""
+
+import contextlib
+import ctypes
+import errno
+import importlib
+import os
+import platform
+import struct
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+# linux/landlock.h
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION, _PATH_BENEATH = 1, 1
+_WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
+_TRUNCATE = 1 << 14
+_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: 1 << 15}
+"""Rights on files that a version of Landlock adds."""
+_TCP_SINCE, _TCP = 4, 0b11
+_SCOPES_SINCE, _SCOPES = 6, 0b11  # abstract Unix sockets, signals
+_OF_FILES = 1 | _WRITE_FILE | _READ_FILE | _TRUNCATE
+"""Rights that a rule about a single file may have."""
+
+_READ = _READ_FILE | _READ_DIR
+
+_WRITE = _READ | _WRITE_FILE | _TRUNCATE | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 13
+"""Read; remove and make files and folders; rename between folders."""
+
+# linux/prctl.h, linux/seccomp.h, linux/audit.h
+_SET_SECCOMP, _NO_NEW_PRIVS, _FILTER = 22, 38, 2
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32 = 0x40000000
+_NETWORK = {"x86_64": (41, 42, 49), "aarch64": (198, 203, 200)}
+"""Numbers of `socket`, `connect`, `bind`."""
+_OTHERS = {
+    # execve, execveat, ptrace, process_vm_readv, process_vm_writev, add_key, request_key, keyctl, mount,
+    # unshare, setns, bpf; io_uring_setup, which could open sockets without the calls above
+    "x86_64": (59, 322, 101, 310, 311, 248, 249, 250, 165, 272, 308, 321, 425),
+    "aarch64": (221, 281, 117, 270, 271, 217, 218, 219, 40, 97, 268, 280, 425),
+}
+
+_SYSTEM = (
+    "/usr", "/lib", "/lib64", "/sys", "/proc/self", "/proc/sys", "/proc/cpuinfo", "/proc/meminfo",
+    "/proc/stat", "/proc/version", "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom",
+    "/etc/ld.so.cache", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
+)  # fmt: skip
+"""Files and folders of the system that libraries read."""
+
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - semaphores of libraries
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """Folders and rights of a worker in addition to its libraries."""
+
+    writable: tuple[str, ...]
+    """Folders of the task's files."""
+    compiles: bool = False
+    """Whether it may write kernels that it compiles to their cache, which other processes run. Otherwise it
+    compiles missing kernels for itself."""
+    network: bool = False
+    """Whether it may open sockets, for example to export traces."""
+
+
+def landlock_version() -> int:
+    """Return the version of Landlock that the system offers; 0 if there is none."""
+    if sys.platform != "linux":
+        return 0
+    return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION)))
+
+
+def offered() -> list[str]:
+    """Return what this system offers to confine a worker."""
+    if sys.platform != "linux":
+        return []
+    version = landlock_version()
+    return [
+        *([f"Landlock {version}"] if version else []),
+        *(["seccomp"] if platform.machine() in _ARCHITECTURES else []),
+    ]
+
+
+def confine(confinement: Confinement) -> None:
+    """Give up everything else, as far as the system offers it. Irreversible; call it before any thread.
+
+    Raises OSError: the system offers it, and refuses.
+    """
+    if sys.platform != "linux":
+        return
+    if _libc().prctl(_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise _error()
+    version = landlock_version()
+    if version:
+        _restrict_files(confinement, version)
+    if platform.machine() in _ARCHITECTURES:
+        _filter_calls(platform.machine(), confinement.network)
+
+
+def _restrict_files(confinement: Confinement, version: int) -> None:
+    rights = sum(added for since, added in _RIGHTS.items() if since <= version)
+    tcp = _TCP if version >= _TCP_SINCE and not confinement.network else 0
+    scopes = _SCOPES if version >= _SCOPES_SINCE else 0
+    attributes = struct.pack("=QQQ", rights, tcp, scopes)
+    size = 8 if version < _TCP_SINCE else 16 if version < _SCOPES_SINCE else 24
+    rules = _libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(size), 0)
+    if rules < 0:
+        raise _error()
+    try:
+        # The import sets the folder of the kernel cache, if nothing else has.
+        importlib.import_module("providers")
+        kernels = os.environ["NUMBA_CACHE_DIR"]
+        for folder in (*confinement.writable, *((kernels,) if confinement.compiles else ())):
+            with contextlib.suppress(OSError):  # a rule needs a folder; one on a read-only disk is only read
+                Path(folder).mkdir(mode=0o700, exist_ok=True)
+            _allow(rules, folder, _WRITE & rights)
+        _allow(rules, kernels, _READ)
+        _allow(rules, _SHARED_MEMORY, _WRITE & rights)
+        for path in _SYSTEM:
+            _allow(rules, path, _READ)
+        for path, listed_only in _library_paths():
+            _allow(rules, path, _READ_DIR if listed_only else _READ)
+        _allow(rules, "/dev/null", (_READ_FILE | _WRITE_FILE) & rights)
+        if _libc().syscall(_RESTRICT_SELF, rules, 0):
+            raise _error()
+    finally:
+        os.close(rules)
+
+
+def _allow(rules: int, path: str, rights: int) -> None:
+    """Allow rights below a folder, or on a file, if it exists. Raises OSError."""
+    try:
+        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:  # a library's folder that is not there
+        return
+    try:
+        if not os.path.isdir(path):  # noqa: PTH112 - of the path that was opened
+            rights &= _OF_FILES
+        rule = struct.pack("=Qi", rights, opened)
+        if _libc().syscall(_ADD_RULE, rules, _PATH_BENEATH, rule, 0):
+            raise _error()
+    finally:
+        os.close(opened)
+
+
+def _library_paths() -> Iterator[tuple[str, bool]]:
+    """Yield the paths that imports read, and whether only names of files may be read there.
+
+    A folder of the module path outside of Python's own may contain anything, such as a home with keys: only
+    its modules and packages may be read.
+    """
+    prefixes = {str(Path(prefix).resolve()) for prefix in (sys.prefix, sys.base_prefix)}
+    for prefix in prefixes:
+        yield prefix, False
+    for entry in {str(Path(entry).resolve()) for entry in sys.path}:
+        if any(Path(entry).is_relative_to(prefix) for prefix in prefixes):
+            continue
+        yield entry, True
+        for child in _modules(entry):
+            yield child, False
+
+
+def _modules(folder: str) -> Iterator[str]:
+    with contextlib.suppress(OSError), os.scandir(folder) as children:
+        for child in children:
+            if child.is_dir():
+                if (Path(child.path) / "__init__.py").is_file() or child.name.endswith((".libs", "-info")):
+                    yield child.path
+            elif child.name.endswith((".py", *EXTENSION_SUFFIXES)):
+                yield child.path
+
+
+def _filter_calls(machine: str, network: bool) -> None:
+    """Refuse system calls of this architecture with EACCES, and all calls of another one."""
+    refused: Collection[int] = _OTHERS[machine] + (() if network else _NETWORK[machine])
+    architecture, number = 4, 0  # offsets in struct seccomp_data
+    last = len(refused) + 5
+    program = [
+        (_LOAD, 0, 0, architecture),
+        (_EQUAL, 0, last - 2, _ARCHITECTURES[machine]),
+        (_LOAD, 0, 0, number),
+        (_AT_LEAST, last - 4, 0, _X32),
+        *((_EQUAL, last - 4 - position, 0, call) for position, call in enumerate(refused, 1)),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in program))
+    filtered = struct.pack("@HP", len(program), ctypes.addressof(code))
+    if _libc().prctl(_SET_SECCOMP, _FILTER, filtered, 0, 0):
+        raise _error()
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, f"a worker cannot give up its rights: {os.strerror(number)}")

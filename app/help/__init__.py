@@ -1,0 +1,1 @@
+"""Help: the documentation as pages of the service, without internet access; start reading at `routes`."""

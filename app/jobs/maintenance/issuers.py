@@ -1,0 +1,140 @@
+"""Issuers in the owners of tokens: once at the first start with one, or by `rowveil reseal`; and back.
+
+Versions before wrote ``oidc:`` and the subject. The issuer of these rows is the one of the first start: there
+was only one setting for it.
+"""
+
+import logging
+import os
+import secrets
+from pathlib import Path
+
+from app.callers import ISSUER_PREFIX, OIDC_BEFORE, THE_SERVICE, Caller, issuer_prefix
+from app.jobs.maintenance.adoption import refuse_in_use
+from app.settings import Settings
+from app.store.crypto.sealing import Sealer
+from app.store.sql.audit import AuditTrail
+from app.store.sql.db import Database
+from app.store.sql.deployment import StorageUnusable, usable
+from app.store.sql.replicas import moment
+from app.store.sql.reseal import DISOWNED, REOWNED, Renamed, Renamer
+
+ISSUERS_SINCE = "2026_11_23h_issuers"
+"""Step of the migrations since which the owners of tokens have their issuer."""
+
+_FILE = "first-issuer"
+
+_LOCK = 0x726F7769  # "rowi": id of the advisory lock of the renaming
+
+_log = logging.getLogger("rowveil.storage")
+
+
+def name_issuer_once(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> None:
+    """Give the rows of tokens' owners to the issuer of the settings, unless that has been done.
+
+    The folder has a file that says so and names the issuer, and not the database: otherwise rows from a
+    restored dump would go to the issuer of the day. Without an issuer in the settings nothing happens.
+
+    Raises
+    ------
+    StorageInUse
+        There are such rows, and a replica's lease holds: it could be running one of the jobs.
+    StorageUnusable
+    Unavailable
+    """
+    folder = settings.shared_folder.resolve()
+    if not settings.oidc_issuer:
+        return
+    with usable(folder):
+        if (folder / _FILE).exists():
+            return
+        with database.only_one(_LOCK):
+            if (folder / _FILE).exists():  # another replica was faster
+                return
+            _name_issuer(settings, database, sealer, audit, THE_SERVICE)
+
+
+def name_issuer(
+    settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, caller: Caller
+) -> Renamed:
+    """Give the rows of tokens' owners to the first issuer: that of the folder's file, else of the settings.
+
+    The caller makes sure that no other process works on an embedded database.
+    Raises StorageInUse, StorageUnusable.
+    """
+    with usable(settings.shared_folder.resolve()), database.only_one(_LOCK):
+        return _name_issuer(settings, database, sealer, audit, caller)
+
+
+def forget_issuer(
+    settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, operator: Caller
+) -> Renamed:
+    """Write the owners of the settings' issuer as older versions do, before the tables go back to one.
+
+    Rows of other issuers keep their owners, whom an older version takes for nobody's.
+    The caller makes sure that no other process works on an embedded database.
+    Raises StorageInUse, StorageUnusable.
+    """
+    folder = settings.shared_folder.resolve()
+    with usable(folder), database.only_one(_LOCK):
+        with database.read() as session:
+            refuse_in_use(settings, database, session)
+        (folder / _FILE).unlink(missing_ok=True)  # first: a crash from here on is repaired by the next start
+        if not settings.oidc_issuer:
+            return Renamed()
+        prefix = issuer_prefix(settings.oidc_issuer)
+        return _rename(settings, database, sealer, audit, operator, prefix, back=True)
+
+
+def _name_issuer(
+    settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, caller: Caller
+) -> Renamed:
+    folder = settings.shared_folder.resolve()
+    prefix = _first(folder) or (issuer_prefix(settings.oidc_issuer) if settings.oidc_issuer else "")
+    if not prefix:
+        return Renamed()
+    done = _rename(settings, database, sealer, audit, caller, prefix, back=False)
+    _write(folder / _FILE, prefix)
+    return done
+
+
+def _rename(
+    settings: Settings,
+    database: Database,
+    sealer: Sealer,
+    audit: AuditTrail,
+    caller: Caller,
+    prefix: str,
+    back: bool,
+) -> Renamed:
+    renamer = Renamer(database, sealer, *((prefix, OIDC_BEFORE) if back else (OIDC_BEFORE, prefix)))
+    if not renamer.is_needed():
+        return Renamed()
+    with database.write() as session:
+        refuse_in_use(settings, database, session)
+        # First, because an interrupted run is repeated: the ledger is verified by the last such line.
+        reason = "the issuer is taken out of owners" if back else "owners of older versions get their issuer"
+        audit.append(session, caller, DISOWNED if back else REOWNED, prefix, moment(session), reason)
+    done = renamer.run()
+    _log.info("%d rows have other names of their owners, %d do not open", done.rows, done.unopened)
+    return done
+
+
+def _first(folder: Path) -> str | None:
+    """Return the prefix of the first issuer; None if none is known. Raises StorageUnusable."""
+    try:
+        prefix = (folder / _FILE).read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        return None
+    if not ISSUER_PREFIX.fullmatch(prefix):
+        raise StorageUnusable(f"{folder / _FILE} names no issuer: restore it from a backup of the folder")
+    return prefix
+
+
+def _write(mark: Path, prefix: str) -> None:
+    draft = mark.with_name(f".{mark.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        file.write(f"{prefix}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(mark)

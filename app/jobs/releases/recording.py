@@ -1,0 +1,101 @@
+"""Earlier releases of a job's source, for its worker; the entry of a job that has released one.
+
+All functions work within the caller's transaction.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.callers import Caller
+from app.ids import new_id
+from app.job_kinds import kind_of
+from app.jobs.releases.policy import check_policy, policy_of
+from app.settings import Settings
+from app.store.sql import ledger
+from app.store.sql.audit import AuditTrail
+from app.store.sql.db import Transaction
+from app.store.sql.models import Job, Release
+from app.worker.tasks import EarlierSource, ReleaseQuestion
+
+
+def check_released(session: Transaction, settings: Settings, job: Job) -> None:
+    """Check a new job's source by its digest alone. Raises ReleasedBefore, InvalidRequest."""
+    policy = policy_of(settings, job.project)
+    if policy in ("allow", "warn") or not _releases(job):
+        return
+    check_policy(policy, _reason(job), ledger.count(session, job))
+
+
+def question_of(session: Transaction, settings: Settings, key: bytes, job: Job) -> ReleaseQuestion | None:
+    """Return what the worker of a job needs to recognise its source; None for a job that releases nothing."""
+    if not _releases(job):
+        return None
+    policy = policy_of(settings, job.project)
+    return ReleaseQuestion(
+        key=key,
+        source_digest=job.source_digest,
+        policy=policy,
+        reason=bool(_reason(job)),
+        earlier=tuple(_earlier(entries) for entries in ledger.candidates(session, job)),
+    )
+
+
+def record_release(
+    session: Transaction, audit: AuditTrail, job: Job, values: dict[str, Any], found: dict[str, Any]
+) -> None:
+    """Add the entry of a job that has succeeded, and its line in the audit log.
+
+    Parameters
+    ----------
+    session : Transaction
+    audit : AuditTrail
+    job : Job
+    values : dict
+        Columns of the ended job.
+    found : dict
+        What its worker found: ``sketch``, ``family``, ``match``, ``risk``, ``epsilon``.
+    """
+    entry = Release(
+        id=new_id(),
+        job_id=job.id,
+        family=found["family"] or job.id,
+        released_at=values["finished_at"],
+        owner=job.owner,
+        project=job.project,
+        service=job.service,
+        revision=job.revision,
+        source_digest=job.source_digest,
+        destination_digest=values["destination_digest"],
+        row_count=job.row_count,
+        match=found["match"],
+        risk=found["risk"],
+        epsilon=found.get("epsilon"),
+        reason=_reason(job),
+        sketch=found["sketch"],
+    )
+    digest = ledger.insert(session, entry)
+    caller = Caller(job.owner, job.project)
+    audit.append(session, caller, "job.release", job.id, values["finished_at"], f"ledger entry {digest}")
+
+
+def _earlier(entries: Sequence[Any]) -> EarlierSource:
+    return EarlierSource(
+        family=entries[0].family,
+        source_digests=tuple(dict.fromkeys(entry.source_digest for entry in entries)),
+        sketches=tuple({entry.source_digest: entry.sketch for entry in entries}.values()),
+        destination_digests=tuple(dict.fromkeys(entry.destination_digest for entry in entries)),
+        epsilons=tuple(
+            {entry.destination_digest: (entry.epsilon or {}).get("epsilon") for entry in entries}.values()
+        ),
+        last_released_at=entries[-1].released_at.isoformat(timespec="seconds"),
+    )
+
+
+def _releases(job: Job) -> bool:
+    """Whether the job releases rows of its own: a rerun gives the same bytes again."""
+    return kind_of(job.service).has_rows and job.rerun_of is None
+
+
+def _reason(job: Job) -> str | None:
+    reason: str | None = (job.options or {}).get("release_reason")
+    return reason

@@ -1,0 +1,1 @@
+"""Looks at stored tables: profiles, and comparisons of a release with its source."""

@@ -1,0 +1,214 @@
+"""Recognition of a source that was released before, and the risk of all its releases together.
+
+The worker compares keyed sketches (`providers.tables.sketches`); nothing of what it returns is a value.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from app.engine.engine import RELEASED_BEFORE
+from app.store.blobs.column_reader import BlobTable
+from app.worker.tasks import EarlierSource, ReleaseQuestion, SwapTask
+from providers import PROVIDERS
+from providers.errors import ProviderError
+from providers.randomness.chacha20 import Stream
+from providers.tables.sketches import SKETCHED_ROWS, TableSketch, same_source, sketch
+
+_MEASURED_ROWS = 2000
+"""Rows from the beginning of the source on which the risk is measured."""
+
+_MOST_RELEASES = 20
+
+_REVISION = 1
+
+
+def with_release(
+    task: SwapTask, columns: dict[str, Any], guarantee: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Add to a job's columns the entry for the ledger, and the event if its source was released before.
+
+    Parameters
+    ----------
+    task : SwapTask
+    columns : dict
+        Columns of the ended job; changed.
+    guarantee : mapping, optional
+        Figure `guarantee` of the run; None: the run states no epsilon.
+
+    Raises
+    ------
+    ReleaseRefused
+        The policy does not allow another release of this source.
+    """
+    question = task.release
+    if question is None:
+        return columns
+    source = BlobTable(task.source, task.rows)
+    first = _first_rows(source)
+    own = sketch(first, question.key)
+    match, family = recognise(question, own)
+    risk = None
+    epsilon = None if guarantee is None else composed_epsilon(guarantee, columns, family)
+    if family is not None:
+        refuse(question)
+        new = columns["destination"]["digest"] not in family.destination_digests
+        if new and question.policy != "allow":
+            risk = measured_risk(task, first, 1 + len(family.destination_digests))
+            event = {"code": RELEASED_BEFORE, "message": _message(match, family, risk, epsilon)}
+            columns["events"] = [event, *columns["events"]]
+            columns["event_counts"] = {RELEASED_BEFORE: 1} | columns["event_counts"]
+    columns["release"] = {
+        "sketch": own.document(),
+        "family": None if family is None else family.family,
+        "match": match,
+        "risk": risk,
+        "epsilon": epsilon,
+    }
+    return columns
+
+
+def composed_epsilon(
+    guarantee: Mapping[str, Any], columns: Mapping[str, Any], family: EarlierSource | None
+) -> dict[str, Any]:
+    """Add up the epsilons of all different releases of a source, this one included.
+
+    Parameters
+    ----------
+    guarantee : mapping
+        Figure `guarantee` of the run.
+    columns : mapping
+        Columns of the ended job, with its destination.
+    family : EarlierSource or None
+        Earlier releases of the source.
+
+    Returns
+    -------
+    dict
+        ``epsilon`` of this release, ``all_releases`` together, each None if there is no finite one,
+        ``releases`` and the number ``without`` a finite epsilon.
+    """
+    found = {} if family is None else dict(zip(family.destination_digests, family.epsilons, strict=False))
+    known = [found.get(digest) for digest in (() if family is None else family.destination_digests)]
+    own = guarantee["epsilon"]
+    if columns["destination"]["digest"] not in found:
+        known.append(own)
+    finite = [value for value in known if value is not None]
+    return {
+        "epsilon": own,
+        "all_releases": sum(finite) if len(finite) == len(known) else None,
+        "releases": len(known),
+        "without": len(known) - len(finite),
+    }
+
+
+class ReleaseRefused(ProviderError):
+    """The policy does not allow another release of a source that was recognised by its fields."""
+
+    code = RELEASED_BEFORE
+
+
+def refuse(question: ReleaseQuestion) -> None:
+    """Raise ReleaseRefused if the policy refuses, or requires a reason that is missing."""
+    recognised = "this source was recognised as one that has been released before"
+    if question.policy == "refuse":
+        raise ReleaseRefused(f"{recognised}, and the project's policy refuses another release")
+    if question.policy == "require_reason" and not question.reason:
+        raise ReleaseRefused(
+            f"{recognised}, and the project's policy requires a reason: give 'release_reason'",
+            "/release_reason",
+        )
+
+
+def recognise(question: ReleaseQuestion, own: TableSketch) -> tuple[str | None, EarlierSource | None]:
+    """Return how the source was recognised, ``digest`` or ``fields``, and the earlier source; or None."""
+    for earlier in question.earlier:
+        if question.source_digest in earlier.source_digests:
+            return "digest", earlier
+    for earlier in question.earlier:
+        if any(same_source(own, TableSketch.from_document(one)) for one in earlier.sketches):
+            return "fields", earlier
+    return None, None
+
+
+def measured_risk(task: SwapTask, first: pa.Table, releases: int) -> dict[str, Any]:
+    """Measure what that many releases by this job's service and parameters reveal, on some rows.
+
+    Parameters
+    ----------
+    task : SwapTask
+    first : pa.Table
+        First rows of the source.
+    releases : int
+        Number of releases, this one included; at most `_MOST_RELEASES` are made.
+
+    Returns
+    -------
+    dict
+        ``field``, ``by``, ``one_release``, ``all_releases``, ``releases``, ``rows``; or ``not_measured``.
+    """
+    from providers.attacks.composition.hypothetical import compose_hypothetical  # rarely needed
+
+    provider = PROVIDERS[task.service]
+    rows = first.slice(0, _MEASURED_ROWS)
+    made = min(releases, _MOST_RELEASES)
+    try:
+        params = provider.check(provider.params.model_validate(task.parameters), rows.schema)
+        found = compose_hypothetical(
+            rows, provider, params, made, (), Stream(task.seed, "release ledger", _REVISION)
+        )
+    except ProviderError as error:
+        return {"not_measured": str(error)}
+    if not found.attacks:
+        reasons = sorted(set(found.left_out.values()))
+        return {"not_measured": reasons[0] if reasons else "the first rows are released unchanged"}
+    worst = max(found.attacks, key=lambda name: found.attacks[name].attack.rate)
+    details = found.attacks[worst].details
+    return {
+        "field": worst,
+        "by": details["by"],
+        "one_release": details["one_release"]["rate"],
+        "all_releases": found.attacks[worst].attack.rate,
+        "releases": made,
+        "rows": rows.num_rows,
+    }
+
+
+def _message(
+    match: str | None, earlier: EarlierSource, risk: dict[str, Any], epsilon: dict[str, Any] | None
+) -> str:
+    text = _risk_message(match, earlier, risk)
+    if epsilon is None:
+        return text
+    if epsilon["all_releases"] is None:
+        count = epsilon["without"]
+        return f"{text}. No finite epsilon holds for all {epsilon['releases']} releases: {count} have none"
+    return (
+        f"{text}. The epsilons of all {epsilon['releases']} releases add up to {epsilon['all_releases']:.4g}"
+    )
+
+
+def _risk_message(match: str | None, earlier: EarlierSource, risk: dict[str, Any]) -> str:
+    count = len(earlier.destination_digests)
+    times = "once" if count == 1 else f"{count} times"
+    how = "" if match == "digest" else " (recognised by most of its fields)"
+    begin = f"this source{how} was released {times} before, last at {earlier.last_released_at}"
+    if "not_measured" in risk:
+        return f"{begin}; the risk of all releases together was not measured: {risk['not_measured']}"
+    return (
+        f"{begin}. {risk['releases']} releases with these parameters restore '{risk['field']}' in "
+        f"{risk['all_releases']:.0%} of the rows, one release in {risk['one_release']:.0%} (attack "
+        f"'{risk['by']}', measured on hypothetical releases of the first {risk['rows']} rows)"
+    )
+
+
+def _first_rows(source: BlobTable) -> pa.Table:
+    """Read the rows that are sketched, of all fields."""
+    batches, rows = [], 0
+    for batch in source.batches(source.schema.names):
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows >= SKETCHED_ROWS:
+            break
+    return pa.Table.from_batches(batches, source.schema).slice(0, SKETCHED_ROWS)

@@ -1,0 +1,1 @@
+"""Experiments of the sources' papers, run again: one module per experiment."""

@@ -1,0 +1,1 @@
+"""Experiments on the claims of the Optim data privacy providers' manual."""

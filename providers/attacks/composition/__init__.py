@@ -1,0 +1,1 @@
+"""Attacks that combine several releases of one source made with different seeds."""

@@ -1,0 +1,236 @@
+"""Inference: the release discloses a secret field of a person whose known fields are known.
+
+Two intruders guess the secret of each attacked row: one takes the value of the nearest released row, the
+other trains a gradient-boosted model on the release. Guesses of numbers are right within a relative
+tolerance.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from providers.arrays import BoolArray, Float64Array, Int64Array
+from providers.attacks.attack import Attack
+from providers.attacks.figures import AttackResult, Risk, Successes, risk_of, successes
+from providers.attacks.nearest import Ties, nearest_rows
+from providers.attacks.tables import AttackTables, Rows
+from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.sampling import random_state, sample_rows
+from providers.progress import sub_progress
+
+TRAINING_ROWS = 30_000
+"""Most released rows on which a model is trained."""
+
+LEAST_TRAINING_ROWS = 40
+"""Fewest released rows on which a model is trained: a split of a tree leaves 20 rows on each side."""
+
+MOST_CLASSES = 30
+"""Most different values that a model learns as classes; further categories are never guessed."""
+
+_TREES = 300
+"""Most trees of a model, over all classes."""
+
+_LEVELS = 254
+"""Most categories of a known field that a model distinguishes, the most frequent ones; others are missing."""
+
+
+class Secret:
+    """Secret field: its values in each table, and which guesses are right."""
+
+    def __init__(self, tables: AttackTables, name: str) -> None:
+        self.name, self.is_number = name, tables.is_number(name)
+        self.is_time = tables.columns[name].kind == "time"
+        self._tables = tables
+        self.codes = tables.codes(name, "release")
+        self.numbers = self._numbers("release") if self.is_number else np.empty(0)
+        self._reach = 0.0
+        if self.is_time and not np.isnan(self.numbers).all():
+            low, high = np.nanpercentile(self.numbers, [25, 75])
+            self._reach = tables.options.tolerance * float(high - low)
+
+    def _numbers(self, rows: Rows) -> Float64Array:
+        """Return numbers with the field's offset: a relative error needs the true zero."""
+        return self._tables.numbers(self.name, rows) + float(self._tables.columns[self.name].offset)
+
+    def truth(self, rows: Rows, targets: Int64Array) -> npt.NDArray[Any]:
+        """Return the values of attacked rows: numbers, or codes of a category."""
+        values = self._numbers(rows) if self.is_number else self._tables.codes(self.name, rows)
+        return values[targets]
+
+    def released(self, rows: Int64Array) -> npt.NDArray[Any]:
+        """Return the values of released rows in the same form."""
+        return self.numbers[rows] if self.is_number else self.codes[rows]
+
+    def is_right(self, guesses: npt.NDArray[Any], truth: npt.NDArray[Any]) -> BoolArray:
+        """Mask of the right guesses: equal categories, numbers within the tolerance, null for null."""
+        if not self.is_number:
+            return np.asarray(guesses == truth)
+        reach = self._reach if self.is_time else self._tables.options.tolerance * np.abs(truth)
+        both_missing = np.isnan(guesses) & np.isnan(truth)
+        return np.asarray((np.abs(guesses - truth) <= reach) | both_missing)
+
+    def best_guess(self) -> npt.NDArray[Any]:
+        """Return the released value that is right for most released rows; shape (1,).
+
+        Numbers are right for truths t with |g - t| <= tolerance |t|, that is from g / (1 + tolerance) to
+        g / (1 - tolerance) if g is positive.
+        """
+        if not self.is_number:
+            return np.array([np.argmax(np.bincount(self.codes))], self.codes.dtype)
+        known = np.sort(self.numbers[~np.isnan(self.numbers)])
+        if len(known) * 2 < len(self.numbers):
+            return np.array([np.nan])
+        values = np.unique(known)
+        if self.is_time:
+            ends = values - self._reach, values + self._reach
+        else:
+            tolerance = self._tables.options.tolerance
+            ends = values / (1 + tolerance), values / (1 - tolerance)
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        right = np.searchsorted(known, high, "right") - np.searchsorted(known, low, "left")
+        return values[[int(np.argmax(right))]]
+
+
+class Features:
+    """Known fields as the model's features: numbers, and at most `_LEVELS` codes of each category."""
+
+    def __init__(self, tables: AttackTables, known: Sequence[str]) -> None:
+        self._tables, self._known = tables, known
+        self.categorical = [not tables.is_number(name) for name in known]
+        self._codes: dict[str, npt.NDArray[np.float64]] = {}
+        for name, categorical in zip(known, self.categorical, strict=True):
+            if categorical:
+                counts = np.bincount(tables.codes(name, "release"), minlength=tables.columns[name].levels)
+                frequent = np.argsort(-counts, kind="stable")[:_LEVELS]
+                self._codes[name] = np.full(len(counts), np.nan)
+                self._codes[name][frequent[counts[frequent] > 0]] = np.arange(
+                    np.count_nonzero(counts[frequent])
+                )
+
+    def rows(self, rows: Rows, chosen: Int64Array) -> Float64Array:
+        """Return the features of some rows of a table; shape (rows, known fields)."""
+        features = np.empty((len(chosen), len(self._known)))
+        for index, name in enumerate(self._known):
+            if name in self._codes:
+                features[:, index] = self._codes[name][self._tables.codes(name, rows)[chosen]]
+            else:
+                features[:, index] = self._tables.numbers(name, rows)[chosen]
+        return features
+
+
+def learnt_guesses(
+    tables: AttackTables, secret: Secret, features: Features, wanted: Sequence[Float64Array]
+) -> list[npt.NDArray[Any]]:
+    """Guess the secret of rows with these features by a model that is trained on the release.
+
+    Numbers of more than `MOST_CLASSES` values are predicted by their median (loss: absolute error), all
+    others as classes.
+
+    References
+    ----------
+    Ke et al. 2017, LightGBM, Advances in Neural Information Processing Systems 30: boosting on histograms.
+    """
+    from sklearn.ensemble import (  # slow to import
+        HistGradientBoostingClassifier,
+        HistGradientBoostingRegressor,
+    )
+
+    rows = tables.release.num_rows
+    chosen = sample_rows(rows, TRAINING_ROWS, tables.stream, f"training/{secret.name}")
+    if len(chosen) < rows:
+        tables.sampled["training_rows"] = len(chosen)
+    values = secret.released(chosen)
+    present = ~np.isnan(values) if secret.is_number else np.ones(len(values), np.bool_)
+    classes, counts = np.unique(values[present], return_counts=True)
+    if len(classes) == 0:  # numbers of which all are missing
+        return [np.full(len(each), np.nan) for each in wanted]
+    as_classes = not secret.is_number or len(classes) <= MOST_CLASSES
+    if as_classes:
+        classes = np.sort(classes[np.argsort(-counts, kind="stable")[:MOST_CLASSES]])
+        present &= np.isin(values, classes)
+    trained = features.rows("release", chosen)[present]
+    seen = np.flatnonzero(~np.isnan(trained).all(axis=0))
+    if len(classes) == 1 or len(seen) == 0:
+        return [np.full(len(each), secret.best_guess()[0]) for each in wanted]
+    kind = HistGradientBoostingClassifier if as_classes else HistGradientBoostingRegressor
+    trees_each = 1 if not as_classes or len(classes) == 2 else len(classes)
+    options: dict[str, Any] = {} if as_classes else {"loss": "absolute_error"}
+    model = kind(
+        max_iter=min(100, _TREES // trees_each),
+        early_stopping=False,
+        categorical_features=np.array(features.categorical)[seen],
+        random_state=random_state(tables.stream, f"model/{secret.name}"),
+        **options,
+    )
+    learnt = values[present]
+    model.fit(trained[:, seen], np.searchsorted(classes, learnt) if as_classes else learnt)
+    guesses = [model.predict(each[:, seen]) if len(each) else np.empty(0, np.int64) for each in wanted]
+    return [classes[each] for each in guesses] if as_classes else guesses
+
+
+def _attack_secret(
+    tables: AttackTables, name: str, known: Sequence[str], nearest: Sequence[Int64Array]
+) -> AttackResult:
+    secret, features = Secret(tables, name), Features(tables, known)
+    truths = secret.truth("source", tables.targets), secret.truth("control", tables.control_targets)
+    wanted = features.rows("source", tables.targets), features.rows("control", tables.control_targets)
+    guesses = {"nearest": [secret.released(rows[:, 0]) for rows in nearest]}
+    if tables.release.num_rows >= LEAST_TRAINING_ROWS:
+        guesses["model"] = learnt_guesses(tables, secret, features, wanted)
+    confidence = tables.options.confidence
+    found: dict[str, tuple[Successes, Successes | None, Risk | None]] = {}
+    for intruder, guessed in guesses.items():
+        right = [secret.is_right(each, truth) for each, truth in zip(guessed, truths, strict=True)]
+        attack = successes(int(right[0].sum()), len(right[0]), confidence)
+        control = successes(int(right[1].sum()), len(right[1]), confidence) if len(right[1]) else None
+        found[intruder] = attack, control, risk_of(attack, control)
+    stronger = max(found, key=lambda intruder: _strength(*found[intruder]))
+    attack, control, risk = found[stronger]
+    best = secret.is_right(np.repeat(secret.best_guess(), len(truths[0])), truths[0])
+    details: dict[str, Any] = {
+        intruder: {"attack": each[0], "control": each[1], "risk": each[2]} for intruder, each in found.items()
+    }
+    return AttackResult(
+        attack,
+        successes(int(best.sum()), len(best), confidence),
+        control,
+        risk,
+        details={"intruder": stronger, **details},
+    )
+
+
+def _strength(attack: Successes, control: Successes | None, risk: Risk | None) -> tuple[float, float]:
+    return risk.value if risk else 0.0, attack.rate
+
+
+def _run(tables: AttackTables) -> dict[str, AttackResult]:
+    known = tables.need_known()
+    if not tables.options.secret:
+        raise NotApplicable("name a field that an intruder wants to learn in 'secret'")
+    released = tables.encode(known, "release")
+    nearest = []
+    sides: tuple[tuple[Rows, Int64Array], ...] = (
+        ("source", tables.targets),
+        ("control", tables.control_targets),
+    )
+    for place, (rows, targets) in enumerate(sides):
+        ties = Ties(tables.release.num_rows, len(targets), tables.stream, f"inference/{rows}")
+        progress = sub_progress(tables.progress, place * 0.25, place * 0.25 + 0.25)
+        nearest.append(nearest_rows(tables.encode(known, rows).take(targets), released, 1, ties, progress))
+    found = {}
+    for done, name in enumerate(tables.options.secret):
+        tables.progress(0.5 + 0.5 * done / len(tables.options.secret), f"guessing {name}")
+        found[name] = _attack_secret(tables, name, known, nearest)
+    return found
+
+
+ATTACK = Attack(
+    name="inference",
+    title="Inference of a secret",
+    meaning="The known fields of a person and the release together disclose the person's secret field.",
+    source="Giomi et al. 2023, doi:10.56553/popets-2023-0055, section 4.3",
+    run=_run,
+    cost="O(a n) distances, and a model on at most 30,000 rows for each secret",
+)

@@ -1,0 +1,101 @@
+"""Membership: the release shows whether a row was in the source.
+
+The intruder claims that a row was in the source if a released row is closer to it than to most rows that
+were not. The rule is made on one half of the control rows, so that one in twenty of them is claimed
+wrongly; the other half and the rows of the source are attacked.
+"""
+
+import numpy as np
+
+from providers.arrays import BoolArray, Float64Array, Int64Array
+from providers.attacks.attack import Attack
+from providers.attacks.figures import AttackResult, risk_of, successes
+from providers.attacks.nearest import closest_distances
+from providers.attacks.tables import AttackTables, Rows
+from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.sampling import uniforms
+from providers.progress import sub_progress
+
+CLAIMED = 0.05
+"""Share of rows that were not in the source and are claimed all the same."""
+
+_LEAST_CONTROL = 40
+"""Control rows without which the limit cannot be chosen."""
+
+NOTE = (
+    "A low success does not show that membership is safe: distances to the closest record miss intruders who "
+    "train models of the service on tables with and without a person (Yao et al. 2025, arXiv:2505.01524)."
+)
+
+
+class Claim:
+    """Rule that claims a share of `CLAIMED` of the rows that were not in the source.
+
+    It claims a row that is closer than a limit, and a row at the limit with a probability, since many rows
+    may be equally close. No other rule on distances claims more members (Neyman and Pearson).
+    """
+
+    def __init__(self, distances: Float64Array) -> None:
+        """``distances``: of rows that were not in the source, shape (rows,)."""
+        wanted = CLAIMED * len(distances)
+        self.limit = float(np.sort(distances)[int(wanted)])
+        below, equal = ((distances < self.limit).sum(), (distances == self.limit).sum())
+        self.chance = float((wanted - below) / equal)
+
+    def of(self, distances: Float64Array, numbers: Float64Array) -> BoolArray:
+        """Mask of the claimed rows; ``numbers``: one uniform number for each row."""
+        return np.asarray((distances < self.limit) | ((distances == self.limit) & (numbers < self.chance)))
+
+
+def area_under_curve(members: Float64Array, others: Float64Array) -> float:
+    """Probability that a random member is closer to the release than a random other row; ties count half."""
+    ordered = np.sort(others)
+    farther = len(others) - np.searchsorted(ordered, members, "right")
+    equal = np.searchsorted(ordered, members, "right") - np.searchsorted(ordered, members, "left")
+    return float((farther + equal / 2).sum() / (len(members) * len(others)))
+
+
+def _run(tables: AttackTables) -> AttackResult:
+    if tables.control is None:
+        raise NotApplicable("it needs control rows, or a release of a service with known parameters")
+    if len(tables.control_targets) < _LEAST_CONTROL:
+        raise NotApplicable(f"it needs {_LEAST_CONTROL} control rows or more")
+    if not tables.columns:
+        raise NotApplicable("no field takes part")
+    fields = list(tables.columns)
+    released = tables.encode(fields, "release")
+    sides: tuple[tuple[Rows, Int64Array], ...] = (
+        ("source", tables.targets),
+        ("control", tables.control_targets),
+    )
+    found = []
+    for place, (rows, targets) in enumerate(sides):
+        progress = sub_progress(tables.progress, place / 2, (place + 1) / 2)
+        found.append(closest_distances(tables.encode(fields, rows).take(targets), released, progress))
+    members, others = found
+    claim = Claim(others[::2])
+    confidence = tables.options.confidence
+    numbers = uniforms(len(members) + len(others), tables.stream, "claims at the limit")
+    claimed = claim.of(members, numbers[: len(members)])
+    wrongly = claim.of(others[1::2], numbers[len(members) :][1::2])
+    attack = successes(int(claimed.sum()), len(claimed), confidence)
+    control = successes(int(wrongly.sum()), len(wrongly), confidence)
+    guesses = uniforms(len(members), tables.stream, "claims") < CLAIMED
+    return AttackResult(
+        attack,
+        successes(int(guesses.sum()), len(members), confidence),
+        control,
+        risk_of(attack, control),
+        NOTE,
+        {"area_under_curve": area_under_curve(members, others)},
+    )
+
+
+ATTACK = Attack(
+    name="membership",
+    title="Membership",
+    meaning="The release shows that a row which the intruder has was in the source.",
+    source="Hilprecht, Haerterich and Bernau 2019, PoPETs 2019(4), 232-249, doi:10.2478/popets-2019-0067",
+    run=_run,
+    cost="O(a n) distances",
+)

@@ -1,0 +1,182 @@
+"""Linkage that knows the rule of a swap: ranks, classes and bins.
+
+An intruder knows some true values of a person and looks for the person's row. The row that shows such a value
+is the wrong one, since it was exchanged; but the person's row is in the same block, class or bin. The row's
+unswapped values are the person's own. Each row of the release gets the probability that follows from the
+rule, field by field; the intruder takes a row of highest probability.
+
+References
+----------
+Nin, Herranz and Torra 2008, Rethinking rank swapping to decrease disclosure risk, Data & Knowledge
+Engineering 64(1), 346-364, doi:10.1016/j.datak.2007.07.006: linkage by the intersection of the sets of rows
+that the rule allows for each field.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from providers.arrays import Float64Array, Int64Array
+from providers.attacks.attack import Attack
+from providers.attacks.figures import AttackResult, successes
+from providers.attacks.methods.groups import OUTSIDE, MovedFields, in_release_order, joint_codes, moved_fields
+from providers.attacks.tables import AttackTables
+from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.sampling import uniforms
+
+_TIE = 1 - 1e-9
+"""Rows within this factor of the highest probability are tied."""
+
+
+def weights(shown: Int64Array, value: int, group: Int64Array, rate: float) -> Float64Array:
+    """Return the probability of each row to be the one whose true value is given, up to a factor.
+
+    A row of a group of m rows shows its own value with probability 1 - rate, and the value of each of the m -
+    1 others with probability rate / (m - 1). A row in no group keeps its value.
+
+    Parameters
+    ----------
+    shown : ndarray of int64, shape (rows,)
+        Code of the value that each row of the release shows.
+    value : int
+        Code of the true value that is looked for.
+    group : ndarray of int64, shape (rows,)
+        Group of each row, -1 for none.
+    rate : float
+        Share of a group's rows that took part.
+    """
+    equal = shown == value
+    places = group + 1  # 0 for rows in no group
+    sizes = np.bincount(places)
+    holders = np.bincount(places, equal, minlength=len(sizes))
+    others = (holders[places] - equal) * (rate / np.maximum(sizes[places] - 1, 1))
+    found: Float64Array = np.where(group == OUTSIDE, equal, others + equal * (1 - rate))
+    return found
+
+
+def choose_row(weight: Float64Array, chance: float) -> int:
+    """Return one of the rows of highest weight, the one that a uniform number in [0, 1) selects."""
+    best = np.flatnonzero(weight >= weight.max() * _TIE)  # all rows, if every weight is 0
+    return int(best[int(chance * len(best))])
+
+
+def link(
+    target: int,
+    fixed: tuple[Int64Array, Int64Array] | None,
+    moved: list[tuple[MovedFields, Int64Array, Int64Array]],
+    rows: int,
+) -> Float64Array:
+    """Return the probability of each row of the release to be the target's, up to a factor; shape (rows,).
+
+    Parameters
+    ----------
+    target : int
+        Attacked row of the source.
+    fixed : pair of ndarrays, optional
+        Codes of the known fields that did not move, of source and release.
+    moved : list of (fields, codes of the source, codes of the release)
+        Known fields that moved, set by set.
+    rows : int
+        Rows of the release.
+    """
+    weight = np.ones(rows)
+    if fixed is not None:
+        equal = fixed[1] == fixed[0][target]
+        if equal.any():  # a suppressed value leaves none
+            weight *= equal
+    for fields, true, shown in moved:
+        factor = weight * weights(shown, int(true[target]), fields.group, fields.rate)
+        if factor.any():
+            weight = factor
+    return weight
+
+
+def _run(tables: AttackTables) -> AttackResult:
+    tables.need_aligned()
+    tables.need_rows(2)
+    known = [name for name in tables.need_known() if name in tables.columns]
+    sets = [each for each in moved_fields(tables) if set(each.fields) & set(known)]
+    if not sets:
+        raise NotApplicable("no known field was swapped: the row is found by its unswapped fields")
+    in_sets = {name for each in sets for name in each.fields}
+    stayed = [name for name in known if name not in in_sets]
+    fixed = None
+    if stayed:
+        one, two = joint_codes(tables, stayed, ["source", "release"])
+        fixed = one, two
+    moved = []
+    for each in sets:
+        named = [name for name in each.fields if name in known]
+        true, shown = joint_codes(tables, named, ["source", "release"])
+        moved.append((each, true, shown))
+
+    def agree(target: int) -> Float64Array:
+        # Linkage that takes the values as they are shown, as if nothing had been exchanged.
+        agreeing = np.zeros(rows) if fixed is None else (fixed[1] == fixed[0][target]).astype(np.float64)
+        for _, true, shown in moved:
+            agreeing += shown == true[target]
+        return agreeing
+
+    rows = tables.release.num_rows
+    details = {"moved": [list(each.fields) for each, _, _ in moved], "stayed": stayed}
+    return link_targets(tables, lambda target: link(target, fixed, moved, rows), agree, details)
+
+
+def link_targets(
+    tables: AttackTables,
+    weigh: Callable[[int], Float64Array],
+    agree: Callable[[int], Float64Array],
+    details: dict[str, Any],
+) -> AttackResult:
+    """Link each attacked row to a row of the release, and count the right ones.
+
+    Parameters
+    ----------
+    tables : AttackTables
+        Aligned, with two rows or more.
+    weigh : callable
+        Attacked row of the source -> probability of each row of the release to be its, up to a factor.
+    agree : callable
+        Attacked row -> weights of linkage without the rule, for comparison.
+    details : dict
+        Details of the result, to which the figures of the linkage are added.
+    """
+    targets, rows = tables.targets, tables.release.num_rows
+    chances = uniforms(2 * len(targets), tables.stream, "linkage by rule").reshape(len(targets), 2)
+    row_of = np.full(tables.source.num_rows, -1, np.int64)
+    row_of[in_release_order(tables, np.arange(tables.source.num_rows))] = np.arange(rows)
+    found, naive = 0, 0
+    candidates: list[int] = []
+    for index, target in enumerate(targets.tolist()):
+        weight = weigh(target)
+        candidates.append(int(np.count_nonzero(weight >= weight.max() * _TIE)))
+        found += int(choose_row(weight, chances[index, 0]) == row_of[target])
+        naive += int(choose_row(agree(target), chances[index, 0]) == row_of[target])
+        if index % 64 == 0:
+            tables.progress(index / len(targets), "linking rows")
+    guessed = (chances[:, 1] * rows).astype(np.int64)
+    tries, confidence = len(targets), tables.options.confidence
+    return AttackResult(
+        successes(found, tries, confidence),
+        successes(int((guessed == row_of[targets]).sum()), tries, confidence),
+        None,
+        None,
+        note="Rows that were not in the source have no row in the release: there is no control.",
+        details={
+            **details,
+            "median_candidates": float(np.median(candidates)),
+            "without_the_rule": naive,
+        },
+    )
+
+
+ATTACK = Attack(
+    name="rule_linkage",
+    title="Linkage by the rule of the swap",
+    meaning="A person's row is found among those that the swap allows for the person's true values.",
+    source="Nin, Herranz and Torra 2008, doi:10.1016/j.datak.2007.07.006",
+    run=_run,
+    services=("DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS"),
+    cost="O(a n) for each set of fields that move together",
+)

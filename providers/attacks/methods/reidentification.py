@@ -1,0 +1,201 @@
+"""Re-identification of swapped rows: true values of some rows give away those of others.
+
+An intruder knows the true values of a share of the rows, such as those of their own household, customers or
+village, or knows of some pairs that they were exchanged. A known value is shown by another row of the group,
+which therefore shows a partner's value, and so on. For each other row the intruder guesses the value that
+most of the exchanges compatible with this knowledge give it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from providers.arrays import IndexArray, Int64Array
+from providers.attacks.attack import Attack
+from providers.attacks.figures import AttackResult, successes
+from providers.attacks.methods.groups import OUTSIDE, MovedFields, in_release_order, joint_codes, moved_fields
+from providers.attacks.methods.matchings import Beliefs, beliefs
+from providers.attacks.tables import AttackTables
+from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.sampling import sample_rows
+
+_UNKNOWN = -1
+_CERTAIN = 1 - 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """Guessed values of attacked rows."""
+
+    values: Int64Array
+    """Code of the guessed value of each attacked row; shape (attacks,)."""
+    chance: Mapping[int, float]
+    """Attacked row -> probability of the guess, by the intruder's own beliefs."""
+    exact: int
+    """Number of attacked rows in groups whose exchanges were listed one by one."""
+
+
+def guess_values(
+    shown: Int64Array, known: Int64Array, group: Int64Array, rate: float, targets: Int64Array
+) -> Guesses:
+    """Guess the true values of rows from those of others.
+
+    Parameters
+    ----------
+    shown : ndarray of int64, shape (rows,)
+        Code of the value that each row of the release shows.
+    known : ndarray of int64, shape (rows,)
+        Code of the true value of each row, -1 where the intruder does not know it.
+    group : ndarray of int64, shape (rows,)
+        Group of each row, -1 for a row that kept its value.
+    rate : float
+        Share of a group's rows that took part.
+    targets : ndarray of int64, shape (attacks,)
+        Attacked rows, none of them known.
+    """
+    order = np.argsort(group, kind="stable")
+    bounds = np.searchsorted(group[order], np.arange(group.max(initial=OUTSIDE) + 2))
+    found: dict[int, tuple[Int64Array, Beliefs, Int64Array, Int64Array]] = {}
+    values, chance, exact = shown[targets].copy(), {}, 0
+    for index, row in enumerate(targets.tolist()):
+        number = int(group[row])
+        if number == OUTSIDE:
+            chance[row] = 1.0
+            exact += 1
+            continue
+        if number not in found:
+            members = order[bounds[number] : bounds[number + 1]]
+            codes, place = np.unique(shown[members], return_inverse=True)
+            found[number] = members, beliefs(shown[members], known[members], rate), codes, place
+        members, belief, codes, place = found[number]
+        mass = belief.of_row(int(np.searchsorted(members, row)))
+        by_value = np.bincount(place, mass)
+        best = int(by_value.argmax())
+        values[index], chance[row] = codes[best], float(by_value[best])
+        exact += belief.exact
+    return Guesses(values, chance, exact)
+
+
+def guess_permuted_values(
+    shown: Int64Array, known: Int64Array, group: Int64Array, rate: float, targets: Int64Array
+) -> Guesses:
+    """Guess the true values of rows that the permutation mechanism moved; arguments as for `guess_values`.
+
+    A row keeps its value with chance 1 - rate, and else has one of the other values of its group. Pairs are
+    not mutual, so a known value takes one copy of itself from those that the others can have, and no more.
+    """
+    order = np.argsort(group, kind="stable")
+    bounds = np.searchsorted(group[order], np.arange(group.max(initial=OUTSIDE) + 2))
+    left: dict[int, tuple[Int64Array, Int64Array]] = {}
+    values, chance, exact = shown[targets].copy(), {}, 0
+    for index, row in enumerate(targets.tolist()):
+        number = int(group[row])
+        if number == OUTSIDE:
+            chance[row] = 1.0
+            exact += 1
+            continue
+        if number not in left:
+            members = order[bounds[number] : bounds[number + 1]]
+            codes, copies = np.unique(shown[members], return_counts=True)
+            given, times = np.unique(known[members][known[members] != _UNKNOWN], return_counts=True)
+            taken = np.isin(codes, given)
+            copies[taken] -= times[np.isin(given, codes)]
+            left[number] = codes, np.maximum(copies, 0)
+        codes, copies = left[number]
+        own = int(np.searchsorted(codes, shown[row]))
+        others = copies.astype(np.float64)
+        others[own] = max(0.0, others[own] - 1)
+        mass = rate * others / max(others.sum(), 1.0)
+        mass[own] += 1 - rate if copies[own] else 0.0
+        best = int(mass.argmax())
+        if mass[best] > 0:
+            values[index], chance[row] = codes[best], float(mass[best] / mass.sum())
+        else:
+            chance[row] = 0.0
+    return Guesses(values, chance, exact)
+
+
+def commonest_values(
+    shown: Int64Array, known: Int64Array, group: Int64Array, targets: Int64Array
+) -> Int64Array:
+    """Guess for each attacked row the value that its group shows most often; shape (attacks,)."""
+    guesses = shown[targets].copy()
+    for number in np.unique(group[targets]):
+        rows = group == number
+        if number != OUTSIDE:
+            guesses[group[targets] == number] = np.bincount(shown[rows]).argmax()
+    return guesses
+
+
+def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
+    fields = [name for name in moved.fields if name in tables.columns]
+    true, shown = joint_codes(tables, fields, ["source", "release"])
+    true = in_release_order(tables, true)
+    rows = tables.release.num_rows
+    chosen = _known_rows(tables)
+    known = np.full(rows, _UNKNOWN, np.int64)
+    known[chosen] = true[chosen]
+    others = np.setdiff1d(np.arange(rows), chosen)
+    picked = sample_rows(len(others), tables.options.attacks, tables.stream, "swapped rows")
+    targets = others[picked]
+    guess = guess_permuted_values if moved.mechanism == "permutation" else guess_values
+    guesses = guess(shown, known, moved.group, moved.rate, targets)
+    alone = guess(shown, np.full(rows, _UNKNOWN, np.int64), moved.group, moved.rate, targets)
+    base = commonest_values(shown, known, moved.group, targets)
+    right = guesses.values == true[targets]
+    certain = np.array([guesses.chance[row] >= _CERTAIN for row in targets.tolist()])
+    tries, confidence = len(targets), tables.options.confidence
+    return AttackResult(
+        successes(int(right.sum()), tries, confidence),
+        successes(int((base == true[targets]).sum()), tries, confidence),
+        None,
+        None,
+        note="Rows that were not in the source have no partner in the release: there is no control.",
+        details={
+            "fields": list(moved.fields),
+            "known_rows": len(chosen),
+            "rate": moved.rate,
+            "mechanism": moved.mechanism,
+            "rows_not_exchanged": int(np.count_nonzero(moved.group == OUTSIDE)),
+            "without_known_rows": int((alone.values == true[targets]).sum()),
+            "certain": int(certain.sum()),
+            "certain_and_right": int((certain & right).sum()),
+            "mean_belief": float(np.mean(list(guesses.chance.values()))),
+            "exact": guesses.exact,
+        },
+    )
+
+
+def _known_rows(tables: AttackTables) -> IndexArray:
+    """Return the rows of the release whose true values the intruder knows, ascending."""
+    rows, named = tables.release.num_rows, tables.named_rows
+    if named is not None:
+        return np.flatnonzero(named if tables.origin is None else named[tables.origin])
+    count = max(1, round(tables.options.known_share * rows))
+    return sample_rows(rows, count, tables.stream, "known rows")
+
+
+def _run(tables: AttackTables) -> dict[str, AttackResult]:
+    tables.need_aligned()
+    if len(_known_rows(tables)) >= tables.release.num_rows:
+        raise NotApplicable("the intruder knows all rows")
+    moved = [each for each in moved_fields(tables) if any(name in tables.columns for name in each.fields)]
+    if not moved:
+        raise NotApplicable("no swapped field takes part in attacks")
+    found = {}
+    for index, each in enumerate(moved):
+        tables.progress(index / len(moved), "matching rows")
+        found[each.name] = _attack(tables, each)
+    return found
+
+
+ATTACK = Attack(
+    name="reidentification",
+    title="Re-identification of swapped rows",
+    meaning="The true values of some rows show with which rows they were exchanged, and so their values.",
+    source="Zdeborova and Mezard 2006, J. Stat. Mech. P05003 (matchings); Rowveil",
+    run=_run,
+    services=("DSWAP", "CDSWAP", "DDSWAP", "MEWS", "MEDS"),
+    cost="O(n) for each group that is attacked, and at most a million pairs of kinds of rows in a large one",
+)

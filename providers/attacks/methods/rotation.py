@@ -1,0 +1,134 @@
+"""Numbers of a PABIDOT release and its source as z-scores, and the count of values that a guess recovers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from providers.arrays import Float64Array, IndexArray, Int64Array
+from providers.attacks.figures import AttackResult, successes
+from providers.attacks.methods.groups import checked_params
+from providers.attacks.tables import AttackTables
+from providers.measures.shared.columns import column_of
+from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.sampling import sample_rows
+
+NEAR = 0.25
+"""Largest error of a recovered value, in standard deviations of its field."""
+LEAST_ROWS = 10
+"""Least number of rotated rows that are attacked."""
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedRows:
+    """Rotated fields that vary, in rows without missing values."""
+
+    fields: list[str]
+    source: Float64Array
+    """z-scores of the source by its own means and standard deviations; shape (rows, fields)."""
+    release: Float64Array
+    """Published values on the same scale, in the order of `source`; shape (rows, fields)."""
+    sigma: float
+    """Standard deviation of the noise, in standard deviations of a field."""
+    rows: IndexArray
+    """Row of the source of each row; shape (rows,)."""
+
+
+def rotated_rows(tables: AttackTables) -> RotatedRows:
+    """Read the rotated fields.
+
+    Raises
+    ------
+    NotApplicable
+        Fewer than two fields or ten rows were rotated, or it is not known which row became which.
+    """
+    tables.need_aligned()
+    params = checked_params(tables)
+    order = slice(None) if tables.origin is None else tables.origin
+    pairs = {}
+    for name in params.fields:  # all of them: a weight that was rotated with the others is part of each
+        column = column_of(name, tables.source.column(name), tables.release.column(name), False)
+        before, after = column.numbers("source")[order], column.numbers("destination")
+        present = before[np.isfinite(before)]
+        if len(present) and present.min() < present.max():
+            pairs[name] = before, after
+    if len(pairs) < 2:
+        raise NotApplicable("fewer than two of the rotated fields vary")
+    before, after = (np.column_stack([pair[side] for pair in pairs.values()]) for side in range(2))
+    complete = np.isfinite(before).all(axis=1) & np.isfinite(after).all(axis=1)
+    before, after = before[complete], after[complete]
+    rows = np.arange(tables.source.num_rows)[order][complete]
+    if len(before) < LEAST_ROWS:
+        raise NotApplicable(f"it needs {LEAST_ROWS} rows that were rotated")
+    mean, deviation = before.mean(axis=0), before.std(axis=0, ddof=1)
+    if not (deviation > 0).all():
+        raise NotApplicable("a field is constant among the rows that were rotated")
+    return RotatedRows(
+        list(pairs), (before - mean) / deviation, (after - mean) / deviation, float(params.sigma), rows
+    )
+
+
+def known_indices(tables: AttackTables, rotated: RotatedRows, count: int) -> Int64Array:
+    """Return the rows whose true values the intruder knows, ascending: ``count`` random or the named ones."""
+    if tables.named_rows is not None:
+        named = np.flatnonzero(tables.named_rows[rotated.rows])
+        if not len(named):
+            raise NotApplicable("none of the rows that 'known_rows' names was rotated")
+        return named
+    return sample_rows(len(rotated.source), count, tables.stream, f"{count} known rows")
+
+
+def judge(
+    tables: AttackTables,
+    rotated: RotatedRows,
+    guesses: Float64Array,
+    known: Int64Array,
+    constant: Float64Array,
+    details: dict[str, Any],
+) -> AttackResult:
+    """Count the values of attacked rows that the guesses recover to within `NEAR`.
+
+    Parameters
+    ----------
+    tables : AttackTables
+    rotated : RotatedRows
+    guesses : ndarray of float64, shape (rows, fields)
+        Guessed z-scores.
+    known : ndarray of int64
+        Rows that the intruder knows, which are not attacked.
+    constant : ndarray of float64, shape (fields,)
+        The baseline's guess, the same for every row: what the intruder knows of each field's distribution.
+    details : dict
+        Figures of the attack.
+    """
+    others = np.setdiff1d(np.arange(len(guesses)), known)
+    if not len(others):
+        raise NotApplicable("the intruder knows all rows")
+    targets = others[sample_rows(len(others), tables.options.attacks, tables.stream, "rotated rows")]
+    truth, guess = rotated.source[targets], guesses[targets]
+    right = np.abs(guess - truth) <= NEAR
+    base = np.abs(constant - truth) <= NEAR
+    by_field = r_squared(guesses[others], rotated.source[others])
+    tries, confidence = truth.size, tables.options.confidence
+    return AttackResult(
+        successes(int(right.sum()), tries, confidence),
+        successes(int(base.sum()), tries, confidence),
+        None,
+        None,
+        note="A row that was not rotated has no image in the release: there is no control.",
+        details={
+            "rows": len(targets),
+            "tolerance_in_deviations": NEAR,
+            "r_squared": float(by_field.mean()),
+            "r_squared_by_field": dict(zip(rotated.fields, by_field.tolist(), strict=True)),
+            **details,
+        },
+    )
+
+
+def r_squared(guesses: Float64Array, truth: Float64Array) -> Float64Array:
+    """Return the share of each field's variance that guesses explain: 1 if all are right; shape (fields,)."""
+    left = ((guesses - truth) ** 2).sum(axis=0)
+    total = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
+    found: Float64Array = 1 - left / np.where(total > 0, total, np.nan)
+    return found

@@ -1,0 +1,325 @@
+"""Singling out: predicates that match one row of the release also match one row of the source.
+
+An intruder writes predicates that match exactly one released row: on one field (rare and extreme values),
+or on several fields of a random released row. The attack succeeds if the predicate matches exactly one row
+of the source.
+
+References
+----------
+Giomi et al. 2023, doi:10.56553/popets-2023-0055, section 4.1: the predicates, and their success on control
+rows. Cohen and Nissim 2020, Towards formalizing the GDPR's notion of singling out, PNAS 117, 8344-8352,
+doi:10.1073/pnas.1914598117: a predicate of weight w isolates a row of n with the probability n w (1 - w)^(n
+- 1).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from providers.arrays import BoolArray, Int64Array
+from providers.attacks.attack import Attack
+from providers.attacks.figures import AttackResult, Successes, risk_of, share_of, successes
+from providers.attacks.tables import AttackTables, Rows
+from providers.grouping.shuffle import shuffle_rows
+from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.sampling import uniforms
+
+ATTEMPTS = 20
+"""Predicates that are tried for each one that is wanted."""
+
+GIVE_UP = 1000
+"""Attempts in a row without a new predicate, after which no more are made."""
+
+_GUESSES = 16
+"""Predicates among which the baseline chooses."""
+
+
+class Clause(NamedTuple):
+    """Condition on one field."""
+
+    field: str
+    operator: Literal["is", "at most", "at least"]
+    value: float
+    """Code of the value for "is", which may be that of null; a number less the field's offset for the
+    others."""
+
+
+Predicate = tuple[Clause, ...]
+"""Conditions that a row must fulfil, sorted by field."""
+
+
+class Cells:
+    """Codes and numbers of all fields of one table."""
+
+    def __init__(self, tables: AttackTables, rows: Rows) -> None:
+        self.codes = {name: tables.codes(name, rows) for name in tables.columns}
+        self.numbers = {name: tables.numbers(name, rows) for name in tables.columns if tables.is_number(name)}
+        self.rows = len(next(iter(self.codes.values()), ()))
+
+    def fulfilling(self, clause: Clause) -> BoolArray:
+        """Mask of the rows that fulfil a clause; shape (rows,)."""
+        name, operator, value = clause
+        if operator == "is":
+            return np.asarray(self.codes[name] == int(value))
+        numbers = self.numbers[name]
+        return np.asarray(numbers <= value if operator == "at most" else numbers >= value)
+
+    def count(self, predicate: Predicate) -> int:
+        """Number of rows that fulfil all clauses."""
+        mask = self.fulfilling(predicate[0])
+        for clause in predicate[1:]:
+            mask = mask & self.fulfilling(clause)
+        return int(np.count_nonzero(mask))
+
+
+def rare_values(cells: Cells) -> list[Predicate]:
+    """Predicates on one field that match exactly one row: unique values, null, and unique extremes."""
+    found: list[Predicate] = []
+    for name, codes in cells.codes.items():
+        counts = np.bincount(codes) if len(codes) else np.empty(0, np.int64)
+        found += [(Clause(name, "is", float(code)),) for code in np.flatnonzero(counts == 1)]
+        numbers = cells.numbers.get(name)
+        if numbers is None or np.isnan(numbers).all():
+            continue
+        low, high = np.nanmin(numbers), np.nanmax(numbers)
+        if np.count_nonzero(numbers == low) == 1:
+            found.append((Clause(name, "at most", float(low)),))
+        if np.count_nonzero(numbers == high) == 1:
+            found.append((Clause(name, "at least", float(high)),))
+    return found
+
+
+def clause_of(cells: Cells, medians: dict[str, float], name: str, row: int) -> Clause:
+    """Clause that a row fulfils: for numbers a bound that is away from the median, otherwise the value."""
+    numbers = cells.numbers.get(name)
+    if numbers is None or np.isnan(numbers[row]):
+        return Clause(name, "is", float(cells.codes[name][row]))
+    value = float(numbers[row])
+    return Clause(name, "at least" if value > medians[name] else "at most", value)
+
+
+def _medians(cells: Cells) -> dict[str, float]:
+    return {
+        name: float(np.nanmedian(numbers)) if not np.isnan(numbers).all() else 0.0
+        for name, numbers in cells.numbers.items()
+    }
+
+
+class _Draws:
+    """Addressed random rows and sets of fields, one for each attempt."""
+
+    def __init__(self, tables: AttackTables, attempts: int, width: int, purpose: str) -> None:
+        self._fields = list(tables.columns)
+        self._width = width
+        self._numbers = uniforms(attempts * 2 * width, tables.stream, purpose).reshape(attempts, 2, width)
+
+    def fields(self, attempt: int) -> list[str]:
+        """Return different fields, sorted: partial Fisher-Yates."""
+        order = list(self._fields)
+        for place, number in enumerate(self._numbers[attempt, 0]):
+            other = place + int(number * (len(order) - place))
+            order[place], order[other] = order[other], order[place]
+        return sorted(order[: self._width])
+
+    def rows(self, attempt: int, count: int) -> Int64Array:
+        """Return one row of `count` for each of the fields."""
+        return np.asarray(self._numbers[attempt, 1] * count, np.int64)
+
+
+def combinations(tables: AttackTables, cells: Cells, width: int, wanted: int) -> list[Predicate]:
+    """Different predicates on `width` fields of a random row, each of which matches exactly one row.
+
+    At most `ATTEMPTS` attempts are made for each predicate that is wanted, and `GIVE_UP` in a row without a
+    new one.
+    """
+    medians = _medians(cells)
+    found: dict[Predicate, None] = {}
+    draws = _Draws(tables, ATTEMPTS * wanted, width, "predicates")
+    last = 0
+    for attempt in range(ATTEMPTS * wanted):
+        if attempt - last > GIVE_UP:
+            break
+        if attempt % 64 == 0:
+            tables.progress(0.8 * len(found) / wanted, "writing predicates")
+        row = int(draws.rows(attempt, cells.rows)[0])
+        predicate = tuple(clause_of(cells, medians, name, row) for name in draws.fields(attempt))
+        if predicate not in found and cells.count(predicate) == 1:
+            found[predicate], last = None, attempt
+            if len(found) == wanted:
+                break
+    return list(found)
+
+
+def guessed_values(tables: AttackTables, cells: Cells, wanted: int) -> list[Predicate]:
+    """Predicates on one field with a random released value and operator, whose rows are not counted."""
+    draws = _Draws(tables, wanted, 1, "guessed values")
+    operators = uniforms(wanted, tables.stream, "guessed operators")
+    found: list[Predicate] = []
+    for attempt in range(wanted):
+        name, row = draws.fields(attempt)[0], int(draws.rows(attempt, cells.rows)[0])
+        numbers = cells.numbers.get(name)
+        choice = int(operators[attempt] * 3)
+        if numbers is None or np.isnan(numbers[row]) or choice == 0:
+            found.append((Clause(name, "is", float(cells.codes[name][row])),))
+        else:
+            value = float(numbers[row])
+            found.append((Clause(name, "at most" if choice == 1 else "at least", value),))
+    return found
+
+
+def guessed_combinations(tables: AttackTables, cells: Cells, width: int, wanted: int) -> list[Predicate]:
+    """Predicates with values of independent released rows, as the marginals alone allow.
+
+    Of `_GUESSES` predicates the one is taken whose expected number of rows, if fields were independent, is
+    nearest to 1. An intruder who knows the shares of values would do so.
+    """
+    medians = _medians(cells)
+    draws = _Draws(tables, _GUESSES * wanted, width, "guessed combinations")
+    shares: dict[Clause, float] = {}
+    found: list[Predicate] = []
+    for attack in range(wanted):
+        best: Predicate = ()
+        least = math.inf
+        for attempt in range(attack * _GUESSES, (attack + 1) * _GUESSES):
+            pairs = zip(draws.fields(attempt), draws.rows(attempt, cells.rows).tolist(), strict=True)
+            predicate = tuple(clause_of(cells, medians, name, row) for name, row in pairs)
+            expected = float(cells.rows)
+            for clause in predicate:
+                if clause not in shares:
+                    shares[clause] = np.count_nonzero(cells.fulfilling(clause)) / cells.rows
+                expected *= shares[clause]
+            if abs(math.log(expected)) < least:
+                best, least = predicate, abs(math.log(expected))
+        found.append(best)
+    return found
+
+
+def isolated_in(counts: npt.NDArray[np.int64], rows: int, size: int) -> float:
+    """Estimate the share of predicates that match exactly one of `size` rows, from fewer rows.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (predicates,)
+        Number of control rows that each predicate matches.
+    rows : int
+        Number of control rows.
+    size : int
+        Number of rows of the source, at least `rows`.
+
+    Notes
+    -----
+    The weights of the predicates are gamma distributed, so that the counts are negative binomial with a
+    mean m and a shape a. For each shape, the mean of the counts is the maximum likelihood estimate of m.
+    The shape is the best one of a grid. In `size` rows the mean is M = m size / rows, and P(1) = M (1 + M /
+    a)^-(a + 1).
+    """
+    from scipy.special import gammaln  # slow to import and rarely needed
+
+    mean = float(counts.mean())
+    if mean == 0.0:
+        return 0.0
+    values, times = np.unique(counts, return_counts=True)
+    shapes = np.logspace(-3, 3, 121)[:, None]
+    likelihood = (
+        gammaln(values + shapes) - gammaln(shapes)
+        + values * np.log(mean / (mean + shapes)) + shapes * np.log(shapes / (mean + shapes))
+    ) @ times  # fmt: skip
+    shape = float(shapes[int(np.argmax(likelihood)), 0])
+    larger = mean * size / rows
+    return float(larger * (1 + larger / shape) ** -(shape + 1))
+
+
+def _control(
+    tables: AttackTables, predicates: Sequence[Predicate]
+) -> tuple[Successes | None, dict[str, int]]:
+    """Success of the predicates on as many control rows as the source has, and what was counted."""
+    if tables.control is None or not tables.control.num_rows:
+        return None, {}
+    cells, size = Cells(tables, "control"), tables.source.num_rows
+    if cells.rows > size:
+        chosen = shuffle_rows(cells.rows, tables.stream.key("control rows of predicates")).order[:size]
+        cells.codes = {name: codes[chosen] for name, codes in cells.codes.items()}
+        cells.numbers = {name: numbers[chosen] for name, numbers in cells.numbers.items()}
+        cells.rows = size
+    counts = np.array([cells.count(predicate) for predicate in predicates], np.int64)
+    isolated = int(np.count_nonzero(counts == 1))
+    tries, confidence = len(predicates), tables.options.confidence
+    details = {"control_rows": cells.rows, "isolated_in_control": isolated}
+    if cells.rows == size:
+        return successes(isolated, tries, confidence), details
+    share = isolated_in(counts, cells.rows, size)
+    return share_of(share, tries, tries * cells.rows / size, confidence), details
+
+
+def _result(
+    tables: AttackTables, predicates: Sequence[Predicate], guesses: Sequence[Predicate], note: str | None
+) -> AttackResult:
+    source, confidence = Cells(tables, "source"), tables.options.confidence
+    tables.progress(0.8, "counting rows")
+    attack, baseline = (
+        successes(sum(source.count(predicate) == 1 for predicate in group), len(group), confidence)
+        for group in (predicates, guesses)
+    )
+    control, details = _control(tables, predicates)
+    return AttackResult(attack, baseline, control, risk_of(attack, control), note, dict(details))
+
+
+def _need_cells(tables: AttackTables, fields: int) -> Cells:
+    tables.need_rows(2)
+    if len(tables.columns) < fields:
+        raise NotApplicable(f"it needs {fields} field{'s' * (fields > 1)} or more that take part")
+    return Cells(tables, "release")
+
+
+def _run_univariate(tables: AttackTables) -> AttackResult:
+    cells = _need_cells(tables, 1)
+    predicates = rare_values(cells)
+    if not predicates:
+        raise NotApplicable(
+            "no value of a field occurs in exactly one released row, so that none singles out a row"
+        )
+    wanted = tables.attacks
+    if len(predicates) > wanted:
+        order = shuffle_rows(len(predicates), tables.stream.key("rare values")).order[:wanted]
+        predicates = [predicates[place] for place in np.sort(order).tolist()]
+    guesses = guessed_values(tables, cells, len(predicates))
+    return _result(tables, predicates, guesses, _ONE_FIELD)
+
+
+_ONE_FIELD = (
+    "A swap keeps the values of each field, so that a value that only one person has is also in the release. "
+    "It shows that somebody has this value, but no other field of that person."
+)
+
+
+def _run_multivariate(tables: AttackTables) -> AttackResult:
+    cells = _need_cells(tables, 2)
+    width = min(tables.options.predicate_fields, len(tables.columns))
+    predicates = combinations(tables, cells, width, tables.attacks)
+    if not predicates:
+        raise NotApplicable(f"no predicate on {width} fields that was tried matches exactly one released row")
+    return _result(tables, predicates, guessed_combinations(tables, cells, width, len(predicates)), None)
+
+
+_SOURCE = "Giomi et al. 2023, doi:10.56553/popets-2023-0055, section 4.1"
+
+UNIVARIATE = Attack(
+    name="singling_out_univariate",
+    title="Singling out by one field",
+    meaning="A condition on one field that matches one released row matches one person of the source.",
+    source=_SOURCE,
+    run=_run_univariate,
+    cost="O(a n)",
+)
+
+MULTIVARIATE = Attack(
+    name="singling_out_multivariate",
+    title="Singling out by several fields",
+    meaning="Conditions on several fields that match one released row match one person of the source.",
+    source=_SOURCE,
+    run=_run_multivariate,
+    cost="O(a n)",
+)

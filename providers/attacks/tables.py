@@ -1,0 +1,268 @@
+"""Source, release and control rows, in the forms that the attacks need."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from providers.arrays import BoolArray, Float64Array, IndexArray, Int32Array, Int64Array
+from providers.attacks.options import AttackOptions
+from providers.measures.shared.columns import (
+    Column,
+    column_of,
+    common_type,
+    not_measurable,
+    plain_column,
+)
+from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.roles import role_of
+from providers.measures.shared.sampling import sample_rows
+from providers.progress import Progress, no_progress
+from providers.randomness.chacha20 import Stream
+
+Rows = Literal["source", "release", "control"]
+
+PAIRS = 200_000_000
+"""Most pairs of an attacked row and a released row that a search compares; larger tables are attacked less
+often."""
+
+LEAST_ATTACKS = 100
+"""Number of attacks of each kind below which no table size brings it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodUsed:
+    """Service that made a release, with its parameters, which an intruder is assumed to know."""
+
+    service: str
+    parameters: dict[str, Any]
+    """Parameters as plain JSON, as in a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Rows as points for Gower's distance."""
+
+    numbers: Float64Array
+    """Numbers divided by the field's range in all tables, NaN if missing; shape (fields of numbers, rows)."""
+    codes: Int32Array
+    """Codes of categories, the same in all tables; shape (fields of categories, rows)."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.numbers.shape[1])
+
+    def take(self, rows: Int64Array) -> "Encoded":
+        """Return these rows."""
+        return Encoded(self.numbers[:, rows], self.codes[:, rows])
+
+
+class AttackTables:
+    """Tables of one attacked release field by field; costly intermediate results are computed once.
+
+    Parameters
+    ----------
+    source : pa.Table
+        Rows that were released, after a sister release without the withheld tenth.
+    release : pa.Table
+    control : pa.Table, optional
+        Rows that were not in the source.
+    options : AttackOptions
+        Checked by `check_attack_options`.
+    method : MethodUsed, optional
+        Service that made the release, if known.
+    aligned : bool
+        Whether row i of the release was made from row `origin[i]` of the source, or from row i without
+        `origin`.
+    stream : Stream
+        Randomness of the attacks.
+    origin : ndarray of int, shape (rows of the release,), optional
+        Source row of each row of the release; None: the row of the same number. Used to judge attacks only.
+    kept : ndarray of int, shape (rows of the source,), optional
+        Row of the given source of each row of `source`; None: the row of the same number.
+    """
+
+    def __init__(
+        self,
+        source: pa.Table,
+        release: pa.Table,
+        control: pa.Table | None,
+        options: AttackOptions,
+        *,
+        method: MethodUsed | None,
+        aligned: bool,
+        stream: Stream,
+        origin: IndexArray | None = None,
+        kept: IndexArray | None = None,
+    ) -> None:
+        self._kept = kept
+        self.source, self.release, self.control = source, release, control
+        self.options, self.method, self.stream, self.origin = options, method, stream, origin
+        self.aligned = aligned and (origin is not None or source.num_rows == release.num_rows)
+        self.progress: Progress = no_progress
+        self.sampled: dict[str, int] = {}
+        """Sizes of samples that took the place of what was asked for; see `AttackFigures.sampled`."""
+        self.columns: dict[str, Column] = {}
+        """Fields that take part: as side "source" the rows of the source and then the control rows, as side
+        "destination" those of the release."""
+        self.left_out: dict[str, str] = {}
+        """Field -> reason for which no attack uses it."""
+        found = {name: column for name in source.schema.names if (column := self._column(name)) is not None}
+        named = {*options.known, *options.secret}
+        judged = {name: column for name, column in found.items() if name not in named}
+        roles = _roles(judged.values(), options, source)
+        self.left_out |= roles
+        self.columns = {name: column for name, column in found.items() if name not in roles}
+
+    def _column(self, name: str) -> Column | None:
+        if name not in self.release.schema.names:
+            self.left_out[name] = "the release has no field of this name"
+            return None
+        categorical = name in self.options.categorical_fields
+        reason = not_measurable(self.source.schema.field(name), self.release.schema.field(name), categorical)
+        if reason is not None:
+            self.left_out[name] = reason
+            return None
+        attacked = plain_column(self.source.column(name))
+        if self.control is not None:
+            attacked = _joined(attacked, plain_column(self.control.column(name)))
+        return column_of(name, attacked, self.release.column(name), categorical)
+
+    # ------------------------------------------------------------------------------------ requirements
+
+    def need_rows(self, least: int = 1) -> None:
+        """Raise NotApplicable if source or release has fewer rows."""
+        if min(self.source.num_rows, self.release.num_rows) < least:
+            raise NotApplicable(
+                f"it needs {least} row{'s' * (least > 1)} or more in the source and in the release"
+            )
+
+    def need_known(self, least: int = 1) -> list[str]:
+        """Return the known fields. Raises NotApplicable if there are fewer."""
+        if len(self.options.known) < least:
+            fields = "a field" if least == 1 else f"{least} fields or more"
+            raise NotApplicable(f"name {fields} that an intruder knows in 'known'")
+        return list(self.options.known)
+
+    def need_aligned(self) -> None:
+        """Raise NotApplicable if the source row of each released row is unknown."""
+        if not self.aligned:
+            raise NotApplicable("its success is judged row by row, and which row became which is not known")
+
+    # --------------------------------------------------------------------------------- known rows
+
+    @cached_property
+    def named_rows(self) -> BoolArray | None:
+        """Mask of the source's rows that `known_rows` names; None: it names none. Shape (rows,).
+
+        Raises
+        ------
+        NotApplicable
+            A sister release was made without any of them.
+        """
+        if not self.options.known_rows:
+            return None
+        kept = np.arange(self.source.num_rows) if self._kept is None else self._kept
+        named = np.isin(kept, self.options.known_rows)
+        if not named.any():
+            raise NotApplicable("the sister release was made without any of the rows that 'known_rows' names")
+        return named
+
+    # ------------------------------------------------------------------------------------ attacked rows
+
+    @cached_property
+    def attacks(self) -> int:
+        """Number of attacks of each kind; fewer than asked for if the release is too large."""
+        wanted = self.options.attacks
+        most = max(LEAST_ATTACKS, PAIRS // max(1, self.release.num_rows))
+        if wanted > most and self.source.num_rows > most:
+            self.sampled["attacks"] = most
+        return int(min(wanted, most))
+
+    @cached_property
+    def targets(self) -> Int64Array:
+        """Random rows of the source that are attacked, ascending; shape (at most `attacks`,)."""
+        return sample_rows(self.source.num_rows, self.attacks, self.stream, "targets")
+
+    @cached_property
+    def control_targets(self) -> Int64Array:
+        """Random control rows that are attacked, ascending; without control rows none."""
+        rows = 0 if self.control is None else self.control.num_rows
+        return sample_rows(rows, self.attacks, self.stream, "control targets")
+
+    # ------------------------------------------------------------------------------------------ values
+
+    def numbers(self, name: str, rows: Rows) -> Float64Array:
+        """Return the numbers of a field less its offset, NaN for null, NaN and infinities; shape (rows,)."""
+        column = self.columns[name]
+        if rows == "release":
+            return column.numbers("destination")
+        count = self.source.num_rows
+        return column.numbers("source", 0, count) if rows == "source" else column.numbers("source", count)
+
+    def codes(self, name: str, rows: Rows) -> Int32Array:
+        """Return the codes of a field's values, the same in all tables; shape (rows,)."""
+        column = self.columns[name]
+        if rows == "release":
+            return column.codes("destination")
+        codes = column.codes("source")
+        return codes[: self.source.num_rows] if rows == "source" else codes[self.source.num_rows :]
+
+    def is_number(self, name: str) -> bool:
+        """Whether a field has numbers or times; all others are categories."""
+        return self.columns[name].kind != "category"
+
+    def encode(self, fields: Sequence[str], rows: Rows) -> Encoded:
+        """Encode all rows of a table for Gower's distance on these fields.
+
+        Numbers are divided by their range over all tables, so that a difference is at most 1; numbers that
+        are all equal count nothing.
+        """
+        count = {"source": self.source, "release": self.release, "control": self.control}[rows]
+        length = 0 if count is None else count.num_rows
+        numeric = [name for name in fields if self.is_number(name)]
+        categorical = [name for name in fields if not self.is_number(name)]
+        numbers, codes = np.empty((len(numeric), length)), np.empty((len(categorical), length), np.int32)
+        for index, name in enumerate(numeric):
+            low, high = self._bounds(name)
+            span = high / 2 - low / 2  # halves: the difference of two huge numbers may overflow
+            numbers[index] = (self.numbers(name, rows) / 2 - low / 2) / (span if span > 0 else 1.0)
+        for index, name in enumerate(categorical):
+            codes[index] = self.codes(name, rows)
+        return Encoded(numbers, codes)
+
+    def _bounds(self, name: str) -> tuple[float, float]:
+        sides = [self.columns[name].numbers("source"), self.columns[name].numbers("destination")]
+        found = [side[~np.isnan(side)] for side in sides]
+        found = [side for side in found if len(side)]
+        if not found:
+            return 0.0, 0.0
+        return float(min(side.min() for side in found)), float(max(side.max() for side in found))
+
+
+def _joined(source: pa.ChunkedArray, control: pa.ChunkedArray) -> pa.ChunkedArray:
+    if source.type != control.type:
+        common = common_type(source.type, control.type)
+        source, control = (side.cast(common, safe=False) for side in (source, control))
+    return pa.chunked_array([*source.chunks, *control.chunks], source.type)
+
+
+def _roles(columns: Collection[Column], options: AttackOptions, source: pa.Table) -> dict[str, str]:
+    """Return field -> reason for the fields that take no part, judged by the source's rows alone."""
+    found = {}
+    for column in columns:
+        if column.name in options.identifiers:
+            found[column.name] = "it was given as an identifier"
+            continue
+        if column.name in options.weights:
+            found[column.name] = "it was given as a weight"
+            continue
+        values = column.tables["source"].slice(0, source.num_rows)
+        role = role_of(Column(column.name, column.kind, {"source": values, "destination": values}))
+        if role is not None:
+            found[column.name] = f"{role}; name it in 'known' or 'secret' if it is an attribute"
+    return found

@@ -1,0 +1,142 @@
+"""Words of a report's headline."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from providers.attacks.thresholds import Bounds
+
+_STATES = {
+    "low": "Low risk",
+    "elevated": "Elevated risk",
+    "high": "High risk",
+}
+
+NO_FIGURE_OF_RISK = "The risk is not known: no figure of this report measures it against chance."
+
+NOTHING_MEASURED = "The utility is not known: nothing was measured."
+
+ACTIONS = {
+    "low": "Attack the release before you publish it: these figures are those of one kind of intruder.",
+    "attacked": "Before you publish it, check that the attacks name every field that an intruder may know.",
+    "elevated": "Look at the figures of risk below before you publish it.",
+    "high": "Do not publish it as it is.",
+    "unknown": "Name the fields that an intruder knows ('key_fields') and those to protect "
+    "('sensitive_fields') with the report 'full', or attack the release.",
+    "advice": "Attack it with 'advice' to see which parameters lower the risk.",
+    "compared": "Choose a combination, run it, and attack its release before you publish it.",
+}
+"""Sentence that says what to do, by state; `attacked`: low, after attacks; `advice`: added
+if nothing is known of the parameters; `compared`: of a comparison."""
+
+_NAMES = 3
+"""Most names of fields in a sentence."""
+
+
+def state_words(state: str) -> str:
+    """Return the words with which the first sentence begins."""
+    return _STATES[state]
+
+
+def threshold_words(risk: float, bounds: Bounds) -> str:
+    """Compare a risk with its bounds."""
+    if risk > bounds.high:
+        return f"above {bounds.high:g}"
+    return f"above {bounds.elevated:g}" if risk > bounds.elevated else f"not above {bounds.elevated:g}"
+
+
+def lowered(sentence: str) -> str:
+    """Return a sentence as it continues after a colon: without its capital, unless it begins a name."""
+    first = sentence.partition(" ")[0]
+    return sentence[:1].lower() + sentence[1:] if first[1:] == first[1:].lower() else sentence
+
+
+def names_of(names: Sequence[str], most: int = _NAMES) -> str:
+    """Join names; beyond `most` only their number is given."""
+    shown, more = list(names[:most]), len(names) - most
+    if more > 0:
+        shown.append(f"{more} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def share_words(share: float, rows: int, threshold: int) -> str:
+    """Format a share in per cent; as a bound if it, or what remains, is of fewer rows than the threshold."""
+    few = threshold / rows if rows else 0.0
+    if 0 < share < few:
+        return f"below {_percent(min(1.0, few))}"
+    if 0 < 1 - share < few:
+        return f"above {_percent(max(0.0, 1 - few))}"
+    return _percent(share)
+
+
+def risk_words(risk: float, rows: int, threshold: int) -> str:
+    """Format a risk; one of fewer rows than the threshold as a bound."""
+    few = threshold / rows if rows else 0.0
+    return f"below {few:.3g}" if 0 < risk < few else f"{risk:.3g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %" if share < 0.995 else f"{100 * share:.5g} %"
+
+
+def reading_words(
+    readings: Mapping[str, tuple[float, float, str | None]],
+    known: Sequence[str],
+    shown: Callable[[float], str],
+) -> str:
+    """Describe the figures that decide: the rows that are found, and the true values that are read there."""
+    words = []
+    if found := readings.get("record_linkage"):
+        who = f"an intruder who knows {names_of(known)}" if known else "an intruder"
+        words.append(f"{who} finds {shown(found[0])} of the rows ({_percent(found[1])} by chance)")
+    if true := readings.get("true_values"):
+        share, chance, field = true
+        reader = "" if words else "an intruder who finds a row "
+        words.append(
+            f"{reader}reads a true or close value of {field} in {shown(share)} of the rows "
+            f"({_percent(chance)} by chance)"
+        )
+    if undone := readings.get("reversible_rows"):
+        words.append(
+            f"anybody who knows the groups undoes the exchange in {shown(undone[0])} of the rows, "
+            "which are in groups of two or three"
+        )
+    return " and ".join(words)
+
+
+def utility_words(measures: Mapping[str, Any], pictures: Mapping[str, Any]) -> str:
+    """Describe the change of the distributions and of the correlations, next to that of a random table."""
+    sentences = []
+    marginals = (measures.get("marginals") or {}).get("value") or {}
+    if marginals:
+        sentences.append(
+            "every field keeps its distribution"
+            if marginals.get("identical") == 1
+            else f"distributions differ by {marginals['mean_distance']:.3g} on average (range 0 to 1)"
+        )
+    change = ((measures.get("delta_rho") or {}).get("value") or {}).get("mean")
+    if change is not None:
+        lost = relations_lost(measures, pictures)
+        against = f" ({lost:.3g} if all relations of the changed fields were lost)" if lost else ""
+        sentences.append(f"correlations change by {change:.3g} on average{against}")
+    if not sentences:
+        changed = (measures.get("changed_share") or {}).get("value") or {}
+        if not changed:
+            return NOTHING_MEASURED
+        return f"The utility is not known; {len(changed)} field{'' if len(changed) == 1 else 's'} took part."
+    return f"Utility: {', and '.join(sentences)}."
+
+
+def relations_lost(measures: Mapping[str, Any], pictures: Mapping[str, Any]) -> float | None:
+    """Mean change of the correlations if those of the changed fields became 0; None if it is unknown."""
+    matrix = pictures.get("correlations") or {}
+    changed = ((measures.get("changed_share") or {}).get("per_row") or {}).get("fields")
+    fields = matrix.get("fields") or []
+    if not changed or list((measures.get("delta_rho") or {}).get("fields") or ()) != list(fields):
+        return None
+    changes = [
+        abs(matrix["source"][i][j]) if fields[i] in changed or fields[j] in changed else 0.0
+        for i in range(len(fields))
+        for j in range(i)
+        if matrix["source"][i][j] is not None
+    ]
+    return sum(changes) / len(changes) if changes else None

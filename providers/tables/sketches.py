@@ -1,0 +1,179 @@
+"""Keyed sketches by which two tables are recognised as versions of one source, without holding a value.
+
+A sketch is a min-hash of the multiset of rows, or of the runs of six consecutive values of a field, in the
+first rows of a table. Two sketches of one key agree in about as many places as the Jaccard similarity of the
+two multisets; without the key nobody can test whether a value is in one. Runs are compared because two
+samples of one population have nearly the same values of a field, but not in the same order.
+
+References
+----------
+Broder 1997, On the resemblance and containment of documents, SEQUENCES '97, 21-29,
+doi:10.1109/SEQUEN.1997.666900 (there runs are called shingles).
+Li, Owen and Zhang 2012, One permutation hashing, NIPS 25: one hash of each element, split into places.
+"""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from providers.tables.columns import combined, take_rows
+from providers.tables.equality import equality_codes
+
+SKETCHED_ROWS = 4096
+"""Rows from the beginning of a table that are sketched."""
+
+PLACES = 64
+
+_EMPTY = 0
+
+_RUN = 6
+"""Consecutive values that are an element of a field's sketch."""
+
+_LEAST_RUNS = 16
+"""Distinct runs of values from which on a field is evidence, if they are also half of all runs: many tables
+have the same two sexes."""
+
+_SAME_FIELD = 0.7
+"""Resemblance from which on two fields hold the same values but for a few."""
+
+_SAME_ROWS = 0.5
+"""Resemblance of whole rows from which on two tables are versions of one source."""
+
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSketch:
+    """Sketch of the rows of a table and of each of its fields."""
+
+    rows: str
+    """Sketch of whole rows."""
+    fields: dict[str, str]
+    """Keyed hash of a field's name -> sketch of its runs of values, for fields of many different runs."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as plain JSON; `from_document` reads that."""
+        return {"rows": self.rows, "fields": self.fields}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "TableSketch":
+        """Return a sketch that `document` has written."""
+        return cls(document["rows"], dict(document["fields"]))
+
+
+def sketch(table: pa.Table, key: bytes) -> TableSketch:
+    """Sketch the first rows of a table.
+
+    Parameters
+    ----------
+    table : pa.Table
+        At least the first `SKETCHED_ROWS` rows of the source, with all fields.
+    key : bytes
+        Secret of the installation, at most 64 bytes; sketches of other keys do not compare.
+
+    Notes
+    -----
+    One keyed BLAKE2b for each distinct value, at most 4,096 a field.
+    """
+    table = table.slice(0, SKETCHED_ROWS)
+    whole = np.zeros(table.num_rows, np.uint64)
+    fields = {}
+    for position, name in enumerate(table.column_names):
+        named = _keyed(name.encode(), key, b"field")
+        hashes = _value_hashes(table.column(position), key)
+        whole += _mixed(hashes ^ np.uint64(int(named, 16)))
+        runs = _runs(hashes)
+        if len(np.unique(runs)) >= max(_LEAST_RUNS, len(runs) / 2):
+            fields[named] = _sketched(runs)
+    return TableSketch(_sketched(_mixed(whole)), fields)
+
+
+def resemblance(one: str, two: str) -> float:
+    """Return the estimated Jaccard similarity of two sketched multisets, 0 to 1."""
+    left, right = (np.frombuffer(base64.b64decode(text), "<u4") for text in (one, two))
+    filled = (left != _EMPTY) | (right != _EMPTY)
+    return float((left == right)[filled].mean()) if filled.any() else 0.0
+
+
+def same_source(one: TableSketch, two: TableSketch) -> bool:
+    """Whether two tables are versions of one source: most of their rows agree, or most of their fields.
+
+    Fields count if they have many different runs of values. They are compared by name, and more than half of
+    those of the table with more of them must agree.
+    """
+    if resemblance(one.rows, two.rows) >= _SAME_ROWS:
+        return True
+    both = one.fields.keys() & two.fields.keys()
+    alike = sum(resemblance(one.fields[name], two.fields[name]) >= _SAME_FIELD for name in both)
+    return alike > max(len(one.fields), len(two.fields)) / 2
+
+
+def _keyed(message: bytes, key: bytes, person: bytes) -> str:
+    return hashlib.blake2b(message, digest_size=8, key=key, person=person).hexdigest()
+
+
+def _runs(hashes: Hashes) -> Hashes:
+    """Return a hash of each run of consecutive values; shape (rows - run + 1,), empty for fewer rows."""
+    count = max(0, len(hashes) - _RUN + 1)
+    runs = np.zeros(count, np.uint64)
+    for place in range(_RUN if count else 0):
+        runs = _mixed(runs + hashes[place : place + count])
+    return runs
+
+
+def _value_hashes(column: pa.ChunkedArray, key: bytes) -> Hashes:
+    """Return a keyed hash of each value, equal for equal values; zeros if Arrow cannot convert the type."""
+    try:
+        array = combined(column)
+        _, first, numbers = np.unique(equality_codes(array), return_index=True, return_inverse=True)
+        values = take_rows(pa.table({"": pa.chunked_array([array])}), first).column(0)
+        hashes = np.array([int(_keyed(_text(value), key, b"value"), 16) for value in values], np.uint64)
+    except pa.ArrowNotImplementedError:
+        return np.zeros(len(column), np.uint64)
+    return hashes[numbers]
+
+
+def _text(value: pa.Scalar) -> bytes:
+    """Return bytes that are equal for equal values of one type; empty for null."""
+    try:
+        plain = value.as_py()
+    except (ValueError, OverflowError):  # nanoseconds, and times beyond Python's
+        return b"=" + repr(getattr(value, "value", None)).encode()
+    return b"" if plain is None else b"=" + repr(plain).encode("utf-8", "surrogatepass")
+
+
+def _sketched(hashes: Hashes) -> str:
+    """Return the smallest hash of each place as base64; the n-th copy of a value is an element of its own."""
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    starts = (
+        np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))) if len(ordered) else ordered
+    )
+    runs = np.diff(np.append(starts, len(ordered))).astype(np.int64)
+    copies = np.arange(len(ordered), dtype=np.uint64) - np.repeat(starts, runs).astype(np.uint64)
+    elements = _mixed(ordered + copies * np.uint64(0x9E3779B97F4A7C15))
+    places = (elements % np.uint64(PLACES)).astype(np.int64)
+    smallest = np.full(PLACES, np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(smallest, places, elements)
+    kept = np.where(smallest == np.iinfo(np.uint64).max, _EMPTY, (smallest >> np.uint64(32)) | np.uint64(1))
+    return base64.b64encode(_mixed_words(kept).astype("<u4").tobytes()).decode()
+
+
+def _mixed(words: Hashes) -> Hashes:
+    """Mix 64-bit words one to one (the finaliser of SplitMix64, Steele, Lea and Flood 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Hashes = words ^ (words >> np.uint64(31))
+    return mixed
+
+
+def _mixed_words(kept: Hashes) -> Hashes:
+    """Return the low 32 bits of each mixed word, 1 in place of 0 for a filled place; 0 stays 0."""
+    low = _mixed(kept) & np.uint64(0xFFFFFFFF)
+    mixed: Hashes = np.where(kept == _EMPTY, np.uint64(_EMPTY), np.maximum(low, np.uint64(1)))
+    return mixed

@@ -1,0 +1,79 @@
+"""Tables in and out: pandas and polars DataFrames as Arrow tables, and Arrow streams over HTTP."""
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+T = TypeVar("T")
+"""Type of the table, in and out."""
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def as_arrow(table: T) -> tuple[pa.Table, Callable[[pa.Table], T]]:
+    """Return the Arrow table, and a function that converts back to the input's type. Raises TypeError."""
+    given: Any = table
+    if isinstance(given, pa.Table):
+        return given, lambda released: released
+    library = type(given).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(given, "columns"):
+        return pa.Table.from_pandas(given, preserve_index=False), _as_pandas
+    if library == "polars" and hasattr(given, "to_arrow") and hasattr(given, "columns"):
+        import polars
+
+        return given.to_arrow(), lambda released: polars.from_arrow(released)  # type: ignore[return-value]
+    raise TypeError(
+        f"a table is a pandas or polars DataFrame, or a pyarrow Table; this is {type(given).__qualname__}"
+    )
+
+
+def _as_pandas(released: pa.Table) -> Any:
+    """Convert to a DataFrame. Integers with nulls become pandas' nullable integers, not rounded floats."""
+    import pandas
+
+    frame = released.to_pandas()
+    for name, values in zip(released.column_names, released.columns, strict=True):
+        if pa.types.is_integer(values.type) and values.null_count:
+            sign = "" if pa.types.is_signed_integer(values.type) else "U"
+            exact = pandas.api.types.pandas_dtype(f"{sign}Int{values.type.bit_width}")
+            frame[name] = values.to_pandas(types_mapper=lambda _, exact=exact: exact)
+    return frame
+
+
+def arrow_stream(table: pa.Table) -> Iterator[bytes]:
+    """Encode the table as an Arrow stream, one batch at a time."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        for batch in table.to_batches(max_chunksize=65_536):
+            writer.write_batch(batch)
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()
+
+
+class ByteReader(io.RawIOBase):
+    """File that reads the bytes of a response as they arrive."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        super().__init__()
+        self._pieces = pieces
+        self._left = b""
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill the buffer, at most to the rest of a chunk."""
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = piece
+        count = min(len(buffer), len(self._left))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count

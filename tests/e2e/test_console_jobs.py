@@ -1,0 +1,182 @@
+"""Jobs in the console: verdict first, names of files, drafts, points to click, two jobs, deletion."""
+
+import json
+import re
+from typing import Any
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect
+
+from tests.e2e.console import NOT_NEXT_TO_THE_PAGE, Console, console
+
+pytestmark = pytest.mark.browser
+
+ROWS = [f"{20 + row * 7 % 50},t{row % 7},{1000 + row * 37 % 811}" for row in range(240)]
+PEOPLE = "\n".join(["age,town,income", *ROWS, ""])
+MEASURES = {"key_fields": ["age", "town"], "sensitive_fields": ["income"]}
+
+
+@pytest.fixture(scope="module")
+def jobs(client: httpx.Client) -> dict[str, str]:
+    """Two runs that differ in their rate, and a comparison of three rates, all of one table."""
+    buffer = client.post("/v1/buffers", content=PEOPLE, headers={"content-type": "text/csv"})
+    source = {"buffer": buffer.raise_for_status().json()["id"]}
+    made = {}
+    for rate in (0.1, 1.0):
+        call: dict[str, Any] = {
+            "source": source,
+            "parameters": {"swap_fields": ["income"], "rate": rate},
+            "report": "full",
+            "measures": MEASURES,
+        }
+        made[str(rate)] = client.post("/v1/services/DSWAP", json=call).raise_for_status().json()["id"]
+    blocks = {"swap_fields": ["income"], "control_field": "age", "block_size": 5, "rate": 0.5}
+    services = [
+        {"service": "DSWAP", "parameters": {"swap_fields": ["income"]}, "vary": {"rate": [0.1, 0.5, 1.0]}},
+        {"service": "DDSWAP", "parameters": {**blocks, "mechanism": "permutation"}},
+    ]
+    body = {"source": source, "services": services, "measures": MEASURES}
+    made["frontier"] = client.post("/v1/frontier", json=body).raise_for_status().json()["id"]
+    return made
+
+
+def test_a_job_begins_with_its_verdict_and_pictures(opened: Console, jobs: dict[str, str]) -> None:
+    """The digests stand below, for the record; the file has the names of table and service."""
+    page = opened.page
+    opened.upload("adult.csv", PEOPLE)
+    opened.open(f"jobs/{jobs['0.1']}")
+    headline = page.get_by_role("region", name="In three sentences")
+    expect(headline).to_contain_text("High risk: an intruder who knows age and town finds")
+    expect(headline).to_have_class("headline alarm")
+    pictures = page.frame_locator("iframe.pictures")
+    expect(pictures.get_by_role("heading", name="income")).to_be_visible()
+    assert pictures.locator("figure").count() == 3
+    places = [
+        page.locator(place).first.bounding_box()
+        for place in (
+            ".outcome",
+            ".headline",
+            "iframe.pictures",
+            "#files",
+            "#record",
+            "iframe.report:not(.pictures)",
+        )
+    ]
+    tops = [place["y"] for place in places if place]
+    assert len(tops) == len(places)
+    assert tops == sorted(tops)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Result as CSV").click()
+    assert download.value.suggested_filename == "adult-DSWAP.csv"
+
+
+def test_two_jobs_are_shown_next_to_each_other(opened: Console, jobs: dict[str, str]) -> None:
+    """Both verdicts, the parameter that differs, and the measures that both have."""
+    page = opened.page
+    opened.open(f"jobs/{jobs['0.1']}")
+    page.get_by_label("Put next to").select_option(jobs["1.0"])
+    page.get_by_role("button", name="Show both").click()
+    expect(page.get_by_role("heading", name="Two jobs next to each other")).to_be_visible()
+    expect(page.get_by_role("region", name="In three sentences")).to_have_count(2)
+    rows = page.get_by_role("table", name="Parameters", exact=True).locator("tbody tr").all_inner_texts()
+    assert [row.split() for row in rows] == [["Rate", "0.1", "1"]]
+    linkage = page.get_by_role("table", name="Measures").locator("tr", has_text="Record linkage: rate")
+    expect(linkage).to_have_count(1)
+    found = Axe().run(page, options={"resultTypes": ["violations"]})
+    assert not [(each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]]
+
+
+def test_a_point_of_the_frontier_is_run_or_refined(
+    opened: Console, client: httpx.Client, jobs: dict[str, str]
+) -> None:
+    page = opened.page
+    opened.upload("adult.csv", PEOPLE)
+    opened.open(f"jobs/{jobs['frontier']}")
+    page.get_by_role("button", name="2: DSWAP").click()
+    expect(page.locator(".picked")).to_contain_text("Rate: 0.5")
+    page.get_by_role("button", name="Run point 2").click()
+    expect(page.get_by_label("Rate")).to_have_value("0.5")
+    page.go_back()
+    page.get_by_role("button", name="2: DSWAP").click()
+    page.get_by_role("button", name="Refine around point 2").click()
+    expect(page.get_by_label("Values, one a line")).to_have_value("0.3\n0.5\n0.75")
+    page.get_by_role("button", name="Run", exact=True).click()
+    opened.ended()
+    points = client.get(f"/v1/jobs/{page.url.rpartition('/')[2]}/report").json()["frontier"]["points"]
+    assert [point["parameters"]["rate"] for point in points] == [0.3, 0.5, 0.75]
+
+
+def test_a_point_of_the_permutation_mechanism_states_its_epsilon(
+    opened: Console, jobs: dict[str, str]
+) -> None:
+    """The table states it, and so does the picked point."""
+    page = opened.page
+    opened.open(f"jobs/{jobs['frontier']}")
+    stated = re.compile(r"Epsilon 3\.\d+ at rate 0\.5")
+    rows = page.get_by_role("table", name="All combinations").locator("tr")
+    expect(rows.filter(has_text=stated)).to_have_count(1)
+    expect(rows.filter(has_text=stated)).to_contain_text("DDSWAP")
+    page.get_by_role("button", name="4: DDSWAP").click()
+    expect(page.locator(".picked")).to_contain_text(stated)
+
+
+def test_a_draft_survives_back_and_reload(opened: Console) -> None:
+    """Also a suggestion that was unticked; the seed, a secret, is not kept."""
+    page = opened.page
+    table = opened.upload("adult.csv", PEOPLE)
+    opened.open(f"tables/{table}/DSWAP")
+    income = page.get_by_role("group", name="Swap fields", exact=True).get_by_role("checkbox", name="income")
+    town = page.get_by_role("group", name="Swap fields", exact=True).get_by_role("checkbox", name="town")
+    expect(income).to_be_checked()
+    income.uncheck()
+    town.check()
+    page.get_by_label("Rate").fill("0.25")
+    page.get_by_text("Report, candidates").click()
+    page.get_by_role("radio", name="summary").check()
+    page.get_by_label("Seed", exact=True).fill("8f1c7a0b52e94d63")
+    page.reload()
+    opened.shown()
+    for _ in range(2):
+        expect(income).not_to_be_checked()
+        expect(town).to_be_checked()
+        expect(page.get_by_label("Rate")).to_have_value("0.25")
+        page.get_by_text("Report, candidates").click()
+        expect(page.get_by_role("radio", name="summary")).to_be_checked()
+        expect(page.get_by_label("Seed", exact=True)).to_have_value("")
+        page.get_by_role("link", name="Jobs", exact=True).click()
+        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        page.go_back()
+        opened.shown()
+    assert "8f1c7a0b52e94d63" not in json.dumps(page.evaluate("Object.values(sessionStorage)"))
+
+
+def test_deleting_a_job_asks(opened: Console, client: httpx.Client) -> None:
+    page = opened.page
+    rows = [{"age": row % 30, "income": row} for row in range(60)]
+    call = {"source": {"rows": rows}, "parameters": {"swap_fields": ["income"]}}
+    job = client.post("/v1/services/DSWAP", json=call).raise_for_status().json()["id"]
+    opened.open(f"jobs/{job}")
+    opened.open_everything()
+    page.get_by_role("button", name="Delete this job").click()
+    expect(page.get_by_role("button", name="Keep it")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert client.get(f"/v1/jobs/{job}").status_code == 200
+    page.get_by_role("button", name="Delete this job").click()
+    page.get_by_role("button", name="Delete it for good").click()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    assert client.get(f"/v1/jobs/{job}").status_code == 404
+
+
+def test_jobs_fit_a_phone(browser: Browser, client: httpx.Client, jobs: dict[str, str]) -> None:
+    with console(browser, client, width=390) as tab:
+        for view in (
+            f"jobs/{jobs['1.0']}",
+            f"jobs/{jobs['frontier']}",
+            f"jobs/{jobs['0.1']}/pair/{jobs['1.0']}",
+        ):
+            tab.open(view)
+            expect(tab.page.get_by_role("region", name="In three sentences").first).to_be_visible()
+            assert (view, tab.page.evaluate(NOT_NEXT_TO_THE_PAGE)) == (view, True)

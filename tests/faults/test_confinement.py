@@ -1,0 +1,212 @@
+"""Code in a worker reaches neither keys nor passwords nor network, and sends the service data only."""
+
+import asyncio
+import json
+import os
+import pickle
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.engine import fork_server
+from app.engine.engine import INTERNAL_ERROR, Failure, Outcome
+from app.engine.fork_server import worker_modules
+from app.engine.local_engine import EmbeddedEngine
+from app.engine.outcome_message import decode_outcome, encode_outcome
+from app.engine.sandbox import Confinement, landlock_version
+from app.engine.worker_environment import worker_environment
+from app.engine.worker_process import WorkerSetup
+from providers.compiled_services import cache_folder
+from tests.faults import confined
+from tests.faults.running import PATIENCE
+
+pytestmark = pytest.mark.faults
+
+linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="Landlock, seccomp and the fork server are Linux's"
+)
+
+ALLOWED = {"shared", "library"}
+
+
+def run_in_worker(
+    function: Callable[[Any], Outcome], task: Any, confinement: Confinement | None = None
+) -> Outcome:
+    """Run one function in a new worker."""
+
+    async def run() -> Outcome:
+        setup = WorkerSetup(1, 2**29, preload=worker_modules(), confinement=confinement)
+        engine = EmbeddedEngine(1, setup, PATIENCE)
+        await engine.start()
+        outcome = await engine.run("task", function, task)
+        await engine.close()
+        return outcome
+
+    return asyncio.run(run())
+
+
+@contextmanager
+def home(folder: Path) -> Any:
+    """Yield the task of `confined.attempt`, with a home that has keys and a database, and a listener."""
+    for name in ("keys", "blobs"):
+        (folder / name).mkdir()
+    (folder / "keys" / "master.key").write_text("key")
+    (folder / "rowveil.db").write_text("database")
+    (folder / "outside").write_text("outside")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield {
+            "key": str(folder / "keys" / "master.key"),
+            "database": str(folder / "rowveil.db"),
+            "outside": str(folder / "outside"),
+            "shared": str(folder / "blobs" / "table"),
+            "service": os.getpid(),
+            "port": listener.getsockname()[1],
+        }
+
+
+@linux
+@pytest.mark.parametrize("forked", [True, False])
+def test_a_confined_worker_reaches_libraries_and_its_tables_only(
+    tmp_path: Path, forked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a thread that the worker starts, and also without a fork server."""
+    if not landlock_version():
+        pytest.skip("this kernel has no Landlock")
+    if not forked:
+        monkeypatch.setattr(fork_server, "start", lambda: False)
+    with home(tmp_path) as task:
+        free = run_in_worker(confined.attempt, task)
+        (tmp_path / "outside").write_text("outside")
+        found = run_in_worker(confined.attempt, task, Confinement((str(tmp_path / "blobs"),)))
+    (cache_folder() / "rowveil-test").unlink()  # of the free one
+    assert isinstance(free, dict)
+    assert isinstance(found, dict), found
+    refused = {name for name, done in free["main"].items() if done == "done"} - ALLOWED
+    assert {"key", "database", "tcp", "udp", "unix", "program", "environment of the service"} <= refused
+    for thread in ("main", "other"):
+        assert {name for name, done in found[thread].items() if done == "done"} == ALLOWED
+    assert (tmp_path / "outside").read_text() == "outside"
+    assert (tmp_path / "blobs" / "table").read_bytes() == b"a table"
+
+
+@linux
+def test_a_worker_has_no_variable_of_the_services_secrets(tmp_path: Path) -> None:
+    """A new service: the fork server inherits the environment that the service has at its start."""
+    secrets = {
+        "ROWVEIL_DATABASE_URL": "postgresql://rowveil:password@host/rowveil",
+        "ROWVEIL_KEY": "key",
+        "PGPASSWORD": "password",
+        "AWS_SECRET_ACCESS_KEY": "key",
+        "OTEL_EXPORTER_OTLP_HEADERS": "authorization=token",
+    }
+    program = (
+        "import json; from tests.faults import confined, test_confinement as own\n"
+        "if __name__ == '__main__':\n"
+        f"    with own.home(own.Path({str(tmp_path)!r})) as task:\n"
+        "        found = own.run_in_worker(confined.attempt, task)\n"
+        "    print(json.dumps([found['variables'], found['initial']]))\n"
+    )
+    (tmp_path / "service.py").write_text(program)
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
+    given = {**os.environ, **secrets, "PYTHONPATH": path, "LC_ALL": "C.UTF-8"}
+    done = asyncio.run(_output(sys.executable, str(tmp_path / "service.py"), environment=given))
+    for variables in json.loads(done):
+        assert "LC_ALL" in variables
+        assert not secrets.keys() & set(variables)
+
+
+async def _output(*command: str, environment: dict[str, str]) -> bytes:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=pipe)
+    output, _ = await process.communicate()
+    assert process.returncode == 0
+    return output
+
+
+def test_an_operator_names_further_variables_and_traces_need_theirs() -> None:
+    given = {
+        "ROWVEIL_WORKER_ENVIRONMENT": "A, B",
+        "A": "1",
+        "B": "2",
+        "C": "3",
+        "OTEL_X": "4",
+        "PATH": "/bin",
+    }
+    named = worker_environment(given, traces=False)
+    assert {name for name in named if len(name) == 1} == {"A", "B"}
+    assert "OTEL_X" not in named
+    assert "OTEL_X" in worker_environment(given, traces=True)
+
+
+def test_no_pickle_of_a_worker_is_loaded(tmp_path: Path) -> None:
+    """Neither an object in a result, nor a pickle in place of the message."""
+    mark = tmp_path / "mark"
+    pickle.loads(pickle.dumps(confined.Forged(str(mark))))  # noqa: S301 - it does something where it is loaded
+    assert mark.exists()
+    mark.unlink()
+    for forged in (confined.forge, confined.forge_message):
+        outcome = run_in_worker(forged, str(mark))
+        assert isinstance(outcome, Failure)
+        assert outcome.code == INTERNAL_ERROR
+        assert not mark.exists()
+
+
+OUTCOMES: list[Outcome] = [
+    {},
+    {
+        "rows": 2**70,
+        "share": 0.1,
+        "none": None,
+        "list": [1, {"a": "ünïcode \ud800"}],
+        "table": b"\0\1",
+        "b": b"",
+    },
+    Failure("cancelled", "message", "/pointer", ("a", "b")),
+]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_an_outcome_comes_back_as_it_was(outcome: Outcome) -> None:
+    assert decode_outcome(encode_outcome(outcome)) == outcome
+
+
+def test_values_that_are_no_data_are_refused() -> None:
+    for value in ({1, 2}, object(), {"inner": b"bytes"}):
+        with pytest.raises(TypeError):
+            encode_outcome({"value": value})
+
+
+def _message(document: object, rest: bytes = b"") -> bytes:
+    text = json.dumps(document).encode()
+    return struct.pack("=Q", len(text)) + text + rest
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"\xff" * 8,
+        pickle.dumps({"a": 1}),
+        _message([]),
+        _message(3),
+        _message({}),
+        _message({"failure": [1, "a", "b", []]}),
+        _message({"failure": ["a"]}),
+        _message({"result": {}, "binary": [["a", 5]]}, b"abc"),
+        _message({"result": {}, "binary": [["a", -5]]}, b"abc"),
+        _message({"result": {}, "binary": [["a", 1]]}, b"abc"),
+        _message({"result": 3, "binary": []}),
+        struct.pack("=Q", 200_000) + b"[" * 200_000,
+        struct.pack("=Q", 2) + b"\xff\xfe",
+    ],
+)
+def test_a_message_that_is_malformed_is_a_failure(message: bytes) -> None:
+    outcome = decode_outcome(message)
+    assert isinstance(outcome, Failure)
+    assert outcome.code == INTERNAL_ERROR

@@ -1,0 +1,1 @@
+"""Comparisons with programs of others, which run in environments of their own."""

@@ -1,0 +1,85 @@
+"""Bodies count in the budget of the requests in flight as they arrive, and until their responses are sent."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi import HTTPException
+
+from app.api.json_request import JsonRequest
+from app.api.request_budget import LARGE_BODY, RequestBudget, memory_of
+from app.errors import Unavailable
+from app.settings import Settings
+from app.telemetry.metrics import Metrics
+
+
+class Service:
+    """Requests to an application with a budget, which takes bodies of 64 KiB and four of them at a time."""
+
+    def __init__(self, home: Path) -> None:
+        largest = 2**16
+        settings = Settings(home=home, max_body_bytes=largest, request_memory_bytes=4 * memory_of(largest))
+        self.metrics = Metrics()
+        self.budget = RequestBudget(settings, self.metrics)
+        self.app = SimpleNamespace(state=SimpleNamespace(settings=settings, request_budget=self.budget))
+
+    def request(self, *chunks: bytes, declared: int | None = None) -> JsonRequest:
+        left = list(chunks)
+
+        async def receive() -> dict[str, Any]:
+            chunk = left.pop(0)
+            return {"type": "http.request", "body": chunk, "more_body": bool(left)}
+
+        headers = [] if declared is None else [(b"content-length", str(declared).encode())]
+        return JsonRequest({"type": "http", "app": self.app, "headers": headers}, receive)
+
+
+def refusal_of(request: JsonRequest) -> Exception | None:
+    with pytest.raises(HTTPException):
+        asyncio.run(request.body())
+    return request.refusal
+
+
+def test_a_body_beyond_the_budget_is_refused_until_others_have_been_answered(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    half = bytes(2**15)
+    answered = [service.request(half, half) for _ in range(4)]
+    for request in answered:
+        asyncio.run(request.body())
+    assert service.budget.taken == service.budget.limit
+    late = service.request(b"{}")
+    refusal = refusal_of(late)
+    assert isinstance(refusal, Unavailable)
+    assert (refusal.status, refusal.headers()) == (503, {"Retry-After": "5"})
+    assert late.claim is not None
+    late.claim.release()
+    assert service.metrics.requests_refused._value.get() == 1
+    assert answered[0].claim is not None
+    answered[0].claim.release()
+    answered[0].claim.release()
+    assert service.budget.taken == 3 * memory_of(2**16)
+    assert asyncio.run(service.request(b"{}").body()) == b"{}"
+
+
+def test_a_declared_length_that_does_not_fit_is_refused_before_the_body(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    first = service.request(bytes(2**16))
+    asyncio.run(first.body())
+    for _ in range(2):
+        asyncio.run(service.request(bytes(2**16)).body())
+    asyncio.run(service.request(bytes(100)).body())
+    assert isinstance(refusal_of(service.request(declared=2**16)), Unavailable)  # no chunk is read
+
+
+def test_one_body_of_the_largest_size_always_fits(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, max_body_bytes=2**26, request_memory_bytes=1)
+    assert RequestBudget(settings, Metrics()).limit == memory_of(2**26)
+
+
+def test_memory_grows_with_each_byte() -> None:
+    sizes = [0, 1, LARGE_BODY - 1, LARGE_BODY, LARGE_BODY + 1, 2**26]
+    memory = [memory_of(size) for size in sizes]
+    assert memory[:2] == [0, 30]
+    assert memory == sorted(set(memory))

@@ -1,0 +1,1 @@
+"""Experiments of the papers: stored numbers, verdicts, peers."""

@@ -1,0 +1,248 @@
+"""Headline of a report: its state against chance and thresholds, and its three sentences."""
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from providers.attacks.thresholds import Bounds, Thresholds
+from providers.attacks.verdict import STATES
+from providers.measures import MEASURES
+from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.measures.meanings import MEANINGS
+from providers.measures.run_figures import measures_stream
+from providers.selection.headline import Headline, headline
+from tests.naive import headline as naive
+
+OPTIONS = MeasureOptions(key_fields=("age", "town"), sensitive_fields=("job", "income"))
+ROWS = 300
+
+
+def people() -> dict[str, list[Any]]:
+    draw = random.Random(4)
+    ages = [draw.randint(18, 90) for _ in range(ROWS)]
+    return {
+        "age": ages,
+        "town": [f"t{draw.randint(1, 20)}" for _ in ages],
+        "job": [f"j{draw.randint(1, 6)}" for _ in ages],
+        "income": [30 * age + draw.randint(0, 900) for age in ages],
+    }
+
+
+def released(share: float, *fields: str) -> dict[str, list[Any]]:
+    """The people, with the values of a share of the rows dealt again in each of the fields."""
+    table, draw = people(), random.Random(5)
+    for name in fields:
+        rows = draw.sample(range(ROWS), round(share * ROWS))
+        values = [table[name][row] for row in rows]
+        draw.shuffle(values)
+        for row, value in zip(rows, values, strict=True):
+            table[name][row] = value
+    return table
+
+
+def report(after: dict[str, list[Any]], options: MeasureOptions = OPTIONS) -> dict[str, Any]:
+    found = assess(Release(pa.table(people()), pa.table(after)), options, measures_stream(bytes(32)))
+    return {
+        "summary": {"rows": ROWS},
+        "provider": {},
+        "measures": found.measures,
+        "pictures": found.pictures,
+    }
+
+
+def headed(
+    given: dict[str, Any], thresholds: Thresholds | None = None, options: MeasureOptions = OPTIONS, **run: Any
+) -> Headline:
+    return headline(
+        given, thresholds or Thresholds(), source=pa.table(people()), options=options, parameters=run
+    )
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
+def test_the_risk_is_that_of_its_definition(share: float) -> None:
+    """At most that of the less likely event, each beyond chance; true values are the worst field's."""
+    before, after = people(), released(share, "job", "income")
+    given = report(after)
+    linked = given["measures"]["record_linkage"]["value"]
+    risks = [
+        naive.beyond_chance(
+            naive.true_values(before["job"], after["job"]), naive.true_by_chance(before["job"])
+        ),
+        naive.beyond_chance(
+            naive.close_values(before["income"], after["income"]), naive.close_by_chance(before["income"])
+        ),
+    ]
+    expected = min(naive.beyond_chance(linked["rate"], linked["chance"]), max(risks))
+    found = headed(given)
+    assert found.risk == pytest.approx(expected)
+    assert found.state == naive.state(expected, 0.05, 0.09)
+    assert {each["figure"] for each in found.decided_by} == {"record_linkage", "true_values"}
+    worst = next(each for each in found.decided_by if each["figure"] == "true_values")
+    assert worst["field"] == ("job", "income")[risks.index(max(risks))]
+
+
+def test_states_follow_what_was_done() -> None:
+    """Hardly changed is high; dealt at random is low, whether the known or the secret fields were dealt."""
+    assert headed(report(people())).state == "high"
+    assert headed(report(released(0.05, "job", "income"))).state == "high"
+    assert headed(report(released(1.0, "job", "income"))).state == "low"
+    assert headed(report(released(1.0, "age", "town"))).state == "low"
+    untouched = headed(report(released(1.0, "job")))  # the income is published with its row
+    assert untouched.state == "high"
+    assert untouched.decided_by[1]["field"] == "income"
+
+
+def test_thresholds_are_those_of_the_project() -> None:
+    """Also of one figure: that which decides."""
+    given = report(released(0.3, "job", "income"))
+    risk = headed(given).risk
+    assert risk is not None
+    assert risk > 0.1
+    lenient = Thresholds(elevated=0.01, high=1)
+    assert headed(given, lenient).state == "elevated"
+    assert headed(given, Thresholds(elevated=1, high=1)).state == "low"
+    own = Thresholds(attacks={name: Bounds(elevated=1, high=1) for name in ("record_linkage", "true_values")})
+    assert headed(given, own).state == "low"
+    assert headed(given, lenient).thresholds == {"elevated": 0.01, "high": 1}
+
+
+def test_it_has_three_sentences_with_chance_and_what_to_do() -> None:
+    found = headed(report(released(0.3, "job", "income")), rate=0.3, min_group_size=2)
+    risk, utility, action = found.sentences
+    assert risk.startswith("High risk: an intruder who knows age and town finds ")
+    assert risk.count("by chance") == 2
+    assert risk.endswith("above 0.09.")
+    assert utility.startswith("Utility: every field keeps its distribution, and correlations change by ")
+    assert "if all relations of the changed fields were lost" in utility
+    assert "raise 'rate'" in action
+    assert "'min_group_size'" in action
+    assert "raise 'rate'" not in headed(report(people()), rate=1.0).sentences[2]
+
+
+def test_few_rows_are_not_counted_in_a_sentence() -> None:
+    """A share of fewer rows than the threshold is a bound: 3 of 300 rows are 1 %."""
+    after = released(1.0, "job", "income")
+    given = report(after)
+    given["measures"]["record_linkage"]["value"] = {"rate": 3 / ROWS, "chance": 1 / ROWS}
+    [risk, _, _] = headed(given).sentences
+    assert "finds below 1.67 % of the rows" in risk
+    assert "at most below 0.0167, not above 0.05" in risk
+
+
+def test_without_known_fields_an_intruder_is_said_to_find_the_row() -> None:
+    options = MeasureOptions(sensitive_fields=("income",))
+    given = report(released(0.3, "job", "income"), options)
+    found = headed(given, options=options)
+    assert [each["figure"] for each in found.decided_by] == ["true_values"]
+    assert found.sentences[0].startswith("High risk: an intruder who finds a row reads a true or close value")
+    assert headed(given, options=MeasureOptions()).decided_by[0]["figure"] == "true_values"
+
+
+def test_a_report_without_measures_says_that_nothing_is_known() -> None:
+    plain = {"summary": {"rows": ROWS}, "provider": {}, "measures": {}}
+    found = headed(plain)
+    assert found.state == "unknown"
+    assert found.risk is None
+    assert "'key_fields'" in found.sentences[2]
+    assert "risk" not in found.document()
+
+
+def test_rows_that_anybody_can_restore_decide_if_they_are_worse() -> None:
+    """Also without measures; their share is compared with the same thresholds."""
+    plain = {
+        "summary": {"rows": ROWS},
+        "measures": {},
+        "provider": {
+            "reversible": True,
+            "group_bits": {"rows_in_groups_of_two": 20, "rows_in_groups_of_three": 9},
+        },
+    }
+    found = headed(plain)
+    assert found.state == "high"
+    assert found.risk == pytest.approx(29 / ROWS)
+    assert "undoes the exchange in 9.67 % of the rows" in found.sentences[0]
+    measured = report(released(0.05, "job", "income")) | {"provider": plain["provider"]}
+    assert headed(measured).decided_by[0]["figure"] == "record_linkage"
+    few = plain | {"provider": {"reversible": True, "group_bits": {"rows_in_groups_of_two": 6}}}
+    assert headed(few).state == "unknown"  # few rows do not show that the others are safe
+
+
+def test_attacks_decide_if_there_are_some() -> None:
+    """The worst one that does more than single out a row; its reason is the first sentence."""
+    attack = {"value": 0.3, "low": 0.1, "high": 0.5, "against": "control"}
+    verdict = {
+        "state": "elevated",
+        "reasons": ["Singling out ...", "Inference of 'job' succeeds: risk 0.3, above 0.05."],
+        "attacks": [
+            attack | {"attack": "singling_out_univariate", "state": "elevated", "reason": "Singling out ..."},
+            attack
+            | {
+                "attack": "inference",
+                "field": "job",
+                "state": "elevated",
+                "reason": "Inference of 'job' succeeds: risk 0.3, above 0.05.",
+            },
+            attack | {"attack": "membership", "state": "low", "reason": "Membership ..."},
+        ],
+        "thresholds": {"elevated": 0.05, "high": 0.4, "attacks": {}},
+    }
+    found = headline({"summary": {}, "measures": {}, "verdict": verdict}, Thresholds())
+    assert found.state == "elevated"
+    assert found.sentences == [
+        "Elevated risk: inference of 'job' succeeds: risk 0.3, above 0.05.",
+        "Of 3 attacks the risk is: 2 elevated, 1 low.",
+        "Look at the figures of risk below before you publish it. "
+        "Attack it with 'advice' to see which parameters lower the risk.",
+    ]
+    assert found.decided_by == [{"figure": "inference", "value": 0.3, "chance": 0.0, "field": "job"}]
+    assert found.thresholds == {"elevated": 0.05, "high": 0.4}
+    advised = {"summary": {}, "measures": {}, "verdict": verdict, "advice": {"sentence": "Take rate = 1."}}
+    assert headline(advised, Thresholds()).sentences[2] == "Take rate = 1."
+    nothing = {"state": "elevated", "reasons": ["No attack could be made."], "attacks": [], "thresholds": {}}
+    without = headline({"summary": {}, "measures": {}, "verdict": nothing}, Thresholds())
+    assert without.sentences[0] == "Elevated risk: no attack could be made."
+
+
+@pytest.mark.parametrize(
+    ("risk", "values", "baseline", "expected"),
+    [
+        ("record_linkage.rate", (0.3, 0.06), 0.01, (0.06 - 0.01) / 0.99),
+        ("changed_share", (0.5, 0.8), 0.9, (0.2 - 0.1) / 0.9),
+    ],
+)
+def test_a_comparison_has_the_state_of_its_least_risk(
+    risk: str, values: tuple[float, ...], baseline: float, expected: float
+) -> None:
+    points = [
+        {"service": f"S{at}", "risk": value, "utility": 0.1 * at, "dominated": False}
+        for at, value in enumerate(values)
+    ]
+    points += [{"service": "S9", "risk": 0.0, "utility": 0.0, "dominated": True}]
+    frontier = {
+        "risk": risk,
+        "utility": "delta_rho.mean",
+        "points": points,
+        "axes": {"risk": {"baseline": baseline}},
+    }
+    found = headline({"frontier": frontier}, Thresholds())
+    assert found.risk == pytest.approx(expected)
+    assert found.state == naive.state(expected, 0.05, 0.09)
+    assert ", S1 has the least risk" in found.sentences[0]
+    assert found.sentences[1].startswith("2 of 3 combinations are beaten by no other one; their utility")
+    assert found.sentences[1].endswith("from 0 to 0.1.")
+    without = headline({"frontier": frontier | {"axes": {}}}, Thresholds())
+    assert without.state == "unknown"
+    assert len(without.sentences) == 3
+
+
+def test_every_measure_has_its_texts() -> None:
+    """One line of meaning and one of what to do, as whole sentences; the group fits the measure's concern."""
+    assert list(MEANINGS) == list(MEASURES)
+    for key, texts in MEANINGS.items():
+        assert texts.group in (MEASURES[key].concerns, "happened"), key
+        for text in (texts.meaning, texts.remedy):
+            assert text.endswith("."), key
+            assert len(text) <= 110, key
+    assert set(STATES) < {"low", "elevated", "high", "unknown"}

@@ -260,6 +260,12 @@ class PairingParams(Params):
     of three with chance 1/2. `warn`: an event counts such rows; `fail`: the job fails before anything is
     exchanged. Only rates over 0.5 count, since at others such rows mostly keep their own values."""
 
+    @property
+    def selection_by_risk(self) -> "RiskSelection | None":
+        """The parameter `risk`; None if chance alone selects rows."""
+        found: RiskSelection | None = getattr(self, "risk", None)
+        return found
+
     def larger_groups(self) -> str:
         """Return what to do where groups of two or three rows are too small, for an event or an error."""
         return "let four rows or more be exchanged with each other"
@@ -313,6 +319,15 @@ class RiskSelection(StrictModel):
         """Fields from which risks are computed, each once."""
         named = (*self.key_fields, self.weight, self.field)
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+
+def check_rate_of_risk(risk: RiskSelection | None, rate: float) -> None:
+    """Raise PydanticCustomError if rows are selected by risk and all rows take part."""
+    if risk is not None and rate == 1.0:
+        raise PydanticCustomError(
+            "risk_without_rate",
+            "'risk' needs a 'rate' below 1, such as 0.1: at rate 1 every row takes part",
+        )
 
 
 class SwapParams(PairingParams):
@@ -385,11 +400,7 @@ class SwapParams(PairingParams):
                 "'risk' goes with mechanism 'pairs': mechanism 'permutation' has an epsilon, and a selection "
                 "that depends on the data has none",
             )
-        if self.rate == 1.0:
-            raise PydanticCustomError(
-                "risk_without_rate",
-                "'risk' needs a 'rate' below 1, such as 0.1: at rate 1 every row takes part",
-            )
+        check_rate_of_risk(self.risk, self.rate)
         return self
 
     @model_validator(mode="after")

@@ -7,22 +7,32 @@ fields stay with their row, or each of them is swapped on its own, within its ow
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
 
 from providers.arrays import BoolArray, IndexArray, row_index_type
 from providers.binning.values import FieldValues, extent, numbers_of, read_only, unusable_values
 from providers.errors import ParameterError
 from providers.grouping.groups import Groups
-from providers.params import PairingParams, Suppression, SwapParams
+from providers.params import (
+    PairingParams,
+    RiskSelection,
+    Suppression,
+    SwapParams,
+    check_rate_of_risk,
+)
 from providers.progress import Progress, no_progress, sub_progress
 from providers.randomness.chacha20 import Stream
 from providers.results import Event, Plan, SwapResult
 from providers.swapping.fields import fields_read, resolve_names
 from providers.swapping.participation import Exchange
+from providers.swapping.row_risk import check_risk
 from providers.swapping.suppression import check_suppression
 from providers.swapping.swap import estimated_memory, memory_needed, plan_each, swap_each
 from providers.tables.numbers import check_numeric, is_numeric
@@ -39,6 +49,32 @@ class BinParams(PairingParams):
     nulls: Literal["fail", "keep"] = "fail"
     """Treatment of a null, NaN or infinity in a field that defines bins. `fail`: the job fails; `keep`: its
     row takes no part, and the bins are formed of the other rows."""
+    risk: RiskSelection | SkipJsonSchema[None] = Field(
+        default=None, examples=[{"key_fields": ["region", "age", "sex"], "k": 3}]
+    )
+    """Selection of the rows by risk, with a `rate` below 1. Bins are formed of all rows. Rows at risk always
+    take part in the exchange; the others do up to the rate, each with a probability in proportion to its
+    risk. Default: every row of a bin takes part."""
+    rate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the rows that take part in the exchange; below 1 only with `risk`. [over 0, up to 1]"""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_defaults_of_later_versions(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write a run without risk as versions without these parameters do, which can run the job."""
+        document: dict[str, Any] = handler(self)
+        left_out = {"risk", "rate"} if document["risk"] is None else set()
+        return {name: value for name, value in document.items() if name not in left_out}
+
+    @model_validator(mode="after")
+    def _rate_and_risk_go_together(self) -> Self:
+        if self.risk is None and self.rate != 1.0:
+            raise PydanticCustomError(
+                "rate_without_risk",
+                "a 'rate' below 1 goes with 'risk', which selects the rows: without it, every row of a bin "
+                "takes part",
+            )
+        check_rate_of_risk(self.risk, self.rate)
+        return self
 
 
 # --------------------------------------------------------------------------- against a schema, no data
@@ -59,7 +95,8 @@ def check_bins(params: B, schema: pa.Schema, method: str) -> B:
     ------
     ParameterError
         A swap field is unknown, out of range, named twice or not a number; every field is a swap field;
-        no numeric field remains to be swapped on its own; or the suppression does not fit the schema.
+        no numeric field remains to be swapped on its own; or the suppression or the risk does not fit the
+        schema.
     SourceError
         Two fields of the source have the same name.
     """
@@ -80,6 +117,8 @@ def check_bins(params: B, schema: pa.Schema, method: str) -> B:
             "/parameters/others",
         )
     check_suppression(as_swap(resolved, schema, resolved.suppression), schema)
+    if resolved.risk is not None:
+        check_risk(resolved.risk, schema)
     return resolved
 
 
@@ -93,13 +132,15 @@ def other_fields(params: BinParams, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def as_swap(params: BinParams, schema: pa.Schema, suppression: Suppression) -> SwapParams:
-    """Convert to the parameters of a swap: locked, at rate 1, with the service's advice on small bins."""
+    """Convert to the parameters of a swap: locked, with the service's advice on small bins."""
     moved = params.swap_fields + other_fields(params, schema)
     return _SwapInBins(
         swap_fields=moved,
         locked=True,
         suppression=suppression,
         on_reversible=params.on_reversible,
+        rate=params.rate,
+        risk=params.risk,
         advice=params.larger_groups(),
     )
 
@@ -228,7 +269,7 @@ def plan_in_bins(
 
 
 def bin_fields_read(params: BinParams, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the fields that define bins or are swapped, and those that suppression names."""
+    """Return the fields that define bins or are swapped, and those that suppression and risk name."""
     return fields_read(params, other_fields(params, schema))
 
 
@@ -274,7 +315,8 @@ def swap_in_bins(
     SwapResult
         The provider's figures include `partition_degree`, `minimal_depth` (rows of the smallest bin in
         which values are exchanged), `singletons` and those of the service. `others` holds the same figures
-        for each remaining field that was swapped.
+        for each remaining field that was swapped. With `risk` the measures of the bins are left out, since
+        they suppose that every row of a bin takes part.
     """
     swap = as_swap(params, table.schema, suppression or params.suppression)
     binned = _bin_all(table, params, make_bins, sub_progress(progress, 0.0, binning_share))
@@ -291,7 +333,8 @@ def swap_in_bins(
             exchange.fields[0]: figures
             for exchange, figures in zip(binned.exchanges[1:], all_figures[1:], strict=True)
         }
-    result.measures.update(binned.bins[0].measures)
+    if params.risk is None:
+        result.measures.update(binned.bins[0].measures)
     for bins in binned.bins:
         for event in bins.events:
             result.events.add(event)

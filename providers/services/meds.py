@@ -9,8 +9,12 @@ are.
 A remainder of two or more rows, always fewer than 2k, is the last bin; a single row joins the bin with the
 nearest centroid. The bins depend on the numbers alone and on no random draw.
 
+With `risk`, only some rows of each bin exchange values: those whose combination of key fields is rare, and
+others up to `rate`, each with a probability in proportion to its risk. The bins stay the same.
+
 References
 ----------
+Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities.
 Li and Shen 2010, Multivariate equi-width data swapping for private data publication, PAKDD, LNAI 6118,
 pp. 208-215: algorithm 1 (section 3.1), lemma 1 (section 4).
 Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982: maximum distance to average vector (MDAV).
@@ -50,6 +54,8 @@ from providers.provider import Provider, Scaling
 from providers.randomness.chacha20 import Stream
 from providers.results import Event, Plan, SwapResult
 from providers.swapping.reversible_groups import uniform_pairs
+from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
+from providers.swapping.swap import least_memory
 
 _EXACT_FIELDS = 6
 """Most swap fields for which `auto` always chooses the exact pairs: the tree search is quick there."""
@@ -205,7 +211,8 @@ PROVIDER = Provider(
         "The swap fields of a row stay together: their correlations, and every other relation between them, "
         "are exactly what they were.",
         "Every field keeps its values: only their rows change, unless something is suppressed.",
-        "Every row receives another row's values.",
+        "Without `risk`, every row receives another row's values.",
+        RISK_GUARANTEE,
         uniform_pairs("bin", "bins"),
         "Bins depend on the numbers alone. `exact` always chooses the paper's pair; ties go to the smallest "
         "rows.",
@@ -225,6 +232,7 @@ PROVIDER = Provider(
         "The combinations of values are those of real rows, and all of them are published: a combination "
         "that identifies a person still does.",
         "Fields that are not swapped stay with their row.",
+        RISK_LIMIT,
     ),
     repeated_releases=(
         "The bins follow from the published values, and no row ever receives its own values. The values "
@@ -238,6 +246,7 @@ PROVIDER = Provider(
         cut="The table is not cut, since every bin depends on all bins formed before it. The swap fields "
         "must fit in memory, at about 76 bytes a row for two float64 fields and 22 for each further field; "
         "the other fields need not. DDSWAP takes any number of rows.",
+        least=least_memory,
     ),
     cost="About n log n time in up to six fields for n rows; more for small k and in more fields, where "
     "`exact` comes near to n^2 in the worst case and `mdav` does not. Memory: 16 bytes per row and field, "
@@ -248,6 +257,7 @@ PROVIDER = Provider(
         "CDSWAP, if classes are given and not derived from numbers.",
     ),
     references=(
+        "Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities",
         "Li and Shen 2010, Multivariate equi-width data swapping for private data publication, PAKDD, "
         "LNAI 6118, pp. 208-215",
         "Domingo-Ferrer and Mateo-Sanz 2002, IEEE TKDE 14, 189-201, doi:10.1109/69.979982 (MDAV)",

@@ -8,8 +8,12 @@ changes by more than a width, and correlations among the swap fields stay exactl
 The paper leaves a row that is alone in its cell as it is. Here `singletons` decides: by default such a row
 joins the bin with the nearest mean, and then a value may change by more than a width.
 
+With `risk`, only some rows of each bin exchange values: those whose combination of key fields is rare, and
+others up to `rate`, each with a probability in proportion to its risk. The bins stay the same.
+
 References
 ----------
+Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities.
 Li and Shen 2010, Multivariate equi-width data swapping for private data publication, PAKDD, LNAI 6118,
 pp. 208-215: algorithm 2 and definition 1 (section 3.2), lemma 2 (section 4).
 """
@@ -59,6 +63,8 @@ from providers.randomness.chacha20 import Stream
 from providers.results import Event, Plan, SwapResult
 from providers.storage import Resources, Source
 from providers.swapping.reversible_groups import uniform_pairs
+from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
+from providers.swapping.swap import least_memory
 
 Width = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -272,8 +278,9 @@ def swap(table: pa.Table, params: MewsParams, stream: Stream, progress: Progress
 
     def allocate_and_measure(fields: Sequence[FieldValues], bin_progress: Progress) -> Bins:
         bins = allocate(params, fields, bin_progress)
-        if tuple(field.name for field in fields) != params.swap_fields:
-            return bins  # P is a measure of the swap fields, not of the fields swapped on their own
+        swap_fields = tuple(field.name for field in fields) == params.swap_fields
+        if not swap_fields or params.risk is not None:
+            return bins  # P is a measure of the swap fields, of which every row takes part
         depths = minimal_depths(fields, params.widest)  # N* of lemma 2
         privacy = privacy_of_mews(depths or (), int(bins.groups.sizes.min()))
         return replace(bins, measures={P_PRIVACY_KEY: privacy})
@@ -324,7 +331,8 @@ PROVIDER = Provider(
         "Every field keeps its values: only their rows change, unless something is suppressed.",
         "Any count of the swap fields alone, such as a histogram, stays as it is. If nothing is merged, so "
         "does every total and mean of a remaining field by cell.",
-        "Every row of a bin of two or more receives another row's values.",
+        "Without `risk`, every row of a bin of two or more receives another row's values.",
+        RISK_GUARANTEE,
         uniform_pairs("bin", "bins"),
     ),
     changes=(
@@ -341,6 +349,7 @@ PROVIDER = Provider(
         "that identifies a person still does.",
         "Outliers stretch the range: then most rows share few bins, and others are alone.",
         "Fields that are not swapped stay with their row.",
+        RISK_LIMIT,
     ),
     repeated_releases=(
         "The grid follows from the published values, and no row ever receives its own values. In 20 "
@@ -356,9 +365,11 @@ PROVIDER = Provider(
         "merged, every cell that holds rows takes about 130 bytes of memory, and 40 more for each field "
         "beyond two. With `degree`, whose search reads all rows for each grid that it tries, and with "
         "`others` set to `univariate` the table is not cut: the fields must then fit in memory, at about 76 "
-        "bytes a row for two float64 fields and 22 for each further field.",
+        "bytes a row for two float64 fields and 22 for each further field. With `risk` the run is not cut "
+        "either, since risks depend on the whole table.",
         swap=swap_out_of_core,
-        can_cut=lambda params: params.degree is None and params.others == "keep",
+        can_cut=lambda params: params.degree is None and params.others == "keep" and params.risk is None,
+        least=least_memory,
     ),
     cost="O(n p) time for n rows and p swap fields; `degree` takes the same again for each number of cells "
     "that it tries. Each singleton costs a search of the nearest bin, quick in few fields. Memory: 8 n "
@@ -369,6 +380,7 @@ PROVIDER = Provider(
         "CDSWAP, if classes are given and not derived from numbers.",
     ),
     references=(
+        "Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities",
         "Li and Shen 2010, Multivariate equi-width data swapping for private data publication, PAKDD, "
         "LNAI 6118, pp. 208-215",
     ),

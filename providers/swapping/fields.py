@@ -28,9 +28,9 @@ def resolve_fields(params: P, schema: pa.Schema, control_fields: Sequence[str] =
     """
     resolved = resolve_names(params, schema, control_fields)
     check_suppression(resolved, schema)
+    if resolved.selection_by_risk is not None:
+        check_risk(resolved.selection_by_risk, schema)
     if isinstance(resolved, SwapParams):
-        if resolved.risk is not None:
-            check_risk(resolved.risk, schema)
         _check_household(resolved, schema, control_fields)
     return resolved
 
@@ -95,7 +95,8 @@ def control_pointer(control_fields: Sequence[str], index: int, parameter: str = 
 def fields_read(params: PairingParams, others: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the swap fields, other fields that are read, and those that other parameters name, once each."""
     more: list[str] = []
+    if params.selection_by_risk is not None:
+        more += params.selection_by_risk.fields_read
     if isinstance(params, SwapParams):
-        more += params.risk.fields_read if params.risk is not None else ()
         more += [name for name in (params.household, params.household_check) if name is not None]
     return tuple(dict.fromkeys([*params.swap_fields, *others, *params.suppression.fields, *more]))

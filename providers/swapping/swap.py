@@ -244,7 +244,7 @@ def memory_needed(params: PairingParams, rows: int, nbytes: int, key_arrays: int
     return int(max(exchanging, nbytes + _sorting_memory(rows, key_arrays)))
 
 
-def least_memory(params: SwapParams, rows: int) -> int:
+def least_memory(params: PairingParams, rows: int) -> int:
     """Return the bytes that a swap takes at least, in addition to the fields read.
 
     Only swaps that need the whole table need an estimate: others run out of core where they do not fit.
@@ -254,10 +254,11 @@ def least_memory(params: SwapParams, rows: int) -> int:
 
 def _selection_bytes(params: PairingParams) -> int:
     """Bytes of a row's risk, codes, chances, random order and masks, and of its household, where used."""
-    if not isinstance(params, SwapParams):
-        return 0
-    by_household = params.household is not None or params.household_check is not None
-    return 96 * (params.risk is not None) + 96 * by_household
+    by_risk = params.selection_by_risk is not None
+    by_household = isinstance(params, SwapParams) and (
+        params.household is not None or params.household_check is not None
+    )
+    return 96 * by_risk + 96 * by_household
 
 
 def _index_bytes(rows: int) -> int:

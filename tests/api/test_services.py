@@ -134,10 +134,17 @@ def test_a_preview_states_epsilon_and_an_unreachable_target(api: Api, people: Ro
     assert "needs a 'rate' below 1" in problem["errors"][0]["message"]
 
 
-def test_rows_at_risk_are_swapped_and_reported(api: Api, people: Rows) -> None:
+@pytest.mark.parametrize(
+    ("service", "extra"), [("DSWAP", {}), ("MEWS", {"bins": 2}), ("MEDS", {"k": 2, "nulls": "keep"})]
+)
+def test_rows_at_risk_are_swapped_and_reported(
+    api: Api, people: Rows, service: str, extra: dict[str, Any]
+) -> None:
     """The report and its page show the deciles of risk; a wrong key field and a useless rate are refused."""
-    parameters = {"swap_fields": ["income"], "rate": 0.2, "risk": {"key_fields": ["city"], "k": 3}}
-    job = api.run("DSWAP", people, parameters)
+    if service == "MEWS":
+        people = [row for row in people if row["income"] is not None]
+    parameters = {"swap_fields": ["income"], "rate": 0.2, "risk": {"key_fields": ["city"], "k": 3}, **extra}
+    job = api.run(service, people, parameters)
     assert job["parameters"]["risk"] == {"key_fields": ["city"], "k": 3}
     report = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
     deciles = report["provider"]["risk_deciles"].values()
@@ -147,11 +154,11 @@ def test_rows_at_risk_are_swapped_and_reported(api: Api, people: Rows) -> None:
     page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).raise_for_status()
     assert "risk deciles" in page.text.lower()
     body = {"source": {"rows": people}, "parameters": parameters | {"risk": {"key_fields": ["ciyt"]}}}
-    problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_parameter")
+    problem = api.problem(api.client.post(f"/v1/services/{service}", json=body), 422, "invalid_parameter")
     assert problem["errors"][0]["pointer"] == "/parameters/risk/key_fields/0"
     assert "did you mean 'city'" in problem["detail"]
     body["parameters"] = parameters | {"rate": 1}
-    problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_request")
+    problem = api.problem(api.client.post(f"/v1/services/{service}", json=body), 422, "invalid_request")
     assert "needs a 'rate' below 1" in problem["errors"][0]["message"]
 
 

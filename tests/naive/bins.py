@@ -74,6 +74,8 @@ def swap_in_bins(
         locked=True,
         suppression=suppression or params.suppression,
         on_reversible=params.on_reversible,
+        rate=params.rate,
+        risk=params.risk,
     )
     done = swap_each(table, common, exchanges, seed, service, revision)
     outcome = BinsOutcome(**vars(done), figures=made[0].figures)

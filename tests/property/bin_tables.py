@@ -57,6 +57,21 @@ def number_tables(draw: st.DrawFn) -> tuple[pa.Table, list[str], bool]:
 
 
 @st.composite
+def selected_by_risk(draw: st.DrawFn, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
+    """The table with a field of weights, and the parameters `risk` and `rate`."""
+    names = draw(st.lists(st.sampled_from(table.column_names), min_size=1, max_size=2, unique=True))
+    table = table.append_column("rest", pa.array(range(1, table.num_rows + 1), pa.int16()))
+    k = draw(st.sampled_from([0, 1, 2, 3, 5]))
+    risks: list[dict[str, Any]] = [
+        {"key_fields": names, "k": k},
+        {"key_fields": names, "weight": "rest", "k": k},
+        {"field": "rest", "k": k},
+    ]
+    rate = draw(st.sampled_from([0.05, 0.3, 0.7, 0.99]))
+    return table, {"risk": draw(st.sampled_from(risks)), "rate": rate}
+
+
+@st.composite
 def bin_parameters(
     draw: st.DrawFn, table: pa.Table, swap_fields: list[str], unusable: bool
 ) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from providers.results import SwapResult
 from providers.services.meds import MedsParams, depth, method_used
 from tests.naive.agreement import assert_agree, swap
 from tests.naive.bins import BinsOutcome
-from tests.property.bin_tables import bin_parameters, number_tables
+from tests.property.bin_tables import bin_parameters, number_tables, selected_by_risk
 
 SEEDS = st.binary(min_size=32, max_size=32)
 
@@ -47,6 +47,16 @@ def test_meds(data: st.DataObject, seed: bytes) -> None:
         measurable = True
     assume(measurable)
     assert_meds_agrees(table, parameters, seed)
+
+
+@given(st.data(), SEEDS)
+def test_selection_by_risk(data: st.DataObject, seed: bytes) -> None:
+    """Rows selected by risk within the bins, and the report by decile, are those of the twin."""
+    table, swap_fields, unusable = data.draw(number_tables())
+    parameters = data.draw(bin_parameters(table, swap_fields, unusable))
+    parameters["k"] = data.draw(st.sampled_from([2, 3, 7]))
+    table, by_risk = data.draw(selected_by_risk(table))
+    assert_meds_agrees(table, parameters | by_risk, seed)
 
 
 @given(st.data(), st.integers(2, 9))

@@ -15,7 +15,7 @@ from providers.results import SwapResult
 from tests.naive import mews
 from tests.naive.agreement import assert_agree, swap
 from tests.naive.bins import BinsOutcome, number
-from tests.property.bin_tables import bin_parameters, number_tables
+from tests.property.bin_tables import bin_parameters, number_tables, selected_by_risk
 from tests.property.test_invariance import backwards, data_of, forwards, rechunked
 
 SEEDS = st.binary(min_size=32, max_size=32)
@@ -72,6 +72,17 @@ def test_mews(data: st.DataObject, seed: bytes) -> None:
         distinguished = True
     assume(distinguished)  # or float64 cannot distinguish the cells, which tests of its own look at
     assert_mews_agrees(table, parameters, seed)
+
+
+@given(st.data(), SEEDS)
+def test_selection_by_risk(data: st.DataObject, seed: bytes) -> None:
+    """Rows selected by risk within the cells, and the report by decile, are those of the twin."""
+    table, swap_fields, unusable = data.draw(number_tables())
+    parameters = data.draw(bin_parameters(table, swap_fields, unusable))
+    parameters["bins"] = data.draw(st.sampled_from([1, 2, 5]))
+    parameters["singletons"] = data.draw(st.sampled_from(["merge", "suppression"]))
+    table, by_risk = data.draw(selected_by_risk(table))
+    assert_mews_agrees(table, parameters | by_risk, seed)
 
 
 @given(st.data(), st.integers(1, 40), SEEDS)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from providers.arrays import Int64Array
 from providers.attacks.household_groups import household_groups
-from providers.binning.swap import Bins, other_fields
+from providers.binning.swap import BinParams, Bins, other_fields
 from providers.binning.values import FieldValues, extent, numbers_of, read_only
 from providers.grouping.groups import Groups
 from providers.params import Params, SwapParams
@@ -50,7 +50,7 @@ def groups_by_field(release: pa.Table, params: Params) -> dict[str, Int64Array]:
 
 
 def rate_of(params: Params, groups: Mapping[str, Int64Array], name: str) -> float:
-    """Return the share of the rows that a swap exchanges in a field; bins exchange all rows.
+    """Return the share of the rows that a swap exchanges in a field.
 
     Parameters
     ----------
@@ -60,6 +60,8 @@ def rate_of(params: Params, groups: Mapping[str, Int64Array], name: str) -> floa
     name : str
         Field.
     """
+    if isinstance(params, BinParams):
+        return params.rate
     if not isinstance(params, SwapParams):
         return 1.0
     fields = list(groups)[:1] if params.locked else list(groups)

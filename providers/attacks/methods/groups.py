@@ -134,7 +134,7 @@ def _moved_in_bins(release: pa.Table, params: BinParams) -> list[MovedFields]:
                 _field_values(name, values[present]) for name, values in zip(fields, columns, strict=True)
             ]
             group[present] = _numbers_of(_bins(params, entries), len(present))
-        moved.append(MovedFields(fields, _without_small(group, 2), 1.0))
+        moved.append(MovedFields(fields, _without_small(group, 2), params.rate))
     return moved
 
 

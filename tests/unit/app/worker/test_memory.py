@@ -107,6 +107,8 @@ def test_fields_that_are_not_read_pass_by(
         ("RWN", {"distance_fields": ["x", "y"], "neighbours": "pairs", "sample_size": 20}),
         ("DSWAP", {"swap_fields": ["y"], "rate": 0.1, "risk": {"key_fields": ["x"]}}),
         ("DSWAP", {"swap_fields": ["y"], "household": "class"}),
+        ("MEWS", {"swap_fields": ["y"], "bins": 9, "rate": 0.1, "risk": {"key_fields": ["x"]}}),
+        ("MEDS", {"swap_fields": ["y"], "k": 50, "rate": 0.1, "risk": {"key_fields": ["x"]}}),
     ],
 )
 def test_what_must_fit_and_does_not_is_refused_with_advice(

@@ -296,6 +296,46 @@ def test_an_empty_table_and_one_row() -> None:
         assert result.table.num_rows == rows
 
 
+@pytest.mark.parametrize(("service", "extra"), [("MEWS", {"bins": 20}), ("MEDS", {"k": 50})])
+def test_bins_stay_and_only_selected_rows_of_them_move(service: str, extra: dict[str, Any]) -> None:
+    """Every row at risk moves within its bin; P, which supposes that all rows move, is left out."""
+    table = people()
+    every = {"swap_fields": ["income", "savings"], **extra}
+    result = swap(service, table, every | {"rate": 0.2, "risk": KEYS})
+    plain = swap(service, table, every)
+    required = row_risk(table, RiskSelection(key_fields=("region", "age"))).required
+    moved = result.table["income"].to_numpy() != table["income"].to_numpy()
+    assert moved[required].all()
+    assert 400 <= moved.sum() == result.summary.took_part < 600  # partners come on top of the rate
+    for name in ("partition_degree", "minimal_depth", "singletons"):
+        assert result.provider[name] == plain.provider[name]
+    furthest = np.abs(plain.table["income"].to_numpy() - table["income"].to_numpy()).max()
+    assert np.abs(result.table["income"].to_numpy() - table["income"].to_numpy()).max() <= 1.1 * furthest
+    assert "p_privacy" in plain.measures
+    assert "p_privacy" not in result.measures
+    deciles = result.provider["risk_deciles"].values()
+    assert sum(entry["took_part"] for entry in deciles) == moved.sum()
+
+
+@pytest.mark.parametrize(("service", "extra"), [("MEWS", {"bins": 20}), ("MEDS", {"k": 50})])
+def test_bins_take_rate_and_risk_together(service: str, extra: dict[str, Any]) -> None:
+    """Each of the two alone is refused; a run without them is stored as before."""
+    model = PROVIDERS[service].params
+    every = {"swap_fields": ["income", "savings"], **extra}
+    with pytest.raises(ValidationError, match="'rate' below 1 goes with 'risk'"):
+        model.model_validate(every | {"rate": 0.5})
+    with pytest.raises(ValidationError, match="'risk' needs a 'rate' below 1"):
+        model.model_validate(every | {"risk": KEYS})
+    assert {"rate", "risk"}.isdisjoint(model.model_validate(every | {"rate": 1}).model_dump(mode="json"))
+    both = model.model_validate(every | {"rate": 0.5, "risk": KEYS})
+    stored = both.model_dump(mode="json")
+    assert (stored["rate"], stored["risk"]) == (0.5, {"key_fields": ["region", "age"], "k": 3})
+    assert model.model_validate(stored) == both
+    with pytest.raises(ParameterError, match="unknown key field 'agee'") as raised:
+        swap(service, people(), every | {"rate": 0.5, "risk": {"key_fields": ["agee"]}})
+    assert raised.value.pointer == "/parameters/risk/key_fields/0"
+
+
 # ------------------------------------------------------------------------------- parameters and limits
 
 
@@ -389,6 +429,7 @@ def test_runs_without_risk_are_stored_as_before() -> None:
         ("DSWAP", {}),
         ("CDSWAP", {"control_field": "region"}),
         ("DDSWAP", {"control_field": "age", "block_size": 5}),
+        ("MEWS", {"bins": 9}),
     ],
 )
 def test_a_run_with_risk_is_not_cut(service: str, extra: dict[str, Any]) -> None:

@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from providers.attacks.composition.intruder_groups import groups_by_field, rate_of
 from providers.attacks.figures import AttackResult
 from providers.attacks.methods import linkage, reidentification
-from providers.attacks.methods.groups import OUTSIDE, joint_codes, moved_fields
+from providers.attacks.methods.groups import OUTSIDE, checked_params, joint_codes, moved_fields
 from providers.attacks.methods.linkage import choose_row, link
 from providers.attacks.methods.reidentification import commonest_values, guess_values
 from providers.attacks.options import AttackOptions, check_known_rows
@@ -152,11 +153,21 @@ def test_rows_that_are_named_wrongly(rows: tuple[int, ...], message: str) -> Non
     assert raised.value.pointer == f"/known_rows/{len(rows) - 1}"
 
 
-def test_at_a_low_rate_most_rows_keep_their_values() -> None:
-    tables = released("DSWAP", people(600), {"swap_fields": ["income"], "rate": 0.1}, secret=("income",))
+BY_RISK = {"risk": {"key_fields": ["school"], "k": 0}}
+
+
+@pytest.mark.parametrize(
+    ("service", "extra"),
+    [("DSWAP", {}), ("MEWS", {"bins": 3} | BY_RISK), ("MEDS", {"k": 200} | BY_RISK)],
+)
+def test_at_a_low_rate_most_rows_keep_their_values(service: str, extra: dict[str, Any]) -> None:
+    parameters = {"swap_fields": ["income"], "rate": 0.1, **extra}
+    tables = released(service, people(600), parameters, secret=("income",))
     found = one(reidentification.ATTACK.run(tables), "income")
     assert found.attack.rate == pytest.approx(0.9, abs=0.05)
     assert found.details["rate"] == 0.1
+    params = checked_params(tables)
+    assert rate_of(params, groups_by_field(tables.release, params), "income") == 0.1
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.4])

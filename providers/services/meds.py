@@ -246,7 +246,7 @@ PROVIDER = Provider(
         cut="The table is not cut, since every bin depends on all bins formed before it. The swap fields "
         "must fit in memory, at about 76 bytes a row for two float64 fields and 22 for each further field; "
         "the other fields need not. DDSWAP takes any number of rows.",
-        least=least_memory,
+        least=lambda params, rows: least_memory(params, rows),
     ),
     cost="About n log n time in up to six fields for n rows; more for small k and in more fields, where "
     "`exact` comes near to n^2 in the worst case and `mdav` does not. Memory: 16 bytes per row and field, "

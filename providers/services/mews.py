@@ -369,7 +369,7 @@ PROVIDER = Provider(
         "either, since risks depend on the whole table.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.degree is None and params.others == "keep" and params.risk is None,
-        least=least_memory,
+        least=lambda params, rows: least_memory(params, rows),
     ),
     cost="O(n p) time for n rows and p swap fields; `degree` takes the same again for each number of cells "
     "that it tries. Each singleton costs a search of the nearest bin, quick in few fields. Memory: 8 n "

@@ -4,7 +4,7 @@ from typing import Any
 
 from app.api.problems import MEDIA_TYPE
 from app.api.schemas import Job
-from app.formats.media_types import ARROW_STREAM, JSON
+from app.formats.media_types import ARROW_STREAM, CSV, JSON, PARQUET
 
 _DESCRIPTIONS = {
     400: "The request cannot be understood.",
@@ -45,15 +45,21 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return described
 
 
-def rows_content(description: str) -> dict[int | str, dict[str, Any]]:
-    """Return the 200 response of an operation that returns a table in the type requested by Accept.
+FILE_SCHEMA = {"type": "string", "format": "binary"}
+"""Schema of a body that is a file.
 
-    Only one binary type is listed, because client generators take the last of several.
-    """
-    content = {
-        JSON: {"schema": {"$ref": "#/components/schemas/Rows"}},
-        ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
-    }
+OpenAPI 3.1 has `contentMediaType` for it, but client generators make a file of `format: binary` alone.
+"""
+
+TABLE_FILES: dict[str, dict[str, Any]] = {
+    media_type: {"schema": FILE_SCHEMA} for media_type in (ARROW_STREAM, PARQUET, CSV)
+}
+"""Content of a body that is a table in a file. Swagger UI offers the first type by default."""
+
+
+def rows_content(description: str) -> dict[int | str, dict[str, Any]]:
+    """Return the 200 response of an operation that returns a table in the type requested by Accept."""
+    content = {JSON: {"schema": {"$ref": "#/components/schemas/Rows"}}, **TABLE_FILES}
     return {
         200: {
             "description": description,

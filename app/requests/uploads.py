@@ -53,8 +53,9 @@ def _delimiter(value: Any) -> Any:
 
 
 def _yes_or_no(value: Any) -> Any:
-    """Return the bool that a query or a form states as text."""
-    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+    """Return the bool that a query or a form states as text; Python's `str` capitalises it."""
+    named = {"true": True, "True": True, "false": False, "False": False}
+    return named.get(value, value) if isinstance(value, str) else value
 
 
 def _encoding(value: Any) -> Any:

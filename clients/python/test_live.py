@@ -6,8 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
 from rowveil_api import AuthenticatedClient, Client
-from rowveil_api.api.buffers import create_buffer, delete_buffer, get_buffer
+from rowveil_api.api.buffers import (
+    create_buffer,
+    create_buffer_from_form,
+    delete_buffer,
+    get_buffer,
+    get_buffer_rows,
+)
 from rowveil_api.api.jobs import (
     annotate_job,
     get_job,
@@ -32,6 +41,7 @@ from rowveil_api.models import (
     Buffer,
     CdswapParams,
     CdswapRequest,
+    CreateBufferFromFormBody,
     DdswapParams,
     DdswapRequest,
     DswapParams,
@@ -57,13 +67,25 @@ from rowveil_api.models import (
 from rowveil_api.types import File
 
 url, key = os.environ["ROWVEIL_URL"], os.environ.get("ROWVEIL_API_KEY", "")
-client = AuthenticatedClient(url, key, timeout=60) if key else Client(url, timeout=60)
+
+
+def client_that_sends(**headers: str) -> Client | AuthenticatedClient:
+    """Return a client that sends these headers with each request."""
+    if key:
+        return AuthenticatedClient(url, key, timeout=60, headers=headers)
+    return Client(url, timeout=60, headers=headers)
+
+
+client = client_that_sends()
 
 CITIES = ("Athens", "Dublin", "Zurich")
 PEOPLE = [
     {"age": 18 + row * 37 % 70, "income": 20000 + row * 7919 % 50000 + 0.5, "city": CITIES[row % 3]}
     for row in range(60)
 ]
+ARROW = "application/vnd.apache.arrow.stream"
+PARQUET = "application/vnd.apache.parquet"
+CSV = "text/csv"
 SEED = "8f1c7a0b52e94d63"
 
 
@@ -132,6 +154,54 @@ def test_a_table_is_uploaded_swapped_watched_and_fetched() -> None:
     assert delete_buffer.sync_detailed(client=client, buffer_id=buffer.id).status_code == 204
     gone = get_buffer.sync(client=client, buffer_id=buffer.id)
     assert isinstance(gone, Problem)
+
+
+def written(media_type: str | None) -> io.BytesIO:
+    """Return the people as a file of this type; None: an Arrow stream."""
+    sink, table = io.BytesIO(), pa.Table.from_pylist(PEOPLE)
+    if media_type == CSV:
+        pa.csv.write_csv(table, sink)
+    elif media_type == PARQUET:
+        pa.parquet.write_table(table, sink)
+    else:
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+    sink.seek(0)
+    return sink
+
+
+def read(content: bytes, media_type: str | None) -> pa.Table:
+    if media_type == CSV:
+        return pa.csv.read_csv(io.BytesIO(content))
+    if media_type == PARQUET:
+        return pa.parquet.read_table(io.BytesIO(content))
+    return pa.ipc.open_stream(content).read_all()
+
+
+@pytest.mark.parametrize("media_type", [CSV, PARQUET, ARROW, None])
+def test_a_file_is_uploaded_as_its_type_and_downloaded(media_type: str | None) -> None:
+    """The body is the file as it is, as the `mime_type` says; without one it is an Arrow stream."""
+    file = File(payload=written(media_type), mime_type=media_type)
+    buffer = create_buffer.sync(client=client, body=file, label="upload")
+    assert isinstance(buffer, Buffer), buffer
+    assert (buffer.row_count, buffer.label) == (len(PEOPLE), "upload")
+    wanted = client_that_sends(Accept=media_type or ARROW)
+    answer = get_buffer_rows.sync_detailed(client=wanted, buffer_id=buffer.id)
+    assert answer.status_code == 200
+    assert answer.parsed is None
+    assert read(answer.content, media_type).to_pylist() == PEOPLE
+
+
+@pytest.mark.parametrize("media_type", [CSV, PARQUET, ARROW])
+def test_a_form_uploads_a_file_of_each_type(media_type: str) -> None:
+    file = File(payload=written(media_type), file_name="people", mime_type=media_type)
+    body = CreateBufferFromFormBody(file=file, name="People")
+    buffer = create_buffer_from_form.sync(client=client, body=body)
+    assert isinstance(buffer, Buffer), buffer
+    assert (buffer.row_count, buffer.name) == (len(PEOPLE), "People")
+    rows = get_buffer_rows.sync(client=client, buffer_id=buffer.id)
+    assert isinstance(rows, Rows)
+    assert [row.to_dict() for row in rows.rows] == PEOPLE
 
 
 def test_a_call_waits_for_its_job_and_a_rerun_reproduces_it() -> None:

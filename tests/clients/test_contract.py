@@ -69,12 +69,20 @@ def compile_strictly(folder: Path, *files: str) -> None:
 
 
 USE_OF_HEY_API = """\
-import { runCdswap, type Job } from "./client/index.js";
+import { createBuffer, createBufferFromForm, runCdswap, type Buffer, type Job } from "./client/index.js";
 
 const source = { rows: [{ income: 1, city: "Dublin" }] };
 const parameters = { swap_fields: ["income"], control_field: "city" };
 const answer = await runCdswap({ body: { source, parameters } });
 export const job: Job | undefined = answer.data;
+
+const file = new Blob(["age\\n31\\n"]);
+for (const type of ["text/csv", "application/vnd.apache.parquet", "application/vnd.apache.arrow.stream"]) {
+  const made = await createBuffer({ body: file, headers: { "Content-Type": type }, query: { label: type } });
+  const buffer: Buffer | undefined = made.data;
+  console.log(buffer?.fields);
+}
+await createBufferFromForm({ body: { file, header: false } });
 """
 
 
@@ -94,12 +102,16 @@ def test_hey_api_makes_a_client_that_compiles(folder: Path) -> None:
 
 
 USE_OF_SWAGGER_TYPESCRIPT_API = """\
-import { Api, type Job } from "./api.js";
+import { Api, type Buffer, type Job } from "./api.js";
 
 const source = { rows: [{ income: 1, city: "Dublin" }] };
 const parameters = { swap_fields: ["income"], control_field: "city" };
 const answer = await new Api({ baseUrl: "" }).v1.runCdswap({ source, parameters });
 export const job: Job = answer.data;
+
+const file = new File(["age\\n31\\n"], "people.csv");
+const made = await new Api({ baseUrl: "" }).v1.createBufferFromForm({ file, header: false });
+export const buffer: Buffer = made.data;
 """
 
 

@@ -11,7 +11,11 @@ from tests.fuzz.good_calls import arrow_stream, csv_file, grounded, parquet_file
 from tests.fuzz.marks import found_in, marked
 
 AnyCase: TypeAlias = "Case[Any]"
-_ARROW = "application/vnd.apache.arrow.stream"
+_FILES = {
+    "application/vnd.apache.arrow.stream": arrow_stream,
+    "application/vnd.apache.parquet": parquet_file,
+    "text/csv": csv_file,
+}
 _OF_A_JOB = (
     "getJob", "getJobRows", "getJobReport", "getJobManifest", "watchJob", "rerunJob", "cancelJob",
     "annotateJob", "deleteJob", "revealSeed",
@@ -64,10 +68,9 @@ def _damaged(whole: bytes) -> st.SearchStrategy[bytes]:
     return st.one_of(st.just(whole), places.map(lambda end: whole[:end]), changed, st.binary(max_size=200))
 
 
-schemathesis.openapi.media_type(_ARROW, _damaged(arrow_stream()))
-schemathesis.openapi.format(
-    "binary", st.one_of([_damaged(whole) for whole in (csv_file(), parquet_file(), arrow_stream())])
-)
+for _media_type, _whole in _FILES.items():
+    schemathesis.openapi.media_type(_media_type, _damaged(_whole()))
+schemathesis.openapi.format("binary", st.one_of([_damaged(make()) for make in _FILES.values()]))
 
 
 @schemathesis.hook

@@ -13,12 +13,12 @@ from app.api.dependencies import Jobs, ServiceSettings
 from app.api.job_options import RequestSubmission, Submission
 from app.api.json_request import JsonRoute, claim_upload, client_disconnected
 from app.api.multipart import FileForm
-from app.api.openapi_responses import problems, rows_content
+from app.api.openapi_responses import FILE_SCHEMA, TABLE_FILES, problems, rows_content
 from app.api.schemas import Buffer, BufferPage
 from app.api.table_response import RequestedRepresentation, table_response
 from app.api.table_schemas import TableProfile
 from app.errors import TooLarge, UnsupportedMediaType
-from app.formats.media_types import ARROW_STREAM, essence, sent_as
+from app.formats.media_types import essence, sent_as
 from app.jobs.buffers import Upload
 from app.jobs.service import JobService
 from app.requests.annotations import AnnotationChange, Line
@@ -30,8 +30,6 @@ from app.store.sql import models
 FORM = "multipart/form-data"
 
 _REFUSALS = (400, 413, 415, 422, 429, 503, 507)
-
-_BINARY = {"type": "string", "format": "binary"}
 
 router = APIRouter(prefix="/v1/buffers", tags=["buffers"], route_class=JsonRoute)
 
@@ -61,7 +59,7 @@ def _form_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "required": ["file"],
-        "properties": {"file": {**_BINARY, "description": file_description}, **fields},
+        "properties": {"file": {**FILE_SCHEMA, "description": file_description}, **fields},
     }
 
 
@@ -71,7 +69,7 @@ def _form_schema() -> dict[str, Any]:
     summary="Upload a table",
     status_code=201,
     responses=problems(*_REFUSALS),
-    openapi_extra={"requestBody": {"required": True, "content": {ARROW_STREAM: {"schema": _BINARY}}}},
+    openapi_extra={"requestBody": {"required": True, "content": TABLE_FILES}},
 )
 async def create_buffer(
     request: Request,

@@ -84,6 +84,22 @@ test("jobs and tables are named, found by a label, and renamed", async () => {
   assert.equal((await client.DELETE("/v1/buffers/{buffer_id}", path)).response.status, 204);
 });
 
+test("a CSV becomes a Parquet file, which is uploaded, and both tables are equal", async () => {
+  const csv = ["age,income,city", ...people.map((one) => `${one.age},${one.income},${one.city}`)].join("\n");
+  const first = await upload(client, new Blob([csv]), "text/csv", { delimiter: ",", label: "files" });
+  const id = first.data?.id as string;
+  const file = await client.GET("/v1/buffers/{buffer_id}/rows", {
+    params: { path: { buffer_id: id } },
+    headers: { Accept: "application/vnd.apache.parquet" },
+    parseAs: "arrayBuffer",
+  });
+  const bytes = new Uint8Array(file.data as unknown as ArrayBuffer);
+  assert.equal(new TextDecoder().decode(bytes.slice(0, 4)), "PAR1");
+  const second = await upload(client, bytes, "application/vnd.apache.parquet");
+  assert.equal(second.data?.digest, first.data?.digest);
+  assert.equal(second.data?.row_count, people.length);
+});
+
 test("a table is uploaded, swapped while it is watched, and fetched", async () => {
   const csv = ["age,city", ...people.map((one) => `${one.age},${one.city}`)].join("\n");
   const buffer = await upload(client, csv, "text/csv");

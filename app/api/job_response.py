@@ -33,6 +33,7 @@ from app.jobs.service import JobService, NewJob
 from app.requests.source import SourceTable
 from app.store.sql import models
 from app.store.sql.jobs import JobRow
+from app.store.sql.webhook_outbox import DeliveryRow
 from providers import PROVIDERS
 from providers.results import Event
 
@@ -49,17 +50,31 @@ _ROWS = b"\0"
 
 async def job_document(jobs: JobService, job: models.Job) -> dict[str, Any]:
     """Return the Job resource as plain JSON values, without rows."""
-    return document_of(job, await jobs.progress(job))
+    messages = await jobs.deliveries([job])
+    return document_of(job, await jobs.progress(job), messages.get(job.id))
+
+
+async def looked_up_document(jobs: JobService, job_id: str) -> dict[str, Any]:
+    """Return the Job resource as `job_document` does, by the quicker `JobService.look`. Raises NotFound."""
+    job, progress = await jobs.look(job_id)
+    messages = await jobs.deliveries([job])
+    return document_of(job, progress, messages.get(job_id))
 
 
 async def job_documents(jobs: JobService, found: Sequence[models.Job]) -> list[dict[str, Any]]:
     """Return several Job resources; the progress of running ones is read at the same time."""
     progress = await asyncio.gather(*map(jobs.progress, found))
-    return list(map(document_of, found, progress))
+    messages = await jobs.deliveries(found)
+    return [document_of(job, each, messages.get(job.id)) for job, each in zip(found, progress, strict=True)]
 
 
-def document_of(job: models.Job | JobRow, progress: Progress) -> dict[str, Any]:
-    """Return the Job resource with this progress: what `app.api.schemas.Job` would make of it."""
+def document_of(
+    job: models.Job | JobRow, progress: Progress, message: DeliveryRow | None = None
+) -> dict[str, Any]:
+    """Return the Job resource with this progress: what `app.api.schemas.Job` would make of it.
+
+    ``message``: the message about the job's end, if there is one.
+    """
     destination = None
     if job.destination_digest is not None:
         destination = _described(job.destination_digest, job.destination_fields, job.destination_reference)
@@ -93,11 +108,31 @@ def document_of(job: models.Job | JobRow, progress: Progress) -> dict[str, Any]:
         "event_counts": job.event_counts or {},
         "rerun_of": job.rerun_of,
         "reproduced": job.reproduced,
+        "webhook": _delivery(job, message),
         # Earlier versions stored the type of any invalid request.
         "error": job.error
         and Problem.model_validate(job.error | {"type": problem_type(job.error["code"])}).document(),
     }
     return _present(document)
+
+
+def _delivery(job: models.Job | JobRow, message: DeliveryRow | None) -> dict[str, Any] | None:
+    """Return the delivery of the job's message; None without a webhook, or if the message is deleted."""
+    if job.sealed_webhook is None:
+        return None
+    if message is None:
+        return None if job.finished_at is not None else {"state": "pending", "attempts": 0}
+    next_attempt_at = message.due_at if message.state == "pending" else None
+    problem = message.problem if message.state != "delivered" else None  # an older replica leaves it
+    return _present(
+        {
+            "state": message.state,
+            "attempts": message.attempts,
+            "problem": problem,
+            "next_attempt_at": _time(next_attempt_at),
+            "ended_at": _time(message.ended_at),
+        }
+    )
 
 
 def _described(digest: str, fields: list[dict[str, Any]] | None, reference: str | None) -> dict[str, Any]:

@@ -131,6 +131,22 @@ class PlanDescription(ResponseModel):
         return self.unswappable_rows + self.reversible_rows
 
 
+class WebhookDelivery(ResponseModel):
+    """Delivery of the message that notifies the webhook of the job's end."""
+
+    state: Literal["pending", "delivered", "given_up"]
+    """`pending`: the job has not ended, or the message is still to be delivered; `given_up`: no further
+    attempt follows."""
+    attempts: int
+    """Number of attempts, a current one included."""
+    problem: str | SkipJsonSchema[None] = None
+    """Cause for which the last attempt that ended failed."""
+    next_attempt_at: datetime | SkipJsonSchema[None] = None
+    """Time of the next attempt, unless a current one succeeds."""
+    ended_at: datetime | SkipJsonSchema[None] = None
+    """Time at which the message was delivered or given up."""
+
+
 class Job(ResponseModel):
     """One job of one service: everything except its rows and its seed."""
 
@@ -183,6 +199,9 @@ class Job(ResponseModel):
     without a destination, whether the report is the same."""
     error: Problem | SkipJsonSchema[None] = None
     """Error of a failed job."""
+    webhook: WebhookDelivery | SkipJsonSchema[None] = None
+    """Delivery of the message about the job's end, if the request named a webhook. It is absent once the
+    service has deleted the message, `ROWVEIL_WEBHOOK_RETENTION` seconds after its last attempt."""
     plan: PlanDescription | SkipJsonSchema[None] = None
     """Plan, in the response to `validate_only`. Such a job is not stored, so its id cannot be used."""
 

@@ -23,6 +23,7 @@ from app.settings import Settings, thresholds_of
 from app.store.blobs.arrow_stream import TableReader, read_table
 from app.store.sql.jobs import JobRow
 from app.store.sql.models import Buffer, Job, Release
+from app.store.sql.webhook_outbox import DeliveryRow
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
 from app.worker.run_job import run_job
@@ -293,6 +294,16 @@ class JobService:
     async def progress(self, job: Job) -> Progress:
         """Return the job's progress; a fraction of 0 without a stage if it is unknown."""
         return await self._progress(job) or Progress()
+
+    async def deliveries(self, found: Sequence[Job | JobRow]) -> Mapping[str, DeliveryRow]:
+        """Return the state of the message about each job that has ended and has a webhook, by the job's id.
+
+        A message that was delivered or given up long ago has been deleted, and is left out.
+        """
+        ids = [job.id for job in found if job.sealed_webhook is not None and job.finished_at is not None]
+        if not ids:
+            return {}
+        return {row.job_id: row for row in await self._in_thread(self._transactions.deliveries, ids)}
 
     async def report(self, job_id: str) -> dict[str, Any]:
         """Return the report. Raises NotFound (the job was run without one), StateConflict."""

@@ -1,7 +1,7 @@
 """Database transactions behind `JobService`: one transaction a method. Blocking: they run in threads."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from app.callers import Caller
@@ -12,7 +12,7 @@ from app.jobs.states import State, Step, after, outcome_of
 from app.jobs.stores import Stores
 from app.store.blobs.arrow_stream import TableReader
 from app.store.blobs.sealed_files import BlobAccess, BlobMissing
-from app.store.sql import buffers, idempotency, jobs, ledger
+from app.store.sql import buffers, idempotency, jobs, ledger, webhook_outbox
 from app.store.sql.audit import Entry
 from app.store.sql.audit_queue import AuditQueue
 from app.store.sql.bindings import blob_of_buffer, report_binding, seed_binding
@@ -47,6 +47,11 @@ class JobTransactions:
         if job is None:
             raise NotFound(f"there is no job '{job_id}'")
         return job
+
+    def deliveries(self, job_ids: Collection[str]) -> Sequence[webhook_outbox.DeliveryRow]:
+        """Return the state of the messages about these jobs, which the caller may see."""
+        with self._stores.database.read() as session:
+            return webhook_outbox.of_jobs(session, job_ids)
 
     def newest(
         self,

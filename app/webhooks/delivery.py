@@ -34,6 +34,9 @@ _log = logging.getLogger("rowveil.webhooks")
 Result = Literal["delivered", "refused", "gone", "failed"]
 """``refused``: the address is not allowed; ``gone``: the status was 410. Neither is retried."""
 
+Outcome = tuple[Result, str | None]
+"""Result of an attempt, and the cause if it failed, in words for the job's owner."""
+
 _COUNTED = ("delivered", "refused", "gone", "retried", "given_up")
 
 _PARALLEL = 8
@@ -135,24 +138,27 @@ class Deliverer:
             _log.error("a message's attempt is not recorded: %s", type(error).__qualname__)
 
     async def _deliver(self, delivery: Delivery, owner: str) -> None:
-        result = await self._attempt(delivery, owner)
-        ended, counted = await self._in_thread(self._record, delivery, result)
+        result, problem = await self._attempt(delivery, owner)
+        ended, counted = await self._in_thread(self._record, delivery, result, problem)
         self._metrics.deliveries.labels(counted).inc()
         if ended and result != "delivered":
             _log.warning("job %s: its webhook was given up (%s)", delivery.job_id, result)
 
-    async def _attempt(self, delivery: Delivery, owner: str) -> Result:
+    async def _attempt(self, delivery: Delivery, owner: str) -> Outcome:
         try:
             status = await self._post(delivery, owner)
         except AddressRefused:
-            return "refused"
+            return "refused", "the address of the webhook is not allowed"
         except Exception as error:  # for example, the master key of the secret is gone
             kind = type(error).__qualname__
             _log.error("job %s: its webhook cannot be delivered: %s", delivery.job_id, kind)
-            return "failed"
-        if status is not None and 200 <= status < 300:
-            return "delivered"
-        return "gone" if status == 410 else "failed"
+            return "failed", "the service could not send the message; its log names the cause"
+        if status is None:
+            seconds = f"{self._settings.webhook_timeout:g}"
+            return "failed", f"the receiver could not be reached, or did not answer within {seconds} s"
+        if 200 <= status < 300:
+            return "delivered", None
+        return "gone" if status == 410 else "failed", f"the receiver answered with status {status}"
 
     async def _post(self, delivery: Delivery, owner: str) -> int | None:
         """Post the message and return the status of the response; None if there is no response."""
@@ -190,7 +196,7 @@ class Deliverer:
                 return _POLL_SECONDS
             return min(_POLL_SECONDS, max(0.0, (due - moment(session)).total_seconds()))
 
-    def _record(self, delivery: Delivery, result: Result) -> tuple[bool, str]:
+    def _record(self, delivery: Delivery, result: Result, problem: str | None) -> tuple[bool, str]:
         """Record a result. Return whether it was the last attempt, and its label in the metrics."""
         values: dict[str, Any]
         last = result != "failed" or delivery.attempts >= self._settings.webhook_attempts
@@ -202,6 +208,7 @@ class Deliverer:
             else:
                 wait = seconds_to_next(delivery.attempts, self._settings.webhook_retry_seconds)
                 values = {"due_at": now + timedelta(seconds=wait)}
+            values["problem"] = problem
             webhook_outbox.record(session, delivery.id, delivery.attempts, **values)
         return last, result if result != "failed" else "given_up" if last else "retried"
 

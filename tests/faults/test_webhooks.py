@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from app.api.job_response import job_document, job_documents, looked_up_document
+from app.api.schemas import Job as JobResource
 from app.store.sql.db import Database
 from app.store.sql.models import Delivery, Job
 from app.webhooks.messages import Webhook
@@ -75,6 +78,27 @@ def settled(service: Running, job: Job) -> Delivery:
     raise AssertionError("the message is pending still")
 
 
+def shown_delivery(service: Running, job: Job) -> Any:
+    """The delivery in the job resource, the same by both ways to read one."""
+    documents = [
+        service.loop.do(looked_up_document(service.jobs, job.id)),
+        service.loop.do(job_document(service.jobs, service.get(job))),
+    ]
+    assert documents[0] == documents[1]
+    JobResource.model_validate(documents[0])
+    return documents[0].get("webhook")
+
+
+def failed_delivery(service: Running, job: Job) -> Any:
+    """The delivery in the job resource when an attempt has failed."""
+    for _ in range(int(PATIENCE * 50)):
+        document = service.loop.do(looked_up_document(service.jobs, job.id))
+        if "problem" in document["webhook"]:
+            return shown_delivery(service, job)
+        service.loop.do(asyncio.sleep(0.02))
+    raise AssertionError("no attempt has failed")
+
+
 def test_every_end_is_notified_signed_and_without_a_value(
     notifying: Running, receive: Callable[..., Receiver]
 ) -> None:
@@ -121,6 +145,10 @@ def test_what_fails_is_tried_again_with_the_same_message(
     assert (delivery.state, delivery.attempts, delivery.sealed_webhook) == ("delivered", 3, None)
     messages = receiver.wait_for(3)
     assert len({(message["webhook-id"], message["raw"]) for message in messages}) == 1
+    shown = shown_delivery(notifying, job)
+    ended_at = datetime.fromisoformat(shown.pop("ended_at"))
+    assert shown == {"state": "delivered", "attempts": 3}
+    assert ended_at == delivery.ended_at
 
 
 def test_after_the_last_attempt_it_is_given_up(notifying: Running, receive: Callable[..., Receiver]) -> None:
@@ -131,6 +159,38 @@ def test_after_the_last_attempt_it_is_given_up(notifying: Running, receive: Call
     assert (delivery.state, delivery.attempts) == ("given_up", 4)
     assert len(receiver.messages) == 4
     assert notifying.get(job).state == "succeeded"
+    shown = shown_delivery(notifying, job)
+    assert shown.pop("ended_at")
+    assert shown == {"state": "given_up", "attempts": 4, "problem": "the receiver answered with status 503"}
+
+
+def test_a_job_shows_the_delivery_before_and_between_attempts(
+    start: Start, receive: Callable[..., Receiver]
+) -> None:
+    """Each cause is named. Nothing is shown without a webhook, or once the message is deleted."""
+    one = start(**LOCAL | {"webhook_retry_seconds": 60.0, "webhook_timeout": 0.5})
+    receiver = receive(status(500))
+    held = submit(one, receiver.url, seed=doings.HELD)
+    one.wait_until_held(held)
+    assert shown_delivery(one, held) == {"state": "pending", "attempts": 0}
+    one.loop.do(one.jobs.cancel(held.id))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and listens to no one
+        unreachable = submit(one, f"http://127.0.0.1:{closed.getsockname()[1]}/")
+        for job, problem in (
+            (held, "the receiver answered with status 500"),
+            (unreachable, "the receiver could not be reached, or did not answer within 0.5 s"),
+        ):
+            shown = failed_delivery(one, job)
+            next_attempt_at = datetime.fromisoformat(shown.pop("next_attempt_at"))
+            assert shown == {"state": "pending", "attempts": 1, "problem": problem}
+            assert next_attempt_at > datetime.now(UTC) + timedelta(seconds=30)
+    listed = one.loop.do(job_documents(one.jobs, one.loop.do(one.jobs.list(None, None, 10))[0]))
+    assert {each["id"]: each["webhook"]["attempts"] for each in listed} == {held.id: 1, unreachable.id: 1}
+    with contextlib.closing(Database(one.settings)) as database, database.write() as session:
+        session.execute(sa.delete(Delivery))
+    assert shown_delivery(one, held) is None
+    assert shown_delivery(one, one.run(people(20))) is None
 
 
 def test_who_says_gone_is_not_asked_again(notifying: Running, receive: Callable[..., Receiver]) -> None:
@@ -205,6 +265,7 @@ def test_an_address_that_is_not_public_is_not_reached(
     for host in ("127.0.0.1", "hooks.example.test"):
         delivery = settled(one, submit(one, f"http://{host}:{receiver.port}/"))
         assert (delivery.state, delivery.attempts) == ("given_up", 1)
+        assert delivery.problem == "the address of the webhook is not allowed"
     assert receiver.messages == []
     text = one.loop.do(one.jobs.metrics_text()).decode()
     assert 'rowveil_webhook_attempts_total{result="refused"} 2.0' in text

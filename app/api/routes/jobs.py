@@ -13,11 +13,11 @@ from pydantic.json_schema import SkipJsonSchema
 from app.api.dependencies import Jobs, ServiceSettings
 from app.api.job_options import RequestSubmission
 from app.api.job_response import (
-    document_of,
     document_response,
     job_document,
     job_documents,
     job_response,
+    looked_up_document,
     previous_response,
 )
 from app.api.json_request import JsonRoute, direct
@@ -112,7 +112,7 @@ async def list_jobs(
 @direct
 async def get_job(job_id: str, jobs: Jobs) -> Response:
     """Get the job's state, figures and events, without its seed and rows."""
-    return document_response(document_of(*await jobs.look(job_id)))
+    return document_response(await looked_up_document(jobs, job_id))
 
 
 @router.patch(

@@ -129,6 +129,16 @@ async function ended(job) {
   return nodes.filter(Boolean);
 }
 
+/** Describes the delivery of the message that notifies the webhook of the job's end. */
+function delivered(webhook) {
+  const attempts = webhook.attempts === 1 ? "1 attempt" : `${number(webhook.attempts)} attempts`;
+  const cause = webhook.problem ? `: ${shown(webhook.problem)}` : "";
+  if (webhook.state === "delivered") return `delivered ${moment(webhook.ended_at)}, ${attempts}`;
+  if (webhook.state === "given_up") return `given up after ${attempts}${cause}`;
+  if (!webhook.next_attempt_at) return "the message follows when the job has ended";
+  return `not delivered yet, ${attempts}${cause}; next attempt ${moment(webhook.next_attempt_at)}`;
+}
+
 /** Lists what a rerun is compared with. */
 function record(job) {
   return element(
@@ -144,6 +154,7 @@ function record(job) {
         "Digest of the result",
         job.destination && job.kind === "swap" ? element("code", {}, job.destination.digest) : null,
       ],
+      ["Webhook", job.webhook ? delivered(job.webhook) : null],
     ]),
   );
 }

@@ -334,7 +334,7 @@ class Delivery(Base):
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     """Id of the message, the same at every attempt."""
-    job_id: Mapped[str] = mapped_column(String(36))
+    job_id: Mapped[str] = mapped_column(String(36), index=True)
     sealed_webhook: Mapped[bytes | None]
     """Sealed webhook of the job; None once the message is delivered or given up."""
     body: Mapped[str] = mapped_column(Text)
@@ -343,6 +343,8 @@ class Delivery(Base):
     """Counts the claims; a result is recorded only by the claim it belongs to."""
     due_at: Mapped[datetime]
     """Time of the next attempt; a claim postpones it."""
+    problem: Mapped[str | None] = mapped_column(String(100))
+    """Cause for which the last attempt failed; None before the first attempt ends, and after a delivery."""
     ended_at: Mapped[datetime | None]
 
 

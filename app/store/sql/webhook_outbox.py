@@ -1,13 +1,27 @@
 """All SQL about messages to webhooks. Every function works within the caller's transaction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.store.sql.models import Delivery, Job
+
+DeliveryRow: TypeAlias = sa.Row[Any]
+"""State of a message, with the attributes of `Delivery` that are neither sealed nor sent."""
+
+_SHOWN = (
+    Delivery.job_id,
+    Delivery.state,
+    Delivery.attempts,
+    Delivery.problem,
+    Delivery.due_at,
+    Delivery.ended_at,
+)
+
+_OF_JOBS = sa.select(*_SHOWN).where(Delivery.job_id.in_(sa.bindparam("about", expanding=True)))
 
 
 def insert(session: Session, delivery: Delivery) -> None:
@@ -71,6 +85,11 @@ def record(session: Session, delivery_id: str, attempt: int, **values: Any) -> b
     result = session.execute(change.values(**values).execution_options(synchronize_session=False))
     assert isinstance(result, sa.CursorResult)
     return result.rowcount == 1
+
+
+def of_jobs(session: Session, job_ids: Collection[str]) -> Sequence[DeliveryRow]:
+    """Return the state of the messages about these jobs; a job has one at most."""
+    return list(session.execute(_OF_JOBS, {"about": list(job_ids)}))
 
 
 def next_due(session: Session) -> datetime | None:

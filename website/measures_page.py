@@ -71,6 +71,20 @@ How to read the measures:
   both are too low, because nothing distinguishes a rare unique row from a common one. If all rows are unique,
   no row is evidence of a larger class: `zayatz` is 1 and `pitman` is not defined. Compare the estimators;
   none is right for every table.
+- `weighted_marginals`, `weighted_correlations`, `weighted_regression` and `domain_totals` are the
+  estimates that an analyst of a sample survey makes. They need one survey weight in `weight_fields`, 0
+  or more in each row. `before` is the source with its weights, `after` the release with the release's.
+  If weights have moved to other rows, `after_source_weights` is the release with the weights that its
+  rows have in the source, and so shows what the values alone did. Rows with a missing weight, or
+  negative ones, make these measures inapplicable.
+- Their standard errors (`..._error`) are linearised: those of a sample of primary sampling units drawn
+  with replacement within strata ([decision 40](decisions/0040-survey-weights.md)). Name the strata in
+  `stratum_field` and the units in `cluster_field`, such as whole households; otherwise each row is a
+  unit of one stratum, and the errors of a clustered sample are too small. `change_in_errors` is a change
+  in standard errors of the source: below 1 it is smaller than the sampling error.
+- The total of the weight's own field in `domain_totals` is the estimated number of persons. A missing
+  number adds nothing to a total. Domains of few rows are added up as `(others)`; `withheld` counts the
+  totals that are not shown, because they, or their change, would show the number of a few rows.
 - A null in a key field is a value of its own, as is NaN: suppressed rows form classes with each other. In a
   rounded field null and NaN are one value. Rows that the release drops are in no class of it.
 - `l_diversity.homogeneous` counts each class of one row, which has one value. For l-diversity a missing

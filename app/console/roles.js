@@ -40,6 +40,7 @@ const ALL_DIFFERENT = 0.98;
 const FEW = 60;
 const HOUSEHOLD_SIZES = [1.2, 8]; // mean rows of a household
 const LARGEST_HOUSEHOLD = 40;
+const MOST_DOMAINS = 30;
 
 const isNumeric = (field) => NUMERIC.test(field.type);
 
@@ -110,6 +111,7 @@ export function suggestion(name, schema, fields, service) {
   if (name === "identifier_fields") return names(having("identifier", "household", "drop"));
   if (name === "household") return having("household")[0]?.name;
   if (name === "weight_fields") return names(having("weight"));
+  if (WEIGHT_OPTIONS.includes(name)) return having("weight").length === 1 ? ofSurvey(name, having, names) : undefined;
   if (name === "distance_fields") return names(having("known"));
   if (name === "key_fields") return names(having("known", "stratum"));
   if (name === "control_field") {
@@ -122,8 +124,20 @@ export function suggestion(name, schema, fields, service) {
   return undefined;
 }
 
+/** Returns the domains, strata or clusters of a survey; undefined without a suggestion. */
+function ofSurvey(name, having, names) {
+  const only = (role) => (having(role).length === 1 ? having(role)[0].name : undefined);
+  if (name === "stratum_field") return only("stratum");
+  if (name === "cluster_field") return only("household");
+  const few = having("stratum", "known").filter((field) => field.distinct > 1 && field.distinct <= MOST_DOMAINS);
+  return names(few.filter((field) => !isNumeric(field) || field.role === "stratum").slice(0, 3));
+}
+
 /** Options of the measures about fields: those that an intruder knows, identifiers and weights. */
 export const ROLE_OPTIONS = ["key_fields", "identifier_fields", "weight_fields"];
+
+/** Options of the weighted measures; a comparison refuses them unless a figure uses them. */
+export const WEIGHT_OPTIONS = ["domain_fields", "stratum_field", "cluster_field"];
 
 /** Returns `suggestion` for a form of parameters; nested models get no suggestions. */
 export const suggesting = (fields, service) => (name, schema, path) =>

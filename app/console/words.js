@@ -48,9 +48,9 @@ const EXPLAINED = [
   "baseline", "candidate", "candidate row", "classifier", "control field", "control rows", "disclosure threshold", "donor",
   "effective k", "epsilon of a swap", "equivalence class", "frontier", "hit-and-run", "identifier", "k-anonymity",
   "known field", "l-diversity", "label field", "linkability", "match profile", "microdata", "neighbourhood",
-  "null token", "perturbed field", "population unique", "protected field", "record linkage", "release",
+  "null token", "perturbed field", "population unique", "primary sampling unit", "protected field", "record linkage", "release",
   "reversible", "secret field", "seed", "seed fingerprint", "sensitive field", "singleton", "sister release",
-  "special unique", "stratum", "suppression", "swap field", "t-closeness", "verdict", "weak seed", "webhook",
+  "special unique", "stratum", "suppression", "survey weight", "swap field", "t-closeness", "verdict", "weak seed", "webhook",
 ];
 
 const SNAKE = /^[a-z][a-z0-9]*([_.][a-z0-9]+)+$/;

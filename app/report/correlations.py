@@ -16,19 +16,28 @@ _BOUNDS = (0.05, 0.2, 0.4, 0.6, 0.8)
 _LEFT, _TOP, _BELOW = 24.0, 22.0, 54.0
 
 
-def correlations(given: Mapping[str, Any]) -> Picture | None:
-    """Draw heat maps, with a table of all pairs, the most changed first; None for fewer than two fields."""
+def correlations(given: Mapping[str, Any], weighted: bool = False) -> Picture | None:
+    """Draw heat maps, with a table of all pairs, the most changed first; None for fewer than two fields.
+
+    Parameters
+    ----------
+    given : mapping
+        Names of the fields, and the matrices of the source, the destination, and their difference.
+    weighted : bool
+        Whether the correlations are those by survey weights.
+    """
     fields = [str(field) for field in given.get("fields") or ()]
     if len(fields) < 2:
         return None
     before, after, difference = given["source"], given["destination"], given["difference"]
     greatest = nice(max((abs(r) for row in difference for r in row if r is not None), default=0.0))
+    name, noun = ("weighted-correlations", "weighted correlations") if weighted else ("correlations",) * 2
     drawings = [
-        _map("correlations-before", "Correlations before", before, 1.0),
-        _map("correlations-after", "Correlations after", after, 1.0),
+        _map(f"{name}-before", f"{noun.capitalize()} before", before, 1.0),
+        _map(f"{name}-after", f"{noun.capitalize()} after", after, 1.0),
         _map(
-            "correlations-difference",
-            "Difference of the correlations, after minus before",
+            f"{name}-difference",
+            f"Difference of the {noun}, after minus before",
             difference,
             greatest,
         ),
@@ -43,12 +52,12 @@ def correlations(given: Mapping[str, Any]) -> Picture | None:
         for one, two in pairs
     ]
     table = Table(
-        "Correlation of each pair of fields, the most changed first",
+        f"{noun.capitalize().removesuffix('s')} of each pair of fields, the most changed first",
         ("pair", "before", "after", "difference"),
         rows,
     )
     return Picture(
-        "Correlations of the numeric fields",
+        f"{noun.capitalize()} of the numeric fields",
         drawings,
         "Before, after, and after minus before. The stronger the shade, the farther from zero. Hatched: "
         "below zero. Crossed out: not defined. The difference has a scale of its own, up to "

@@ -222,6 +222,11 @@ def _add(
     if isinstance(value, list) and over and len(value) == len(over):
         value = dict(zip(over, value, strict=True))
     title = ", ".join(words_of(part, key) for part in path) or "field by field"
+    if isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
+        parts.tables.append(
+            _records(title, value, shown, partial(words_of, measure=key, within=".".join(path)))
+        )
+        return
     if not isinstance(value, Mapping):
         parts.pairs.append((title, shown(value)))
     elif value and set(map(str, value)) <= fields:
@@ -229,6 +234,25 @@ def _add(
     else:
         for inner, inner_value in value.items():
             _add(parts, (*path, str(inner)), inner_value, over, fields, shown, key)
+
+
+def _records(
+    title: str,
+    records: Sequence[Mapping[str, Any]],
+    shown: Callable[[Any], str],
+    words: Callable[[str], str],
+) -> Table:
+    """Build a table with a row for each record, and a column for each key of any of them."""
+    keys = list(dict.fromkeys(str(key) for record in records for key in record))
+    rows = [tuple(_cell(record.get(key, ""), shown) for key in keys) for record in records]
+    text = {index for index, key in enumerate(keys) if isinstance(records[0].get(key), str)}
+    return Table(title, tuple(map(words, keys)), rows, frozenset(text))
+
+
+def _cell(value: Any, shown: Callable[[Any], str]) -> Cell:
+    if isinstance(value, str):
+        return named(value) if value else ""
+    return shown(value)
 
 
 def _add_by_field(

@@ -21,6 +21,7 @@ from app.report.page_table import Cell
 from app.report.plots import changed, closest, risk_utility
 from app.report.small_counts import THRESHOLD, Discretion
 from app.report.style import CONTENT_SECURITY_POLICY, CSS
+from app.report.survey_totals import survey_totals
 from app.report.svg import Picture
 from providers import PROVIDERS
 from providers.attacks.registry import ATTACKS
@@ -164,6 +165,10 @@ def _pictures(
         found.append(changed(shares, discretion))
     if matrices := pictures.get("correlations"):
         found.append(correlations(matrices))
+    if matrices := pictures.get("survey_correlations"):
+        found.append(correlations(matrices, weighted=True))
+    if totals := pictures.get("survey_totals"):
+        found.append(survey_totals(totals))
     return [picture for picture in found if picture is not None]
 
 

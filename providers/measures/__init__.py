@@ -35,6 +35,7 @@ from providers.measures.utility import (
     clustering_error,
     delta_rho,
     distortion,
+    domain_totals,
     il2,
     il3,
     marginals,
@@ -43,6 +44,9 @@ from providers.measures.utility import (
     r_squared,
     relations_kept,
     total_correlation,
+    weighted_correlations,
+    weighted_marginals,
+    weighted_regression,
 )
 
 _LISTED = (
@@ -77,6 +81,10 @@ _LISTED = (
     query_error,
     prediction,
     relations_kept,
+    weighted_marginals,
+    weighted_correlations,
+    weighted_regression,
+    domain_totals,
 )
 
 MEASURES: Mapping[str, Measure] = MappingProxyType({each.MEASURE.key: each.MEASURE for each in _LISTED})

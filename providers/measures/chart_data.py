@@ -11,6 +11,7 @@ from providers.arrays import Float64Array, Int64Array
 from providers.measures.shared.columns import SIDES, Column
 from providers.measures.shared.comparison import Comparison
 from providers.measures.shared.finding import NotApplicable
+from providers.measures.shared.levels import OTHERS, named_levels, shown
 
 MOST_FIELDS = 40
 """Most fields that are drawn: those that changed most."""
@@ -47,6 +48,10 @@ def chart_data(comparison: Comparison, measures: Mapping[str, Mapping[str, Any]]
         pictures["changed"] = {"fields": by_share, "share": [shares[name] for name in by_share]}
     if "dcr" in measures:
         pictures["dcr"] = _distances(comparison)
+    if "weighted_correlations" in measures:
+        pictures["survey_correlations"] = _weighted_correlations(measures["weighted_correlations"])
+    if "domain_totals" in measures:
+        pictures["survey_totals"] = measures["domain_totals"]["value"]["totals"]
     point = _risk_utility(measures)
     if point:
         pictures["risk_utility"] = point
@@ -86,23 +91,6 @@ def few_suppressed(column: Column, threshold: int) -> Int64Array:
     if len(column.missing("source")) or len(suppressed) >= threshold:
         return _NO_ROWS
     return suppressed
-
-
-def shown(counts: Sequence[int], threshold: int) -> list[int | None]:
-    """Withhold counts of cells that could disclose; their sum is known to the reader.
-
-    A count below the threshold, except 0, becomes None. If the other counts and the sum would reveal it,
-    because it is the only hidden cell or all hidden cells together are below the threshold, the next
-    smallest cells are hidden too, empty ones last.
-    """
-    hidden = {cell for cell, count in enumerate(counts) if 0 < count < threshold}
-    if hidden:
-        others = (cell for cell in range(len(counts)) if cell not in hidden)
-        for cell in sorted(others, key=lambda cell: (counts[cell] == 0, counts[cell], cell)):
-            if len(hidden) > 1 and sum(counts[each] for each in hidden) >= threshold:
-                break
-            hidden.add(cell)
-    return [None if cell in hidden else int(count) for cell, count in enumerate(counts)]
 
 
 def _number(column: Column, threshold: int, left_out: Int64Array) -> dict[str, Any]:
@@ -189,9 +177,6 @@ def _tidy(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-_OTHERS = "(others)"
-
-
 def _category(column: Column, threshold: int, left_out: Int64Array) -> dict[str, Any]:
     counts = {
         side: np.bincount(np.delete(column.codes(side), left_out), minlength=column.levels) for side in SIDES
@@ -200,17 +185,11 @@ def _category(column: Column, threshold: int, left_out: Int64Array) -> dict[str,
     for side in SIDES:
         if len(missing[side]):
             counts[side][column.codes(side)[missing[side][0]]] = 0
-    both = np.minimum(counts["source"], counts["destination"])
-    frequent = [int(code) for code in np.argsort(-counts["source"], kind="stable") if both[code] >= threshold]
-    named = frequent[:_MOST_LEVELS]
-    rest = {side: int(counts[side].sum() - counts[side][named].sum()) for side in SIDES}
-    while named and any(0 < rest[side] < threshold for side in SIDES):
-        last = named.pop()  # until the other rows are none, or as many as the threshold
-        rest = {side: rest[side] + int(counts[side][last]) for side in SIDES}
+    named, rest = named_levels(counts, threshold, _MOST_LEVELS)
     picture: dict[str, Any] = {
         "field": column.name,
         "kind": "category",
-        "labels": [*column.labels(named), _OTHERS],
+        "labels": [*column.labels(named), OTHERS],
         "categories": {side: int(np.count_nonzero(counts[side])) for side in SIDES},
     }
     missing_shown = {}
@@ -233,6 +212,21 @@ def _correlations(comparison: Comparison, fields: Sequence[str]) -> dict[str, An
         "destination": _rounded(after),
         "difference": _rounded(after - before),
     }
+
+
+def _weighted_correlations(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Weighted correlations as matrices, from the measure's pairs; None where a pair is undefined."""
+    fields = list(report["fields"])
+    index_of = {name: index for index, name in enumerate(fields)}
+    picture: dict[str, Any] = {"fields": fields}
+    for key, view in (("source", "before"), ("destination", "after"), ("difference", "change")):
+        matrix = np.full((len(fields), len(fields)), np.nan)
+        np.fill_diagonal(matrix, 0.0 if view == "change" else 1.0)
+        for pair in report["value"]["pairs"]:
+            one, other = index_of[pair["field"]], index_of[pair["with"]]
+            matrix[one, other] = matrix[other, one] = pair[view]
+        picture[key] = _rounded(matrix)
+    return picture
 
 
 def _rounded(matrix: Float64Array) -> list[list[float | None]]:

@@ -159,6 +159,26 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
             "How well a model that learnt from the release predicts true rows, next to one from the source.",
             _GENTLER,
         ),
+        "weighted_marginals": Meaning(
+            "utility",
+            "How far each field's distribution in the population moves, as the survey weights estimate it.",
+            "Exchange values between rows of similar weight only: a control field of weight classes.",
+        ),
+        "weighted_correlations": Meaning(
+            "utility",
+            "How much the weighted correlations between two fields of numbers change, on average.",
+            _TOGETHER,
+        ),
+        "weighted_regression": Meaning(
+            "utility",
+            "How much the coefficients of a weighted model of the target change, in standard errors.",
+            _GENTLER,
+        ),
+        "domain_totals": Meaning(
+            "utility",
+            "How much the estimated totals of the domains change, next to their sampling errors.",
+            "Keep values within the domains (as control field), and exchange them between similar weights.",
+        ),
         "relations_kept": Meaning(
             "utility",
             "Share of the statements 'this row is nearer to that one' that still hold; 1/2 is chance.",

@@ -227,9 +227,10 @@ def test_roles_are_given_to_the_measures(opened: Console, client: httpx.Client) 
     """Identifying fields and a weight are not measured, and the report says so."""
     page = opened.page
     rows = [
-        f"{row},{row % 7},{20 + row * 7 % 50},{1000 + row * 37 % 811},{1 + row % 9}" for row in range(200)
+        f"{row},{row % 7},{20 + row * 7 % 50},{1000 + row * 37 % 811},t{row % 4},{1 + row % 9}"
+        for row in range(200)
     ]
-    head = "customerId,called,age,income,sampling_weight"
+    head = "customerId,called,age,income,town,sampling_weight"
     table = opened.upload("roles.csv", "\n".join([head, *rows, ""]))
     page.get_by_label("called", exact=True).select_option("identifier")
     opened.open(f"tables/{table}/DSWAP")
@@ -239,9 +240,12 @@ def test_roles_are_given_to_the_measures(opened: Console, client: httpx.Client) 
     measures = client.get(path).json()["options"]["measures"]
     assert measures["identifier_fields"] == ["customerId", "called"]
     assert measures["weight_fields"] == ["sampling_weight"]
+    assert measures["domain_fields"] == ["town"]
     report = client.get(f"{path}/report").json()
-    assert set(report["measures"]["pscr"]["fields"]) == {"age", "income"}
+    assert set(report["measures"]["pscr"]["fields"]) == {"age", "income", "town"}
     assert report["left_out"]["fields.called"].startswith("it was given as an identifier")
+    totals = report["measures"]["domain_totals"]["value"]["totals"]
+    assert {row["domain"] for row in totals} == {f"t{number}" for number in range(4)}
 
 
 def test_a_release_is_attacked_after_its_run(opened: Console, client: httpx.Client) -> None:

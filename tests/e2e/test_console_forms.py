@@ -186,6 +186,28 @@ def test_roles_are_guessed(tab: Console, name: str, kind: str, values: Any, role
     assert tab.evaluate(script, [{"name": name, "type": kind}, cells]) == role
 
 
+def test_the_weight_role_fills_in_the_design_of_the_survey(tab: Console) -> None:
+    """Domains, strata and clusters follow from the roles; a table without a weight gets none of them."""
+    script = """async ([fields]) => {
+      const { suggestion, WEIGHT_OPTIONS } = await import("/console/roles.js");
+      const found = WEIGHT_OPTIONS.map((name) => suggestion(name, {}, fields, {}) ?? null);
+      return [suggestion("weight_fields", {}, fields, {}) ?? null, ...found];
+    }"""
+    fields = [
+        {"name": "income", "type": "int64", "role": "sensitive", "distinct": 300},
+        {"name": "age", "type": "int64", "role": "known", "distinct": 60},
+        {"name": "town", "type": "string", "role": "known", "distinct": 7},
+        {"name": "parish", "type": "string", "role": "known", "distinct": 400},
+        {"name": "part", "type": "int64", "role": "stratum", "distinct": 4},
+        {"name": "hid", "type": "int64", "role": "household", "distinct": 200},
+    ]
+    weight = {"name": "w", "type": "float64", "role": "weight", "distinct": 90}
+    assert tab.evaluate(script, [[*fields, weight]]) == [["w"], ["town", "part"], "part", "hid"]
+    assert tab.evaluate(script, [fields]) == [None, None, None, None]
+    twice = {**fields[4], "name": "other"}
+    assert tab.evaluate(script, [[*fields, twice, weight]])[2] is None
+
+
 def test_the_household_role_fills_in_the_household(tab: Console, client: httpx.Client) -> None:
     """Services that move whole households get the field; a table without that role gets none."""
     script = """async ([schema, fields]) => {

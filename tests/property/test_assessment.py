@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from app.report.page import html_report
 from providers.measures import MEASURES
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess, check_options
-from providers.measures.chart_data import round_edges, shown
+from providers.measures.chart_data import round_edges
+from providers.measures.shared.levels import shown
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from tests.property.arrow_tables import tables

@@ -16,7 +16,11 @@ from tests.naive.agreement import swap
 
 SEED = bytes(range(32))
 OPTIONS = MeasureOptions(
-    key_fields=("age", "sex"), sensitive_fields=("hours",), weight_fields=("weight",), target="income"
+    key_fields=("age", "sex"),
+    sensitive_fields=("hours",),
+    weight_fields=("weight",),
+    target="income",
+    domain_fields=("town",),
 )
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -131,10 +135,11 @@ def test_a_measure_that_does_not_apply_says_why() -> None:
 def test_options_that_no_figure_uses_are_refused() -> None:
     """An option that no figure uses is refused."""
     with pytest.raises(ParameterError, match="used by none of the figures") as caught:
-        refuse_unused(OPTIONS, [FIGURES["pscr"], FIGURES["il3"]])
+        refuse_unused(OPTIONS.model_copy(update={"domain_fields": ()}), [FIGURES["pscr"], FIGURES["il3"]])
     assert caught.value.pointer == "/measures/key_fields"
     diverse = FIGURES["l_diversity.after.distinct"]
-    refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], FIGURES["il3"], diverse])
+    totals = FIGURES["domain_totals.percent"]
+    refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], FIGURES["il3"], diverse, totals])
     with pytest.raises(ParameterError, match="used by none of the figures") as caught:
-        refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], FIGURES["il3"]])
+        refuse_unused(OPTIONS, [FIGURES["record_linkage.rate"], FIGURES["il3"], totals])
     assert caught.value.pointer == "/measures/sensitive_fields"

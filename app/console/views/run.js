@@ -6,7 +6,7 @@ import { alarm, element, facts, shown } from "../dom.js";
 import { glossed } from "../glossary.js";
 import { form, point, pointToUnreadable } from "../form.js";
 import { navigate } from "../router.js";
-import { ROLE_OPTIONS, suggesting, suggestion } from "../roles.js";
+import { ROLE_OPTIONS, suggesting, suggestion, WEIGHT_OPTIONS } from "../roles.js";
 import { resolverOf } from "../schema_controls.js";
 import * as session from "../session.js";
 import { trialOf } from "./before_after.js";
@@ -102,15 +102,17 @@ export async function view([id, identifier]) {
   };
 }
 
+const OF_ROLES = [...ROLE_OPTIONS, ...WEIGHT_OPTIONS];
+
 const startOf = (fields) => (name, schema, path) => {
   if (name === "report" && !path.length) return "full"; // required for the pictures
-  return ROLE_OPTIONS.includes(name) ? suggestion(name, schema, fields) : undefined;
+  return OF_ROLES.includes(name) ? suggestion(name, schema, fields) : undefined;
 };
 
 /** Returns the options of the request. Suggested roles are dropped if nothing is measured. */
 function optionsOf({ measures, ...rest }) {
   const measured = rest.report === "full" || rest.candidates !== undefined;
-  const wished = Object.keys(measures ?? {}).filter((name) => !ROLE_OPTIONS.includes(name));
+  const wished = Object.keys(measures ?? {}).filter((name) => !OF_ROLES.includes(name));
   if (!measured && !wished.length) return rest;
   return measures ? { ...rest, measures } : rest;
 }

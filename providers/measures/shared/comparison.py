@@ -204,8 +204,8 @@ class Comparison:
         fields, steps = self.options.key_fields, self.options.rounding
         return {side: class_codes(tables[side], fields, steps) for side in SIDES}
 
-    def sensitive_column(self, name: str) -> Column:
-        """Return a sensitive field as a column, also if the option `fields` does not name it."""
+    def named_column(self, name: str) -> Column:
+        """Return a field that an option names as a column, also if the option `fields` leaves it out."""
         if name in self.columns:
             return self.columns[name]
         source, destination = self.release.source.column(name), self.release.destination.column(name)

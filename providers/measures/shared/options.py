@@ -30,7 +30,15 @@ class MeasureOptions(StrictModel):
     unless another option names them."""
     weight_fields: tuple[str, ...] = Field(default=(), examples=[["sampling_weight"]])
     """Fields of survey weights, which take no part either. Other weights are recognised by their names.
-    `population_uniques` needs exactly one."""
+    `population_uniques` and the weighted measures need exactly one."""
+    domain_fields: tuple[str, ...] = Field(default=(), examples=[["region"]])
+    """Fields whose categories are the domains of `domain_totals`, each field by itself."""
+    stratum_field: str | SkipJsonSchema[None] = Field(default=None, examples=["stratum"])
+    """Field of the strata from which the sample was drawn, for the standard errors of the weighted
+    measures. Default: one stratum."""
+    cluster_field: str | SkipJsonSchema[None] = Field(default=None, examples=["household_id"])
+    """Field of the primary sampling units, such as households that were drawn as a whole, for the same
+    standard errors. Default: each row is a unit."""
     key_fields: tuple[str, ...] = Field(default=(), examples=[["age", "sex", "city"]])
     """Fields of a person that an intruder may know (quasi-identifiers), for `unique_combinations`, `mean_k`,
     `k_anonymity`, `l_diversity`, `t_closeness`, `suda` and `population_uniques`."""
@@ -83,6 +91,7 @@ def check_options(
         "key_fields",
         "known_fields",
         "sensitive_fields",
+        "domain_fields",
     ):
         named: set[str] = set()
         for index, name in enumerate(getattr(options, parameter)):
@@ -94,7 +103,7 @@ def check_options(
             source, other = both[name]
             reason = (
                 not_measurable(source, other, name in options.categorical_fields)
-                if parameter in ("fields", "known_fields", "sensitive_fields")
+                if parameter in ("fields", "known_fields", "sensitive_fields", "domain_fields")
                 else None
             )
             if reason is not None:
@@ -121,6 +130,7 @@ def check_options(
                 f"{_POINTER}/sensitive_fields/{index}",
             )
     _check_roles(options)
+    _check_design(options, both)
     if options.target is not None:
         pointer = f"{_POINTER}/target"
         _check_known(options.target, both, pointer)
@@ -151,6 +161,26 @@ def _check_roles(options: MeasureOptions) -> None:
 
 
 _NAMING = ("fields", "key_fields", "known_fields", "sensitive_fields")
+
+
+def _check_design(options: MeasureOptions, both: Mapping[str, tuple[pa.Field, pa.Field]]) -> None:
+    """Raise ParameterError if a field of the design is unknown, has no codes, or is a weight."""
+    for option in ("stratum_field", "cluster_field"):
+        name, pointer = getattr(options, option), f"{_POINTER}/{option}"
+        if name is None:
+            continue
+        _check_known(name, both, pointer)
+        reason = not_measurable(*both[name], True)
+        if reason is not None:
+            raise ParameterError(f"field '{name}' cannot be read: {reason}", pointer)
+        if name in options.weight_fields:
+            raise ParameterError(f"field '{name}' is also in 'weight_fields': it cannot be both", pointer)
+    for index, name in enumerate(options.domain_fields):
+        if name in options.weight_fields:
+            raise ParameterError(
+                f"field '{name}' is also in 'weight_fields': it cannot be both",
+                f"{_POINTER}/domain_fields/{index}",
+            )
 
 
 def _check_known(name: str, both: Mapping[str, object], pointer: str) -> None:

@@ -66,7 +66,7 @@ def by_sensitive_field(
     """
     found: dict[str, dict[str, dict[str, float]]] = {}
     for name in comparison.need_sensitive_fields():
-        column = comparison.sensitive_column(name)
+        column = comparison.named_column(name)
         sides = {"before": take(column, SIDES[0]), "after": take(column, SIDES[1])}
         measured = {when: figures for when, figures in sides.items() if figures is not None}
         if len(measured) == len(sides):

@@ -69,6 +69,8 @@ class Indicators:
     column_of: Int64Array
     """Code -> its indicator column; -1 for the reference, the most frequent level."""
     columns: int
+    named: list[int]
+    """Codes that have a column each, in the order of the columns; a further column is that of all others."""
 
 
 def indicators(comparison: Comparison, name: str) -> Indicators:
@@ -81,18 +83,28 @@ def indicators(comparison: Comparison, name: str) -> Indicators:
     for rank, code in enumerate(frequent):
         column_of[code] = rank - 1
     has_rare_levels = len(frequent) < column.levels  # they share the last column
-    return Indicators(name, column_of, max(0, len(frequent) - 1 + has_rare_levels))
+    return Indicators(name, column_of, max(0, len(frequent) - 1 + has_rare_levels), frequent[1:])
 
 
 class DesignMatrix:
-    """Target and explaining fields of both tables in the same columns: numbers first, then indicators."""
+    """Target and explaining fields of both tables in the same columns: numbers first, then indicators.
+
+    Attributes
+    ----------
+    numeric : list of str
+        The target, then the fields of numbers, in the order of the columns.
+    categories : list of Indicators
+        Indicators of the categories, in the order of the columns after the numbers.
+    columns : int
+        Number of columns after the target.
+    """
 
     def __init__(self, comparison: Comparison, target: str, fields: Sequence[str]) -> None:
         self._comparison = comparison
         kinds = {name: comparison.columns[name].kind for name in fields}
-        self._numeric = [target, *(name for name in fields if kinds[name] != "category")]
-        self._categories = [indicators(comparison, name) for name in fields if kinds[name] == "category"]
-        self.columns = len(self._numeric) - 1 + sum(category.columns for category in self._categories)
+        self.numeric = [target, *(name for name in fields if kinds[name] != "category")]
+        self.categories = [indicators(comparison, name) for name in fields if kinds[name] == "category"]
+        self.columns = len(self.numeric) - 1 + sum(category.columns for category in self.categories)
 
     def blocks(self, side: Side) -> Iterator[Float64Array]:
         """Yield blocks of rows, the target in the first column; rows with a missing number are left out."""
@@ -101,9 +113,9 @@ class DesignMatrix:
             self._comparison.progress(start / rows, "explaining the target")
             kept = np.flatnonzero(~np.isnan(numbers).any(axis=1))
             block = np.zeros((len(kept), self.columns + 1))
-            block[:, : len(self._numeric)] = numbers[kept]
-            first = len(self._numeric)
-            for category in self._categories:
+            block[:, : len(self.numeric)] = numbers[kept]
+            first = len(self.numeric)
+            for category in self.categories:
                 column = self._comparison.columns[category.name]
                 codes: Int32Array = column.codes(side)[start : start + BLOCK_ROWS]
                 places = category.column_of[codes[kept]]
@@ -121,6 +133,6 @@ class DesignMatrix:
 
     def _numbers(self, side: Side) -> Iterator[tuple[int, Float64Array]]:
         start = 0
-        for numbers in self._comparison.blocks(side, self._numeric):
+        for numbers in self._comparison.blocks(side, self.numeric):
             yield start, numbers
             start += BLOCK_ROWS

@@ -22,6 +22,7 @@ OPTIONS = MeasureOptions(
     key_fields=("code", "letter"),
     known_fields=("x", "letter"),
     weight_fields=("w",),
+    domain_fields=("letter",),
     sensitive_fields=("x", "half"),
     target="y",
 )
@@ -85,7 +86,9 @@ def figure(key: str, value: Any) -> float:
         first = {"mean_k": "after", "unique_combinations": "after", "outlier_exposure": "after",
                  "r_squared": "change", "total_correlation": "change", "interval_sd": "share",
                  "interval_rmd": "source", "record_linkage": "rate", "marginals": "mean_distance",
-                 "association": "cramers_v", "il2": "pc1", "prediction": "destination"}  # fmt: skip
+                 "association": "cramers_v", "il2": "pc1", "prediction": "destination",
+                     "weighted_marginals": "mean_distance", "weighted_regression": "change_in_errors",
+                     "domain_totals": "percent"}  # fmt: skip
         return float(value[first.get(key, "mean")])
     return float(value)
 

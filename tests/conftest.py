@@ -16,6 +16,7 @@ from tests.issuer import AUDIENCE, Issuer, running_issuer
 from tests.order import longest_first
 from tests.postgres import Postgres, running_postgres
 from tests.references.storage import s3_address, storage
+from tests.reports.schema import check_reports
 
 __all__ = ["address", "client", "data_dir", "s3_address", "storage"]
 
@@ -129,8 +130,13 @@ def client(address: str, key: str) -> Iterator[httpx.Client]:
 
 
 def calling(address: str, key: str) -> httpx.Client:
-    """A client of a service that says who it is."""
-    return httpx.Client(base_url=address, timeout=60, headers={"authorization": f"Bearer {key}"})
+    """A client of a service that says who it is; every report that it gets is as the contract declares."""
+    return httpx.Client(
+        base_url=address,
+        timeout=60,
+        headers={"authorization": f"Bearer {key}"},
+        event_hooks={"response": [check_reports]},
+    )
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
 from app.api.job_options import Submission
+from app.api.report_schemas import Report
 from app.api.request_headers import Preference
 from app.api.schemas import (
     EventDescription,
@@ -263,7 +264,7 @@ async def job_response(
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
         return document_response(document, 202, headers)
     if job.state == "succeeded" and not kind_of(job.service).has_rows:
-        document["report"] = await jobs.report(job.id)
+        document["report"] = Report.model_validate(await jobs.report(job.id)).document()
     if job.state == "succeeded" and job.inline:
         table = await jobs.destination_of(job)
         chunks = _with_rows(document, table)

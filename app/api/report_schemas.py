@@ -3,10 +3,13 @@
 A field that may be absent is left out rather than sent as null, as in all responses.
 """
 
-from typing import Any, Literal
+from importlib import import_module
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, GetJsonSchemaHandler, JsonValue
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import definition_reference_schema, definitions_schema
 
 from providers.described_model import DescribedModel
 
@@ -17,6 +20,55 @@ class ResponseModel(DescribedModel):
     def document(self) -> dict[str, Any]:
         """Return plain JSON values, without the absent fields."""
         return self.model_dump(mode="json", exclude_none=True)
+
+
+class SchemaOf:
+    """Annotation of plain JSON whose schema is that of a model.
+
+    The values are sent as they were stored: a report of an earlier version keeps figures that its model does
+    not have any more. The model is imported when a schema is made, which the start of the service does not
+    do.
+
+    Parameters
+    ----------
+    module : str
+        Module of the model.
+    name : str
+        Name of the model's class.
+    by_name : bool
+        Whether the value is an object whose members are such models.
+    """
+
+    def __init__(self, module: str, name: str, by_name: bool = False) -> None:
+        self._module = module
+        self._name = name
+        self._by_name = by_name
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        model: type[BaseModel] = getattr(import_module(self._module), self._name)
+        inner = handler(_by_reference(model.__pydantic_core_schema__))
+        return {"type": "object", "additionalProperties": inner} if self._by_name else inner
+
+
+def _by_reference(schema: CoreSchema) -> CoreSchema:
+    """Return the schema of a model as a reference to it; pydantic would write it in place."""
+    if schema["type"] != "model":
+        return schema  # definitions, which end in a reference
+    return definitions_schema(definition_reference_schema(schema["ref"]), [schema])
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return the JSON value without the members of objects that are null: an undefined figure is absent."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+_FIGURES = "app.api.figure_schemas"
+
+_RankedFigures = Annotated[dict[str, JsonValue], SchemaOf(_FIGURES, "RankedFigure", by_name=True)]
 
 
 class PointGuarantee(ResponseModel):
@@ -65,7 +117,7 @@ class CandidatesDescription(ResponseModel):
     mean over these."""
     verdict: str = ""
     """Limits of the choice as text: no figure of risk ranked, or anyone can undo the kept candidate."""
-    figures: dict[str, JsonValue]
+    figures: _RankedFigures
     """Figure -> its measure's title, goal, range, formula and source, the sample of rows if any, and the
     fields over which it is a mean."""
 
@@ -171,7 +223,7 @@ class FrontierDescription(ResponseModel):
     """Known and sensitive fields of the attacks; absent if no figure is an attack."""
     verdict: str = ""
     """Result of the comparison as text. If no point is best: the reason, and what to do."""
-    figures: dict[str, JsonValue]
+    figures: _RankedFigures
     """Figure -> its measure's title, goal, range, formula and source, the sample of rows if any, and the
     fields over which it is a mean."""
 
@@ -218,7 +270,9 @@ class AttackResult(ResponseModel):
     """Absent without control rows, and if all attacks on them succeed."""
     note: str | SkipJsonSchema[None] = None
     """Limit of the attack that a reader must know."""
-    details: dict[str, JsonValue] = Field(default={})
+    details: Annotated[
+        dict[str, JsonValue], BeforeValidator(_without_nulls), SchemaOf(_FIGURES, "AttackDetails")
+    ] = Field(default={})
     """Further figures."""
 
 
@@ -252,7 +306,7 @@ class AttackVerdict(ResponseModel):
     """Sentences about the attacks that decide, the worst first."""
     attacks: list[AttackState]
     """State of each attack, the worst first."""
-    thresholds: dict[str, JsonValue]
+    thresholds: Annotated[dict[str, JsonValue], SchemaOf(_FIGURES, "RiskThresholds")]
     """Risks above which an attack is `elevated` and `high`, and those of single attacks that differ."""
 
 
@@ -357,12 +411,14 @@ class Report(ResponseModel):
 
     headline: Headline | SkipJsonSchema[None] = None
     """State and sentences; absent in reports of earlier versions."""
-    summary: dict[str, JsonValue]
+    summary: Annotated[dict[str, JsonValue], SchemaOf(_FIGURES, "SummaryFigures")]
     """Figures that every service reports: rows, groups, took_part, changed, suppressed, unswapped..."""
-    measures: dict[str, JsonValue]
+    measures: Annotated[dict[str, JsonValue], BeforeValidator(_without_nulls), SchemaOf(_FIGURES, "Measures")]
     """Measure -> value, goal, range, formula and source. The report `full` adds the measured `fields`, and
     the `sample` of rows if not all rows were measured."""
-    provider: dict[str, JsonValue]
+    provider: Annotated[
+        dict[str, JsonValue], BeforeValidator(_without_nulls), SchemaOf(_FIGURES, "ServiceFigures")
+    ]
     """Figures specific to the service. Swaps with `mechanism` set to `permutation` have `guarantee`, as in
     the plan of a run; swaps with `risk` have `risk_selection`, and `risk_deciles` with the rows selected and
     changed by decile of risk; swaps with `household` have `households`, and those with `household_check`
@@ -391,5 +447,5 @@ class Report(ResponseModel):
     """Verdict on the attacks."""
     advice: ParameterAdvice | SkipJsonSchema[None] = None
     """Present if the request asked for `advice`."""
-    pictures: dict[str, JsonValue] = Field(default={})
+    pictures: Annotated[dict[str, JsonValue], SchemaOf(_FIGURES, "Pictures")] = Field(default={})
     """Counts and matrices to draw, without cell counts that would disclose. Only in the report `full`."""

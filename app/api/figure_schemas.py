@@ -1,0 +1,581 @@
+"""Response models of the figures of a run: summary, figures of the service, details of attacks, charts.
+
+They are schemas alone, as those of `app.api.measure_schemas` are.
+"""
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api import measure_schemas, survey_schemas
+from app.api.report_schemas import AttackRisk, GuaranteeDescription, ResponseModel, SuccessCount
+
+
+class GroupSizes(ResponseModel):
+    """Rows of the smallest, the median and the largest group; all 0 without groups."""
+
+    smallest: int
+    median: float
+    largest: int
+
+
+class SummaryFigures(ResponseModel):
+    """Figures that do not depend on the service. Those of runs are absent from reports of other jobs."""
+
+    rows: int
+    """Rows of the source."""
+    groups: int | SkipJsonSchema[None] = None
+    group_size: GroupSizes | SkipJsonSchema[None] = None
+    took_part: int | SkipJsonSchema[None] = None
+    """Rows that took part in an exchange of at least one swap field."""
+    took_part_by_field: dict[str, int] | SkipJsonSchema[None] = None
+    changed: dict[str, int] | SkipJsonSchema[None] = None
+    """Swap field -> rows whose value differs from the source's, before suppression."""
+    suppressed: int | SkipJsonSchema[None] = None
+    """Rows in which a value was nulled or replaced, and rows that were dropped."""
+    unswapped: int | SkipJsonSchema[None] = None
+    """Rows in which at least one swap field kept its place."""
+    unswapped_reasons: dict[str, int] | SkipJsonSchema[None] = None
+    """Reason (`alone`, `group_too_small`, `null`, `rate`) -> rows."""
+    achieved_rate: float | SkipJsonSchema[None] = None
+    """Mean over the swap fields of the share of rows that took part."""
+    destination_rows: int | SkipJsonSchema[None] = None
+    """Rows of the given release (measures and attacks)."""
+    control_rows: int | SkipJsonSchema[None] = None
+    """Given control rows (attacks)."""
+    aligned: bool | SkipJsonSchema[None] = None
+    """Whether row i of the release was row i of the source (measures and attacks)."""
+    points: int | SkipJsonSchema[None] = None
+    """Combinations of service and parameters (frontier)."""
+    not_dominated: int | SkipJsonSchema[None] = None
+    """Combinations on the frontier."""
+    failed: int | SkipJsonSchema[None] = None
+    """Combinations that could not run (frontier)."""
+
+
+class GroupBits(ResponseModel):
+    """Bits of a search for the exchange within single groups."""
+
+    smallest: float | SkipJsonSchema[None] = None
+    p05: float | SkipJsonSchema[None] = None
+    """Percentile 5 over the groups."""
+    rows_in_groups_of_two: int
+    rows_in_groups_of_three: int
+
+
+class SelectionByRisk(ResponseModel):
+    """Rows, or households, selected by their risk."""
+
+    required: int
+    """Selected because they are at risk."""
+    drawn: int
+    """Selected at random."""
+    partners: int
+    """Not selected, and exchanged with a selected one."""
+    required_unswapped: int
+    """At risk, and could not be swapped."""
+    no_epsilon: str
+    """Reason why no epsilon holds."""
+    unique_before: int | SkipJsonSchema[None] = None
+    """Unique combinations of key fields in the source; absent if a field gives the risks."""
+    unique_after: int | SkipJsonSchema[None] = None
+    """Unique combinations in the release."""
+
+
+class RiskDecile(ResponseModel):
+    """Rows, or households, of one tenth by risk. RSWAP reports `required` and `swapped` households."""
+
+    from_risk: float
+    to_risk: float
+    rows: int | SkipJsonSchema[None] = None
+    households: int | SkipJsonSchema[None] = None
+    required: int
+    """Selected because they are at risk."""
+    selected: int | SkipJsonSchema[None] = None
+    took_part: int | SkipJsonSchema[None] = None
+    changed: int | SkipJsonSchema[None] = None
+    swapped: int | SkipJsonSchema[None] = None
+    unique_before: int | SkipJsonSchema[None] = None
+    unique_after: int | SkipJsonSchema[None] = None
+
+
+class HouseholdFigures(ResponseModel):
+    """Households that were swapped as a whole."""
+
+    households: int
+    took_part_by_field: dict[str, int]
+    """Swap field -> households that took part."""
+    without_partner: int
+    rows_without_partner: int
+
+
+class TornField(ResponseModel):
+    """Households whose rows a run has separated in one field."""
+
+    mixed: int
+    """Households with values of several households."""
+    torn: int
+    """Households whose rows had one value before and have several now."""
+
+
+class TornHouseholds(ResponseModel):
+    """Households that a swap of single rows has torn."""
+
+    households: int
+    with_several_rows: int
+    by_field: dict[str, TornField]
+
+
+class MeanAndLargest(ResponseModel):
+    """Mean and largest of a distance; absent if nothing moved."""
+
+    mean: float | SkipJsonSchema[None] = None
+    largest: float | SkipJsonSchema[None] = None
+
+
+class DistanceInUnits(MeanAndLargest):
+    """Distance of exchanged values in a unit."""
+
+    unit: str
+    """Unit: `field`, that of the control field, or a unit of time."""
+
+
+class SwappingDistance(ResponseModel):
+    """Distance in the control field between rows that exchanged values."""
+
+    ranks: MeanAndLargest
+    units: DistanceInUnits | SkipJsonSchema[None] = None
+    """Absent if the control field has no distances."""
+
+
+class BinFigures(ResponseModel):
+    """Bins of MEWS and MEDS."""
+
+    partition_degree: int | SkipJsonSchema[None] = None
+    """Number of bins."""
+    minimal_depth: int | SkipJsonSchema[None] = None
+    """Rows of the smallest bin in which values are exchanged."""
+    singletons: int | SkipJsonSchema[None] = None
+    """Bins of one row."""
+    merged: int | SkipJsonSchema[None] = None
+    """Singletons that joined another bin (MEWS)."""
+    cells: dict[str, int] | SkipJsonSchema[None] = None
+    """Field -> cells of its axis (MEWS)."""
+    widths: dict[str, float] | SkipJsonSchema[None] = None
+    """Field -> width of a cell (MEWS)."""
+    k: int | SkipJsonSchema[None] = None
+    """Rows of a bin (MEDS)."""
+    method: str | SkipJsonSchema[None] = None
+    """Method by which bins were formed (MEDS)."""
+
+
+class NeighbourhoodSize(ResponseModel):
+    """Rows of a neighbourhood."""
+
+    smallest: int
+    median: float
+    mean: float
+    largest: int
+    rows_counted: int
+    """Number of neighbourhoods that were counted."""
+
+
+class Mixing(ResponseModel):
+    """Mixing of the random walks of LOCALITY."""
+
+    sweeps: float
+    autocorrelation_after_a_sweep: float
+    independent_draws: float
+
+
+class LocalityCounts(ResponseModel):
+    """Segments and relations of LOCALITY, of one field or of all."""
+
+    segments: int | SkipJsonSchema[None] = None
+    relations_found: int | SkipJsonSchema[None] = None
+    relations_chosen: int | SkipJsonSchema[None] = None
+    rows_after_pruning: int | SkipJsonSchema[None] = None
+    """Inequalities that remain after redundant ones were removed."""
+    violations: int | SkipJsonSchema[None] = None
+    segments_repaired: int | SkipJsonSchema[None] = None
+    segments_collapsed: int | SkipJsonSchema[None] = None
+    segments_not_rounded: int | SkipJsonSchema[None] = None
+    segments_without_localities: int | SkipJsonSchema[None] = None
+    relations_kept: float | SkipJsonSchema[None] = None
+    """Share of the found localities that hold in the release."""
+    distortion: float | SkipJsonSchema[None] = None
+    """Mean relative change of the values; absent for dates and without other values than zero."""
+
+
+class RelationFigures(ResponseModel):
+    """Relation of the request between the values of a segment."""
+
+    segments: int
+    violations: int
+
+
+class LevelFigures(ResponseModel):
+    """One level of RSWAP's hierarchy of areas."""
+
+    areas: int
+    required_households: int
+    unmatched_households: int
+    moved_households: int
+    moved_persons: int
+
+
+class AreaPopulations(ResponseModel):
+    """Change of the areas' households and persons by RSWAP."""
+
+    areas_with_other_households: int
+    areas_with_other_persons: int
+    largest_change_of_persons: int
+    largest_share_of_persons: float
+    total_change_of_persons: int
+
+
+class TableChange(ResponseModel):
+    """Change of a table of areas by values of a field by RSWAP."""
+
+    cells: int
+    changed_cells: int
+    largest_change: int
+    total_change: int
+
+
+class ServiceFigures(LocalityCounts, BinFigures):
+    """Figures of the service that ran: each service has some of them."""
+
+    matching_bits: float | SkipJsonSchema[None] = None
+    """Bits of a search for the whole exchange."""
+    group_bits: GroupBits | SkipJsonSchema[None] = None
+    reversible: bool | SkipJsonSchema[None] = None
+    """Whether anyone can undo the exchange of some rows."""
+    guarantee: GuaranteeDescription | SkipJsonSchema[None] = None
+    """Present with mechanism `permutation`."""
+    risk_selection: SelectionByRisk | SkipJsonSchema[None] = None
+    """Present with `risk`."""
+    risk_deciles: dict[str, RiskDecile] | SkipJsonSchema[None] = None
+    """Decile, 1 to 10 -> its rows or households; equal risks share one. With `risk`, and for RSWAP."""
+    households: int | HouseholdFigures | SkipJsonSchema[None] = None
+    """RSWAP: number of households. Others: figures, present with `household`."""
+    households_torn: TornHouseholds | SkipJsonSchema[None] = None
+    """Present with `household_check`."""
+    classes: int | SkipJsonSchema[None] = None
+    """Classes of the control field (CDSWAP)."""
+    singleton_classes: int | SkipJsonSchema[None] = None
+    """Classes of one row (CDSWAP)."""
+    blocks: int | SkipJsonSchema[None] = None
+    """Blocks of neighbouring rows (DDSWAP)."""
+    blocks_by_field: dict[str, int] | SkipJsonSchema[None] = None
+    """Swap field with blocks of its own -> their number (DDSWAP)."""
+    swapping_distance: SwappingDistance | SkipJsonSchema[None] = None
+    """DDSWAP."""
+    others: dict[str, BinFigures] | SkipJsonSchema[None] = None
+    """Remaining field that was swapped on its own -> its bins (MEWS and MEDS)."""
+    neighbourhood_size: NeighbourhoodSize | SkipJsonSchema[None] = None
+    """RWN."""
+    effective_k: float | SkipJsonSchema[None] = None
+    """Rows among which a donor is effectively one of the nearest (RWN)."""
+    unchanged_rows: int | SkipJsonSchema[None] = None
+    """Rows without a changed value (RWN)."""
+    unchanged_share: float | SkipJsonSchema[None] = None
+    rows_below_k: int | SkipJsonSchema[None] = None
+    """Rows with fewer than k candidates (RWN)."""
+    rows_without_pair: int | SkipJsonSchema[None] = None
+    """Rows without a candidate (RWN)."""
+    phi: float | SkipJsonSchema[None] = None
+    """Minimum privacy guarantee of the rotation (PABIDOT)."""
+    selection: str | SkipJsonSchema[None] = None
+    """Rule by which the transform was selected (PABIDOT)."""
+    transforms: int | SkipJsonSchema[None] = None
+    """Number of possible transforms (PABIDOT)."""
+    outside_range: dict[str, float] | SkipJsonSchema[None] = None
+    """Field -> share of rows outside the source's range (PABIDOT)."""
+    distortion_zeros_left_out: int | SkipJsonSchema[None] = None
+    """Values of zero, which have no relative change (LOCALITY)."""
+    mixing: Mixing | SkipJsonSchema[None] = None
+    """Absent if no walk had three sweeps (LOCALITY)."""
+    by_field: dict[str, LocalityCounts] | SkipJsonSchema[None] = None
+    """LOCALITY."""
+    segments_unchanged: int | SkipJsonSchema[None] = None
+    """LOCALITY with relations."""
+    relations: dict[str, RelationFigures] | SkipJsonSchema[None] = None
+    """Number of a relation in the request -> its segments (LOCALITY)."""
+    swapped_households: int | SkipJsonSchema[None] = None
+    """RSWAP, as are all following figures."""
+    swapped_share: float | SkipJsonSchema[None] = None
+    wanted_swaps: int | SkipJsonSchema[None] = None
+    """Swaps by the rate."""
+    obliged_swaps: int | SkipJsonSchema[None] = None
+    """Swaps of households at risk."""
+    added_swaps: int | SkipJsonSchema[None] = None
+    """Swaps to meet the rate."""
+    overshoot: int | SkipJsonSchema[None] = None
+    """Swaps beyond the rate."""
+    unmatched_households: int | SkipJsonSchema[None] = None
+    """Households at risk without a similar household elsewhere."""
+    swaps_by_profile: dict[str, int] | SkipJsonSchema[None] = None
+    """Match profile -> swaps."""
+    levels: dict[str, LevelFigures] | SkipJsonSchema[None] = None
+    """Field of the hierarchy -> its figures, as in the next two."""
+    area_populations: dict[str, AreaPopulations] | SkipJsonSchema[None] = None
+    similar_by_area: dict[str, TableChange] | SkipJsonSchema[None] = None
+
+
+class RankedFigure(ResponseModel):
+    """Figure by which runs are compared, and the texts of its measure."""
+
+    key: str
+    """Name of the measure or of the attack."""
+    words: str
+    """Title of the figure."""
+    title: str
+    concerns: Literal["risk", "utility"]
+    goal: Literal["low", "high", "near"]
+    """Better values."""
+    range: str
+    formula: str
+    source: str
+    """Publication that the formula is from."""
+    sample: int | SkipJsonSchema[None] = None
+    """Number of rows in the random sample; absent if all rows were measured."""
+    fields: list[str] = Field(default=[])
+    """Fields over which the figure is a mean."""
+
+
+class AttackRun(ResponseModel):
+    """One of several intruders of an attack."""
+
+    attack: SuccessCount
+    control: SuccessCount | SkipJsonSchema[None] = None
+    baseline: SuccessCount | SkipJsonSchema[None] = None
+    risk: AttackRisk | SkipJsonSchema[None] = None
+
+
+class ComposedAttack(SuccessCount):
+    """One attack on several releases together."""
+
+    baseline: float
+    """Rate by guessing."""
+    curve: dict[str, float]
+    """Number of releases -> rate."""
+    tolerance: float | SkipJsonSchema[None] = None
+    r_squared: dict[str, float] | SkipJsonSchema[None] = None
+    """Number of releases -> share of the variance that the guesses explain."""
+
+
+class SegmentsSolved(ResponseModel):
+    """Segments by the way in which linear programming guessed them."""
+
+    solved: int
+    interpolated: int
+    copied: int
+
+
+class AttackDetails(ResponseModel):
+    """Further figures of an attack: each attack has some of them."""
+
+    control_rows: int | SkipJsonSchema[None] = None
+    isolated_in_control: int | SkipJsonSchema[None] = None
+    """Predicates that match exactly one control row."""
+    linked: list[list[str]] | SkipJsonSchema[None] = None
+    """Known fields of each of the two linked tables."""
+    neighbours: int | SkipJsonSchema[None] = None
+    intruder: str | SkipJsonSchema[None] = None
+    """Stronger of the intruders `nearest` and `model`."""
+    nearest: AttackRun | SkipJsonSchema[None] = None
+    """Intruder who takes the value of the nearest released row."""
+    model: AttackRun | SkipJsonSchema[None] = None
+    """Intruder who trains a model on the release."""
+    area_under_curve: float | SkipJsonSchema[None] = None
+    fields: list[str] | SkipJsonSchema[None] = None
+    known_rows: int | SkipJsonSchema[None] = None
+    """Rows that the intruder knows."""
+    rate: float | SkipJsonSchema[None] = None
+    rates: list[float] | SkipJsonSchema[None] = None
+    mechanism: str | SkipJsonSchema[None] = None
+    rows_not_exchanged: int | SkipJsonSchema[None] = None
+    without_known_rows: int | SkipJsonSchema[None] = None
+    """Successes of an intruder who knows no rows."""
+    certain: int | SkipJsonSchema[None] = None
+    certain_and_right: int | SkipJsonSchema[None] = None
+    mean_belief: float | SkipJsonSchema[None] = None
+    exact: int | bool | SkipJsonSchema[None] = None
+    """Re-identification: number of values found exactly. Recovery: whether values must be found exactly."""
+    moved: list[list[str]] | SkipJsonSchema[None] = None
+    """Known fields that were moved together."""
+    stayed: list[str] | SkipJsonSchema[None] = None
+    """Known fields that kept their values."""
+    median_candidates: float | SkipJsonSchema[None] = None
+    without_the_rule: int | SkipJsonSchema[None] = None
+    """Successes of an intruder who does not know the rule."""
+    rows: int | SkipJsonSchema[None] = None
+    tolerance: float | SkipJsonSchema[None] = None
+    tolerance_in_deviations: float | SkipJsonSchema[None] = None
+    r_squared: float | SkipJsonSchema[None] = None
+    """Share of the variance that the guesses explain."""
+    r_squared_by_field: dict[str, float] | SkipJsonSchema[None] = None
+    fitted_rows: int | SkipJsonSchema[None] = None
+    tried_rows: int | SkipJsonSchema[None] = None
+    quantiles: int | SkipJsonSchema[None] = None
+    within_tolerance: int | SkipJsonSchema[None] = None
+    mean_error: float | SkipJsonSchema[None] = None
+    mean_error_in_deviations: float | SkipJsonSchema[None] = None
+    segments: SegmentsSolved | SkipJsonSchema[None] = None
+    known: list[str] | SkipJsonSchema[None] = None
+    k: int | SkipJsonSchema[None] = None
+    q: float | SkipJsonSchema[None] = None
+    mean_receivers: float | SkipJsonSchema[None] = None
+    """Mean number of rows that a row may have given its value to."""
+    by: str | SkipJsonSchema[None] = None
+    """Strongest attack on several releases."""
+    releases: int | SkipJsonSchema[None] = None
+    one_release: SuccessCount | SkipJsonSchema[None] = None
+    gain_over_one_release: AttackRisk | SkipJsonSchema[None] = None
+    curve: dict[str, float] | SkipJsonSchema[None] = None
+    """Number of releases -> rate of the strongest attack."""
+    attacks: dict[str, ComposedAttack] | SkipJsonSchema[None] = None
+    left_out: dict[str, str] | SkipJsonSchema[None] = None
+    """Attack -> reason why it does not apply."""
+
+
+class RiskBounds(ResponseModel):
+    """Risks above which an attack is elevated and high."""
+
+    elevated: float
+    high: float
+
+
+class RiskThresholds(RiskBounds):
+    """Risks above which attacks are elevated and high."""
+
+    attacks: dict[str, RiskBounds]
+    """Attack -> its own bounds, where they differ."""
+
+
+class CellCounts(ResponseModel):
+    """Numbers of the source and of the release. One that would disclose is null."""
+
+    source: JsonValue = None
+    destination: JsonValue = None
+
+
+class FieldPicture(ResponseModel):
+    """Distribution of a field before and after. Counts that would disclose are null."""
+
+    field: str
+    kind: Literal["number", "category"]
+    source: list[JsonValue]
+    """Rows of each cell, or null."""
+    destination: list[JsonValue]
+    """Rows of each cell, or null."""
+    missing: CellCounts
+    edges: list[float] | SkipJsonSchema[None] = None
+    """Edges of the cells, of numbers."""
+    edge_labels: list[str] | SkipJsonSchema[None] = None
+    """Edges as dates and times."""
+    open_ends: list[bool] | SkipJsonSchema[None] = None
+    """Whether numbers are below the first edge, and above the last."""
+    labels: list[str] | SkipJsonSchema[None] = None
+    """Names of the cells, of categories."""
+    categories: CellCounts | SkipJsonSchema[None] = None
+    """Number of categories."""
+    suppressed_left_out: bool | SkipJsonSchema[None] = None
+    """true: rows with a suppressed value are left out of both tables."""
+
+
+class CorrelationPicture(ResponseModel):
+    """Correlations of the fields. One that is undefined is null."""
+
+    fields: list[str]
+    source: list[list[JsonValue]]
+    destination: list[list[JsonValue]]
+    difference: list[list[JsonValue]]
+
+
+class ChangedPicture(ResponseModel):
+    """Changed shares of the fields."""
+
+    fields: list[str]
+    share: list[float]
+
+
+class DistancePicture(ResponseModel):
+    """Quantiles of the distances to the closest released row."""
+
+    share: list[float]
+    distance: list[float]
+    sample: int
+
+
+class KeyAndValue(ResponseModel):
+    """Measure and its value."""
+
+    key: str
+    value: float
+
+
+class RiskUtilityPoint(ResponseModel):
+    """Risk and utility of the release."""
+
+    risk: KeyAndValue
+    utility: KeyAndValue
+
+
+class Measures(ResponseModel):
+    """Measures of a release. One that does not apply is absent; `left_out` has the reason."""
+
+    changed_share: measure_schemas.ChangedShare | SkipJsonSchema[None] = None
+    unique_combinations: measure_schemas.UniqueCombinations | SkipJsonSchema[None] = None
+    mean_k: measure_schemas.MeanK | SkipJsonSchema[None] = None
+    k_anonymity: measure_schemas.KAnonymity | SkipJsonSchema[None] = None
+    l_diversity: measure_schemas.LDiversity | SkipJsonSchema[None] = None
+    t_closeness: measure_schemas.TCloseness | SkipJsonSchema[None] = None
+    suda: measure_schemas.SpecialUniques | SkipJsonSchema[None] = None
+    population_uniques: measure_schemas.PopulationUniques | SkipJsonSchema[None] = None
+    pscr: measure_schemas.OwnRowClosest | SkipJsonSchema[None] = None
+    dcr: measure_schemas.DistanceToClosest | SkipJsonSchema[None] = None
+    interval_sd: measure_schemas.IntervalBySd | SkipJsonSchema[None] = None
+    interval_rmd: measure_schemas.IntervalByRobustDistance | SkipJsonSchema[None] = None
+    record_linkage: measure_schemas.RecordLinkage | SkipJsonSchema[None] = None
+    outlier_exposure: measure_schemas.OutlierExposure | SkipJsonSchema[None] = None
+    inversion_bits: measure_schemas.InversionBits | SkipJsonSchema[None] = None
+    phi: measure_schemas.Phi | SkipJsonSchema[None] = None
+    enumeration_attack: measure_schemas.EnumerationAttack | SkipJsonSchema[None] = None
+    p_privacy: measure_schemas.PPrivacy | SkipJsonSchema[None] = None
+    entropy_increase: measure_schemas.EntropyIncrease | SkipJsonSchema[None] = None
+    marginals: measure_schemas.Marginals | SkipJsonSchema[None] = None
+    delta_rho: measure_schemas.CorrelationChange | SkipJsonSchema[None] = None
+    association: measure_schemas.AssociationChange | SkipJsonSchema[None] = None
+    il2: measure_schemas.ComponentChange | SkipJsonSchema[None] = None
+    il3: measure_schemas.CoefficientChange | SkipJsonSchema[None] = None
+    r_squared: measure_schemas.ExplainedVariance | SkipJsonSchema[None] = None
+    total_correlation: measure_schemas.TotalCorrelation | SkipJsonSchema[None] = None
+    distortion: measure_schemas.Distortion | SkipJsonSchema[None] = None
+    clustering_error: measure_schemas.ClusteringError | SkipJsonSchema[None] = None
+    query_error: measure_schemas.QueryError | SkipJsonSchema[None] = None
+    prediction: measure_schemas.Prediction | SkipJsonSchema[None] = None
+    relations_kept: measure_schemas.RelationsKept | SkipJsonSchema[None] = None
+    weighted_marginals: survey_schemas.WeightedMarginals | SkipJsonSchema[None] = None
+    weighted_correlations: survey_schemas.WeightedCorrelations | SkipJsonSchema[None] = None
+    weighted_regression: survey_schemas.WeightedRegression | SkipJsonSchema[None] = None
+    domain_totals: survey_schemas.DomainTotals | SkipJsonSchema[None] = None
+
+
+class Pictures(ResponseModel):
+    """Counts and matrices to draw."""
+
+    threshold: int | SkipJsonSchema[None] = None
+    """Disclosure threshold: smallest count that is shown."""
+    fields: list[FieldPicture] = Field(default=[])
+    fields_left_out: int | SkipJsonSchema[None] = None
+    """Number of fields that are not drawn."""
+    correlations: CorrelationPicture | SkipJsonSchema[None] = None
+    changed: ChangedPicture | SkipJsonSchema[None] = None
+    dcr: DistancePicture | SkipJsonSchema[None] = None
+    risk_utility: RiskUtilityPoint | SkipJsonSchema[None] = None
+    survey_correlations: CorrelationPicture | SkipJsonSchema[None] = None
+    """Weighted correlations."""
+    survey_totals: list[survey_schemas.DomainTotal] | SkipJsonSchema[None] = None

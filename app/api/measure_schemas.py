@@ -1,0 +1,583 @@
+"""Response models of measures: the value of each one, its interval, and the texts that explain it.
+
+They are schemas alone (`app.api.report_schemas.SchemaOf`): a stored report is sent as it was made, so that
+one of an earlier version keeps all its figures.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api.report_schemas import ResponseModel
+
+
+class Interval(ResponseModel):
+    """Confidence interval of 95 %."""
+
+    low: float
+    high: float
+
+
+class MeasureFigure(ResponseModel):
+    """Texts, fields and sample of a measure; its value is in the model of the measure."""
+
+    title: str
+    concerns: Literal["risk", "utility"]
+    goal: Literal["low", "high", "near"]
+    """Better values of the release: low ones, high ones, or those near the source's."""
+    range: str
+    """Possible values, and their unit if they have one."""
+    formula: str
+    source: str
+    """Publication that the formula is from."""
+    fields: list[str] = Field(default=[])
+    """Measured fields."""
+    sample: int | SkipJsonSchema[None] = None
+    """Number of rows in the random sample; absent if all rows were measured."""
+
+
+class BeforeAndAfter(ResponseModel):
+    """Figure of the source and of the release."""
+
+    before: float
+    after: float
+
+
+class ChangeFromBefore(BeforeAndAfter):
+    """Figure of the source and of the release, and its absolute change."""
+
+    change: float
+
+
+class ChangedRows(ResponseModel):
+    """Changes over the swap fields of a row."""
+
+    fields: list[str]
+    """Fields that the run was asked to change, or those that differ."""
+    mean: float
+    """Mean share of these fields that differ in a row."""
+    none: float
+    """Share of rows in which none of them differs."""
+
+
+class ChangedShare(MeasureFigure):
+    """Share of the rows whose value differs from the source's."""
+
+    value: dict[str, float]
+    """Field -> share."""
+    per_row: ChangedRows | SkipJsonSchema[None] = None
+
+
+class UniqueCombinations(MeasureFigure):
+    """Share of the rows that no other row equals in the key fields."""
+
+    value: BeforeAndAfter
+
+
+class MeanK(MeasureFigure):
+    """Mean number of rows that share a row's key fields."""
+
+    value: BeforeAndAfter
+
+
+class KAnonymityOfTable(ResponseModel):
+    """Sizes of the classes of rows that share their key fields, in one table."""
+
+    k: int
+    """Rows of the smallest class."""
+    small: float
+    """Share of rows in classes below the disclosure threshold."""
+    by_size: dict[str, float]
+    """Number of rows in a class, or its range such as `3-4` -> share of rows in such classes."""
+
+
+class KAnonymityValue(ResponseModel):
+    """k-anonymity of the source and of the release."""
+
+    before: KAnonymityOfTable
+    after: KAnonymityOfTable
+
+
+class KAnonymity(MeasureFigure):
+    """Sizes of the classes of rows that share their key fields."""
+
+    value: KAnonymityValue
+
+
+class LDiversityOfTable(ResponseModel):
+    """Diversity of a sensitive field in the classes of one table."""
+
+    distinct: float
+    """Least number of different values in a class."""
+    entropy: float
+    """Least exponential of the entropy in a class."""
+    homogeneous: float
+    """Share of rows in classes with a single value."""
+
+
+class LDiversityValue(ResponseModel):
+    """l-diversity of the source and of the release."""
+
+    before: LDiversityOfTable
+    after: LDiversityOfTable
+
+
+class LDiversityByField(LDiversityValue):
+    """l-diversity of the worst sensitive field, and of each."""
+
+    by_field: dict[str, LDiversityValue] = Field(default={})
+    """Sensitive field -> its own figures."""
+
+
+class LDiversity(MeasureFigure):
+    """Diversity of sensitive values among the rows that share their key fields."""
+
+    value: LDiversityByField
+
+
+class TClosenessOfTable(ResponseModel):
+    """Distances between a sensitive field in the classes and in the whole of one table."""
+
+    t: float
+    """Greatest distance of a class."""
+    mean: float
+    """Mean over the rows."""
+
+
+class TClosenessValue(ResponseModel):
+    """t-closeness of the source and of the release."""
+
+    before: TClosenessOfTable
+    after: TClosenessOfTable
+
+
+class TClosenessByField(TClosenessValue):
+    """t-closeness of the worst sensitive field, and of each."""
+
+    by_field: dict[str, TClosenessValue] = Field(default={})
+    """Sensitive field -> its own figures."""
+
+
+class TCloseness(MeasureFigure):
+    """Distance between a sensitive field's distribution in a class and in the table."""
+
+    value: TClosenessByField
+
+
+class SpecialUniquesOfTable(ResponseModel):
+    """Special uniques of one table."""
+
+    special: float
+    """Share of rows that are special uniques."""
+    mean: float
+    """Mean score of the rows."""
+    max: float
+    """Largest score."""
+    by_size: dict[str, float]
+    """Number of key fields in the smallest unique set -> share of rows."""
+    contribution: dict[str, float]
+    """Key field -> its share of the scores."""
+
+
+class SpecialUniquesValue(ResponseModel):
+    """Special uniques of the source and of the release."""
+
+    before: SpecialUniquesOfTable
+    after: SpecialUniquesOfTable
+
+
+class SpecialUniques(MeasureFigure):
+    """Rows that are unique on few key fields (SUDA)."""
+
+    value: SpecialUniquesValue
+
+
+class PopulationUniquesOfTable(ResponseModel):
+    """Estimates for one table. An estimate that cannot be made is absent."""
+
+    population: int | SkipJsonSchema[None] = None
+    """Persons of the population: the sum of the weights."""
+    unique: float | SkipJsonSchema[None] = None
+    """Share of rows that are unique in the table."""
+    benedetti_franconi: float | SkipJsonSchema[None] = None
+    """Share of rows unique in the population, by Benedetti and Franconi."""
+    pitman: float | SkipJsonSchema[None] = None
+    """Share of rows unique in the population, by Pitman's formula."""
+    zayatz: float | SkipJsonSchema[None] = None
+    """Share of rows unique in the population, by Zayatz."""
+    reidentified: float | SkipJsonSchema[None] = None
+    """Expected share of rows that are re-identified."""
+    correct_match: float | SkipJsonSchema[None] = None
+    """Probability that a unique match is correct."""
+
+
+class PopulationUniquesValue(ResponseModel):
+    """Uniques in the population, by the source and by the release."""
+
+    before: PopulationUniquesOfTable
+    after: PopulationUniquesOfTable
+
+
+class PopulationUniques(MeasureFigure):
+    """Expected share of the rows that are unique in the population."""
+
+    value: PopulationUniquesValue
+
+
+class OwnRowClosest(MeasureFigure):
+    """Share of the rows whose own released row is the closest one."""
+
+    value: float
+    interval: Interval | SkipJsonSchema[None] = None
+    """Present if a sample of rows was measured."""
+
+
+class DistancesToRelease(ResponseModel):
+    """Distances from each source row to the closest released row."""
+
+    mean: float
+    p05: float
+    """Percentile 5."""
+    at_zero: float
+    """Share of rows at distance 0."""
+    raw_mean: float
+    """Mean in the fields' own units."""
+
+
+class DistanceIntervals(ResponseModel):
+    """Intervals of the distances."""
+
+    mean: Interval | SkipJsonSchema[None] = None
+    p05: Interval | SkipJsonSchema[None] = None
+    at_zero: Interval | SkipJsonSchema[None] = None
+    raw_mean: Interval | SkipJsonSchema[None] = None
+
+
+class DistanceToClosest(MeasureFigure):
+    """Distance from each source row to the closest released row."""
+
+    value: DistancesToRelease
+    interval: DistanceIntervals | SkipJsonSchema[None] = None
+    """Present if a sample of rows was measured."""
+
+
+class IntervalShare(ResponseModel):
+    """Share of rows whose source value is within an interval about the released one."""
+
+    share: float
+    """Share of rows within the interval in every field."""
+    by_field: dict[str, float]
+    """Field -> share of rows."""
+
+
+class IntervalShares(IntervalShare):
+    """Shares by intervals of one standard deviation."""
+
+    narrow: IntervalShare
+    """Shares by intervals of a twentieth of that."""
+
+
+class IntervalBySd(MeasureFigure):
+    """Interval disclosure by standard deviation."""
+
+    value: IntervalShares
+
+
+class RobustIntervalShares(ResponseModel):
+    """Shares of rows within an interval by robust distance."""
+
+    own: float
+    """Each table scaled by itself."""
+    source: float
+    """Both scaled by the source."""
+    chance: float
+    """Share by chance alone."""
+    support: float
+    """Share of rows that the covariance rests on."""
+
+
+class RobustIntervals(ResponseModel):
+    """Intervals of both shares."""
+
+    own: Interval
+    source: Interval
+
+
+class IntervalByRobustDistance(MeasureFigure):
+    """Interval disclosure by robust Mahalanobis distance."""
+
+    value: RobustIntervalShares
+    interval: RobustIntervals
+
+
+class LinkageRate(ResponseModel):
+    """Success of an intruder who links rows by known fields."""
+
+    rate: float
+    """Share of rows that are re-identified."""
+    chance: float
+    """Share by chance alone."""
+
+
+class LinkageInterval(ResponseModel):
+    """Interval of the rate."""
+
+    rate: Interval
+
+
+class RecordLinkage(MeasureFigure):
+    """Share of rows that the known fields alone re-identify."""
+
+    value: LinkageRate
+    interval: LinkageInterval | SkipJsonSchema[None] = None
+    """Present if a sample of rows was measured."""
+
+
+class LeadingRow(BeforeAndAfter):
+    """Greatest influence of a row on the regression."""
+
+    same_row: bool | SkipJsonSchema[None] = None
+    """Whether the same row leads in both tables; absent if the rows are not aligned."""
+
+
+class OutlierExposure(MeasureFigure):
+    """Influence of the most exposed row on the regression of the target."""
+
+    value: LeadingRow
+
+
+class InversionBits(MeasureFigure):
+    """Bits of a search that undoes the run."""
+
+    value: float
+
+
+class Phi(MeasureFigure):
+    """Minimum privacy guarantee of a rotation."""
+
+    value: float
+
+
+class EnumerationAttack(MeasureFigure):
+    """R squared of what trying every transform recovers."""
+
+    value: float
+    interval: Interval | SkipJsonSchema[None] = None
+    """Present if a sample of rows was measured."""
+
+
+class BinPrivacy(ResponseModel):
+    """Probability that an intruder undoes the exchange within bins."""
+
+    p: float | SkipJsonSchema[None] = None
+    """P of one who does not know the bins; absent if the bins have too many values to compute it."""
+    minimal_depth: int
+    """Rows of the smallest bin."""
+    chance: float
+    """Probability of one who knows the bins, in the smallest one."""
+    p_eq1: float | SkipJsonSchema[None] = None
+    """P by equation 1."""
+
+
+class PPrivacy(MeasureFigure):
+    """P-privacy of an exchange within bins."""
+
+    value: BinPrivacy
+
+
+class EntropyChanges(ResponseModel):
+    """Increase of entropy in bits."""
+
+    mean: float
+    by_field: dict[str, float]
+    """Field -> increase in bits."""
+
+
+class EntropyIncrease(MeasureFigure):
+    """Increase of the fields' entropy."""
+
+    value: EntropyChanges
+
+
+class Quartiles(ResponseModel):
+    """Quartiles of the source and of the release."""
+
+    before: list[float]
+    after: list[float]
+
+
+class MarginalOfField(ResponseModel):
+    """Distribution of one field before and after."""
+
+    distance: float
+    by: str
+    """Kind of distance: `Kolmogorov-Smirnov` or `total variation`."""
+    identical: bool
+    """Whether the release has the very same values, in any order."""
+    mean: BeforeAndAfter | SkipJsonSchema[None] = None
+    """Present for numbers, as are `sd` and `quartiles`."""
+    sd: BeforeAndAfter | SkipJsonSchema[None] = None
+    quartiles: Quartiles | SkipJsonSchema[None] = None
+
+
+class MarginalDistances(ResponseModel):
+    """Distances of the fields' distributions."""
+
+    identical: float
+    """Share of fields with the very same values."""
+    mean_distance: float
+    by_field: dict[str, MarginalOfField]
+
+
+class Marginals(MeasureFigure):
+    """Change of the fields' distributions."""
+
+    value: MarginalDistances
+
+
+class MeanAndDeviation(ResponseModel):
+    """Mean and standard deviation."""
+
+    mean: float
+    sd: float
+
+
+class CorrelationChange(MeasureFigure):
+    """Change of the correlations between pairs of fields."""
+
+    value: MeanAndDeviation
+
+
+class AssociationChanges(ResponseModel):
+    """Mean changes of association; one without pairs of fields is absent."""
+
+    cramers_v: float | SkipJsonSchema[None] = None
+    """Pairs of categories: change of Cramer's V."""
+    correlation_ratio: float | SkipJsonSchema[None] = None
+    """Pairs of a category and a number: change of the correlation ratio."""
+
+
+class AssociationChange(MeasureFigure):
+    """Change of association of categories with one another and with numbers."""
+
+    value: AssociationChanges
+
+
+class ComponentChanges(ResponseModel):
+    """Mean changes of loadings."""
+
+    pc1: float
+    """First component."""
+    pc2: float
+    """Second component."""
+
+
+class ComponentChange(MeasureFigure):
+    """Change of the first two principal components."""
+
+    value: ComponentChanges
+
+
+class CoefficientChange(MeasureFigure):
+    """Change of the regression coefficients of the target."""
+
+    value: float
+
+
+class ExplainedVariance(MeasureFigure):
+    """R squared of the target on the other fields."""
+
+    value: ChangeFromBefore
+
+
+class TotalCorrelation(MeasureFigure):
+    """Total correlation of all fields, in nats."""
+
+    value: ChangeFromBefore
+
+
+class LeftOutCells(ResponseModel):
+    """Shares of cells that are not counted."""
+
+    zero: float
+    missing: float
+
+
+class Distortion(MeasureFigure):
+    """Mean relative change of the numbers."""
+
+    value: float
+    left_out_share: LeftOutCells
+
+
+class ClusteringError(MeasureFigure):
+    """Share of rows that change their cluster."""
+
+    value: float
+    interval: Interval
+    clusters: int
+    draws: int
+    """Number of draws of the starts."""
+
+
+class QueryErrors(ResponseModel):
+    """Relative errors of random queries."""
+
+    mean: float
+    q25: float
+    median: float
+    q75: float
+
+
+class QueryErrorIntervals(ResponseModel):
+    """Intervals of the relative errors."""
+
+    mean: Interval
+    q25: Interval
+    median: Interval
+    q75: Interval
+
+
+class QueryError(MeasureFigure):
+    """Relative error of random queries on the release."""
+
+    value: QueryErrors
+    interval: QueryErrorIntervals
+    draws: int
+    """Number of draws of the queries."""
+
+
+class PredictionScores(ResponseModel):
+    """Accuracy (categories) or R squared (numbers) of the target."""
+
+    source: float
+    """Trained on the source."""
+    destination: float
+    """Trained on the release."""
+
+
+class PredictionIntervals(ResponseModel):
+    """Intervals of the scores."""
+
+    source: Interval
+    destination: Interval
+
+
+class Prediction(MeasureFigure):
+    """Prediction of the target by forests trained on the source and on the release."""
+
+    value: PredictionScores
+    interval: PredictionIntervals
+    draws: int
+    """Number of random splits."""
+
+
+class RelationsKept(MeasureFigure):
+    """Share of the localities that hold in the release."""
+
+    value: float
+    interval: Interval | SkipJsonSchema[None] = None
+    """Present if random triples were measured."""
+    triples: int | SkipJsonSchema[None] = None
+    """Number of random triples of rows."""

@@ -1,0 +1,132 @@
+"""Schemas of report figures: each measure has one, undefined figures are absent, and no object is open."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from app.api.figure_schemas import BinFigures, LocalityCounts, Measures, ServiceFigures, SummaryFigures
+from app.api.measure_schemas import MeasureFigure
+from app.api.report_schemas import Report
+from providers.measures import MEASURES
+from providers.measures.assessment import MeasureOptions, Release, assess
+from providers.randomness.chacha20 import Stream
+from providers.results import Summary
+from tests.reports.documents import report
+from tests.reports.schema import CONTRACT, report_errors
+
+SCHEMAS = json.loads(CONTRACT.read_text(encoding="utf-8"))["components"]["schemas"]
+
+
+def test_every_measure_has_a_model() -> None:
+    assert set(Measures.model_fields) == set(MEASURES)
+    for key, measure in MEASURES.items():
+        name = Measures.model_json_schema()["properties"][key]["$ref"].rpartition("/")[2]
+        properties = SCHEMAS[name]["properties"]
+        assert set(measure.report(0.0)) <= set(properties), key
+        assert set(MeasureFigure.model_fields) <= set(properties), key
+
+
+def test_the_summary_of_a_run_has_its_figures() -> None:
+    assert {field.name for field in dataclasses.fields(Summary)} <= set(SummaryFigures.model_fields)
+
+
+def test_figures_of_services_share_no_name_with_another_meaning() -> None:
+    """A service has one flat object of figures, so that each name has one model."""
+    own = set(ServiceFigures.__annotations__)
+    assert not own & (set(BinFigures.__annotations__) | set(LocalityCounts.__annotations__))
+
+
+def test_no_object_of_a_report_is_open() -> None:
+    """Each object declares its members, or the model of all of them; parameters are those of a service."""
+    open_objects, seen = [], set()
+
+    def visit(name: str, schema: Any) -> None:
+        if isinstance(schema, list):
+            for inner in schema:
+                visit(name, inner)
+        if not isinstance(schema, dict):
+            return
+        if "$ref" in schema:
+            target = schema["$ref"].rpartition("/")[2]
+            if target not in seen:
+                seen.add(target)
+                visit(target, SCHEMAS[target])
+        closed = "properties" in schema or isinstance(schema.get("additionalProperties"), dict)
+        members = schema.get("additionalProperties")
+        if schema.get("type") == "object" and (
+            not closed or (isinstance(members, dict) and members.get("$ref", "").endswith("/JsonValue"))
+        ):
+            open_objects.append(name)
+        for key, inner in schema.items():
+            visit(f"{name}/{key}" if key not in ("properties", "items", "anyOf") else name, inner)
+
+    visit("Report", SCHEMAS["Report"])
+    assert {"Measures", "ServiceFigures", "SummaryFigures", "Pictures", "AttackDetails"} <= seen
+    assert sorted(open_objects) == [
+        "FrontierPoint/parameters",
+        "ParameterAdvice/parameters",
+        "ParameterTry/change",
+    ]
+
+
+UNDECLARED = {
+    "a measure": lambda one: one["measures"].update(luck={"value": 1.0}),
+    "a part of a value": lambda one: one["measures"]["delta_rho"]["value"].update(median=0.1),
+    "another type": lambda one: one["measures"]["pscr"].update(value="low"),
+    "a text that is missing": lambda one: one["measures"]["pscr"].pop("formula"),
+    "a figure of the service": lambda one: one["provider"].update(class_count=170),
+    "a figure of the summary": lambda one: one["summary"].update(lost=0),
+    "a null": lambda one: one["provider"].update(matching_bits=None),
+}
+
+
+@pytest.mark.parametrize("change", UNDECLARED)
+def test_an_undeclared_figure_is_found(change: str) -> None:
+    document = report()
+    assert report_errors(document) == []
+    UNDECLARED[change](document)
+    assert report_errors(document) != []
+
+
+def test_an_undefined_figure_is_absent_and_an_unknown_one_stays() -> None:
+    """A stored report of another version keeps its figures."""
+    stored = report()
+    stored["measures"]["delta_rho"]["value"] = {"mean": 0.1, "sd": None, "earlier": [None, {"part": None}]}
+    stored["provider"] = {"earlier_figure": 3, "swapping_distance": {"ranks": {"mean": None}}}
+    sent = Report.model_validate(stored).document()
+    assert sent["measures"]["delta_rho"]["value"] == {"mean": 0.1, "earlier": [None, {}]}
+    assert sent["provider"] == {"earlier_figure": 3, "swapping_distance": {"ranks": {}}}
+    assert sent["measures"]["pscr"] == stored["measures"]["pscr"]
+
+
+def test_all_measures_of_a_weighted_survey_are_as_declared() -> None:
+    """Real values of every measure that two tables alone have."""
+    rows = 240
+    source = pa.table(
+        {
+            "age": [18 + row * 37 % 61 for row in range(rows)],
+            "income": [20_000.0 + row * 7919 % 50_000 for row in range(rows)],
+            "city": [("Athens", "Dublin", "Zurich")[row * 7 % 3] for row in range(rows)],
+            "job": [("clerk", "nurse")[row * 11 % 5 % 2] for row in range(rows)],
+            "weight": [1.0 + row % 9 for row in range(rows)],
+        }
+    )
+    incomes = source["income"].to_pylist()
+    destination = source.set_column(1, "income", pa.array([*incomes[3:], *incomes[:3]]))
+    options = MeasureOptions(
+        key_fields=("age", "city"),
+        sensitive_fields=("job",),
+        weight_fields=("weight",),
+        domain_fields=("city",),
+        target="income",
+    )
+    release = Release(source=source, destination=destination, aligned=True)
+    measured = dataclasses.asdict(assess(release, options, Stream(bytes(32), "measures", 1)))
+    document = report(rows) | measured
+    sent = Report.model_validate(json.loads(json.dumps(document))).document()
+    assert report_errors(sent) == []
+    of_a_run = {"inversion_bits", "phi", "p_privacy", "enumeration_attack", "prediction"}
+    assert set(MEASURES) - set(sent["measures"]) == of_a_run

@@ -30,6 +30,7 @@ const KINDS = {
   CandidateOptions: "a number and how to rank",
   RunAttackOptions: "with these options",
   Breaks: "intervals",
+  Quantiles: "classes of equal size",
   Grouping: "groups of values",
   Prefix: "first characters",
 };

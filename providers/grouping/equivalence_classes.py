@@ -23,6 +23,7 @@ from providers.kernels.radix_sort import counted_runs, radix_runs
 from providers.params import StrictModel
 from providers.tables.columns import combined, is_words, unwrapped, words_of
 from providers.tables.literals import literal
+from providers.tables.numbers import is_numeric
 from providers.tables.sort_keys import distinct, is_text, packed, ranks, sort_keys
 from providers.tables.type_names import value_type
 
@@ -60,17 +61,29 @@ class Prefix(StrictModel):
     integer keeps its sign and has no leading zeros. A shorter value is a class by itself."""
 
 
+class Quantiles(StrictModel):
+    """Classes of about equally many rows, by the order of numbers or dates, such as weight classes."""
+
+    quantiles: Annotated[int, Field(ge=2, le=1_000_000)] = Field(examples=[5])
+    """Number of classes. A class is determined by the share of the table's values that are smaller, so that
+    equal values are in one class. The whole table must fit in memory."""
+
+
 _CLASSIFIER_FORMS = (
     "a classifier is 'identity', {\"breaks\": [18, 65]}, "
-    '{"groups": {"north": ["Oslo", "Bergen"]}} or {"prefix": 3}'
+    '{"groups": {"north": ["Oslo", "Bergen"]}}, {"prefix": 3} or {"quantiles": 5}'
 )
+
+
+_MODELS = {"breaks": Breaks, "groups": Grouping, "prefix": Prefix, "quantiles": Quantiles}
+"""Name of the member that shows the form of a classifier -> its model."""
 
 
 def _form(value: Any) -> str | None:
     """Return the form of a classifier; None if it has none of them."""
     if value == "identity":
         return "identity"
-    for name, model in (("breaks", Breaks), ("groups", Grouping), ("prefix", Prefix)):
+    for name, model in _MODELS.items():
         if isinstance(value, model) or (isinstance(value, dict) and name in value):
             return name
     return None
@@ -80,7 +93,8 @@ Classifier = Annotated[
     Annotated[Literal["identity"], Tag("identity")]
     | Annotated[Breaks, Tag("breaks")]
     | Annotated[Grouping, Tag("groups")]
-    | Annotated[Prefix, Tag("prefix")],
+    | Annotated[Prefix, Tag("prefix")]
+    | Annotated[Quantiles, Tag("quantiles")],
     Discriminator(_form, custom_error_type="classifier", custom_error_message=_CLASSIFIER_FORMS),
 ]
 """Division of the values of one control field into classes; `identity`: equal values form a class."""
@@ -102,10 +116,20 @@ def check_classifier(classifier: Classifier, field: pa.Field, pointer: str) -> N
         _bounds(classifier, field, pointer)
     elif isinstance(classifier, Grouping):
         _members(classifier, field, pointer)
+    elif isinstance(classifier, Quantiles) and not (is_numeric(kind) or _is_moment(kind)):
+        raise ParameterError(
+            f"quantiles are of numbers, dates and timestamps; '{field.name}' has type {kind}",
+            f"{pointer}/quantiles",
+        )
     elif isinstance(classifier, Prefix) and not (pa.types.is_integer(kind) or _is_string(kind)):
         raise ParameterError(
             f"a prefix is of text or of integers; '{field.name}' has type {kind}", f"{pointer}/prefix"
         )
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    """Whether the type is a date or a timestamp."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _is_string(kind: pa.DataType) -> bool:
@@ -119,7 +143,7 @@ def _bounds(classifier: Breaks, field: pa.Field, pointer: str) -> list[Fraction]
     bounds: list[Fraction] = []
     for index, value in enumerate(classifier.breaks):
         location = f"{pointer}/breaks/{index}"
-        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        if _is_moment(kind):
             bound = Fraction(literal(value, field, "a break", location).value)
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
             message = f"breaks are for numbers, dates and timestamps; '{field.name}' has type {kind}"
@@ -210,6 +234,8 @@ def class_keys(
         value_codes = _intervals(values, _bounds(classifier, field, pointer))
     elif isinstance(classifier, Grouping):
         value_codes = _groups(values, classifier, field, pointer)
+    elif isinstance(classifier, Quantiles):
+        value_codes = _quantiles(codes, values, classifier.quantiles)
     else:
         value_codes = _prefixes(values, classifier.prefix)
     null = value_codes.max(initial=-1) + 1
@@ -222,8 +248,9 @@ def class_labels(
     """Return columns in which two rows have equal values exactly if they are in the same class.
 
     Null equals null, and NaN equals NaN. Unlike `class_keys`, the values of a row do not depend on the
-    piece of the field that is passed.
+    piece of the field that is passed. There are no labels of `Quantiles`, which depend on all rows.
     """
+    assert not isinstance(classifier, Quantiles)  # noqa: S101 - such a run is never cut
     if classifier == "identity":
         return [column]
     column = unwrapped(column)
@@ -319,6 +346,29 @@ def _groups(values: pa.Array, classifier: Grouping, field: pa.Field, pointer: st
         codes[outside] = count
         codes[nan] = count + 1
     return codes
+
+
+def _quantiles(codes: npt.NDArray[Any], values: pa.Array, count: int) -> Codes:
+    """Return the class of each distinct value: floor(q b / m), b of the m values smaller; NaN is the next.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (rows,)
+        Index of each row's value; that of null is the number of values.
+    values : pa.Array, shape (values,)
+        Distinct values.
+    count : int
+        Number of classes q.
+    """
+    found = np.full(len(values), count, np.int64)
+    floating = pa.types.is_floating(values.type)
+    ordered = ~np.isnan(values.to_numpy(zero_copy_only=False)) if floating else np.ones(len(values), np.bool_)
+    rank = ranks(values).astype(np.int64)  # equal for 0.0 and -0.0, which are two of the distinct values
+    rows = np.bincount(codes, minlength=len(values) + 1)[: len(values)]
+    by_rank = np.bincount(rank[ordered], weights=rows[ordered]).astype(np.int64)
+    smaller = np.cumsum(by_rank) - by_rank
+    found[ordered] = smaller[rank[ordered]] * count // max(1, int(by_rank.sum()))
+    return found
 
 
 def _prefixes(values: pa.Array, length: int) -> Codes:

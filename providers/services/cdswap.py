@@ -29,6 +29,7 @@ from pydantic_core import PydanticCustomError
 
 from providers.grouping.equivalence_classes import (
     Classifier,
+    Quantiles,
     check_classifier,
     classes,
     keeps_values_apart,
@@ -105,6 +106,12 @@ class CdswapParams(SwapParams):
     def larger_groups(self) -> str:
         """Return advice for classes of two or three rows."""
         return "make classes wider, or set 'min_group_size' to 4, so that 'suppression' decides about them"
+
+    @property
+    def whole_table(self) -> str | None:
+        """The parameter for which a run needs the whole table in memory; None if it runs out of core."""
+        by_quantiles = any(isinstance(each, Quantiles) for each in self.classifier)
+        return super().whole_table or ("classifier" if by_quantiles else None)
 
     @property
     def classifiers(self) -> tuple[Classifier, ...]:
@@ -253,7 +260,8 @@ PROVIDER = Provider(
         cut="Rows are sorted by class into scratch space and exchanged class by class. A class that is too "
         "large for memory is exchanged by ranges of the buckets of its random order. The units of a divided "
         "job are runs of whole classes, consecutive in the order of their labels."
-        " With `risk`, `household` or `household_check` the run is not cut, since it needs the whole table.",
+        " With `risk`, `household`, `household_check` or a classifier by `quantiles` the run is not cut, "
+        "since it needs the whole table.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.whole_table is None,
         least=least_memory,

@@ -4,7 +4,7 @@ import datetime
 from decimal import Decimal
 from typing import Any
 
-from providers.grouping.equivalence_classes import Breaks, Classifier, Grouping, Prefix
+from providers.grouping.equivalence_classes import Breaks, Classifier, Grouping, Prefix, Quantiles
 from providers.services.cdswap import CdswapParams
 from tests.naive.households import households_of, swap_households
 from tests.naive.swapping import Outcome, Table, groups_of, is_nan, swap_within
@@ -49,15 +49,26 @@ def classifiers_of(params: CdswapParams) -> list[Classifier]:
     return list(params.classifier)
 
 
+def quantiles(column: list[Any], count: int) -> list[Any]:
+    """Return each row's class: the share of the values that are smaller, in `count` equal steps."""
+    known = [value for value in column if value is not None and not is_nan(value)]
+
+    def step(value: Any) -> int:
+        smaller = sum(other < value for other in known)
+        return max(step for step in range(count) if step * len(known) <= smaller * count)
+
+    return [("quantile", step(value)) if value in known else class_of(value, "identity") for value in column]
+
+
 def classes(table: Table, params: CdswapParams) -> list[Any]:
     """Return the name of each row's class."""
-    columns = [table[name] for name in params.control_field]
-    return [
-        tuple(
-            class_of(value, classifier) for value, classifier in zip(row, classifiers_of(params), strict=True)
-        )
-        for row in zip(*columns, strict=True)
-    ]
+    columns = []
+    for name, classifier in zip(params.control_field, classifiers_of(params), strict=True):
+        if isinstance(classifier, Quantiles):
+            columns.append(quantiles(table[name], classifier.quantiles))
+        else:
+            columns.append([class_of(value, classifier) for value in table[name]])
+    return list(zip(*columns, strict=True))
 
 
 def swap(table: Table, params: CdswapParams, seed: bytes, revision: int) -> Outcome:

@@ -103,8 +103,8 @@ def tables(draw: st.DrawFn) -> tuple[pa.Table, tuple[str, ...]]:
 
 
 @st.composite
-def classifiers(draw: st.DrawFn, kind: str) -> Any:
-    """A classifier that fits the kind."""
+def classifiers(draw: st.DrawFn, kind: str, in_memory: bool = True) -> Any:
+    """A classifier that fits the kind; `in_memory` for those that need the whole table, too."""
     fitting: list[Any] = ["identity"]
     fitting += [{"breaks": breaks} for breaks in BREAKABLE.get(kind, [])]
     if kind in GROUPABLE:
@@ -113,6 +113,8 @@ def classifiers(draw: st.DrawFn, kind: str) -> Any:
         fitting += [{"groups": {"one": one, "two": two}, "other": other} for other in others]
     if kind in PREFIXABLE:
         fitting += [{"prefix": 1}, {"prefix": 2}]
+    if kind in BREAKABLE and in_memory:
+        fitting += [{"quantiles": 2}, {"quantiles": 5}]
     return draw(st.sampled_from(fitting))
 
 

@@ -36,7 +36,7 @@ def test_random_tables_come_out_the_same(data: st.DataObject, batch_rows: int, u
         source = pa.concat_tables([source] * 4)
     parameters = data.draw(swap_parameters(source, targets=True))
     control = [f"c{at}" for at in range(len(kinds))]
-    of_control = [data.draw(classifiers(kind)) for kind in kinds]
+    of_control = [data.draw(classifiers(kind, in_memory=False)) for kind in kinds]
     assert_same("DSWAP", source, parameters, TINY, batch_rows, units)
     extra: dict[str, Any] = {"control_field": control, "classifier": of_control}
     assert_same("CDSWAP", source, parameters | extra, TINY, batch_rows, units)

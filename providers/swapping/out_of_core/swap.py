@@ -152,7 +152,7 @@ class SwapRun:
     Raises
     ------
     ParameterError
-        Rows are selected by their risk, or households move or are counted.
+        Rows are selected by their risk, households move or are counted, or classes are quantiles.
     """
 
     def __init__(
@@ -163,6 +163,12 @@ class SwapRun:
             raise ParameterError(
                 "risks depend on the whole table, so that a swap with 'risk' does not run out of core",
                 "/parameters/risk",
+            )
+        if params.whole_table == "classifier":
+            raise ParameterError(
+                "quantiles depend on the whole table, so that a swap by them does not run out of core; give "
+                "the borders of the classes as 'breaks'",
+                "/parameters/classifier",
             )
         if params.whole_table is not None:
             raise ParameterError(

@@ -98,10 +98,11 @@ def _find(comparison: Comparison) -> Finding:
         raise NotApplicable("every domain has too few rows to be shown")
     percent = [abs(row["change_percent"]) for row in rows if "change_percent" in row]
     errors = [abs(row["change_in_errors"]) for row in rows if "change_in_errors" in row]
-    value: dict[str, Any] = {
-        "percent": float(np.mean(percent)) if percent else None,
-        "change_in_errors": float(np.mean(errors)) if errors else None,
-        "totals": rows,
+    value: dict[str, Any] = {"totals": rows}
+    value |= {
+        key: float(np.mean(changes))
+        for key, changes in (("percent", percent), ("change_in_errors", errors))
+        if changes
     }
     return Finding(value | ({"withheld": hidden} if hidden else {}), [weight, *fields])
 

@@ -79,7 +79,7 @@ def _find(comparison: Comparison) -> Finding:
         # a field that the release makes constant or missing has lost its correlations
         pair |= {view: each.value if each else 0.0 for view, each in found.items()}
         pair["change"] = pair["after"] - pair["before"]
-        pair |= {f"{view}_error": each.error if each else None for view, each in found.items()}
+        pair |= {f"{view}_error": each.error for view, each in found.items() if each}
         pairs.append(pair)
     if not pairs:
         raise NotApplicable("no two fields of numbers vary together in the source")

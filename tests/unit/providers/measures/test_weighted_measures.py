@@ -375,6 +375,21 @@ def test_small_domains_are_not_shown() -> None:
     assert withheld(present, dict.fromkeys(present, 2 - rows // 10), 3, 5) == [True, False, True]
 
 
+def test_estimates_that_are_undefined_are_absent() -> None:
+    """A total of 0 has no change in percent, and a field that became constant no error of its correlation."""
+    source = survey().select(["age", "income", "region", "w"])
+    zero = source.append_column("zero", pa.array([0.0] * 300))
+    constant = source.set_column(1, "income", pa.array([5.0] * 300))
+    [pair] = assessed(source, constant).measures["weighted_correlations"]["value"]["pairs"]
+    assert (pair["after"], pair["change"]) == (0, -pair["before"])
+    assert "before_error" in pair
+    assert "after_error" not in pair
+    totals = assessed(zero, zero, domain_fields=["region"]).measures["domain_totals"]["value"]["totals"]
+    absent = [row for row in totals if row["field"] == "zero"]
+    assert len(absent) == 3
+    assert not any({"change_percent", "change_in_errors"} & set(row) for row in absent)
+
+
 def test_terms_that_depend_on_others_are_named() -> None:
     """A copy of a field, and a constant one, have no coefficient; the others are those without them."""
     source = survey().select(["age", "income", "w"])

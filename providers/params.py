@@ -365,6 +365,17 @@ class SwapParams(PairingParams):
     household_check: str | SkipJsonSchema[None] = Field(default=None, examples=["household"])
     """The field that identifies a household, where rows move on their own: the report states how many
     households the run tears."""
+    checks: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
+        default=(), max_length=20, examples=[["birth <= death", "age >= 15 or children == 0"]]
+    )
+    """Expressions that rows should meet: comparisons of fields with fields or values by `==`, `!=`, `<`,
+    `<=`, `>` and `>=`, joined by `and`, `or`, `not` and parentheses; `field("net income")` for a name with
+    spaces. A comparison with a null is unknown and breaks nothing. The report counts the rows that break each
+    check in the source and in the release. [up to 20, each of up to 200 characters]"""
+    on_broken: Literal["report", "repair"] = "report"
+    """Treatment of rows that an exchange makes break a check. `report`: events list them; `repair`: their
+    exchanges are drawn again, at most 20 times, and undone if they still break a check. `repair` goes with
+    random pairs of single rows: not with mechanism `permutation`, `risk` or `household`."""
 
     @model_serializer(mode="wrap")
     def _leave_out_defaults_of_later_versions(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -372,6 +383,7 @@ class SwapParams(PairingParams):
         document: dict[str, Any] = handler(self)
         left_out = {"mechanism", "target_epsilon"} if self.mechanism == "pairs" else set()
         left_out |= {name for name in ("risk", "household", "household_check") if document[name] is None}
+        left_out |= set() if self.checks else {"checks", "on_broken"}
         return {name: value for name, value in document.items() if name not in left_out}
 
     @model_validator(mode="after")
@@ -388,7 +400,24 @@ class SwapParams(PairingParams):
     def whole_table(self) -> str | None:
         """The parameter for which a run needs the whole table in memory; None if it runs out of core."""
         names = ("risk", "household", "household_check")
-        return next((name for name in names if getattr(self, name) is not None), None)
+        found = next((name for name in names if getattr(self, name) is not None), None)
+        return found if found is not None or not self.checks else "checks"
+
+    @model_validator(mode="after")
+    def _a_repair_has_checks_and_pairs(self) -> Self:
+        if self.on_broken == "report":
+            return self
+        if not self.checks:
+            raise PydanticCustomError(
+                "repair_without_checks", "'on_broken' says what to do about broken 'checks': give some"
+            )
+        if self.mechanism != "pairs" or self.risk is not None or self.household is not None:
+            raise PydanticCustomError(
+                "repair_needs_pairs",
+                "a repair draws random pairs of single rows again: with mechanism 'permutation', 'risk' or "
+                "'household' use 'on_broken': 'report'",
+            )
+        return self
 
     @model_validator(mode="after")
     def _risk_has_its_rate(self) -> Self:

@@ -244,6 +244,33 @@ class TableChange(ResponseModel):
     total_change: int
 
 
+class BrokenRows(ResponseModel):
+    """Rows that break one check."""
+
+    before: int
+    """Rows of the source that break it."""
+    after: int
+    """Rows of the release that break it."""
+    newly_broken: int
+    """Rows that break it in the release and met it in the source."""
+
+
+class CheckFigures(ResponseModel):
+    """Checks of rows, and what a repair did."""
+
+    by_check: dict[str, BrokenRows]
+    """Expression -> rows that break it."""
+    rows_newly_broken: int
+    """Rows that break a check in the release and met it in the source."""
+    rows_broken_by_exchange: int | SkipJsonSchema[None] = None
+    """Rows that the first draw made break a check; with a repair, as are the next ones."""
+    rounds: int | SkipJsonSchema[None] = None
+    """Number of times that exchanges were drawn again."""
+    rows_drawn_again: int | SkipJsonSchema[None] = None
+    rows_restored: int | SkipJsonSchema[None] = None
+    """Rows that keep their own values, since no exchange that was tried keeps the checks."""
+
+
 class ServiceFigures(LocalityCounts, BinFigures):
     """Figures of the service that ran: each service has some of them."""
 
@@ -262,6 +289,8 @@ class ServiceFigures(LocalityCounts, BinFigures):
     """RSWAP: number of households. Others: figures, present with `household`."""
     households_torn: TornHouseholds | SkipJsonSchema[None] = None
     """Present with `household_check`."""
+    checks: CheckFigures | SkipJsonSchema[None] = None
+    """Present with `checks`."""
     classes: int | SkipJsonSchema[None] = None
     """Classes of the control field (CDSWAP)."""
     singleton_classes: int | SkipJsonSchema[None] = None

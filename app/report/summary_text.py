@@ -11,6 +11,7 @@ from app.report.small_counts import Discretion
 _REASONS = {
     "alone": "in a group of one row",
     "group_too_small": "in a group below the minimum size",
+    "check": "restored, since no exchange that was tried keeps the checks",
     "null": "with a null, which keeps its place",
     "rate": "not drawn, because the rate is below 1",
     "unmatched": "of a household at risk that found no donor",
@@ -18,6 +19,8 @@ _REASONS = {
 
 _EVENTS = {
     "category_kept": "A categorical field hardly changed, since nearly all neighbours agree on it.",
+    "check_broken": "Rows break a check in the release that they met in the source.",
+    "check_restored": "Rows keep their own values, since their exchanges broke a check.",
     "collapsed": "Segments became one value each: float64 cannot distinguish values as close as theirs.",
     "combination_failed": "Combinations that could not be run or measured here; the table of all says why.",
     "constant": "A field is constant and passed through unchanged.",

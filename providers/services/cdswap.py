@@ -60,6 +60,7 @@ from providers.swapping.out_of_core.swap import swap_outside
 from providers.swapping.participation import Exchange
 from providers.swapping.reversible_groups import uniform_pairs
 from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
+from providers.swapping.row_checks import CHECK_GUARANTEE, CHECK_LIMIT, report_checks
 from providers.swapping.swap import (
     estimated_memory,
     least_memory,
@@ -176,7 +177,7 @@ def swap(table: pa.Table, params: CdswapParams, stream: Stream, progress: Progre
             torn.report(result)
     result.provider["classes"] = len(groups.identities)
     result.provider["singleton_classes"] = int(np.count_nonzero(groups.sizes == 1))
-    return result
+    return report_checks(table, params, result)
 
 
 def household_exchanges(
@@ -227,6 +228,7 @@ PROVIDER = Provider(
         permutation_guarantee("class"),
         RISK_GUARANTEE,
         HOUSEHOLD_GUARANTEE,
+        CHECK_GUARANTEE,
     ),
     changes=(
         "The row of its class that a value belongs to.",
@@ -242,6 +244,7 @@ PROVIDER = Provider(
         "Fields that are not swapped stay with their row.",
         RISK_LIMIT,
         HOUSEHOLD_LIMIT,
+        CHECK_LIMIT,
     ),
     repeated_releases=(
         "At rate 1 no row ever receives its own value, so that each release excludes one of the values of "
@@ -260,8 +263,8 @@ PROVIDER = Provider(
         cut="Rows are sorted by class into scratch space and exchanged class by class. A class that is too "
         "large for memory is exchanged by ranges of the buckets of its random order. The units of a divided "
         "job are runs of whole classes, consecutive in the order of their labels."
-        " With `risk`, `household`, `household_check` or a classifier by `quantiles` the run is not cut, "
-        "since it needs the whole table.",
+        " With `risk`, `household`, `household_check`, `checks` or a classifier by `quantiles` the run is not "
+        "cut, since it needs the whole table.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.whole_table is None,
         least=least_memory,

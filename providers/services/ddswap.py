@@ -56,6 +56,7 @@ from providers.swapping.out_of_core.swap import swap_outside
 from providers.swapping.participation import Exchange
 from providers.swapping.reversible_groups import uniform_pairs
 from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
+from providers.swapping.row_checks import CHECK_GUARANTEE, CHECK_LIMIT, report_checks
 from providers.swapping.swap import estimated_memory, least_memory, memory_needed, plan_each, swap_each
 from providers.swapping.torn_households import TornHouseholds
 from providers.tables.columns import null_mask, take
@@ -193,7 +194,7 @@ def swap(table: pa.Table, params: DdswapParams, stream: Stream, progress: Progre
             exchange.fields[0]: len(exchange.groups.identities) for exchange in exchanges
         }
     result.provider["swapping_distance"] = distances.figures()
-    return result
+    return report_checks(table, params, result)
 
 
 def _single_control(params: DdswapParams) -> str | None:
@@ -264,6 +265,7 @@ PROVIDER = Provider(
         permutation_guarantee("block"),
         RISK_GUARANTEE,
         HOUSEHOLD_GUARANTEE,
+        CHECK_GUARANTEE,
     ),
     changes=(
         "The row of its block that a value belongs to.",
@@ -276,6 +278,7 @@ PROVIDER = Provider(
         "Fields that are not swapped, the control field among them, stay with their row.",
         RISK_LIMIT,
         HOUSEHOLD_LIMIT,
+        CHECK_LIMIT,
     ),
     repeated_releases=(
         "The control field does not move, so that anybody can cut the same blocks again, and at rate 1 no "
@@ -295,7 +298,8 @@ PROVIDER = Provider(
         ),
         cut="Rows are sorted by the control fields into scratch space and exchanged block by block. A block "
         "must fit in memory. The units of a divided job are runs of consecutive whole blocks."
-        " With `risk`, `household` or `household_check` the run is not cut, since it needs the whole table.",
+        " With `risk`, `household`, `household_check` or `checks` the run is not cut, since it needs the "
+        "whole table.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.whole_table is None,
         least=least_memory,

@@ -48,6 +48,7 @@ from providers.swapping.out_of_core.distribute import sharing_of_everything
 from providers.swapping.out_of_core.swap import swap_outside
 from providers.swapping.participation import Exchange
 from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
+from providers.swapping.row_checks import CHECK_GUARANTEE, CHECK_LIMIT, report_checks
 from providers.swapping.swap import (
     estimated_memory,
     least_memory,
@@ -93,13 +94,14 @@ def swap(table: pa.Table, params: DswapParams, stream: Stream, progress: Progres
     """Exchange the swap fields' values between uniformly random pairs of rows."""
     if params.household is not None:
         members, exchanges = household_exchanges(table, params, params.household)
-        return swap_households(table, params, members, exchanges, stream, progress)
+        result = swap_households(table, params, members, exchanges, stream, progress)
+        return report_checks(table, params, result)
     torn = None if params.household_check is None else TornHouseholds(table, params)
     watch = None if torn is None else torn.add
     result = swap_within(table, params, whole_table(table.num_rows), stream, progress, watch)
     if torn is not None:
         torn.report(result)
-    return result
+    return report_checks(table, params, result)
 
 
 def household_exchanges(
@@ -138,6 +140,7 @@ PROVIDER = Provider(
         permutation_guarantee("table"),
         RISK_GUARANTEE,
         HOUSEHOLD_GUARANTEE,
+        CHECK_GUARANTEE,
     ),
     changes=(
         "The row that a value belongs to. Unlocked, also the combinations of values of the swap fields.",
@@ -150,6 +153,7 @@ PROVIDER = Provider(
         "A value that only one person can have reveals that this person is in the table.",
         RISK_LIMIT,
         HOUSEHOLD_LIMIT,
+        CHECK_LIMIT,
     ),
     repeated_releases=(
         "At a rate below 1 a row keeps its value in most releases, and its most frequent value is its own: "
@@ -166,7 +170,8 @@ PROVIDER = Provider(
         "exchanged on its own, field by field when unlocked. The units of a divided job are fields and "
         "ranges of buckets. Each unit reads the source and computes the bucket of every row without the "
         "other units."
-        " With `risk`, `household` or `household_check` the run is not cut, since it needs the whole table.",
+        " With `risk`, `household`, `household_check` or `checks` the run is not cut, since it needs the "
+        "whole table.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.whole_table is None,
         least=least_memory,

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from providers.errors import ParameterError, did_you_mean
 from providers.params import PairingParams, SwapParams
+from providers.swapping.check_expressions import check_expressions, names_of, parsed
 from providers.swapping.row_risk import check_risk
 from providers.swapping.suppression import check_suppression
 from providers.tables.columns import check_movable
@@ -17,12 +18,12 @@ P = TypeVar("P", bound=PairingParams)
 
 
 def resolve_fields(params: P, schema: pa.Schema, control_fields: Sequence[str] = ()) -> P:
-    """Return the parameters with every swap field by name, after checking their suppression and risk.
+    """Return the parameters with every swap field by name, after checking suppression, risk and checks.
 
     Raises
     ------
     ParameterError
-        As `resolve_names`; or the suppression or the risk does not fit the schema.
+        As `resolve_names`; or the suppression, the risk or a check does not fit the schema.
     SourceError
         As `resolve_names`.
     """
@@ -32,6 +33,7 @@ def resolve_fields(params: P, schema: pa.Schema, control_fields: Sequence[str] =
         check_risk(resolved.selection_by_risk, schema)
     if isinstance(resolved, SwapParams):
         _check_household(resolved, schema, control_fields)
+        check_expressions(resolved.checks, schema)
     return resolved
 
 
@@ -99,4 +101,5 @@ def fields_read(params: PairingParams, others: Sequence[str] = ()) -> tuple[str,
         more += params.selection_by_risk.fields_read
     if isinstance(params, SwapParams):
         more += [name for name in (params.household, params.household_check) if name is not None]
+        more += [name for expression in parsed(params.checks) for name in names_of(expression)]
     return tuple(dict.fromkeys([*params.swap_fields, *others, *params.suppression.fields, *more]))

@@ -395,7 +395,7 @@ class _Run:
             )
         self.table = pa.table(columns)
         self.params = params.model_copy(
-            update={"household": None, "nulls": "swap", "suppression": policy, "risk": risk}
+            update={"household": None, "checks": (), "nulls": "swap", "suppression": policy, "risk": risk}
         )
         self._by_exchange = [
             (exchange, participation_by_field(self.table, self.params, exchange)) for exchange in exchanges

@@ -13,7 +13,7 @@ from providers.params import SwapParams
 from providers.swapping.exchange import sources
 from providers.tables.columns import null_mask
 
-REASONS = {"alone": 1, "group_too_small": 2, "null": 4, "rate": 8}
+REASONS = {"alone": 1, "group_too_small": 2, "null": 4, "rate": 8, "check": 32}
 """Reason for which a swap field of a row keeps its value -> its bit in the marks of the row."""
 
 TOOK_PART = 16

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from providers.arrays import BoolArray, Float64Array, IndexArray, Int64Array
+from providers.arrays import BoolArray, Float64Array, IndexArray, Int64Array, UInt64Array
 from providers.grouping.groups import BufferPool, Groups
 from providers.grouping.shuffle import shuffle_groups
 from providers.kernels.radix_sort import radix_order
@@ -129,9 +129,7 @@ def systematic_sample(chances: Float64Array, rows: IndexArray, key: Key) -> Int6
     """
     if not len(rows):
         return np.zeros(0, np.int64)
-    words = np.empty(int(rows[-1]) + 1, np.uint64)
-    _row_words(key, words)
-    order = radix_order([words[rows]])
+    order = radix_order([random_words(key, int(rows[-1]) + 1)[rows]])
     units = np.rint(np.ldexp(chances, UNIT_BITS)).astype(np.int64)[order]
     start = np.empty(1, np.uint64)
     _first_word(key, np.uint64(0), np.uint32(1), start)
@@ -139,6 +137,13 @@ def systematic_sample(chances: Float64Array, rows: IndexArray, key: Key) -> Int6
     passed = sums >> UNIT_BITS
     found: Int64Array = order[np.diff(passed, prepend=0) > 0].astype(np.int64)
     return found
+
+
+def random_words(key: Key, rows: int) -> UInt64Array:
+    """Return a random word of 64 bits for each row, by which rows are put into a random order."""
+    words = np.empty(rows, np.uint64)
+    _row_words(key, words)
+    return words
 
 
 @njit(cache=True, nogil=True, parallel=True)

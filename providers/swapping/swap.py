@@ -41,6 +41,7 @@ from providers.swapping.reversible_groups import (
 )
 from providers.swapping.risk_report import RiskFigures
 from providers.swapping.risk_selection import required_sizes, select_rows
+from providers.swapping.row_checks import Move, Repair, RowChecks
 from providers.swapping.row_risk import row_risk
 from providers.swapping.search_space import size_counts
 from providers.swapping.suppression import Unswappable, add_row_events, remaining_rows, suppress, union
@@ -151,8 +152,8 @@ class _AllParticipation:
         ]
 
     def expected_rows(self) -> dict[str, float]:
-        """Return swap field -> expected number of rows that take part; empty if risk selects them."""
-        if self.params.risk is not None:
+        """Return swap field -> expected number of rows that take part; empty with risk or a repair."""
+        if self.params.risk is not None or self.params.on_broken == "repair":
             return {}
         expected = expected_rows(self.params, self.counts)
         return {name: rows for fields, rows in zip(self.moves, expected, strict=True) for name in fields}
@@ -253,12 +254,12 @@ def least_memory(params: PairingParams, rows: int) -> int:
 
 
 def _selection_bytes(params: PairingParams) -> int:
-    """Bytes of a row's risk, codes, chances, random order and masks, and of its household, where used."""
+    """Bytes of a row's risk, codes, chances, random order and masks, of its household and checks, if used."""
     by_risk = params.selection_by_risk is not None
-    by_household = isinstance(params, SwapParams) and (
-        params.household is not None or params.household_check is not None
-    )
-    return 96 * by_risk + 96 * by_household
+    if not isinstance(params, SwapParams):
+        return 96 * by_risk
+    by_household = params.household is not None or params.household_check is not None
+    return 96 * (by_risk + by_household + bool(params.checks))
 
 
 def _index_bytes(rows: int) -> int:
@@ -318,7 +319,7 @@ def swap_each(
     -------
     SwapResult
         The provider's figures include ``matching_bits``, from which the measure `inversion_bits` follows,
-        and those of `GroupBits`; with `risk` those of `RiskFigures`.
+        and those of `GroupBits`; with `risk` those of `RiskFigures`; with a repair those of `Repair`.
 
     Raises
     ------
@@ -343,6 +344,7 @@ def swap_each(
     position = {name: at for at, name in enumerate(table.schema.names)}
     done, fields = 0, len(participation.by_field)
     workspace = BufferPool()
+    repaired = _repaired(table, params, participation, stream)
     for exchange, by_field in participation.by_exchange:
         pairing: Pairing | None = None
         for number, (name, entry) in enumerate(by_field.items()):
@@ -351,7 +353,9 @@ def swap_each(
             if not reuse_pairing:
                 pairing = None  # free the previous pairing before the next one is drawn
                 key = stream.key(purpose(params, None if exchange.locked else name))
-                if at_risk is None:
+                if repaired is not None:
+                    pairing = repaired.pairing(name)
+                elif at_risk is None:
                     pairing = draw_exchange(entry.groups, key, params, workspace)
                 else:
                     pairing = at_risk.exchange(entry, key, workspace)
@@ -359,7 +363,8 @@ def swap_each(
                     watch(name, pairing)
             assert pairing is not None  # noqa: S101 - the first field made one
             last = not exchange.locked or number == len(by_field) - 1
-            figures.add(name, entry, pairing, reuse_pairing)
+            restored = None if repaired is None else repaired.move(name).restored
+            figures.add(name, entry, pairing, reuse_pairing, restored)
             index = position[name]
             if at_risk is None:
                 columns[index], figures.changed[name] = permute(columns[index], pairing, last, workspace)
@@ -385,8 +390,29 @@ def swap_each(
         provider_figures = search_space_figures(at_risk.counts, known, 1.0)
         provider_figures |= at_risk.figures(swapped, origin)
         at_risk.add_events(events)
+    if repaired is not None:
+        repaired.add_events(events)
+        provider_figures["checks"] = repaired.figures
     summary = figures.summary(exchanges[0].groups, suppressed)
     return SwapResult(swapped, summary, events, provider_figures, origin=origin)
+
+
+def _repaired(
+    table: pa.Table, params: SwapParams, participation: _AllParticipation, stream: Stream
+) -> Repair | None:
+    """Draw all exchanges and repair those that break a check; None if the run repairs none."""
+    if params.on_broken != "repair":
+        return None
+    moves = []
+    for exchange, by_field in participation.by_exchange:
+        for fields in [tuple(by_field)] if exchange.locked else [(name,) for name in by_field]:
+            drawn_for = purpose(params, None if exchange.locked else fields[0])
+            entry = by_field[fields[0]]
+            pairing = draw_exchange(entry.groups, stream.key(drawn_for), params)
+            moves.append(Move.of(drawn_for, fields, entry, pairing))
+    repair = Repair(RowChecks(table, params), moves, stream)
+    repair.run()
+    return repair
 
 
 def _add_null_kept_events(
@@ -419,8 +445,26 @@ class _Figures:
         self._reasons: npt.NDArray[np.uint8] = np.zeros(rows, np.uint8)
         self._has_reasons = False  # while False, the untouched zeros above take no memory
 
-    def add(self, name: str, participation: Participation, pairing: Pairing, same_rows: bool) -> None:
-        """Count the rows that take part in a field; ``same_rows``: as in the previous, locked field."""
+    def add(
+        self,
+        name: str,
+        participation: Participation,
+        pairing: Pairing,
+        same_rows: bool,
+        restored: BoolArray | None = None,
+    ) -> None:
+        """Count the rows that take part in a field.
+
+        Parameters
+        ----------
+        name : str
+        participation : Participation
+        pairing : Pairing
+        same_rows : bool
+            Whether they are those of the previous, locked field.
+        restored : ndarray of bool, shape (rows,), optional
+            Rows whose exchange was undone, since it broke a check.
+        """
         took_part = int(pairing.took_part.sum())
         self.took_part_by_field[name] = took_part
         if same_rows:
@@ -429,6 +473,8 @@ class _Figures:
             self._all_took_part = True
             return
         marks = row_marks(participation, pairing)
+        if restored is not None:
+            marks[restored] = REASONS["check"]
         self._took_part |= marks & TOOK_PART != 0
         reasons = marks & ~np.uint8(TOOK_PART)
         if reasons.any():

@@ -107,6 +107,9 @@ def assert_agree(
         assert found.pop("no_epsilon").startswith("No finite epsilon")
         assert found == naive.risk_selection
         assert fast.provider["risk_deciles"] == naive.provider["risk_deciles"]
+    assert ("checks" in fast.provider) == bool(naive.checks)
+    if naive.checks:
+        assert fast.provider["checks"] == naive.checks
     if "group_bits" in naive.provider:
         assert_same_group_bits(fast.provider, naive.provider)
         twos_and_threes = [

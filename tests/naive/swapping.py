@@ -4,7 +4,7 @@ import copy
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from statistics import median
@@ -22,6 +22,7 @@ from tests.naive.risk_selection import (
     select,
     unique_rows,
 )
+from tests.naive.row_checks import Move, checks_report, repair
 
 Table = dict[str, list[Any]]
 
@@ -48,6 +49,7 @@ class Outcome:
     provider: dict[str, Any] = field(default_factory=dict)
     blocks: dict[str, int] = field(default_factory=dict)
     risk_selection: dict[str, Any] = field(default_factory=dict)
+    checks: dict[str, Any] = field(default_factory=dict)
     guarantee: dict[str, Any] = field(default_factory=dict)
     """Rate, epsilon, and epsilon by field of the permutation mechanism."""
 
@@ -135,7 +137,12 @@ def swap_each(
     if out.provider["reversible"]:
         out.events["reversible_groups"] += 1
         out.failed = params.on_reversible == "fail"
-    reasons: dict[str, set[int]] = {"alone": set(), "group_too_small": set(), "null": set(), "rate": set()}
+    repaired: dict[str, Move] = {}
+    if params.on_broken == "repair":
+        repaired = repair_exchanges(out, table, params, exchanges, run, seed, service, revision)
+    reasons: dict[str, set[int]] = {
+        name: set() for name in ("alone", "group_too_small", "null", "rate", "check")
+    }
     unswappable: dict[str, set[int]] = {}
     took_part: set[int] = set()
     for exchange in exchanges:
@@ -148,6 +155,12 @@ def swap_each(
                 absent = exchange.absent[name]
                 by_field[name] = run(f"exchange/{name}", exchange.groups, absent), absent
         for name, (done, absent) in by_field.items():
+            if repaired:
+                move = repaired[name]
+                done.source = move.source
+                done.took_part = {row for row in range(rows) if move.source[row] != row}
+                reasons["check"] |= move.restored
+                out.events["check_restored"] += len(move.restored)
             out.sources[name] = done.source
             out.table[name] = [table[name][row] for row in done.source]
             out.took_part_by_field[name] = len(done.took_part)
@@ -167,9 +180,33 @@ def swap_each(
     out.unswapped_reasons = {reason: len(found) for reason, found in reasons.items() if found}
     moved = {name: list(values) for name, values in out.table.items()}
     suppress(out, params, unswappable)
+    if params.checks:
+        dropped = set[int]()
+        if params.suppression.policy == "drop":
+            dropped = set[int]().union(*unswappable.values())
+        origin = [row for row in range(rows) if row not in dropped]
+        out.checks |= checks_report(table, out.table, origin, params.checks, out.events)
     if selected is not None:
         report_selection(out, table, moved, params, selected, unswappable, chosen_sizes)
     return out
+
+
+def repair_exchanges(
+    out: Outcome, table: Table, params: SwapParams, exchanges: list[Exchange],
+    run: Callable[[str, list[Group], set[int]], Exchanged], seed: bytes, service: str, revision: int,
+) -> dict[str, Move]:  # fmt: skip
+    """Draw all exchanges and repair them; return the move of each field."""
+    moves: list[Move] = []
+    for exchange in exchanges:
+        for names in [exchange.fields] if exchange.locked else [(name,) for name in exchange.fields]:
+            absent = set[int]().union(*(exchange.absent[name] for name in names))
+            purpose = "exchange" if exchange.locked else f"exchange/{names[0]}"
+            able = [Group(g.identity, [row for row in g.rows if row not in absent]) for g in exchange.groups]
+            moves.append(Move(purpose, names, able, run(purpose, exchange.groups, absent).source))
+    out.checks = repair(
+        table, moves, params.checks, lambda purpose: derive_key(seed, service, revision, purpose)
+    )
+    return {name: move for move in moves for name in move.fields}
 
 
 def exchange_selected(

@@ -152,7 +152,8 @@ class SwapRun:
     Raises
     ------
     ParameterError
-        Rows are selected by their risk, households move or are counted, or classes are quantiles.
+        Rows are selected by their risk, households move or are counted, classes are quantiles, or rows are
+        checked.
     """
 
     def __init__(
@@ -169,6 +170,11 @@ class SwapRun:
                 "quantiles depend on the whole table, so that a swap by them does not run out of core; give "
                 "the borders of the classes as 'breaks'",
                 "/parameters/classifier",
+            )
+        if params.whole_table == "checks":
+            raise ParameterError(
+                "checks are verified on whole rows, so that a swap with 'checks' does not run out of core",
+                "/parameters/checks",
             )
         if params.whole_table is not None:
             raise ParameterError(

@@ -37,7 +37,7 @@ class SummaryFigures(ResponseModel):
     unswapped: int | SkipJsonSchema[None] = None
     """Rows in which at least one swap field kept its place."""
     unswapped_reasons: dict[str, int] | SkipJsonSchema[None] = None
-    """Reason (`alone`, `group_too_small`, `null`, `rate`) -> rows."""
+    """Reason (`alone`, `group_too_small`, `null`, `rate`, `check`) -> rows."""
     achieved_rate: float | SkipJsonSchema[None] = None
     """Mean over the swap fields of the share of rows that took part."""
     destination_rows: int | SkipJsonSchema[None] = None

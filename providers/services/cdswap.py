@@ -263,8 +263,8 @@ PROVIDER = Provider(
         cut="Rows are sorted by class into scratch space and exchanged class by class. A class that is too "
         "large for memory is exchanged by ranges of the buckets of its random order. The units of a divided "
         "job are runs of whole classes, consecutive in the order of their labels."
-        " With `risk`, `household`, `household_check`, `checks` or a classifier by `quantiles` the run is not "
-        "cut, since it needs the whole table.",
+        " With `risk`, `household`, `household_check`, `checks` or a classifier by `quantiles` the run is "
+        "not cut, since it needs the whole table.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.whole_table is None,
         least=least_memory,

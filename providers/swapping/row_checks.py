@@ -165,7 +165,7 @@ class Move:
         moves = (self.source != np.arange(len(self.source)))[groups.order]
         took_part = np.diff(np.concatenate(([0], np.cumsum(moves)))[groups.starts]).astype(np.int64)
         nothing = np.zeros(0, groups.order.dtype)
-        kept_type = self.source.astype(row_index_type(len(self.source)))
+        kept_type: IndexArray = self.source.astype(row_index_type(len(self.source)))
         return Permutation(groups, nothing, took_part, source=kept_type)
 
 

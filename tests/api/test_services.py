@@ -162,6 +162,25 @@ def test_rows_at_risk_are_swapped_and_reported(
     assert "needs a 'rate' below 1" in problem["errors"][0]["message"]
 
 
+def test_checks_are_reported_and_repaired(api: Api, people: Rows) -> None:
+    """The report and its page count broken rows; a repair leaves none; a fault names its place."""
+    rows = [{**row, "limit": row["age"] * 1000} for row in people * 4]
+    parameters = {"swap_fields": ["age"], "checks": ["age * 2 < limit"]}
+    body = {"source": {"rows": rows}, "parameters": parameters}
+    problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_parameter")
+    assert problem["errors"][0]["pointer"] == "/parameters/checks/0"
+    assert "character 1: a field, a number" in problem["detail"]
+    parameters = {"swap_fields": ["age"], "checks": ["limit <= 40000 or age >= 40"], "on_broken": "repair"}
+    job = api.run("DSWAP", rows, parameters)
+    assert job["parameters"]["on_broken"] == "repair"
+    report = api.client.get(f"/v1/jobs/{job['id']}/report").raise_for_status().json()
+    figures = report["provider"]["checks"]
+    assert figures["by_check"]["limit <= 40000 or age >= 40"]["after"] == figures["rows_newly_broken"] == 0
+    assert figures["rows_broken_by_exchange"] > 0
+    page = api.client.get(f"/v1/jobs/{job['id']}/report", headers={"accept": "text/html"}).raise_for_status()
+    assert "limit &lt;= 40000 or age &gt;= 40" in page.text
+
+
 def test_whole_households_are_exchanged_and_torn_ones_counted(api: Api, people: Rows) -> None:
     """The report and its page show both figures; a preview knows households; a wrong field is refused."""
     rows = [{**row, "home": f"home {number // 3}"} for number, row in enumerate(people * 5)]

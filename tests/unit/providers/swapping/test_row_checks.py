@@ -289,8 +289,8 @@ def test_an_empty_table_and_one_row(rows: int) -> None:
 def test_a_run_with_checks_reads_their_fields_and_is_not_cut() -> None:
     provider = PROVIDERS["DSWAP"]
     params = provider.check(provider.params.model_validate(BASE), people().schema)
-    assert not provider.scaling.can_cut(params)  # type: ignore[arg-type]
-    assert set(provider.scaling.reads(params, people().schema)) == {"birth", "death"}  # type: ignore[arg-type]
+    assert not provider.scaling.can_cut(params)
+    assert set(provider.scaling.reads(params, people().schema)) == {"birth", "death"}
     with pytest.raises(ParameterError, match="does not run out of core") as raised:
         swap_out_of_core("DSWAP", people(), BASE, 10**6, 100)
     assert raised.value.pointer == "/parameters/checks"

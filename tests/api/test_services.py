@@ -165,7 +165,7 @@ def test_rows_at_risk_are_swapped_and_reported(
 def test_checks_are_reported_and_repaired(api: Api, people: Rows) -> None:
     """The report and its page count broken rows; a repair leaves none; a fault names its place."""
     rows = [{**row, "limit": row["age"] * 1000} for row in people * 4]
-    parameters = {"swap_fields": ["age"], "checks": ["age * 2 < limit"]}
+    parameters: dict[str, Any] = {"swap_fields": ["age"], "checks": ["age * 2 < limit"]}
     body = {"source": {"rows": rows}, "parameters": parameters}
     problem = api.problem(api.client.post("/v1/services/DSWAP", json=body), 422, "invalid_parameter")
     assert problem["errors"][0]["pointer"] == "/parameters/checks/0"

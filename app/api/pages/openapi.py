@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from app.api.auth.scopes import NEEDED
 from app.api.openapi_responses import problems
 from app.api.pages.examples import add_examples
+from app.api.pages.response_examples import add_response_examples
 from app.api.pages.webhooks import webhooks
 from app.api.report_schemas import Report
 from app.api.schemas import ProgressUpdate, Rows
@@ -63,6 +64,7 @@ def document(app: FastAPI) -> dict[str, Any]:
                     del operation["responses"]["422"]
                 _guard(operation)
                 add_examples(operation)
+                add_response_examples(operation)
         schemas = openapi["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError", "Seed"):
             schemas.pop(name, None)

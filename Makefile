@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python tools/install.py
 # Processes read modules compiled by earlier ones, which saves a fifth of the time to import the service.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo serve test test-quick tests fuzz lint openapi clients docs site bench papers image-check processor-check load lock audit sbom anonymeter contract clean
+.PHONY: help demo serve test test-quick tests fuzz lint openapi clients docs pictures site bench papers image-check processor-check load lock audit sbom anonymeter contract clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -79,6 +79,9 @@ openapi docs: $(VENV)/.service ## write openapi/openapi.json and all pages deriv
 
 clients: $(VENV)/.development ## generate the Python and TypeScript clients below clients/ (needs Node 20)
 	PATH="$(abspath $(BIN)):$$PATH" clients/generate
+
+pictures: $(VENV)/.development ## take the pictures of the documentation again (needs Chromium)
+	$(BIN)/python -m website.pictures
 
 site: $(VENV)/.development docs ## build the documentation into var/site; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean

@@ -9,6 +9,8 @@ import orjson
 from app.main import create_app
 from app.settings import Settings
 from providers import PROVIDERS
+from website.deployment_picture import deployment_picture
+from website.drawn_swaps import drawn_swaps
 from website.help_navigation import help_navigation
 from website.http_reference import http_page
 from website.layers import layers_picture
@@ -32,7 +34,9 @@ def derived_files(settings: Settings) -> dict[Path, bytes]:
         Path("docs/measures.md"): measures_page().encode(),
         Path("docs/http-reference.md"): http_page(document).encode(),
         Path("docs/architecture-layers.svg"): layers_picture().encode(),
+        Path("docs/deployment.svg"): deployment_picture().encode(),
         **pages,
+        **drawn_swaps(),
         **paper_files(),
     }
 

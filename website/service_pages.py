@@ -12,6 +12,7 @@ from typing import Any
 from providers.params import OPTIM_OPERANDS
 from providers.provider import Provider
 from website.attack_tables import attack_sections, strongest_attacks
+from website.drawn_swaps import picture_of
 from website.paper_pages import paper_sentences
 
 EXAMPLES = Path("docs/examples")
@@ -32,6 +33,7 @@ def page(provider: Provider[Any]) -> str:
         f"# {provider.identifier}: {provider.title}",
         f"{provider.summary} `POST /v1/services/{provider.identifier}`, revision {provider.revision}.",
         prose,
+        picture_of(provider.identifier) or "",
         *_listing("Guarantees", provider.guarantees),
         *_listing("Changed properties", provider.changes),
         *_listing("Not protected against", (*provider.limits, *strongest_attacks(provider.identifier))),

@@ -29,6 +29,19 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
+def test_every_alert_has_a_section_of_the_runbook() -> None:
+    """Each section has the alert's severity, a first look and a remedy; each rule links to its section."""
+    page = (DEPLOY.parent / "docs" / "alerts.md").read_text()
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert list(sections) == [rule["alert"] for rule in alerts()]
+    for rule in alerts():
+        section = sections[rule["alert"]]
+        assert section.startswith(f"*{rule['labels']['severity']}.* ")
+        assert "\n- **Look:** " in section
+        assert "\n- **Do:** " in section
+        assert rule["annotations"]["runbook"] == f"/help/alerts.html#{rule['alert'].lower()}"
+
+
 def panels() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((DEPLOY / "grafana" / "rowveil.json").read_text())["panels"]
     return found

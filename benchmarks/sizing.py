@@ -1,7 +1,7 @@
-"""Memory and processor time of whole runs by number of rows, for docs/sizing.md: ``python -m benchmarks.sizing``.
+"""Memory and processor time of whole runs by rows, for docs/sizing.md: ``python -m benchmarks.sizing``.
 
-Each run is a process of its own, ``rowveil run`` from a Parquet file to a Parquet file with the report "summary". The
-figures of a run of 100 rows, which are those of the process itself, are subtracted.
+Each run is a process of its own, ``rowveil run`` from a Parquet file to a Parquet file with the report
+"summary". The figures of a run of 100 rows, which are those of the process itself, are subtracted.
 """
 
 import json
@@ -79,12 +79,11 @@ def main() -> None:
     lines = []
     for service, measured in figures.items():
         own_memory, own_time = measured[100]
-        cells = [
-            f"{max(0.0, measured[rows][0] - own_memory):.0f} MB, {max(0.0, measured[rows][1] - own_time):.1f} s"
-            if rows in measured
-            else ""
-            for rows in _ROWS
-        ]
+        cells = []
+        for rows in _ROWS:
+            memory, seconds = measured.get(rows, (0.0, 0.0))
+            added = f"{max(0.0, memory - own_memory):.0f} MB, {max(0.0, seconds - own_time):.1f} s"
+            cells.append(added if rows in measured else "")
         lines.append([service, *cells])
     print(table(["service", *(f"{rows:,} rows" for rows in _ROWS)], lines))
 

@@ -56,10 +56,10 @@ def deployment_picture() -> str:
                 marker_end="url(#head)",
             )
         )
-        beside = 6.0 if y != to_y else 0.0
-        anchor = "start" if beside else "middle"
-        middle = (y + to_y) / 2 + (beside or -5.0)
-        shapes.append(text((x + to_x) / 2 + beside, middle, label, anchor, class_="note"))
+        shift = 6.0 if y != to_y else 0.0
+        anchor = "start" if shift else "middle"
+        middle = (y + to_y) / 2 + (shift or -5.0)
+        shapes.append(text((x + to_x) / 2 + shift, middle, label, anchor, class_="note"))
     for x, y, width, title, purpose in _PARTS.values():
         shapes += [
             rectangle(x, y, width, _BOX, "box"),

@@ -24,7 +24,7 @@ _RUNS = {
     "CDSWAP": [*_SWAPPED, "--control-field", "town"],
     "DDSWAP": [*_SWAPPED, "--control-field", "age", "--block-size", "20"],
     "MEWS": [*_SWAPPED, "--degree", "1000"],
-    "MEDS": [*_SWAPPED, "--degree", "20"],
+    "MEDS": [*_SWAPPED, "--k", "20"],
     "RWN": ["--distance-fields", "income,savings,age", "--perturb-fields", "income,savings", "--k", "10"],
     "PABIDOT": ["--fields", "income,savings,age,hours"],
     "LOCALITY": ["--fields", "income,savings"],

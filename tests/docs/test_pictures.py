@@ -1,4 +1,4 @@
-"""Every picture of the documentation is shown by a page, has a text for those who cannot see it, and stays small."""
+"""Every picture of the documentation is shown by a page, has a text for the blind, and stays small."""
 
 import re
 from pathlib import Path

@@ -13,10 +13,10 @@ from app.api.report_schemas import ResponseModel
 
 
 class Interval(ResponseModel):
-    """Confidence interval of 95 %."""
+    """Confidence interval of 95 %. An end that is not finite is absent."""
 
-    low: float
-    high: float
+    low: float | SkipJsonSchema[None] = None
+    high: float | SkipJsonSchema[None] = None
 
 
 class MeasureFigure(ResponseModel):
@@ -241,8 +241,8 @@ class DistancesToRelease(ResponseModel):
     """Percentile 5."""
     at_zero: float
     """Share of rows at distance 0."""
-    raw_mean: float
-    """Mean in the fields' own units."""
+    raw_mean: float | SkipJsonSchema[None] = None
+    """Mean in the fields' own units; absent without complete rows of numbers."""
 
 
 class DistanceIntervals(ResponseModel):

@@ -159,6 +159,11 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
             "How well a model that learnt from the release predicts true rows, next to one from the source.",
             _GENTLER,
         ),
+        "relations_kept": Meaning(
+            "utility",
+            "Share of the statements 'this row is nearer to that one' that still hold; 1/2 is chance.",
+            _GENTLER,
+        ),
         "weighted_marginals": Meaning(
             "utility",
             "How far each field's distribution in the population moves, as the survey weights estimate it.",
@@ -178,11 +183,6 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
             "utility",
             "How much the estimated totals of the domains change, next to their sampling errors.",
             "Keep values within the domains (as control field), and exchange them between similar weights.",
-        ),
-        "relations_kept": Meaning(
-            "utility",
-            "Share of the statements 'this row is nearer to that one' that still hold; 1/2 is chance.",
-            _GENTLER,
         ),
     }
 )

@@ -33,6 +33,9 @@ def marked(body: Any) -> Any:
         made["seed"] = _seed(made["seed"])
     if isinstance(made.get("parameters"), dict) and "SWAP_SEED" in made["parameters"]:
         made["parameters"] = made["parameters"] | {"SWAP_SEED": _seed(made["parameters"]["SWAP_SEED"])}
+    for name in ("name", "label", "notes"):  # shown on purpose, and perhaps made of a value seen before
+        if isinstance(made.get(name), str):
+            made[name] = _MARKS.sub("", made[name])
     if isinstance(made.get("webhook"), dict) and isinstance(made["webhook"].get("secret"), str):
         made["webhook"] = made["webhook"] | {"secret": SECRET}
     return made

@@ -84,6 +84,7 @@ def test_every_secret_of_a_call_has_its_mark() -> None:
     assert made["source"]["fields"] == {"a": "string"}
     assert made["seed"] == SEED + "ab12"
     assert made["parameters"] == {"SWAP_SEED": SEED + "no hex", "swap_fields": ["a"]}
+    assert marked({"label": TEXT + "Galway"}) == {"label": "Galway"}
     for secret in (made["seed"], made["source"]["rows"][0]["a"].upper(), made["webhook"]["secret"]):
         assert found_in(f"the value {secret} is not right") is not None
 

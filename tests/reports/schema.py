@@ -20,12 +20,17 @@ def check_reports(answer: httpx.Response) -> None:
         return
     if answer.request.url.path.endswith("/report"):
         answer.read()
-        assert not report_errors(answer.json())
+        _check(answer.json())
     elif answer.request.method == "POST" and int(answer.headers.get("content-length", 0)) < 2**20:
         answer.read()
         document = answer.json()
         if isinstance(document, dict) and "report" in document:
-            assert not report_errors(document["report"])
+            _check(document["report"])
+
+
+def _check(report: Any) -> None:
+    errors = report_errors(report)
+    assert not errors, "\n".join(errors)
 
 
 def report_errors(report: Any) -> list[str]:

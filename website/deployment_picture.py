@@ -1,8 +1,7 @@
 """Drawing of a deployment with several processes: its parts, and the connections between them."""
 
-from markupsafe import Markup
-
 from app.report.svg import coordinate, element, rectangle, text
+from website.svg_file import svg_file
 
 _PARTS = {
     "callers": (20, 40, 150, "Callers", "browser, pipeline, SDK"),
@@ -66,18 +65,7 @@ def deployment_picture() -> str:
             text(x + width / 2, y + 24, title, "middle", class_="title"),
             text(x + width / 2, y + 42, purpose, "middle", class_="note"),
         ]
-    root = element(
-        "svg",
-        element("title", "Parts of a deployment and their connections"),
-        element("style", Markup(_STYLE)),  # noqa: S704 # a constant
-        *shapes,
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {coordinate(_WIDTH)} {coordinate(_HEIGHT)}",
-        width=_WIDTH,
-        height=_HEIGHT,
-        role="img",
-    )
-    return f"{root}\n"
+    return svg_file("Parts of a deployment and their connections", _STYLE, _WIDTH, _HEIGHT, shapes)
 
 
 def _ends(source: str, target: str) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 from markupsafe import Markup
 
-from app.report.svg import coordinate, element, line, rectangle, text
+from app.report.svg import line, rectangle, text
 from providers import PROVIDERS
 from providers.randomness.chacha20 import Stream
+from website.svg_file import svg_file
 
 _SEED = bytes(range(32))
 
@@ -94,18 +95,7 @@ def _drawing(service: str) -> str:
             start, end = _middle(order.index(source)) + shift, _middle(place) + shift
             shapes.append(line(right + 3, start, left - 3, end, field))
     title = f"Eight rows before and after {service}"
-    root = element(
-        "svg",
-        element("title", title),
-        element("style", Markup(_STYLE)),  # noqa: S704 # a constant
-        *shapes,
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {coordinate(width)} {coordinate(height)}",
-        width=width,
-        height=height,
-        role="img",
-    )
-    return f"{root}\n"
+    return svg_file(title, _STYLE, width, height, shapes)
 
 
 def _run(service: str, parameters: dict[str, Any]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:

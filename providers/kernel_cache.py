@@ -13,6 +13,7 @@ reads the first kernel's decorator, which is early enough to install `providers.
 
 import ast
 import contextlib
+import errno
 import functools
 import hashlib
 import json
@@ -26,12 +27,27 @@ from pathlib import Path
 from typing import Any, Self
 
 from numba.core import config
-from numba.core.caching import _CacheLocator
+from numba.core.caching import Cache, _CacheLocator
 
 from providers import kernel_linking
 from providers.compiled_services import state_of_texts
 
 kernel_linking.install()
+
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@contextlib.contextmanager
+def _unless_refused(_: Cache) -> Iterator[None]:
+    """Go on without the cache where the system refuses access to it, as in a confined worker."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+
+
+Cache._guard_against_spurious_io_errors = _unless_refused
 
 PACKAGE = Path(__file__).parent
 

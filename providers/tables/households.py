@@ -84,6 +84,7 @@ def household_codes(
         The field differs within a household.
     """
     found, count = codes(table.column(name))
+    found = np.require(found, requirements="W")  # kernels are compiled for arrays that may be written
     if len(households) == len(found):
         return found, count
     by_household = found[households.first]

@@ -30,6 +30,17 @@ def attempt(task: dict[str, Any]) -> dict[str, Any]:
     return found | {"variables": sorted(os.environ), "initial": _initial_variables()}
 
 
+def swap_with_missing_kernels(_: object) -> dict[str, Any]:
+    """Run a swap whose kernels are not in the cache."""
+    import pyarrow as pa
+
+    from tests.naive.agreement import swap
+
+    table = pa.table({"area": [0, 1] * 10, "age": [row // 2 for row in range(20)]})
+    result = swap("RSWAP", table, {"hierarchy": ["area"], "risk_fields": ["age"], "swap_rate": 0.5})
+    return {"area": sorted(result.table.column("area").to_pylist())}
+
+
 def forge(path: str) -> Any:
     """Return an object in place of a result."""
     return {"result": Forged(path)}

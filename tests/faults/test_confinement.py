@@ -96,6 +96,24 @@ def test_a_confined_worker_reaches_libraries_and_its_tables_only(
 
 
 @linux
+def test_a_confined_worker_compiles_a_missing_kernel_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of the kernels, which other processes run, stays as it is."""
+    if not landlock_version():
+        pytest.skip("this kernel has no Landlock")
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels))
+    monkeypatch.setattr(fork_server, "start", lambda: False)
+    (tmp_path / "blobs").mkdir()
+    confinement = Confinement((str(tmp_path / "blobs"),))
+    found = run_in_worker(confined.swap_with_missing_kernels, None, confinement)
+    assert found == {"area": [0] * 10 + [1] * 10}
+    assert list(kernels.iterdir()) == []
+
+
+@linux
 def test_a_worker_has_no_variable_of_the_services_secrets(tmp_path: Path) -> None:
     """A new service: the fork server inherits the environment that the service has at its start."""
     secrets = {

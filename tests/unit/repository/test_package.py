@@ -154,6 +154,12 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
         swap("CDSWAP", homes, {**at_home, "control_field": "int64"})
         swap("DDSWAP", homes, {**at_home, "control_field": "float64", "block_size": 4})
     swap("DSWAP", homes, {"swap_fields": ["int8", "string"], "household_check": "home"})
+    for name in ("int8", "int64", "string", "large_string", "date32", "bool"):
+        area = table.column(name).fill_null(table.column(name).drop_null()[0])
+        moved = pa.table({"area": area, "like": area, "age": range(rows)})
+        for similar in ([], [["like"]], [["age"], ["like", "age"]]):
+            chosen = {"hierarchy": ["area"], "risk_fields": ["age"], "swap_rate": 0.3}
+            swap("RSWAP", moved, {**chosen, "similar": similar})
     for name in NUMERIC:
         for cut in ({"bins": 7}, {"degree": 30, "others": "univariate"}, {"width": 0.1, "scale": "sd"}):
             for fields in ([name], [name, "other"], [name, "other", "third"]):

@@ -59,7 +59,8 @@ class RswapParams(Params):
     """A household with a member whose risk fields occur fewer than `k_anonymity` times in an area must be
     swapped with one of another such area. 0: none must. [0 or more]"""
     swap_rate: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Share of the households in swaps. Those that must be swapped count, and can exceed it. [0 to 1]"""
+    """Share of the households in swaps, in each finest area. Those that must be swapped count in their own
+    area alone, so that areas with more of them exceed the share. [0 to 1]"""
     carry_along: tuple[str, ...] = Field(default=(), examples=[["grid_cell"]])
     """Fields that are exchanged with the hierarchy, equal for all members of a household."""
     risk: tuple[str, ...] = Field(default=(), examples=[["risk"]])

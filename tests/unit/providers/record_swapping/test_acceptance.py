@@ -162,6 +162,18 @@ def test_the_rate_is_met() -> None:
     assert counts[3] > 500
 
 
+def test_an_area_with_many_obligations_takes_no_share_from_the_others() -> None:
+    """The rate is exceeded by the swaps that areas must make beyond their own shares, and by no other."""
+    areas = [area for area in "abcd" for _ in range(100)]
+    ages = [row if area == "a" else -1 for row, area in enumerate(areas)]  # everybody in "a" is unique
+    table = pa.table({"area": areas, "age": ages})
+    parameters = {"hierarchy": ["area"], "risk_fields": ["age"], "k_anonymity": 2, "swap_rate": 0.1}
+    found = swap("RSWAP", table, parameters).provider
+    # Each area has 5 of the 20 swaps that the rate asks for. Those of "b", "c" and "d" are added to the 100 of "a".
+    assert (found["wanted_swaps"], found["obliged_swaps"], found["added_swaps"]) == (20, 100, 15)
+    assert found["overshoot"] == 100 - 5
+
+
 def test_every_area_gives_its_share() -> None:
     """Swaps are shared among the finest areas in proportion to their households, up to one."""
     table = household_survey(10_000, seed=5)

@@ -425,6 +425,8 @@ class AttackDetails(ResponseModel):
     rate: float | SkipJsonSchema[None] = None
     rates: list[float] | SkipJsonSchema[None] = None
     mechanism: str | SkipJsonSchema[None] = None
+    selection_by_risk: bool | SkipJsonSchema[None] = None
+    """Whether the intruder computes from the release which rows the run selected by risk."""
     rows_not_exchanged: int | SkipJsonSchema[None] = None
     without_known_rows: int | SkipJsonSchema[None] = None
     """Successes of an intruder who knows no rows."""

@@ -53,12 +53,49 @@ def distribution(rows: int, rate: float) -> dict[Exchange, float]:
     return {key: share for key, share in found.items() if share > 0}
 
 
-def posterior(shown: Sequence[int], known: dict[int, int], rate: float) -> list[list[float]] | None:
-    """Chance [i][j] that row j shows row i's value, if these rows have these values; None if impossible."""
+def selected_distribution(selected: Sequence[float], risk: Sequence[float]) -> dict[Exchange, float]:
+    """Every exchange of a group whose rows are selected independently with these chances, all of which move.
+
+    A row that is selected alone draws a partner, with a chance in proportion to the risks of the others.
+    """
+    rows = range(len(selected))
+    sets: dict[tuple[int, ...], float] = {}
+    for drawn in itertools.product((False, True), repeat=len(selected)):
+        share = math.prod(
+            chance if is_in else 1 - chance for chance, is_in in zip(selected, drawn, strict=True)
+        )
+        moving = [row for row in rows if drawn[row]]
+        partners = [row for row in rows if row not in moving] if len(moving) == 1 else []
+        total = sum(risk[row] for row in partners)
+        for partner in partners:
+            key = tuple(sorted([*moving, partner]))
+            part = risk[partner] / total if total else 1 / len(partners)
+            sets[key] = sets.get(key, 0.0) + share * part
+        if not partners:
+            sets[tuple(moving)] = sets.get(tuple(moving), 0.0) + share
+    found: dict[Exchange, float] = {}
+    for chosen, share in sets.items():
+        each = list(exchanges(len(chosen))) if chosen else [()]
+        for exchange in each:
+            sources = list(rows)
+            for place, source in enumerate(exchange):
+                sources[chosen[place]] = chosen[source]
+            found[tuple(sources)] = share / len(each)
+    return {key: share for key, share in found.items() if share > 0}
+
+
+def posterior(
+    shown: Sequence[int], known: dict[int, int], rate: float | dict[Exchange, float]
+) -> list[list[float]] | None:
+    """Chance [i][j] that row j shows row i's value, if these rows have these values; None if impossible.
+
+    ``rate``: share of the rows that take part, or every exchange with its probability.
+    """
     rows = len(shown)
     mass = [[0.0] * rows for _ in range(rows)]
     total = 0.0
-    for sources, share in distribution(rows, rate).items():
+    law = rate if isinstance(rate, dict) else distribution(rows, rate)
+    for sources, share in law.items():
         if all(known.get(source, shown[row]) == shown[row] for row, source in enumerate(sources)):
             total += share
             for row, source in enumerate(sources):
@@ -107,13 +144,13 @@ def belief_propagation(
 
 def link_weights(
     fixed: tuple[Sequence[int], int] | None,
-    moved: Sequence[tuple[Sequence[int], int, Sequence[int], float]],
+    moved: Sequence[tuple[Sequence[int], int, Sequence[int], Sequence[float]]],
     rows: int,
 ) -> list[float]:
     """Weight of each row of the release to be the person's, by the rule of a swap (Nin et al. 2008).
 
     ``fixed``: shown codes of the unmoved known fields, and the person's. ``moved``: for each set of fields
-    shown codes, the person's code, the group of each row (-1: none) and the rate.
+    shown codes, the person's code, the group of each row (-1: none), and its chance to have moved.
     """
     weight = [1.0] * rows
     if fixed is not None and any(code == fixed[1] for code in fixed[0]):
@@ -125,8 +162,11 @@ def link_weights(
                 factor.append(float(shown[row] == value))
                 continue
             mates = [other for other in range(rows) if group[other] == group[row] and other != row]
-            chance = (1 - rate) * (shown[row] == value)
-            chance += sum(rate / len(mates) for other in mates if shown[other] == value)
+            chance = (1 - rate[row]) * (shown[row] == value)
+            total = sum(rate[other] for other in mates)
+            chance += sum(
+                rate[row] * rate[other] / total for other in mates if total and shown[other] == value
+            )
             factor.append(chance)
         product = [one * two for one, two in zip(weight, factor, strict=True)]
         if any(product):

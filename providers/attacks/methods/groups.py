@@ -5,7 +5,7 @@ the release are those of the source, but for ties.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,14 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from providers import PROVIDERS
-from providers.arrays import Int64Array
+from providers.arrays import Float64Array, Int64Array
 from providers.attacks.household_groups import household_groups
+from providers.attacks.methods.moving_chances import (
+    OUTSIDE,
+    MovingChances,
+    selection_chances,
+    with_partners,
+)
 from providers.attacks.tables import AttackTables, Rows
 from providers.binning.swap import BinParams, other_fields
 from providers.binning.values import FieldValues, extent, numbers_of, read_only
@@ -27,9 +33,6 @@ from providers.services import cdswap, ddswap, meds, mews
 from providers.swapping.guarantee import moved_shares
 from providers.tables.columns import null_mask
 
-OUTSIDE = -1
-"""Number of the group of a row whose values were not exchanged."""
-
 
 @dataclass(frozen=True, slots=True)
 class MovedFields:
@@ -39,9 +42,21 @@ class MovedFields:
     group: Int64Array
     """Group of each row of the release, `OUTSIDE` for a row that kept its values; shape (rows,)."""
     rate: float
-    """Share of a group's rows that took part; of the permutation mechanism the expected share."""
+    """Share of the rows in groups that took part; of the permutation mechanism, and with a selection by risk,
+    the expected share."""
     mechanism: str = "pairs"
     """Mechanism of the exchange: ``pairs`` or ``permutation``."""
+    chances: MovingChances | None = None
+    """Selection of the rows by risk; None if every row of a group is equally likely to move."""
+    assumptions: tuple[str, ...] = ()
+    """Sentences about the parts of the method's rule that the attack does not use."""
+
+    @property
+    def moving(self) -> Float64Array:
+        """Probability of each row to have moved; shape (rows,)."""
+        if self.chances is None:
+            return np.where(self.group == OUTSIDE, 0.0, self.rate)
+        return with_partners(self.chances, self.group)
 
     @property
     def name(self) -> str:
@@ -81,10 +96,46 @@ def moved_fields(tables: AttackTables) -> list[MovedFields]:
         raise NotApplicable("rows were dropped, so that the groups cannot be computed again")
     try:
         if isinstance(params, BinParams):
-            return _moved_in_bins(tables.release, params)
-        return _moved_in_groups(tables.release, params)
+            found = _moved_in_bins(tables.release, params)
+        else:
+            found = _moved_in_groups(tables.release, params)
+        return _with_selection(tables.release, params, found)
     except ProviderError as error:
         raise NotApplicable(f"the groups cannot be computed from the release: {error}") from error
+
+
+REPAIRED = (
+    "The repair of checks excluded exchanges that break one. The attack counts them as possible: an intruder "
+    "who knows the checks has fewer to try."
+)
+"""Assumption of attacks on a run whose exchanges were repaired."""
+
+RISK_MOVED = (
+    "The run selected rows by risk, from fields that it moved, so that the release does not show the risks. "
+    "The attack counts every row of a group as equally likely to have moved."
+)
+"""Assumption of attacks on a run whose selection does not follow from the release."""
+
+
+def _with_selection(
+    release: pa.Table, params: SwapParams | BinParams, found: list[MovedFields]
+) -> list[MovedFields]:
+    """Add the selection by risk, which follows from the release unless its fields moved, and assumptions."""
+    if isinstance(params, SwapParams) and params.on_broken == "repair":
+        return [replace(each, assumptions=(REPAIRED,)) for each in found]
+    if params.risk is None:
+        return found
+    if {name for each in found for name in each.fields} & set(params.risk.fields_read):
+        return [replace(each, assumptions=(RISK_MOVED,)) for each in found]
+    chances = selection_chances(release, params)
+    selected = [replace(each, chances=chances) for each in found]
+    return [replace(each, rate=_mean_inside(each)) for each in selected]
+
+
+def _mean_inside(moved: MovedFields) -> float:
+    """Return the expected share of the rows in groups that moved."""
+    inside = moved.group != OUTSIDE
+    return float(moved.moving[inside].mean()) if inside.any() else moved.rate
 
 
 def _moved_in_groups(release: pa.Table, params: SwapParams) -> list[MovedFields]:

@@ -12,7 +12,7 @@ Engineering 64(1), 346-364, doi:10.1016/j.datak.2007.07.006: linkage by the inte
 that the rule allows for each field.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,20 +20,25 @@ import numpy as np
 from providers.arrays import Float64Array, Int64Array
 from providers.attacks.attack import Attack
 from providers.attacks.figures import AttackResult, successes
-from providers.attacks.methods.groups import OUTSIDE, MovedFields, in_release_order, joint_codes, moved_fields
+from providers.attacks.methods.groups import MovedFields, in_release_order, joint_codes, moved_fields
+from providers.attacks.methods.moving_chances import OUTSIDE
 from providers.attacks.tables import AttackTables
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import uniforms
 
+_NO_CONTROL = "Rows that were not in the source have no row in the release: there is no control."
 _TIE = 1 - 1e-9
 """Rows within this factor of the highest probability are tied."""
+_LEAST = 1e-12
+"""Least sum of the other rows' probabilities to have moved; below it no partner is possible."""
 
 
-def weights(shown: Int64Array, value: int, group: Int64Array, rate: float) -> Float64Array:
+def weights(shown: Int64Array, value: int, group: Int64Array, moving: Float64Array) -> Float64Array:
     """Return the probability of each row to be the one whose true value is given, up to a factor.
 
-    A row of a group of m rows shows its own value with probability 1 - rate, and the value of each of the m -
-    1 others with probability rate / (m - 1). A row in no group keeps its value.
+    A row that moved with probability p shows its own value with probability 1 - p. Its value is else shown by
+    one of the other rows of its group, each with a probability in proportion to its own p: with equal ones,
+    p / (m - 1) in a group of m rows. A row in no group keeps its value.
 
     Parameters
     ----------
@@ -43,15 +48,16 @@ def weights(shown: Int64Array, value: int, group: Int64Array, rate: float) -> Fl
         Code of the true value that is looked for.
     group : ndarray of int64, shape (rows,)
         Group of each row, -1 for none.
-    rate : float
-        Share of a group's rows that took part.
+    moving : ndarray of float64, shape (rows,)
+        Probability of each row to have moved.
     """
     equal = shown == value
     places = group + 1  # 0 for rows in no group
-    sizes = np.bincount(places)
-    holders = np.bincount(places, equal, minlength=len(sizes))
-    others = (holders[places] - equal) * (rate / np.maximum(sizes[places] - 1, 1))
-    found: Float64Array = np.where(group == OUTSIDE, equal, others + equal * (1 - rate))
+    movers = np.bincount(places, moving)
+    holders = np.bincount(places, np.where(equal, moving, 0.0), minlength=len(movers))
+    rest = movers[places] - moving
+    share = np.divide(holders[places] - equal * moving, rest, out=np.zeros(len(rest)), where=rest > _LEAST)
+    found: Float64Array = np.where(group == OUTSIDE, equal, moving * share + equal * (1 - moving))
     return found
 
 
@@ -64,7 +70,7 @@ def choose_row(weight: Float64Array, chance: float) -> int:
 def link(
     target: int,
     fixed: tuple[Int64Array, Int64Array] | None,
-    moved: list[tuple[MovedFields, Int64Array, Int64Array]],
+    moved: list[tuple[MovedFields, Float64Array, Int64Array, Int64Array]],
     rows: int,
 ) -> Float64Array:
     """Return the probability of each row of the release to be the target's, up to a factor; shape (rows,).
@@ -75,7 +81,7 @@ def link(
         Attacked row of the source.
     fixed : pair of ndarrays, optional
         Codes of the known fields that did not move, of source and release.
-    moved : list of (fields, codes of the source, codes of the release)
+    moved : list of (fields, chances to have moved, codes of the source, codes of the release)
         Known fields that moved, set by set.
     rows : int
         Rows of the release.
@@ -85,8 +91,8 @@ def link(
         equal = fixed[1] == fixed[0][target]
         if equal.any():  # a suppressed value leaves none
             weight *= equal
-    for fields, true, shown in moved:
-        factor = weight * weights(shown, int(true[target]), fields.group, fields.rate)
+    for fields, moving, true, shown in moved:
+        factor = weight * weights(shown, int(true[target]), fields.group, moving)
         if factor.any():
             weight = factor
     return weight
@@ -109,18 +115,19 @@ def _run(tables: AttackTables) -> AttackResult:
     for each in sets:
         named = [name for name in each.fields if name in known]
         true, shown = joint_codes(tables, named, ["source", "release"])
-        moved.append((each, true, shown))
+        moved.append((each, each.moving, true, shown))
 
     def agree(target: int) -> Float64Array:
         # Linkage that takes the values as they are shown, as if nothing had been exchanged.
         agreeing = np.zeros(rows) if fixed is None else (fixed[1] == fixed[0][target]).astype(np.float64)
-        for _, true, shown in moved:
+        for _, _, true, shown in moved:
             agreeing += shown == true[target]
         return agreeing
 
     rows = tables.release.num_rows
-    details = {"moved": [list(each.fields) for each, _, _ in moved], "stayed": stayed}
-    return link_targets(tables, lambda target: link(target, fixed, moved, rows), agree, details)
+    details = {"moved": [list(each.fields) for each, *_ in moved], "stayed": stayed}
+    assumptions = [text for each, *_ in moved for text in each.assumptions]
+    return link_targets(tables, lambda target: link(target, fixed, moved, rows), agree, details, assumptions)
 
 
 def link_targets(
@@ -128,6 +135,7 @@ def link_targets(
     weigh: Callable[[int], Float64Array],
     agree: Callable[[int], Float64Array],
     details: dict[str, Any],
+    assumptions: Sequence[str] = (),
 ) -> AttackResult:
     """Link each attacked row to a row of the release, and count the right ones.
 
@@ -141,6 +149,8 @@ def link_targets(
         Attacked row -> weights of linkage without the rule, for comparison.
     details : dict
         Details of the result, to which the figures of the linkage are added.
+    assumptions : sequence of str
+        Sentences about what the attack does not use; each is in the note once.
     """
     targets, rows = tables.targets, tables.release.num_rows
     chances = uniforms(2 * len(targets), tables.stream, "linkage by rule").reshape(len(targets), 2)
@@ -162,7 +172,7 @@ def link_targets(
         successes(int((guessed == row_of[targets]).sum()), tries, confidence),
         None,
         None,
-        note="Rows that were not in the source have no row in the release: there is no control.",
+        note=" ".join(dict.fromkeys([_NO_CONTROL, *assumptions])),
         details={
             **details,
             "median_candidates": float(np.median(candidates)),

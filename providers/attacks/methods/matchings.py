@@ -19,9 +19,12 @@ from itertools import combinations
 import numpy as np
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
+from providers.attacks.methods.moving_chances import MovingChances, chance_of_sets, with_partners
 
 MOST_LISTED = 20_000
 """Largest number of exchanges of a group that are listed one by one."""
+_MOST_SELECTED = 8
+"""Largest group with a selection by risk whose exchanges, 3,676 of any moving rows, are listed one by one."""
 MOST_KINDS = 1_000
 """Largest number of kinds of rows in belief propagation; beyond, fewer known rows are used."""
 _ROUNDS = 2_000
@@ -78,7 +81,7 @@ def moving_rows(size: int, rate: float) -> dict[int, float]:
     return {moving: share for moving, share in drawn.items() if share > 0}
 
 
-def beliefs(shown: Int64Array, true: Int64Array, rate: float) -> Beliefs:
+def beliefs(shown: Int64Array, true: Int64Array, rate: float | MovingChances) -> Beliefs:
     """Return who shows whose value in one group, as far as known values say.
 
     Parameters
@@ -87,14 +90,15 @@ def beliefs(shown: Int64Array, true: Int64Array, rate: float) -> Beliefs:
         Code of the value that each row of the release shows.
     true : ndarray of int64, shape (rows,)
         Code of the true value of each row; -1 where the intruder does not know it.
-    rate : float
-        Share of the rows that take part.
+    rate : float or MovingChances
+        Share of the rows that take part, or the selection of each row by its risk.
 
     Notes
     -----
     A known value that no exchange explains, such as that of a suppressed row, is ignored.
     """
-    true = _explained(shown, true, rate)
+    moving = _moving(len(shown), rate)
+    true = _explained(shown, true, moving)
     listed = _listed(len(shown), rate)
     if listed is not None:
         found = _enumerate(shown, true, *listed)
@@ -102,24 +106,36 @@ def beliefs(shown: Int64Array, true: Int64Array, rate: float) -> Beliefs:
             found = _enumerate(shown, np.full_like(true, _UNKNOWN), *listed)
         assert found is not None  # noqa: S101 - every exchange agrees with nothing known
         return Beliefs(np.arange(len(shown)), found, np.diag(found).copy(), True)
-    return _propagate(shown, true, rate)
+    return _propagate(shown, true, moving)
 
 
-def _explained(shown: Int64Array, true: Int64Array, rate: float) -> Int64Array:
+def _moving(size: int, rate: float | MovingChances) -> Float64Array:
+    """Return the probability of each row of a group to have moved; shape (rows,)."""
+    if isinstance(rate, MovingChances):
+        return with_partners(rate, np.zeros(size, np.int64))
+    return np.full(size, rate)
+
+
+def _explained(shown: Int64Array, true: Int64Array, moving: Float64Array) -> Int64Array:
     """Forget known values that no other row of the group shows, nor the row itself if it may keep it."""
     known = true != _UNKNOWN
     codes, counts = np.unique(shown, return_counts=True)
     position = np.minimum(np.searchsorted(codes, true), len(codes) - 1)
     count = np.where(codes[position] == true, counts[position], 0)
-    others = count - ((shown == true) if rate == 1.0 else 0)
+    others = count - ((shown == true) & (moving == 1.0))
     return np.where(known & (others > 0), true, _UNKNOWN)
 
 
 # --------------------------------------------------------------------------------------- listed exchanges
 
 
-def _listed(size: int, rate: float) -> tuple[Int64Array, Float64Array] | None:
+def _listed(size: int, rate: float | MovingChances) -> tuple[Int64Array, Float64Array] | None:
     """Return all exchanges of a group with their probabilities; None if they are too many."""
+    if isinstance(rate, MovingChances):
+        if size > _MOST_SELECTED:
+            return None
+        sources, sets, of_set, count = _listed_by_set(size)
+        return sources, (chance_of_sets(rate, sets) / count)[of_set]
     return _listed_of(size, rate) if size <= 12 and _how_many(size, rate) <= MOST_LISTED else None
 
 
@@ -155,6 +171,25 @@ def _listed_of(size: int, rate: float) -> tuple[Int64Array, Float64Array]:
         rows += listed
         weights += [share / len(listed)] * len(listed)
     return np.array(rows, np.int64).reshape(len(rows), size), np.array(weights)
+
+
+@lru_cache(maxsize=_MOST_SELECTED)
+def _listed_by_set(size: int) -> tuple[Int64Array, BoolArray, Int64Array, Int64Array]:
+    """Return source rows of every exchange; sets of moving rows; the set of each exchange; exchanges of each.
+
+    Arrays of shapes (exchanges, rows), (sets, rows), (exchanges,) and (sets,).
+    """
+    rows: list[list[int]] = []
+    sets: list[BoolArray] = []
+    counts: list[int] = []
+    for moving in (0, *range(2, size + 1)):
+        for chosen in combinations(range(size), moving):
+            listed = _exchanges(list(chosen), list(range(size)))
+            rows += listed
+            counts.append(len(listed))
+            sets.append(np.isin(np.arange(size), chosen))
+    count = np.array(counts)
+    return np.array(rows, np.int64), np.array(sets), np.repeat(np.arange(len(sets)), count), count
 
 
 def _exchanges(moving: list[int], source: list[int]) -> list[list[int]]:
@@ -202,14 +237,15 @@ def _enumerate(
 # ------------------------------------------------------------------------------------- belief propagation
 
 
-def _propagate(shown: Int64Array, true: Int64Array, rate: float) -> Beliefs:
+def _propagate(shown: Int64Array, true: Int64Array, moving: Float64Array) -> Beliefs:
     """Return beliefs by message passing between kinds of rows; a cycle of three is neglected."""
-    kind, first = _kinds(shown, true)
+    level = _levels(moving)
+    kind, first = _kinds(shown, true, level)
     while len(first) > MOST_KINDS:  # forget some of the known values, which are more than can be used
         known = np.flatnonzero(true != _UNKNOWN)
         true = true.copy()
         true[known[len(known) // 2 :]] = _UNKNOWN
-        kind, first = _kinds(shown, true)
+        kind, first = _kinds(shown, true, level)
     sizes = np.bincount(kind, minlength=len(first)).astype(np.float64)
     x, y = true[first], shown[first]
     # Rows i and j may be a pair if each shows the other's value, where that is known.
@@ -217,7 +253,10 @@ def _propagate(shown: Int64Array, true: Int64Array, rate: float) -> Beliefs:
     fits = fits & fits.T
     many = sizes[None, :] - np.eye(len(first))  # rows of kind b that differ from a given row of kind a
     edges = fits & (many > 0)
-    stays = np.where((x == _UNKNOWN) | (x == y), _weight_of_staying(len(shown), rate), 0.0)
+    uneven = (moving != moving[0]).any()
+    chances = np.bincount(kind, moving) / sizes if uneven else moving[first]
+    staying = _weights_of_staying(chances, sizes)
+    stays = np.where((x == _UNKNOWN) | (x == y), staying, 0.0)
     message = np.where(edges, 1.0 / np.sqrt(max(len(shown), 2)), 0.0)  # from row kind, to column kind
     weighted = np.where(edges, many, 0.0)
     chance = np.zeros(edges.shape)
@@ -236,28 +275,53 @@ def _propagate(shown: Int64Array, true: Int64Array, rate: float) -> Beliefs:
     return Beliefs(kind, chance * scale[:, None], np.where(total > 0, own, 1.0), False)
 
 
-def _kinds(shown: Int64Array, true: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _levels(moving: Float64Array) -> Int64Array:
+    """Return a number of each row's probability to move, equal where these differ by a fifth or less.
+
+    Certain rows have a number of their own, as have rows that cannot move.
+    """
+    with np.errstate(divide="ignore"):
+        level = np.round(4 * np.log2(np.maximum(moving, 2.0**-64)))
+    return np.where(moving >= 1.0, 1, level).astype(np.int64)
+
+
+def _kinds(shown: Int64Array, true: Int64Array, level: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the kind of each row, and the first row of each kind.
 
-    Rows with the same shown and the same known value are of one kind. Unknown rows that show a value that
-    is not the true value of any known row are all of one kind, because no known value rules them out.
+    Rows with the same shown and known value, and about the same probability to move, are of one kind. Values
+    that are not the true value of any known row count as one, because no known value rules out their rows.
     """
     wanted = np.isin(shown, true[true != _UNKNOWN])
     label = np.where((true == _UNKNOWN) & ~wanted, np.int64(-1), shown)
     _, first, kind = np.unique(
-        np.stack([label, true], axis=1), axis=0, return_index=True, return_inverse=True
+        np.stack([label, true, level], axis=1), axis=0, return_index=True, return_inverse=True
     )
     return kind.reshape(-1).astype(np.int64), first.astype(np.int64)
 
 
-def _weight_of_staying(size: int, rate: float) -> float:
-    """Weight of an unmatched row with which, if nothing is known, a share of `rate` of the rows is matched.
+def _weights_of_staying(chances: Float64Array, sizes: Float64Array) -> Float64Array:
+    """Weights of unmatched rows with which, if nothing is known, rows are matched with given probabilities.
 
-    With equal messages m on the complete graph, p = m^2 / (1 + m^2) = rate / (size - 1) is the chance of a
-    pair, and 1 / m = weight + (size - 2) m.
+    Parameters
+    ----------
+    chances : ndarray of float64, shape (kinds,)
+        Probability of a row of each kind to be matched.
+    sizes : ndarray of float64, shape (kinds,)
+        Number of rows of each kind.
+
+    Notes
+    -----
+    With equal chances and messages m on the complete graph, p = m^2 / (1 + m^2) = rate / (size - 1) is the
+    chance of a pair, and 1 / m = weight + (size - 2) m. With unequal ones, and in a large group, a row of
+    chance q sends m = q / sqrt(Q) for the sum Q of all chances, which gives the weight sqrt(Q) (1 / q - 1).
     """
+    if len(np.unique(chances)) > 1:
+        total = float((sizes * chances).sum())
+        found: Float64Array = np.sqrt(total) * (1.0 / np.maximum(chances, _LEAST) - 1.0)
+        return found
+    rate, size = float(chances[0]), float(sizes.sum())
     if rate == 1.0:
-        return 0.0
+        return np.zeros(len(chances))
     p = rate / (size - 1)
     m = np.sqrt(p / (1 - p))
-    return float(1 / m - (size - 2) * m)
+    return np.full(len(chances), 1 / m - (size - 2) * m)

@@ -8,18 +8,21 @@ most of the exchanges compatible with this knowledge give it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from providers.arrays import IndexArray, Int64Array
 from providers.attacks.attack import Attack
 from providers.attacks.figures import AttackResult, successes
-from providers.attacks.methods.groups import OUTSIDE, MovedFields, in_release_order, joint_codes, moved_fields
+from providers.attacks.methods.groups import MovedFields, in_release_order, joint_codes, moved_fields
 from providers.attacks.methods.matchings import Beliefs, beliefs
+from providers.attacks.methods.moving_chances import OUTSIDE, MovingChances
 from providers.attacks.tables import AttackTables
 from providers.measures.shared.finding import NotApplicable
 from providers.measures.shared.sampling import sample_rows
 
+_NO_CONTROL = "Rows that were not in the source have no partner in the release: there is no control."
 _UNKNOWN = -1
 _CERTAIN = 1 - 1e-9
 
@@ -37,7 +40,12 @@ class Guesses:
 
 
 def guess_values(
-    shown: Int64Array, known: Int64Array, group: Int64Array, rate: float, targets: Int64Array
+    shown: Int64Array,
+    known: Int64Array,
+    group: Int64Array,
+    rate: float,
+    targets: Int64Array,
+    chances: MovingChances | None = None,
 ) -> Guesses:
     """Guess the true values of rows from those of others.
 
@@ -53,6 +61,8 @@ def guess_values(
         Share of a group's rows that took part.
     targets : ndarray of int64, shape (attacks,)
         Attacked rows, none of them known.
+    chances : MovingChances, optional
+        Selection of the rows by risk, in place of the rate.
     """
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(group.max(initial=OUTSIDE) + 2))
@@ -67,7 +77,8 @@ def guess_values(
         if number not in found:
             members = order[bounds[number] : bounds[number + 1]]
             codes, place = np.unique(shown[members], return_inverse=True)
-            found[number] = members, beliefs(shown[members], known[members], rate), codes, place
+            share = rate if chances is None else chances.of(members)
+            found[number] = members, beliefs(shown[members], known[members], share), codes, place
         members, belief, codes, place = found[number]
         mass = belief.of_row(int(np.searchsorted(members, row)))
         by_value = np.bincount(place, mass)
@@ -139,7 +150,11 @@ def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
     others = np.setdiff1d(np.arange(rows), chosen)
     picked = sample_rows(len(others), tables.options.attacks, tables.stream, "swapped rows")
     targets = others[picked]
-    guess = guess_permuted_values if moved.mechanism == "permutation" else guess_values
+    guess = (
+        guess_permuted_values
+        if moved.mechanism == "permutation"
+        else partial(guess_values, chances=moved.chances)
+    )
     guesses = guess(shown, known, moved.group, moved.rate, targets)
     alone = guess(shown, np.full(rows, _UNKNOWN, np.int64), moved.group, moved.rate, targets)
     base = commonest_values(shown, known, moved.group, targets)
@@ -151,12 +166,13 @@ def _attack(tables: AttackTables, moved: MovedFields) -> AttackResult:
         successes(int((base == true[targets]).sum()), tries, confidence),
         None,
         None,
-        note="Rows that were not in the source have no partner in the release: there is no control.",
+        note=" ".join([_NO_CONTROL, *moved.assumptions]),
         details={
             "fields": list(moved.fields),
             "known_rows": len(chosen),
             "rate": moved.rate,
             "mechanism": moved.mechanism,
+            "selection_by_risk": moved.chances is not None,
             "rows_not_exchanged": int(np.count_nonzero(moved.group == OUTSIDE)),
             "without_known_rows": int((alone.values == true[targets]).sum()),
             "certain": int(certain.sum()),

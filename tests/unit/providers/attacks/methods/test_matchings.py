@@ -80,9 +80,8 @@ def test_propagation_between_kinds_equals_that_between_rows(rate: float, values:
     codes[::3] = true[::3]
     assert not beliefs(shown, codes, rate).exact
     known = {row: int(codes[row]) for row in range(rows) if codes[row] != -1}
-    expected = naive.belief_propagation(
-        shown.tolist(), known, matchings._weight_of_staying(rows, rate), rounds=1500
-    )
+    (staying,) = matchings._weights_of_staying(np.array([rate]), np.array([float(rows)]))
+    expected = naive.belief_propagation(shown.tolist(), known, float(staying), rounds=1500)
     assert matrix(beliefs(shown, codes, rate), rows) == pytest.approx(np.array(expected), abs=1e-3)
 
 

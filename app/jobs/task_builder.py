@@ -2,6 +2,7 @@
 
 from app.engine.progress_file import make_progress_file
 from app.job_kinds import Kind, kind_of
+from app.jobs.releases.earlier import EarlierReleases
 from app.jobs.releases.recording import question_of
 from app.jobs.stores import Stores
 from app.settings import Settings
@@ -19,10 +20,11 @@ class TaskBuilder:
         self._memory_bytes = settings.worker_memory_bytes
         self._units = settings.units_per_job
         self._small_bytes = settings.small_table_bytes
+        self._releases = EarlierReleases()
 
     def _release(self, job: Job) -> ReleaseQuestion | None:
         with self._stores.database.read() as session:
-            return question_of(session, self._settings, self._stores.ledger_key, job)
+            return question_of(session, self._settings, self._stores.ledger_key, self._releases, job)
 
     def build(self, job: Job) -> JobTask:
         """Create the job's progress file and return its task. Raises BlobMissing, SealBroken."""

@@ -3,6 +3,8 @@
 The worker compares keyed sketches (`providers.tables.sketches`); nothing of what it returns is a value.
 """
 
+import json
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,12 +16,15 @@ from app.worker.tasks import EarlierSource, ReleaseQuestion, SwapTask
 from providers import PROVIDERS
 from providers.errors import ProviderError
 from providers.randomness.chacha20 import Stream
-from providers.tables.sketches import SKETCHED_ROWS, TableSketch, same_source, sketch
+from providers.tables.sketches import SKETCHED_ROWS, TableSketch, first_same, sketch
 
 _MEASURED_ROWS = 2000
 """Rows from the beginning of the source on which the risk is measured."""
 
 _MOST_RELEASES = 20
+
+_MOST_RISKS = 64
+"""Measured risks that a worker remembers."""
 
 _REVISION = 1
 
@@ -46,21 +51,24 @@ def with_release(
     if question is None:
         return columns
     source = BlobTable(task.source, task.rows)
-    first = _first_rows(source)
-    own = sketch(first, question.key)
-    match, family = recognise(question, own)
+    if question.known_sketch is not None:
+        sketched, match, family = question.known_sketch, "digest", question.earlier[0]
+    else:
+        own = sketch(_first_rows(source), question.key)
+        sketched, family = own.document(), recognise(question, own)
+        match = None if family is None else "fields"
     risk = None
     epsilon = None if guarantee is None else composed_epsilon(guarantee, columns, family)
     if family is not None:
         refuse(question)
-        new = columns["destination"]["digest"] not in family.destination_digests
+        new = columns["destination"]["digest"] not in family.destinations
         if new and question.policy != "allow":
-            risk = measured_risk(task, first, 1 + len(family.destination_digests))
+            risk = known_risk(task, question, family.family, source, 1 + family.releases)
             event = {"code": RELEASED_BEFORE, "message": _message(match, family, risk, epsilon)}
             columns["events"] = [event, *columns["events"]]
             columns["event_counts"] = {RELEASED_BEFORE: 1} | columns["event_counts"]
     columns["release"] = {
-        "sketch": own.document(),
+        "sketch": sketched,
         "family": None if family is None else family.family,
         "match": match,
         "risk": risk,
@@ -89,10 +97,11 @@ def composed_epsilon(
         ``epsilon`` of this release, ``all_releases`` together, each None if there is no finite one,
         ``releases`` and the number ``without`` a finite epsilon.
     """
-    found = {} if family is None else dict(zip(family.destination_digests, family.epsilons, strict=False))
-    known = [found.get(digest) for digest in (() if family is None else family.destination_digests)]
+    known: list[float | None] = []
+    if family is not None:
+        known = list(family.epsilons or [None] * family.releases)
     own = guarantee["epsilon"]
-    if columns["destination"]["digest"] not in found:
+    if family is None or columns["destination"]["digest"] not in family.destinations:
         known.append(own)
     finite = [value for value in known if value is not None]
     return {
@@ -121,27 +130,49 @@ def refuse(question: ReleaseQuestion) -> None:
         )
 
 
-def recognise(question: ReleaseQuestion, own: TableSketch) -> tuple[str | None, EarlierSource | None]:
-    """Return how the source was recognised, ``digest`` or ``fields``, and the earlier source; or None."""
-    for earlier in question.earlier:
-        if question.source_digest in earlier.source_digests:
-            return "digest", earlier
-    for earlier in question.earlier:
-        if any(same_source(own, TableSketch.from_document(one)) for one in earlier.sketches):
-            return "fields", earlier
-    return None, None
+def recognise(question: ReleaseQuestion, own: TableSketch) -> EarlierSource | None:
+    """Return the first earlier source of which the sketched table is a version; or None."""
+    owners = [earlier for earlier in question.earlier for _ in earlier.sketches]
+    found = first_same(own, [packed for earlier in question.earlier for packed in earlier.sketches])
+    return None if found is None else owners[found]
 
 
-def measured_risk(task: SwapTask, first: pa.Table, releases: int) -> dict[str, Any]:
+_risks: OrderedDict[tuple[str, ...], dict[str, Any]] = OrderedDict()
+
+
+def known_risk(
+    task: SwapTask, question: ReleaseQuestion, family: str, source: BlobTable, releases: int
+) -> dict[str, Any]:
+    """Return `measured_risk`, or what this process has measured of the same rows and parameters before.
+
+    The measure depends on nothing else. The family is compared too, so that the time of a job does not show
+    that another project has the same table.
+    """
+    parameters = json.dumps(task.parameters, sort_keys=True)
+    made = min(releases, _MOST_RELEASES)
+    same = (family, question.source_digest, task.service, str(task.revision), parameters, str(made))
+    risk = _risks.pop(same, None)
+    if risk is None:
+        risk = measured_risk(task, question.key, _first_rows(source), made)
+    _risks[same] = risk
+    while len(_risks) > _MOST_RISKS:
+        _risks.popitem(last=False)
+    return risk
+
+
+def measured_risk(task: SwapTask, key: bytes, first: pa.Table, releases: int) -> dict[str, Any]:
     """Measure what that many releases by this job's service and parameters reveal, on some rows.
 
     Parameters
     ----------
     task : SwapTask
+    key : bytes
+        Key of the installation's sketches, from which the seeds of the hypothetical releases are derived: the
+        same rows and parameters have the same risk in every job.
     first : pa.Table
         First rows of the source.
     releases : int
-        Number of releases, this one included; at most `_MOST_RELEASES` are made.
+        Number of releases, this one included.
 
     Returns
     -------
@@ -152,11 +183,10 @@ def measured_risk(task: SwapTask, first: pa.Table, releases: int) -> dict[str, A
 
     provider = PROVIDERS[task.service]
     rows = first.slice(0, _MEASURED_ROWS)
-    made = min(releases, _MOST_RELEASES)
     try:
         params = provider.check(provider.params.model_validate(task.parameters), rows.schema)
         found = compose_hypothetical(
-            rows, provider, params, made, (), Stream(task.seed, "release ledger", _REVISION)
+            rows, provider, params, releases, (), Stream(key, "release ledger", _REVISION)
         )
     except ProviderError as error:
         return {"not_measured": str(error)}
@@ -170,7 +200,7 @@ def measured_risk(task: SwapTask, first: pa.Table, releases: int) -> dict[str, A
         "by": details["by"],
         "one_release": details["one_release"]["rate"],
         "all_releases": found.attacks[worst].attack.rate,
-        "releases": made,
+        "releases": releases,
         "rows": rows.num_rows,
     }
 
@@ -190,7 +220,7 @@ def _message(
 
 
 def _risk_message(match: str | None, earlier: EarlierSource, risk: dict[str, Any]) -> str:
-    count = len(earlier.destination_digests)
+    count = earlier.releases
     times = "once" if count == 1 else f"{count} times"
     how = "" if match == "digest" else " (recognised by most of its fields)"
     begin = f"this source{how} was released {times} before, last at {earlier.last_released_at}"

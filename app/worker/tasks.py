@@ -6,23 +6,24 @@ A task holds only what its worker needs: of the keys, those of its own blobs.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.store.blobs.sealed_files import BlobAccess
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierSource:
+class EarlierSource(NamedTuple):
     """Source that was released before, with all tables that were recognised as it."""
 
     family: str
-    source_digests: tuple[str, ...]
-    sketches: tuple[dict[str, Any], ...] = field(repr=False)
-    destination_digests: tuple[str, ...]
-    """Digests of its different releases."""
+    sketches: tuple[bytes, ...]
+    """Sketches of these tables, packed; empty if the digest is known."""
+    destinations: str
+    """Digests of its different releases, joined by line ends."""
+    releases: int
+    """Number of its different releases."""
     last_released_at: str
     epsilons: tuple[float | None, ...] = ()
-    """Epsilon of each different release; None for one without."""
+    """Epsilon of each different release, in the order of their digests; empty: none has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,9 @@ class ReleaseQuestion:
     reason: bool
     """Whether the request gives a reason for another release."""
     earlier: tuple[EarlierSource, ...] = field(repr=False)
+    known_sketch: dict[str, Any] | None = field(default=None, repr=False)
+    """Sketch of the source, if a table of its digest was released before; then ``earlier`` has its family
+    alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ Li, Owen and Zhang 2012, One permutation hashing, NIPS 25: one hash of each elem
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,10 @@ _SAME_FIELD = 0.7
 
 _SAME_ROWS = 0.5
 """Resemblance of whole rows from which on two tables are versions of one source."""
+
+_ROWS_BYTES = 4 * PLACES
+
+_FIELD_BYTES = 8 + 4 * PLACES
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -113,6 +118,66 @@ def same_source(one: TableSketch, two: TableSketch) -> bool:
     return alike > max(len(one.fields), len(two.fields)) / 2
 
 
+def packed(document: dict[str, Any]) -> bytes:
+    """Return the sketch of a `TableSketch.document` as bytes, for `first_same`.
+
+    Its `PLACES` words of the rows, then for each field the 8 bytes of its name and its words; all words are
+    of 4 bytes, little-endian.
+    """
+    parts = [base64.b64decode(document["rows"])]
+    for name, text in document["fields"].items():
+        parts += (bytes.fromhex(name), base64.b64decode(text))
+    return b"".join(parts)
+
+
+def unpacked(sketched: bytes) -> dict[str, Any]:
+    """Return the `TableSketch.document` of a `packed` sketch."""
+    words = sketched[_ROWS_BYTES:]
+    fields = [words[start : start + _FIELD_BYTES] for start in range(0, len(words), _FIELD_BYTES)]
+    return {
+        "rows": base64.b64encode(sketched[:_ROWS_BYTES]).decode(),
+        "fields": {field[:8].hex(): base64.b64encode(field[8:]).decode() for field in fields},
+    }
+
+
+def first_same(own: TableSketch, others: Sequence[bytes]) -> int | None:
+    """Return the number of the first of the `packed` sketches that is of the same source, or None.
+
+    It is the first for which `same_source` holds; all are compared at once.
+    """
+    if not others:
+        return None
+    words = np.frombuffer(b"".join(others), "<u4")
+    counts = np.array([(len(other) - _ROWS_BYTES) // _FIELD_BYTES for other in others], np.int64)
+    ends = np.cumsum([len(other) // 4 for other in others])
+    starts = np.concatenate(([0], ends[:-1]))
+    rows = words[starts[:, np.newaxis] + np.arange(PLACES)]
+    same = _resemblances(rows, own.rows) >= _SAME_ROWS
+    table = np.repeat(np.arange(len(others)), counts)
+    place = np.arange(len(table)) - np.repeat(np.cumsum(counts) - counts, counts)
+    fields = words[
+        (np.repeat(starts, counts) + PLACES + place * (_FIELD_BYTES // 4))[:, np.newaxis]
+        + np.arange(_FIELD_BYTES // 4)
+    ]
+    alike = np.zeros(len(others), np.int64)
+    for name, text in own.fields.items():
+        named = np.flatnonzero((fields[:, :2] == np.frombuffer(bytes.fromhex(name), "<u4")).all(axis=1))
+        agreeing = named[_resemblances(fields[named, 2:], text) >= _SAME_FIELD]
+        np.add.at(alike, table[agreeing], 1)
+    same |= alike > np.maximum(counts, len(own.fields)) / 2
+    found = np.flatnonzero(same)
+    return int(found[0]) if len(found) else None
+
+
+def _resemblances(sketches: npt.NDArray[np.uint32], text: str) -> npt.NDArray[np.float64]:
+    """Return the `resemblance` of each sketch, shape (sketches, `PLACES`), with one."""
+    one = np.frombuffer(base64.b64decode(text), "<u4")
+    filled = (sketches != _EMPTY) | (one != _EMPTY)
+    agreeing = (sketches == one) & filled
+    shares: npt.NDArray[np.float64] = agreeing.sum(axis=1) / np.maximum(1, filled.sum(axis=1))
+    return shares
+
+
 def _keyed(message: bytes, key: bytes, person: bytes) -> str:
     return hashlib.blake2b(message, digest_size=8, key=key, person=person).hexdigest()
 
@@ -132,10 +197,27 @@ def _value_hashes(column: pa.ChunkedArray, key: bytes) -> Hashes:
         array = combined(column)
         _, first, numbers = np.unique(equality_codes(array), return_index=True, return_inverse=True)
         values = take_rows(pa.table({"": pa.chunked_array([array])}), first).column(0)
-        hashes = np.array([int(_keyed(_text(value), key, b"value"), 16) for value in values], np.uint64)
+        texts = _texts(values)
     except pa.ArrowNotImplementedError:
         return np.zeros(len(column), np.uint64)
-    return hashes[numbers]
+    begun = hashlib.blake2b(digest_size=8, key=key, person=b"value")
+    digests = []
+    for text in texts:
+        hashed = begun.copy()  # begun once: with its key, that takes as long as a short text
+        hashed.update(text)
+        digests.append(hashed.digest())
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)[numbers]
+
+
+def _texts(values: pa.ChunkedArray) -> list[bytes]:
+    """Return bytes of each value that are equal for equal values of one type; empty for null."""
+    try:
+        plain = values.to_pylist()
+    except (ValueError, OverflowError):  # nanoseconds, and times beyond Python's
+        return [_text(value) for value in values]
+    return [
+        b"" if value is None else b"=" + repr(value).encode("utf-8", "surrogatepass") for value in plain
+    ]
 
 
 def _text(value: pa.Scalar) -> bytes:

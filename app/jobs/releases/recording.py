@@ -3,19 +3,19 @@
 All functions work within the caller's transaction.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from app.callers import Caller
 from app.ids import new_id
 from app.job_kinds import kind_of
+from app.jobs.releases.earlier import EarlierReleases
 from app.jobs.releases.policy import check_policy, policy_of
 from app.settings import Settings
 from app.store.sql import ledger
 from app.store.sql.audit import AuditTrail
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job, Release
-from app.worker.tasks import EarlierSource, ReleaseQuestion
+from app.worker.tasks import ReleaseQuestion
 
 
 def check_released(session: Transaction, settings: Settings, job: Job) -> None:
@@ -26,17 +26,21 @@ def check_released(session: Transaction, settings: Settings, job: Job) -> None:
     check_policy(policy, _reason(job), ledger.count(session, job))
 
 
-def question_of(session: Transaction, settings: Settings, key: bytes, job: Job) -> ReleaseQuestion | None:
+def question_of(
+    session: Transaction, settings: Settings, key: bytes, releases: EarlierReleases, job: Job
+) -> ReleaseQuestion | None:
     """Return what the worker of a job needs to recognise its source; None for a job that releases nothing."""
     if not _releases(job):
         return None
     policy = policy_of(settings, job.project)
+    earlier, known_sketch = releases.of(session, job)
     return ReleaseQuestion(
         key=key,
         source_digest=job.source_digest,
         policy=policy,
         reason=bool(_reason(job)),
-        earlier=tuple(_earlier(entries) for entries in ledger.candidates(session, job)),
+        earlier=earlier,
+        known_sketch=known_sketch,
     )
 
 
@@ -76,19 +80,6 @@ def record_release(
     digest = ledger.insert(session, entry)
     caller = Caller(job.owner, job.project)
     audit.append(session, caller, "job.release", job.id, values["finished_at"], f"ledger entry {digest}")
-
-
-def _earlier(entries: Sequence[Any]) -> EarlierSource:
-    return EarlierSource(
-        family=entries[0].family,
-        source_digests=tuple(dict.fromkeys(entry.source_digest for entry in entries)),
-        sketches=tuple({entry.source_digest: entry.sketch for entry in entries}.values()),
-        destination_digests=tuple(dict.fromkeys(entry.destination_digest for entry in entries)),
-        epsilons=tuple(
-            {entry.destination_digest: (entry.epsilon or {}).get("epsilon") for entry in entries}.values()
-        ),
-        last_released_at=entries[-1].released_at.isoformat(timespec="seconds"),
-    )
 
 
 def _releases(job: Job) -> bool:

@@ -4,9 +4,10 @@ An entry outlives its job. Its digest is in the audit log, so that a changed or 
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC
-from typing import Any, cast
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -22,11 +23,22 @@ _MOST_CANDIDATES = 200
 
 _RELEASES = cast(sa.Table, Release.__table__)
 
+_INSERT = sa.insert(_RELEASES)
+
+
+class Family(NamedTuple):
+    """Releases of one source that a caller sees."""
+
+    id: str
+    """Id of the job of the first release."""
+    count: int
+    """Number of releases."""
+
 
 def insert(session: Session, entry: Release) -> str:
     """Add an entry; return its digest."""
     values = {name: value for name, value in vars(entry).items() if name in _RELEASES.c}
-    session.connection().execute(sa.insert(_RELEASES), values)
+    session.connection().execute(_INSERT, values)
     return digest_of(entry)
 
 
@@ -51,27 +63,93 @@ def count(session: Session, job: Job) -> int:
     return session.scalar(sa.select(different).where(_RELEASES.c.family.in_(families), _shared(job))) or 0
 
 
-def candidates(session: Session, job: Job) -> list[list[sa.Row[Any]]]:
-    """Return the entries of the sources that may be the job's: by digest, or with about as many rows.
+def family_of_source(session: Session, job: Job) -> Family | None:
+    """Return the family of the newest visible release with the digest of the job's source, if there is one."""
+    return next(iter(_families_found(session, job, _by_digest(job.project is not None))), None)
 
-    All entries of one source are in one list, oldest first; the sources are in the order of their newest.
-    """
+
+def near_families(session: Session, job: Job) -> list[Family]:
+    """Return the families of the newest visible releases with about as many rows, newest family first."""
+    sqlite = session.get_bind().dialect.name == "sqlite"
+    return _families_found(session, job, _near(job.project is not None, sqlite))
+
+
+def members(
+    session: Session, job: Job, families: Collection[str], after: str = ""
+) -> Sequence[sa.Row[Any]]:
+    """Return the visible entries of the families with an id above ``after``, oldest first."""
+    given = {**_scope(job), "families": list(families), "after": after}
+    return session.connection().execute(_members(job.project is not None), given).all()
+
+
+def _scope(job: Job) -> dict[str, Any]:
+    return {"owner": job.owner} if job.project is None else {"owner": job.owner, "project": job.project}
+
+
+def _families_found(session: Session, job: Job, query: sa.Select[Any]) -> list[Family]:
+    given = {"digest": job.source_digest, "least": job.row_count // 2, "most": job.row_count * 2}
+    found = session.connection().execute(query, {**_scope(job), **given})
+    return [Family(*row) for row in found]
+
+
+# Statements of every run are built once for each kind of visibility. The owner of an entry that is found by
+# another column is compared through `coalesce`: SQLite would else take the index of owners, and read all
+# entries of an owner.
+
+
+def _mine(in_project: bool) -> sa.ColumnElement[bool]:
     columns = _RELEASES.c
-    near = columns.row_count.between(job.row_count // 2, job.row_count * 2)
-    found = (
+    own = sa.func.coalesce(columns.owner, "") == sa.bindparam("owner")
+    if not in_project:
+        return own
+    return sa.or_(own, sa.func.coalesce(columns.project, "") == sa.bindparam("project"))
+
+
+def _grouped(in_project: bool, families: Any) -> sa.Select[Any]:
+    columns = _RELEASES.c
+    query = sa.select(columns.family, sa.func.count()).where(_mine(in_project), families)
+    return query.group_by(columns.family).order_by(sa.func.max(columns.id).desc())
+
+
+@cache
+def _by_digest(in_project: bool) -> sa.Select[Any]:
+    columns = _RELEASES.c
+    newest = (
         sa.select(columns.family)
-        .where(_shared(job), sa.or_(columns.source_digest == job.source_digest, near))
+        .where(_mine(in_project), columns.source_digest == sa.bindparam("digest"))
         .order_by(columns.id.desc())
-        .limit(_MOST_CANDIDATES)
+        .limit(1)
     )
-    families = list(dict.fromkeys(session.scalars(found)))
-    if not families:
-        return []
-    query = sa.select(_RELEASES).where(_shared(job), columns.family.in_(families)).order_by(columns.id)
-    members: dict[str, list[Any]] = {family: [] for family in families}
-    for row in session.execute(query):
-        members[row.family].append(row)
-    return list(members.values())
+    return _grouped(in_project, columns.family == newest.scalar_subquery())
+
+
+@cache
+def _near(in_project: bool, sqlite: bool) -> sa.Select[Any]:
+    columns = _RELEASES.c
+    # The order of insertion: SQLite's index of owners has it, and need not be sorted.
+    order = sa.literal_column("ledger.rowid") if sqlite else columns.id
+    names = ("owner", "project") if in_project else ("owner",)
+    by_name = [
+        sa.select(columns.id, columns.family)
+        .where(columns[name] == sa.bindparam(name))
+        .where(columns.row_count.between(sa.bindparam("least"), sa.bindparam("most")))
+        .order_by(order.desc())
+        .limit(_MOST_CANDIDATES)
+        .subquery()
+        for name in names
+    ]
+    found = sa.union(*(sa.select(each.c.id, each.c.family) for each in by_name)).subquery()
+    newest = sa.select(found.c.family).order_by(found.c.id.desc()).limit(_MOST_CANDIDATES).subquery()
+    return _grouped(in_project, columns.family.in_(sa.select(newest.c.family)))
+
+
+@cache
+def _members(in_project: bool) -> sa.Select[Any]:
+    columns = _RELEASES.c
+    names = ("id", "family", "source_digest", "destination_digest", "released_at", "epsilon", "sketch")
+    families = columns.family.in_(sa.bindparam("families", expanding=True))
+    query = sa.select(*(columns[name] for name in names)).where(_mine(in_project), families)
+    return query.where(columns.id > sa.bindparam("after")).order_by(columns.id)
 
 
 def page(

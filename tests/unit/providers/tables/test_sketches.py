@@ -9,7 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from providers.tables.sketches import SKETCHED_ROWS, TableSketch, resemblance, same_source, sketch
+from providers.tables.sketches import (
+    SKETCHED_ROWS,
+    TableSketch,
+    first_same,
+    packed,
+    resemblance,
+    same_source,
+    sketch,
+    unpacked,
+)
 from tests.every_type import COLUMNS
 from tests.naive.sketches import jaccard, runs
 
@@ -109,3 +118,23 @@ def test_nanoseconds_and_null_differ_from_other_values() -> None:
     assert one.rows != two.rows
     dates = pa.table({"x": [datetime.date(2026, 1, 1)]})
     assert same(dates, dates)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 4)), max_size=6))
+@example([])
+@example([(1, 0, 0), (0, 0, 0)])
+def test_many_sketches_are_compared_at_once_as_one_by_one(others: list[tuple[int, int, int]]) -> None:
+    """The twin is `same_source`; tables share some rows, and have some of the fields."""
+    own = sketch(people(60, 0), KEY)
+    tables = [
+        pa.concat_tables([people(60, seed).slice(0, kept), people(60 - kept, 9)]).select(range(fields))
+        for seed, kept, fields in others
+    ]
+    documents = [sketch(table, KEY).document() for table in tables]
+    assert [unpacked(packed(document)) for document in documents] == documents
+    same_ones = [
+        number
+        for number, document in enumerate(documents)
+        if same_source(own, TableSketch.from_document(document))
+    ]
+    assert first_same(own, list(map(packed, documents))) == next(iter(same_ones), None)

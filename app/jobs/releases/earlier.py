@@ -1,0 +1,112 @@
+"""Earlier releases that a new job's source is compared with, kept in memory between jobs.
+
+Entries of the ledger never change, so a family is read once, and later only what was added to it. Whether
+something was added, the database says in each transaction: nothing is recognised, or counted, that it does not
+have. A source that was released before under the same digest needs no comparison; its family alone is sent to
+the worker, with the sketch that the ledger has of it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from typing import Any
+
+from app.store.sql import ledger
+from app.store.sql.db import Transaction
+from app.store.sql.ledger import Family
+from app.store.sql.models import Job
+from app.worker.tasks import EarlierSource
+from providers.tables.sketches import packed, unpacked
+
+_MOST_FAMILIES = 1000
+"""Families kept in memory, those used last: about 2 KB each of small tables."""
+
+_Key = tuple[str, str | None, str]
+"""Owner and project that the entries are visible to, and the id of the family."""
+
+
+class _Known:
+    """Entries of one family that were read before."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.newest = ""
+        self.sketches: dict[str, bytes] = {}
+        """Digest of each different source -> its sketch, packed."""
+        self._epsilons: dict[str, float | None] = {}
+        """Digest of each different destination -> epsilon of its newest release."""
+        self._last_released_at = ""
+        self._sent: EarlierSource | None = None
+
+    def add(self, rows: Iterable[Any]) -> None:
+        """Add entries, oldest first."""
+        for row in rows:
+            self.count += 1
+            self.newest = row.id
+            self.sketches.setdefault(row.source_digest, packed(row.sketch))
+            self._epsilons[row.destination_digest] = (row.epsilon or {}).get("epsilon")
+            self._last_released_at = row.released_at.isoformat(timespec="seconds")
+            self._sent = None
+
+    def sent(self, family: str) -> EarlierSource:
+        """Return what a worker needs of the family."""
+        if self._sent is None:
+            finite = any(value is not None for value in self._epsilons.values())
+            self._sent = EarlierSource(
+                family=family,
+                sketches=tuple(self.sketches.values()),
+                destinations="\n".join(self._epsilons),
+                releases=len(self._epsilons),
+                last_released_at=self._last_released_at,
+                epsilons=tuple(self._epsilons.values()) if finite else (),
+            )
+        return self._sent
+
+
+class EarlierReleases:
+    """Families of releases that callers' jobs were compared with. Called from any thread."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[_Key, _Known] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, session: Transaction, job: Job) -> tuple[tuple[EarlierSource, ...], dict[str, Any] | None]:
+        """Return the sources that may be the job's, and the sketch of its source if its digest is known.
+
+        With a sketch, the only source returned is the job's, without sketches.
+        """
+        family = ledger.family_of_source(session, job)
+        families = ledger.near_families(session, job) if family is None else [family]
+        with self._lock:
+            self._read(session, job, families)
+            found = [self._known[_key(job, each)] for each in families]
+            sent = [known.sent(each.id) for known, each in zip(found, families, strict=True)]
+            sketch = None if family is None else found[0].sketches[job.source_digest]
+        if sketch is None:
+            return tuple(sent), None
+        return (sent[0]._replace(sketches=()),), unpacked(sketch)
+
+    def _read(self, session: Transaction, job: Job, families: Sequence[Family]) -> None:
+        """Read the entries that are missing.
+
+        Entries are only added. So the entries in memory are at least those that this transaction sees if
+        they are as many; another transaction may have seen more.
+        """
+        unknown = []
+        for family in families:
+            known = self._known.get(_key(job, family))
+            if known is not None and known.count < family.count:
+                known.add(ledger.members(session, job, [family.id], known.newest))
+            # Entries of two transactions at once need not be committed in the order of their ids.
+            if known is None or known.count < family.count:
+                known = self._known[_key(job, family)] = _Known()
+                unknown.append(family.id)
+            self._known.move_to_end(_key(job, family))
+        for row in ledger.members(session, job, unknown) if unknown else ():
+            self._known[job.owner, job.project, row.family].add([row])
+        while len(self._known) > _MOST_FAMILIES:
+            self._known.popitem(last=False)
+
+
+def _key(job: Job, family: Family) -> _Key:
+    return job.owner, job.project, family.id

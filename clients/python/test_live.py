@@ -34,6 +34,7 @@ from rowveil_api.api.services import (
     run_meds,
     run_mews,
     run_pabidot,
+    run_rswap,
     run_rwn,
 )
 from rowveil_api.models import (
@@ -56,9 +57,13 @@ from rowveil_api.models import (
     PabidotParams,
     PabidotRequest,
     Problem,
+    Quantiles,
     Report,
     RerunRequest,
+    RiskSelection,
     Rows,
+    RswapParams,
+    RswapRequest,
     RwnParams,
     RwnRequest,
     Source,
@@ -122,6 +127,54 @@ def test_all_eight_services_run() -> None:
     for run, request in cases:
         job = ended(run.sync(client=client, body=request))
         assert f".run_{job.service.lower()}" in run.__name__
+
+
+def test_the_parameters_that_surveys_need_have_types() -> None:
+    """Each is sent as it is written, and the job has it."""
+    fields, by_age = ["income"], RiskSelection(key_fields=["age"], k=2)
+    blocks = {"control_field": "age", "block_size": 10}
+    cases = [
+        (run_dswap, call(DswapRequest, DswapParams(swap_fields=fields, rate=0.3, risk=by_age))),
+        (run_dswap, call(DswapRequest, DswapParams(swap_fields=fields, household="age"))),
+        (
+            run_dswap,
+            call(
+                DswapRequest,
+                DswapParams(swap_fields=fields, checks=["income >= 0 or age > 18"], on_broken="repair"),
+            ),
+        ),
+        (
+            run_cdswap,
+            call(
+                CdswapRequest,
+                CdswapParams(
+                    swap_fields=["city"],
+                    control_field="income",
+                    classifier=Quantiles(quantiles=3),
+                    household_check="age",
+                ),
+            ),
+        ),
+        (
+            run_ddswap,
+            call(
+                DdswapRequest,
+                DdswapParams(swap_fields=fields, **blocks, mechanism="permutation", target_epsilon=4),
+            ),
+        ),
+        (run_meds, call(MedsRequest, MedsParams(swap_fields=fields, k=20, rate=0.3, risk=by_age))),
+        (
+            run_rswap,
+            call(RswapRequest, RswapParams(hierarchy=["city"], similar=[["age"]], risk_fields=["income"])),
+        ),
+    ]
+    for run, request in cases:
+        job = ended(run.sync(client=client, body=request))
+        given = request.to_dict()["parameters"]
+        stored = job.parameters.to_dict()
+        assert {name: stored[name] for name in given if name not in ("control_field", "classifier")} == {
+            name: value for name, value in given.items() if name not in ("control_field", "classifier")
+        }
 
 
 def test_a_table_is_uploaded_swapped_watched_and_fetched() -> None:

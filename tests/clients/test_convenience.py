@@ -10,9 +10,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from providers.tables.digest import table_digest
 from rowveil_client import Problem, Rowveil
 from tests.cli.conftest import SEED, people
 from tests.cli.test_run import PARAMETERS
+from tests.naive.agreement import swap
+from tests.survey_runs import RUNS, WEIGHTED, survey
 
 KINDS = {"arrow": lambda table: table, "pandas": pa.Table.to_pandas, "polars": pl.from_arrow}
 
@@ -83,22 +86,21 @@ def test_the_release_of_the_last_run_or_another_table_is_attacked(rowveil: Rowve
             rowveil.attack(table, released, secret=["incom"])
 
 
-def test_rows_are_selected_by_their_risk(rowveil: Rowveil) -> None:
-    """The parameter is passed on as it is; the report has its figures."""
+def test_the_parameters_that_surveys_need_are_passed_on(rowveil: Rowveil) -> None:
+    """Each run gives the bytes of its parameters; a comparison has all of them as points."""
+    table = pa.Table.from_pylist(survey())
+    services = [{"service": service, "parameters": parameters} for service, parameters in RUNS.values()]
     with rowveil:
-        rowveil.dswap(people(40), swap_fields=["income"], rate=0.2, risk={"key_fields": ["age"], "k": 2})
-        figures = rowveil.report()["provider"]["risk_selection"]
-    assert figures["required"] + figures["drawn"] >= 8
-
-
-def test_whole_households_are_exchanged(rowveil: Rowveil) -> None:
-    """The parameters are passed on as they are; the report has their figures."""
-    table = people(40).append_column("home", pa.array([row // 2 for row in range(40)]))
-    with rowveil:
-        rowveil.dswap(table, swap_fields=["income"], household="home")
-        assert rowveil.report()["provider"]["households"]["took_part_by_field"] == {"income": 20}
-        rowveil.dswap(table, swap_fields=["income"], household_check="home")
-        assert rowveil.report()["provider"]["households_torn"]["households"] == 20
+        for name, (service, parameters) in RUNS.items():
+            getattr(rowveil, service.lower())(table, **parameters, seed=SEED)
+            expected = swap(service, table, parameters, int(SEED, 16).to_bytes(32, "big")).table
+            assert rowveil.job["destination"]["digest"] == table_digest(expected), name
+        rowveil.attack(table, known=["age", "sex"], secret=["end"], attacks=30)
+        notes = [each.get("note", "") for each in rowveil.report()["attacks"]["reidentification"].values()]
+        assert all("The repair of checks excluded exchanges" in note for note in notes)
+        figures = {"risk": "changed_share", "utility": "domain_totals.change_in_errors"}
+        found = rowveil.frontier(table, services, **figures, measures=WEIGHTED)["frontier"]
+    assert [point["parameters"] for point in found["points"]] == [given for _, given in RUNS.values()]
 
 
 def test_a_refusal_is_the_service_s_own_problem(rowveil: Rowveil, client: httpx.Client) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks import choosing
 from providers import PROVIDERS
 from providers.measures.assessment import MeasureOptions
 from providers.progress import no_progress
@@ -215,3 +216,16 @@ def record_swapping_table(folder: Path) -> str:
 def test_record_swapping_is_as_documented(data_dir: Path) -> None:
     """Obligations, swaps and cost on two public tables."""
     assert record_swapping_table(data_dir) in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", choosing.TABLES)
+def test_options_are_as_documented(data_dir: Path, name: str) -> None:
+    """The lines of the smaller table, whose figures are the means and deviations of ten seeds."""
+    page = cells(PAGE.read_text(encoding="utf-8"))
+    for line in cells(choosing.tables(data_dir, name, "testdata"))[2:]:
+        assert line in page
+
+
+def cells(text: str) -> list[list[str]]:
+    """Return the cells of each line."""
+    return [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]

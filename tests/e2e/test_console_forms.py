@@ -11,10 +11,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.e2e.console import Console, console
+from tests.survey_runs import RUNS, survey
 
 pytestmark = pytest.mark.browser
 
-FIELDS = ["age", "income", "town", "size"]
+FIELDS = sorted({"age", "income", "town", "size", *survey(1)[0]})
 EXAMPLES = {
     path.stem: tomllib.loads(path.read_text()) for path in sorted(Path("docs/examples").glob("*.toml"))
 }
@@ -43,6 +44,7 @@ GIVEN: list[tuple[str, dict[str, Any]]] = [
     ("PABIDOT", {"fields": ["age", "income"], "sigma": 0, "shuffle": False}),
     ("LOCALITY", {"fields": ["age"], "domain": {"age": [0, 120]}, "iterations": {"total": 4000}}),
     ("LOCALITY", {"fields": ["age"], "iterations": 100, "margin": 0.5, "decimals": 0}),
+    *RUNS.values(),
 ]
 ROUND_TRIP = """async ([schema, fields, values]) => {
   const { form } = await import("/console/form.js");

@@ -62,6 +62,66 @@ test("all services run", async () => {
   }
 });
 
+// The parameters that surveys need; a wrong name or value of one does not compile.
+const risk = { key_fields: ["age"], k: 2 };
+const surveys = {
+  risk: () =>
+    client.POST("/v1/services/DSWAP", { body: { source, seed, parameters: { swap_fields, rate: 0.3, risk } } }),
+  household: () =>
+    client.POST("/v1/services/DSWAP", { body: { source, seed, parameters: { swap_fields, household: "age" } } }),
+  repair: () =>
+    client.POST("/v1/services/DSWAP", {
+      body: {
+        source,
+        seed,
+        parameters: { swap_fields, checks: ["income >= 0 or age > 18"], on_broken: "repair" },
+      },
+    }),
+  "weight classes": () =>
+    client.POST("/v1/services/CDSWAP", {
+      body: {
+        source,
+        seed,
+        parameters: {
+          swap_fields: ["city"],
+          control_field: "income",
+          classifier: { quantiles: 3 },
+          household_check: "age",
+        },
+      },
+    }),
+  permutation: () =>
+    client.POST("/v1/services/DDSWAP", {
+      body: {
+        source,
+        seed,
+        parameters: {
+          swap_fields,
+          control_field: "age",
+          block_size: 10,
+          mechanism: "permutation",
+          target_epsilon: 4,
+        },
+      },
+    }),
+};
+
+test("the parameters that surveys need have types", async () => {
+  for (const run of Object.values(surveys)) ended(await run());
+  const released = ended(await surveys.risk());
+  assert.deepEqual(released.parameters.risk, risk);
+  const attacked = await client.POST("/v1/attacks", {
+    body: { source, job: released.id, known: ["age", "city"], secret: ["income"], attacks: 20, seed },
+    params: { header: { Prefer: "wait=60" } },
+  });
+  assert.equal(attacked.error?.detail, undefined);
+  const found = attacked.data?.report?.attacks?.reidentification as Record<
+    string,
+    { details?: { selection_by_risk?: boolean } }
+  >;
+  assert.equal(found.income?.details?.selection_by_risk, true);
+});
+
 test("jobs and tables are named, found by a label, and renamed", async () => {
   const label = crypto.randomUUID();
   const buffer = await upload(client, "age\n31\n47\n", "text/csv", { name: "People", label });

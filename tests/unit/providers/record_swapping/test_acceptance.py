@@ -169,7 +169,7 @@ def test_an_area_with_many_obligations_takes_no_share_from_the_others() -> None:
     table = pa.table({"area": areas, "age": ages})
     parameters = {"hierarchy": ["area"], "risk_fields": ["age"], "k_anonymity": 2, "swap_rate": 0.1}
     found = swap("RSWAP", table, parameters).provider
-    # Each area has 5 of the 20 swaps that the rate asks for. Those of "b", "c" and "d" are added to the 100 of "a".
+    # Each area has 5 of the 20 swaps of the rate: those of three areas are added to the 100 of "a".
     assert (found["wanted_swaps"], found["obliged_swaps"], found["added_swaps"]) == (20, 100, 15)
     assert found["overshoot"] == 100 - 5
 

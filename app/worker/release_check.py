@@ -3,17 +3,20 @@
 The worker compares keyed sketches (`providers.tables.sketches`); nothing of what it returns is a value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from app.engine.engine import RELEASED_BEFORE
-from app.store.blobs.column_reader import BlobTable
+from app.store.blobs.column_reader import BlobTable, digest_of_blob
+from app.store.blobs.sealed_files import small_table
 from app.worker.tasks import EarlierSource, ReleaseQuestion, SwapTask
 from providers import PROVIDERS
 from providers.errors import ProviderError
 from providers.randomness.chacha20 import Stream
+from providers.tables.digest import DigestForm, form_of, other_form
 from providers.tables.sketches import SKETCHED_ROWS, TableSketch, same_source, sketch
 
 _MEASURED_ROWS = 2000
@@ -48,12 +51,14 @@ def with_release(
     source = BlobTable(task.source, task.rows)
     first = _first_rows(source)
     own = sketch(first, question.key)
-    match, family = recognise(question, own)
-    risk = None
-    epsilon = None if guarantee is None else composed_epsilon(guarantee, columns, family)
+    match, family = recognise(question, own, partial(digest_of_blob, task.source))
     if family is not None:
         refuse(question)
-        new = columns["destination"]["digest"] not in family.destination_digests
+    risk = None
+    released = columns["destination"]["digest"] if family is None else _released_digest(task, columns, family)
+    epsilon = None if guarantee is None else composed_epsilon(guarantee, released, family)
+    if family is not None:
+        new = released not in family.destination_digests
         if new and question.policy != "allow":
             risk = measured_risk(task, first, 1 + len(family.destination_digests))
             event = {"code": RELEASED_BEFORE, "message": _message(match, family, risk, epsilon)}
@@ -66,11 +71,26 @@ def with_release(
         "risk": risk,
         "epsilon": epsilon,
     }
+    if released != columns["destination"]["digest"]:
+        columns["release"]["destination_digest"] = released
     return columns
 
 
+def _released_digest(task: SwapTask, columns: Mapping[str, Any], family: EarlierSource) -> str:
+    """Return the destination's digest, in the form in which an earlier release of the same rows has it."""
+    own: str = columns["destination"]["digest"]
+    form = other_form(form_of(own))
+    if own in family.destination_digests or all(
+        form_of(digest) is not form for digest in family.destination_digests
+    ):
+        return own
+    content = columns["table"]
+    other = digest_of_blob(task.destination if content is None else small_table(content), form)
+    return other if other in family.destination_digests else own
+
+
 def composed_epsilon(
-    guarantee: Mapping[str, Any], columns: Mapping[str, Any], family: EarlierSource | None
+    guarantee: Mapping[str, Any], released: str, family: EarlierSource | None
 ) -> dict[str, Any]:
     """Add up the epsilons of all different releases of a source, this one included.
 
@@ -78,8 +98,8 @@ def composed_epsilon(
     ----------
     guarantee : mapping
         Figure `guarantee` of the run.
-    columns : mapping
-        Columns of the ended job, with its destination.
+    released : str
+        Digest of the destination.
     family : EarlierSource or None
         Earlier releases of the source.
 
@@ -92,7 +112,7 @@ def composed_epsilon(
     found = {} if family is None else dict(zip(family.destination_digests, family.epsilons, strict=False))
     known = [found.get(digest) for digest in (() if family is None else family.destination_digests)]
     own = guarantee["epsilon"]
-    if columns["destination"]["digest"] not in found:
+    if released not in found:
         known.append(own)
     finite = [value for value in known if value is not None]
     return {
@@ -121,11 +141,32 @@ def refuse(question: ReleaseQuestion) -> None:
         )
 
 
-def recognise(question: ReleaseQuestion, own: TableSketch) -> tuple[str | None, EarlierSource | None]:
-    """Return how the source was recognised, ``digest`` or ``fields``, and the earlier source; or None."""
+def recognise(
+    question: ReleaseQuestion, own: TableSketch, digest_in: Callable[[DigestForm], str]
+) -> tuple[str | None, EarlierSource | None]:
+    """Recognise the source among earlier ones.
+
+    Parameters
+    ----------
+    question : ReleaseQuestion
+    own : TableSketch
+        Sketch of the source.
+    digest_in : callable
+        Form -> digest of the source; called only if an earlier source may have it.
+
+    Returns
+    -------
+    tuple of str and EarlierSource, or None twice
+        How it was recognised, ``digest`` or ``fields``, and the earlier source.
+    """
     for earlier in question.earlier:
         if question.source_digest in earlier.source_digests:
             return "digest", earlier
+    if any(earlier.other_digests for earlier in question.earlier):
+        digest = digest_in(other_form(form_of(question.source_digest)))
+        for earlier in question.earlier:
+            if digest in earlier.other_digests:
+                return "digest", earlier
     for earlier in question.earlier:
         if any(same_source(own, TableSketch.from_document(one)) for one in earlier.sketches):
             return "fields", earlier

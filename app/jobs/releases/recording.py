@@ -16,19 +16,25 @@ from app.store.sql.audit import AuditTrail
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job, Release
 from app.worker.tasks import EarlierSource, ReleaseQuestion
+from providers.tables.digest import form_of, other_form
 
 
-def check_released(session: Transaction, settings: Settings, job: Job) -> None:
-    """Check a new job's source by its digest alone. Raises ReleasedBefore, InvalidRequest."""
+def check_released(
+    session: Transaction, settings: Settings, job: Job, other_digest: str | None = None
+) -> None:
+    """Check a new job's source by its digest alone, and by the one of the other form if that is given.
+
+    Raises ReleasedBefore, InvalidRequest.
+    """
     policy = policy_of(settings, job.project)
-    if policy in ("allow", "warn") or not _releases(job):
+    if policy in ("allow", "warn") or not releases_rows(job):
         return
-    check_policy(policy, _reason(job), ledger.count(session, job))
+    check_policy(policy, _reason(job), ledger.count(session, job, other_digest))
 
 
 def question_of(session: Transaction, settings: Settings, key: bytes, job: Job) -> ReleaseQuestion | None:
     """Return what the worker of a job needs to recognise its source; None for a job that releases nothing."""
-    if not _releases(job):
+    if not releases_rows(job):
         return None
     policy = policy_of(settings, job.project)
     return ReleaseQuestion(
@@ -36,7 +42,7 @@ def question_of(session: Transaction, settings: Settings, key: bytes, job: Job) 
         source_digest=job.source_digest,
         policy=policy,
         reason=bool(_reason(job)),
-        earlier=tuple(_earlier(entries) for entries in ledger.candidates(session, job)),
+        earlier=tuple(_earlier(entries, job) for entries in ledger.candidates(session, job)),
     )
 
 
@@ -53,7 +59,8 @@ def record_release(
     values : dict
         Columns of the ended job.
     found : dict
-        What its worker found: ``sketch``, ``family``, ``match``, ``risk``, ``epsilon``.
+        What its worker found: ``sketch``, ``family``, ``match``, ``risk``, ``epsilon``; and
+        ``destination_digest`` of an earlier release with the same rows, if it is in the other form.
     """
     entry = Release(
         id=new_id(),
@@ -65,7 +72,7 @@ def record_release(
         service=job.service,
         revision=job.revision,
         source_digest=job.source_digest,
-        destination_digest=values["destination_digest"],
+        destination_digest=found.get("destination_digest", values["destination_digest"]),
         row_count=job.row_count,
         match=found["match"],
         risk=found["risk"],
@@ -78,7 +85,9 @@ def record_release(
     audit.append(session, caller, "job.release", job.id, values["finished_at"], f"ledger entry {digest}")
 
 
-def _earlier(entries: Sequence[Any]) -> EarlierSource:
+def _earlier(entries: Sequence[Any], job: Job) -> EarlierSource:
+    other = f"{other_form(form_of(job.source_digest)).value}:"
+    same_rows = (entry.source_digest for entry in entries if entry.row_count == job.row_count)
     return EarlierSource(
         family=entries[0].family,
         source_digests=tuple(dict.fromkeys(entry.source_digest for entry in entries)),
@@ -88,10 +97,11 @@ def _earlier(entries: Sequence[Any]) -> EarlierSource:
             {entry.destination_digest: (entry.epsilon or {}).get("epsilon") for entry in entries}.values()
         ),
         last_released_at=entries[-1].released_at.isoformat(timespec="seconds"),
+        other_digests=tuple(dict.fromkeys(digest for digest in same_rows if digest.startswith(other))),
     )
 
 
-def _releases(job: Job) -> bool:
+def releases_rows(job: Job) -> bool:
     """Whether the job releases rows of its own: a rerun gives the same bytes again."""
     return kind_of(job.service).has_rows and job.rerun_of is None
 

@@ -16,6 +16,7 @@ from app.store.crypto.canonical_json import canonical_json
 from app.store.sql.models import AuditLine, Job, Release
 from app.store.sql.reseal import DISOWNED, REOWNED
 from app.store.sql.visibility import visible_to
+from providers.tables.digest import DigestForm
 
 _MOST_CANDIDATES = 200
 """Newest entries with about as many rows with which a source is compared."""
@@ -44,11 +45,24 @@ def digest_of(entry: Release) -> str:
     return f"sha256:{hashlib.sha256(canonical_json(document)).hexdigest()}"
 
 
-def count(session: Session, job: Job) -> int:
-    """Return the number of different releases of the sources with which the job's own is one by digest."""
-    families = _families(job.source_digest, _shared(job))
+def count(session: Session, job: Job, other_digest: str | None = None) -> int:
+    """Return the number of different releases of the sources with which the job's own is one by digest.
+
+    ``other_digest`` is the digest of the job's source in the other form.
+    """
+    known = [job.source_digest] if other_digest is None else [job.source_digest, other_digest]
+    families = _families(known, _shared(job))
     different = sa.func.count(sa.distinct(_RELEASES.c.destination_digest))
     return session.scalar(sa.select(different).where(_RELEASES.c.family.in_(families), _shared(job))) or 0
+
+
+def has_digests(session: Session, job: Job, rows: int, form: DigestForm) -> bool:
+    """Whether the job's owner can see an entry of a source with ``rows`` rows and a digest of this form."""
+    columns = _RELEASES.c
+    found = sa.select(columns.id).where(
+        _shared(job), columns.row_count == rows, columns.source_digest.startswith(f"{form.value}:")
+    )
+    return session.scalar(found.limit(1)) is not None
 
 
 def candidates(session: Session, job: Job) -> list[list[sa.Row[Any]]]:
@@ -91,7 +105,7 @@ def page(
     """
     query = sa.select(Release).where(visible_to(caller, Release)).order_by(Release.id).limit(limit)
     if source is not None:
-        query = query.where(Release.family.in_(_families(source, visible_to(caller, Release))))
+        query = query.where(Release.family.in_(_families([source], visible_to(caller, Release))))
     if after is not None:
         query = query.where(Release.id > after)
     return session.scalars(query).all()
@@ -128,5 +142,5 @@ def _shared(job: Job) -> sa.ColumnElement[bool]:
     return visible_to(Caller(job.owner, job.project), Release)
 
 
-def _families(source: str, visible: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    return sa.select(_RELEASES.c.family).where(_RELEASES.c.source_digest == source, visible)
+def _families(sources: Sequence[str], visible: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    return sa.select(_RELEASES.c.family).where(_RELEASES.c.source_digest.in_(sources), visible)

@@ -1,5 +1,6 @@
 """Kinds of jobs: a run of a service, a measurement of two tables, a comparison of runs, or attacks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -12,6 +13,7 @@ from providers.measures.run_figures import MEASURES_REVISION
 from providers.params import StrictModel
 from providers.selection.candidates import CHOICE_REVISION
 from providers.selection.frontier import FRONTIER_REVISION
+from providers.tables.digest import DigestForm
 
 MEASURES = "measures"
 """The `service` of a job that measures a table against its source. Providers have upper-case names."""
@@ -69,15 +71,28 @@ class Runs:
     """Pairs of a service and its revision."""
     choice: str
     """Revision of the choice among candidates."""
+    digests: frozenset[str] = frozenset({DigestForm.WHOLE.value})
+    """Forms of digests that it knows."""
 
     def document(self) -> dict[str, Any]:
         """Return it as plain JSON; `from_document` reads that."""
-        return {"revisions": dict(sorted(self.revisions)), "choice": self.choice}
+        return {
+            "revisions": dict(sorted(self.revisions)),
+            "choice": self.choice,
+            "digests": sorted(self.digests),
+        }
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> "Runs":
         """Return what another replica has written."""
-        return cls(frozenset(document["revisions"].items()), document["choice"])
+        known = document.get("digests", [DigestForm.WHOLE.value])  # older versions do not say
+        return cls(frozenset(document["revisions"].items()), document["choice"], frozenset(known))
+
+
+def common_digest_form(living: Sequence[Runs] | None) -> DigestForm:
+    """Return the form of new digests: by parts if all living replicas know it; None: one does not say."""
+    known = living is not None and all(DigestForm.PARTS in runs.digests for runs in living)
+    return DigestForm.PARTS if known else DigestForm.WHOLE
 
 
 @cache
@@ -86,7 +101,7 @@ def own_runs() -> Runs:
     services = (*PROVIDERS, *_REVISIONS)
     found = ((service, revision_of(service)) for service in services)
     pairs = frozenset((service, revision) for service, revision in found if revision is not None)
-    return Runs(pairs, CHOICE_REVISION)
+    return Runs(pairs, CHOICE_REVISION, frozenset(form.value for form in DigestForm))
 
 
 class MeasureParameters(StrictModel):

@@ -24,6 +24,8 @@ class StreamedResult:
     """Tables of this schema that together hold all rows, in order."""
     result: Callable[[], SwapResult]
     """Return the result, with a table without rows. Call it once `pieces` is exhausted."""
+    unchanged: frozenset[str] = frozenset()
+    """Fields known to have the values of the source in all of its rows; others may have them too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from app.store.sql.models import Job
 from app.worker.run_attacks import run_attacks
 from app.worker.tasks import AttackTask
 from providers.errors import ProviderError
+from providers.tables.digest import DigestForm, form_of
 
 _ITS_TABLES = {"source": {"buffer": "the source"}, "destination": {"buffer": "the destination"}}
 
@@ -67,7 +68,8 @@ def attack(call: Call, settings: Settings) -> int:
     assert request.seed is not None  # `seed_given` returns or draws one
     keys = Keys.of(settings) if given.manifest else None
     with Workspace(settings, given.quiet) as workspace:
-        tables = {role: workspace.read(name, uploads[role]) for role, name in names.items()}
+        forms = {role: _form_of(signed.get(role)) for role in names}
+        tables = {role: workspace.read(name, uploads[role], forms[role]) for role, name in names.items()}
         try:
             sources = {role: as_source(table) for role, table in tables.items()}
             parameters, options = checked_attack(
@@ -124,6 +126,18 @@ def _run_of(manifest: Mapping[str, Any]) -> Job:
         source_digest=manifest["source"]["digest"],
         state=State.SUCCEEDED,
     )
+
+
+def _form_of(table: Mapping[str, Any] | None) -> DigestForm:
+    """Return the form of the digest of a table in a manifest, if there is one. Raises CommandFailed."""
+    if table is None:
+        return DigestForm.PARTS
+    try:
+        return form_of(table["digest"])
+    except ValueError:
+        raise CommandFailed(
+            f"--made-by: this version does not know the form of the signed digest {table['digest']}"
+        ) from None
 
 
 def _lines(report: Mapping[str, Any]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from app.jobs.buffers import Upload
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
 from app.store.crypto.sealing import Signer, signature_holds
+from providers.tables.digest import form_of
 
 _TABLES = ("source", "destination", "control")
 
@@ -134,7 +135,11 @@ def _is_own(settings: Settings, signature: dict[str, str]) -> bool:
 def _table_differs(call: Call, workspace: Workspace, role: str, signed: dict[str, Any]) -> list[str]:
     name = getattr(call.namespace, role)
     try:
-        found = workspace.read(name, upload_as_signed(call, name, signed)).stored
+        form = form_of(signed["digest"])
+    except ValueError:
+        return [f"{role}: this version does not know the form of the signed digest {signed['digest']}"]
+    try:
+        found = workspace.read(name, upload_as_signed(call, name, signed), form).stored
     except CommandFailed as failed:
         if name != STANDARD and not Path(name).exists():
             raise

@@ -34,6 +34,7 @@ from app.store.crypto.sealing import Sealer
 from app.worker.run_ingest import run_ingest
 from app.worker.tasks import IngestTask
 from providers.errors import ParameterError
+from providers.tables.digest import DigestForm
 
 T = TypeVar("T")
 
@@ -78,8 +79,11 @@ class Workspace:
         """Return access to a new, empty blob."""
         return self._blobs.allocate()
 
-    def read(self, name: str, upload: Upload) -> WorkspaceTable:
-        """Read a table from a file, with the checks of an upload. Raises CommandFailed."""
+    def read(self, name: str, upload: Upload, form: DigestForm = DigestForm.PARTS) -> WorkspaceTable:
+        """Read a table from a file, with the checks of an upload and a digest of this form.
+
+        Raises CommandFailed.
+        """
         raw, table = self.new_blob(), self.new_blob()
         try:
             with open_input(name) as file, SealedWriter(raw, durable=False) as sink:
@@ -90,7 +94,8 @@ class Workspace:
             raise CommandFailed(
                 f"no space for temporary files in {self._folder.parent}; set TMPDIR to a larger folder"
             ) from None
-        task = IngestTask(raw, upload.media_type, upload.options, table, self._settings.max_table_bytes)
+        most = self._settings.max_table_bytes
+        task = IngestTask(raw, upload.media_type, upload.options, table, most, digest_form=form)
         found = self.run(run_ingest, task, f"reading {Path(name).name}")
         self._blobs.delete(raw.id)
         return WorkspaceTable(

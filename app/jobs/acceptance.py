@@ -18,6 +18,7 @@ from app.job_kinds import Kind, kind_of, revision_of
 from app.jobs.fairness.limits import Limits
 from app.jobs.fairness.turns import turn_after
 from app.jobs.idempotency import AlreadyMade, Idempotency
+from app.jobs.releases.other_digests import other_source_digest
 from app.jobs.releases.recording import check_released
 from app.jobs.requests import (
     GivenTable,
@@ -30,8 +31,11 @@ from app.jobs.requests import (
 )
 from app.jobs.states import State, Step, after
 from app.jobs.stores import Stores
+from app.jobs.tables.digests import in_forms
 from app.settings import Settings
 from app.store.blobs.arrow_stream import table_bytes, write_table
+from app.store.blobs.background_digest import digested
+from app.store.blobs.field_digests import FieldDigests
 from app.store.blobs.sealed_files import BlobAccess
 from app.store.sql import buffers, jobs, replicas, usage
 from app.store.sql.bindings import (
@@ -48,7 +52,7 @@ from app.store.sql.replicas import LeaseLost, moment
 from app.webhooks.messages import seal_webhook
 from app.worker.run_swap import described
 from providers.selection.candidates import CHOICE_REVISION
-from providers.tables.digest import table_digest
+from providers.tables.digest import form_of
 
 _DRAWN_BITS = 128
 
@@ -95,7 +99,8 @@ class Acceptance:
             tables["destination"] = new.destination
         if new.control is not None:
             tables["control"] = new.control
-        return self._insert(job, tables, new.submission, caller, claim, "job.submit")
+        other = other_source_digest(self._stores, self._settings, job, new.source, caller)
+        return self._insert(job, tables, new.submission, caller, claim, "job.submit", other_digest=other)
 
     def accept_rerun(
         self,
@@ -174,7 +179,9 @@ class Acceptance:
             tables["destination"] = destination
         if first.control_digest is not None:
             tables["control"] = control
-        return self._insert(job, tables, submission, caller, claim, "job.rerun", first)
+        expected: dict[Role, str] = {role: _table_columns(first, role).digest for role in tables}
+        tables, of_buffers = in_forms(self._stores, tables, expected, caller)
+        return self._insert(job, tables, submission, caller, claim, "job.rerun", first, of_buffers)
 
     def accepted_before(self, submission: SubmissionOptions, caller: Caller) -> Job | None:
         """Return the job that an equal earlier request has made. Raises IdempotencyKeyReused."""
@@ -245,8 +252,13 @@ class Acceptance:
         claim: bool,
         action: str,
         first: Job | None = None,
+        of_buffers: Mapping[Role, str] | None = None,
+        other_digest: str | None = None,
     ) -> Job:
         """Seal the tables that came with the request, and insert the row in one transaction.
+
+        ``first`` is the job that is rerun, ``of_buffers`` has the digests of buffers in the forms of its own;
+        ``other_digest`` is the source's digest in the form in which it may have been released.
 
         Small tables are sealed into the row, others are written. Both are done before the transaction, which
         holds the owner's lock and must be short. Buffers and retained tables are looked up within it, so that
@@ -258,16 +270,18 @@ class Acceptance:
             for role, table in tables.items():
                 if isinstance(table, pa.Table):
                     description = described(table)
-                    given = _TableColumns(
-                        table_digest(table), description["fields"], description["rows"], table.nbytes
-                    )
+                    form = self._stores.lease.digest_form
+                    if first is not None:
+                        form = form_of(_table_columns(first, role).digest)
+                    digest, field_digests = digested(table, form)
+                    given = _TableColumns(digest, description["fields"], description["rows"], table.nbytes)
                     _check_same_rows(given, role, first)
                     if (content := self._small(table)) is not None:
                         self._set_table(job, role, replace(given, blob=content))
                         continue
                     access = self._stores.new_blob()
                     written.append(access.id)
-                    _write(access, table)
+                    _write(access, table, field_digests)
                     self._set_table(job, role, replace(given, blob=access))
                 elif isinstance(table, StoredTable):
                     given = _TableColumns(
@@ -294,7 +308,7 @@ class Acceptance:
                         if buffer is None:
                             raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
                         given = _TableColumns(
-                            buffer.digest,
+                            (of_buffers or {}).get(role, buffer.digest),
                             buffer.fields,
                             buffer.row_count,
                             buffer.byte_size,
@@ -321,7 +335,7 @@ class Acceptance:
                             )
                         self._set_table(job, role, given)
                 if first is None:
-                    check_released(session, self._settings, job)
+                    check_released(session, self._settings, job, other_digest)
                 active = self._limits.admit_job(
                     session, job.owner, submission.priority, job.row_count, job.byte_size
                 )
@@ -412,9 +426,9 @@ def check_has_release(job: Job) -> None:
         raise InvalidRequest(f"the job is {job.state}: only a job that succeeded has a release", "/job")
 
 
-def _write(access: BlobAccess, table: pa.Table) -> None:
+def _write(access: BlobAccess, table: pa.Table, field_digests: FieldDigests | None) -> None:
     try:
-        write_table(access, table)
+        write_table(access, table, field_digests=field_digests)
     except OSError as error:
         raise storage_error(error) from error
 

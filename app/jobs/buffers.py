@@ -361,7 +361,8 @@ class Buffers:
                 draft = await self._in_thread(self._reserve_copy, table, source.byte_size)
             access = await self._in_thread(self._open_source, source)
             most = self._settings.max_table_bytes
-            task = CopyTask(access, table, tuple(drop), dict(types), tuple(null_tokens), most, draft)
+            form = self._stores.lease.digest_form
+            task = CopyTask(access, table, tuple(drop), dict(types), tuple(null_tokens), most, draft, form)
             stored = await self._write(run_copy, task, caller, None)
         except BaseException:
             await self._in_thread(self._stores.drop, [table.id])
@@ -419,7 +420,13 @@ class Buffers:
             description = describe()
             most = min(self._settings.max_table_bytes, max(_ALWAYS_ALLOWED, _MOST_EXPANSION * size))
             task = IngestTask(
-                upload, description.media_type, description.options, table, most, space.table_draft
+                upload,
+                description.media_type,
+                description.options,
+                table,
+                most,
+                space.table_draft,
+                self._stores.lease.digest_form,
             )
             stored = await self._write(run_ingest, task, caller, gone)
             succeeded = True

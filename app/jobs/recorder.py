@@ -23,6 +23,7 @@ from app.store.sql.replicas import LeaseLost
 from app.webhooks.messages import queue_message
 from app.worker.tasks import JobTask, SwapTask
 from providers.selection.seeds import candidate_seed
+from providers.tables.digest import form_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +154,15 @@ def requeue(session: Transaction, job: Job, crashes: int) -> None:
 
 
 def _reproduced(original: Job, values: dict[str, Any]) -> dict[str, bool]:
-    """Build the column ``reproduced`` of a rerun: equal digest of the rows, or of the report without rows."""
+    """Build the column ``reproduced`` of a rerun: equal digest of the rows, or of the report without rows.
+
+    Digests of two forms cannot be compared. A rerun has the form of the first job, unless an older version
+    ran one of the two.
+    """
     if kind_of(original.service).has_rows:
         expected, found = original.destination_digest, values.get("destination_digest")
+        if expected is not None and found is not None and form_of(expected) is not form_of(found):
+            return {}
     else:
         expected, found = _report_digest(original.manifest), _report_digest(values.get("manifest"))
     return {} if expected is None else {"reproduced": found == expected}

@@ -17,6 +17,7 @@ from app.jobs.buffers import BufferService
 from app.jobs.lifecycle import Lifecycle
 from app.jobs.requests import DEFAULT_OPTIONS, GivenTable, NewJob, SendTo, SubmissionOptions
 from app.jobs.states import State
+from app.jobs.tables.digests import digest_of_given
 from app.jobs.tables.views import ComparisonOptions
 from app.jobs.watchers import LOOK_SECONDS
 from app.settings import Settings, thresholds_of
@@ -30,6 +31,7 @@ from app.worker.run_job import run_job
 from providers.attacks.thresholds import Thresholds
 from providers.kernel_display import CompilationProgress
 from providers.params import StrictModel
+from providers.tables.digest import form_of
 
 __all__ = ["JobService", "NewJob"]
 
@@ -267,6 +269,16 @@ class JobService:
         found = await self._in_thread(newest, self._caller, page_size + 1, before, name, label)
         page = found[:page_size]
         return page, token_of_job(page[-1].id) if len(found) > page_size else None
+
+    async def digest_as(self, table: GivenTable, digest: str, known: str) -> str:
+        """Return the digest of a table of a request in the form of another digest, ``known``.
+
+        ``digest`` is its own. A buffer that is gone, or a table of a job, keeps its own.
+        """
+        form = form_of(known)
+        if form_of(digest) is form:
+            return digest
+        return await self._in_thread(digest_of_given, self._stores, table, form, self._caller) or digest
 
     async def releases(
         self, source: str | None, page_size: int, page_token: str | None = None

@@ -9,6 +9,7 @@ from app.settings import Settings
 from app.store.sql.bindings import seed_binding
 from app.store.sql.models import Job
 from app.worker.tasks import AttackTask, FrontierTask, JobTask, MeasureTask, ReleaseQuestion, SwapTask
+from providers.tables.digest import form_of
 
 
 class TaskBuilder:
@@ -88,4 +89,5 @@ class TaskBuilder:
             units=self._units,
             small_bytes=self._small_bytes if job.destination_reference is None else 0,
             release=self._release(job),
+            digest_form=form_of(job.source_digest),
         )

@@ -55,8 +55,9 @@ def swapped(
         and _least_bytes(source, fields) + scaling.least(params, source.rows)
         <= resources.memory_bytes  # the estimate is above the budget, the lower bound is not: try it
     ):
-        result = provider.swap(source.read(fields), params, stream, progress)
-        return with_untouched_fields(source, fields, result)
+        read = source.read(fields)
+        result = provider.swap(read, params, stream, progress)
+        return with_untouched_fields(source, fields, result, unchanged_fields(read, result))
     if out_of_core is None:
         needed = _needed(provider, source, params)
         rows = int(source.rows * _USED * resources.memory_bytes / needed)
@@ -88,9 +89,31 @@ def whole_table(provider: Provider[Any], source: BlobTable, params: Any, resourc
     return source.whole()
 
 
-def in_one_piece(result: SwapResult) -> StreamedResult:
-    """Wrap a destination that is complete in memory."""
-    return StreamedResult(result.table.schema, iter([result.table]), lambda: result)
+def in_one_piece(result: SwapResult, source: pa.Table) -> StreamedResult:
+    """Wrap a destination that is complete in memory, like its source."""
+    unchanged = unchanged_fields(source, result)
+    return StreamedResult(result.table.schema, iter([result.table]), lambda: result, unchanged)
+
+
+def unchanged_fields(source: pa.Table, result: SwapResult) -> frozenset[str]:
+    """Return the fields whose column in the destination has the memory of the one in the source."""
+    names = set(source.column_names) & set(result.table.column_names)
+    return frozenset(
+        name for name in names if _memory(result.table.column(name)) == _memory(source.column(name))
+    )
+
+
+def _memory(column: pa.ChunkedArray) -> list[Any]:
+    """Return type, rows and addresses of a column's chunks; equal ones are equal columns.
+
+    A dictionary is not among the buffers of its array, so columns with one are never equal.
+    """
+    if not is_words(column.type) and not pa.types.is_string(column.type):
+        return [object()]
+    return [column.type] + [
+        (len(chunk), chunk.offset, [None if each is None else each.address for each in chunk.buffers()])
+        for chunk in column.chunks
+    ]
 
 
 def fits(provider: Provider[Any], source: BlobTable, params: Any, memory_bytes: int) -> bool:
@@ -109,8 +132,24 @@ def _needed(provider: Provider[Any], source: BlobTable, params: Any) -> int:
     return provider.scaling.memory(params, source.rows, read)
 
 
-def with_untouched_fields(source: BlobTable, fields: tuple[str, ...], result: SwapResult) -> StreamedResult:
-    """Combine swapped fields with the untouched ones, in source order."""
+def with_untouched_fields(
+    source: BlobTable,
+    fields: tuple[str, ...],
+    result: SwapResult,
+    unchanged: frozenset[str] = frozenset(),
+) -> StreamedResult:
+    """Combine swapped fields with the untouched ones, in source order.
+
+    Parameters
+    ----------
+    source : BlobTable
+    fields : tuple of str
+        Fields that the provider has read, in source order.
+    result : SwapResult
+        Result with these fields.
+    unchanged : frozenset of str
+        Those of them that have the values of the source.
+    """
     schema: pa.Schema = source.schema
     for field in result.table.schema:
         schema = schema.set(schema.get_field_index(field.name), field)
@@ -118,7 +157,9 @@ def with_untouched_fields(source: BlobTable, fields: tuple[str, ...], result: Sw
     without_rows = replace(result, table=schema.empty_table())
     others = [name for name in source.schema.names if name not in fields]
     tables = iter([result.table]) if not others else _merged(source, others, schema, result)
-    return StreamedResult(schema, tables, lambda: without_rows)
+    if result.origin is None:  # no rows were dropped
+        unchanged |= frozenset(others)
+    return StreamedResult(schema, tables, lambda: without_rows, unchanged)
 
 
 def _merged(

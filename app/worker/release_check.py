@@ -5,17 +5,20 @@ The worker compares keyed sketches (`providers.tables.sketches`); nothing of wha
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from app.engine.engine import RELEASED_BEFORE
-from app.store.blobs.column_reader import BlobTable
+from app.store.blobs.column_reader import BlobTable, digest_of_blob
+from app.store.blobs.sealed_files import small_table
 from app.worker.tasks import EarlierSource, ReleaseQuestion, SwapTask
 from providers import PROVIDERS
 from providers.errors import ProviderError
 from providers.randomness.chacha20 import Stream
+from providers.tables.digest import DigestForm, form_of, other_form
 from providers.tables.sketches import SKETCHED_ROWS, TableSketch, first_same, sketch
 
 _MEASURED_ROWS = 2000
@@ -55,13 +58,14 @@ def with_release(
         sketched, match, family = question.known_sketch, "digest", question.earlier[0]
     else:
         own = sketch(_first_rows(source), question.key)
-        sketched, family = own.document(), recognise(question, own)
-        match = None if family is None else "fields"
+        sketched = own.document()
+        match, family = recognise(question, own, partial(digest_of_blob, task.source))
     risk = None
-    epsilon = None if guarantee is None else composed_epsilon(guarantee, columns, family)
+    released = columns["destination"]["digest"] if family is None else _released_digest(task, columns, family)
+    epsilon = None if guarantee is None else composed_epsilon(guarantee, released, family)
     if family is not None:
         refuse(question)
-        new = columns["destination"]["digest"] not in family.destinations
+        new = released not in family.destinations
         if new and question.policy != "allow":
             risk = known_risk(task, question, family.family, source, 1 + family.releases)
             event = {"code": RELEASED_BEFORE, "message": _message(match, family, risk, epsilon)}
@@ -74,11 +78,24 @@ def with_release(
         "risk": risk,
         "epsilon": epsilon,
     }
+    if released != columns["destination"]["digest"]:
+        columns["release"]["destination_digest"] = released
     return columns
 
 
+def _released_digest(task: SwapTask, columns: Mapping[str, Any], family: EarlierSource) -> str:
+    """Return the destination's digest, in the form in which an earlier release of the same rows has it."""
+    own: str = columns["destination"]["digest"]
+    form = other_form(form_of(own))
+    if own in family.destinations or f"{form.value}:" not in family.destinations:
+        return own
+    content = columns["table"]
+    other = digest_of_blob(task.destination if content is None else small_table(content), form)
+    return other if other in family.destinations else own
+
+
 def composed_epsilon(
-    guarantee: Mapping[str, Any], columns: Mapping[str, Any], family: EarlierSource | None
+    guarantee: Mapping[str, Any], released: str, family: EarlierSource | None
 ) -> dict[str, Any]:
     """Add up the epsilons of all different releases of a source, this one included.
 
@@ -86,8 +103,8 @@ def composed_epsilon(
     ----------
     guarantee : mapping
         Figure `guarantee` of the run.
-    columns : mapping
-        Columns of the ended job, with its destination.
+    released : str
+        Digest of the destination.
     family : EarlierSource or None
         Earlier releases of the source.
 
@@ -101,7 +118,7 @@ def composed_epsilon(
     if family is not None:
         known = list(family.epsilons or [None] * family.releases)
     own = guarantee["epsilon"]
-    if family is None or columns["destination"]["digest"] not in family.destinations:
+    if family is None or released not in family.destinations:
         known.append(own)
     finite = [value for value in known if value is not None]
     return {
@@ -130,11 +147,32 @@ def refuse(question: ReleaseQuestion) -> None:
         )
 
 
-def recognise(question: ReleaseQuestion, own: TableSketch) -> EarlierSource | None:
-    """Return the first earlier source of which the sketched table is a version; or None."""
+def recognise(
+    question: ReleaseQuestion, own: TableSketch, digest_in: Callable[[DigestForm], str]
+) -> tuple[str | None, EarlierSource | None]:
+    """Recognise the source among earlier ones, none of which has its digest in the form of the job.
+
+    Parameters
+    ----------
+    question : ReleaseQuestion
+    own : TableSketch
+        Sketch of the source.
+    digest_in : callable
+        Form -> digest of the source; called only if an earlier source may have it.
+
+    Returns
+    -------
+    tuple of str and EarlierSource, or None twice
+        How it was recognised, ``digest`` or ``fields``, and the earlier source.
+    """
+    if any(earlier.other_digests for earlier in question.earlier):
+        digest = digest_in(other_form(form_of(question.source_digest)))
+        for earlier in question.earlier:
+            if digest in earlier.other_digests:
+                return "digest", earlier
     owners = [earlier for earlier in question.earlier for _ in earlier.sketches]
     found = first_same(own, [packed for earlier in question.earlier for packed in earlier.sketches])
-    return None if found is None else owners[found]
+    return (None, None) if found is None else ("fields", owners[found])
 
 
 _risks: OrderedDict[tuple[str, ...], dict[str, Any]] = OrderedDict()

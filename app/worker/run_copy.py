@@ -17,6 +17,7 @@ from app.worker.field_profile import flat
 from app.worker.run_ingest import reports_no_room, write_checked
 from app.worker.run_swap import returns_user_errors
 from providers.errors import ParameterError, SourceError, did_you_mean
+from providers.tables.digest import DigestForm
 from providers.tables.type_names import type_name, value_type
 
 
@@ -36,6 +37,8 @@ class CopyTask:
     """Largest size of the copy in bytes."""
     draft: str = ""
     """File with reserved disk space, which becomes the table's draft."""
+    digest_form: DigestForm = DigestForm.PARTS
+    """Form of the copy's digest."""
 
 
 def check_copied_fields(names: Sequence[str], drop: Sequence[str], types: Mapping[str, str]) -> None:

@@ -20,6 +20,7 @@ from app.store.blobs.sealed_files import BlobAccess, SealedReader
 from app.worker.run_swap import described_fields, returns_user_errors
 from app.worker.tasks import IngestTask
 from providers.errors import SourceError
+from providers.tables.digest import DigestForm
 
 MOST_ROW_BYTES = 1 << 26
 """Largest row in bytes, with its dictionaries: every reader of the table holds a whole row in memory."""
@@ -82,12 +83,21 @@ class NewTable(Protocol):
         """File with reserved disk space; empty: there is none."""
         ...
 
+    @property
+    def digest_form(self) -> DigestForm:
+        """Form of the table's digest."""
+        ...
+
 
 def write_checked(task: NewTable, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
     """Write the table batch by batch within its limits; return its digest, fields and size."""
     dictionary_bytes = 0
-    with BackgroundDigest(schema) as digest, TableWriter(task.table, schema, draft=task.draft) as writer:
+    with (
+        BackgroundDigest(schema, task.digest_form) as digest,
+        TableWriter(task.table, schema, draft=task.draft) as writer,
+    ):
         for batch in evened(_limited(batches, task.max_bytes)):
+            _refuse_large_table(writer.plain_bytes, digest.rows, task.max_bytes)  # of the batches before
             _refuse_large_rows(batch, digest.rows)
             batch_bytes, widest = _decoded_bytes(batch)
             dictionary_bytes += batch_bytes
@@ -97,15 +107,21 @@ def write_checked(task: NewTable, schema: pa.Schema, batches: Iterator[pa.Record
                 digest.update(piece)
             writer.write(batch)
             pa.default_memory_pool().release_unused()  # otherwise the C library keeps freed memory
-            # A row counts as at least one byte, because nulls take none.
-            if max(writer.plain_bytes, digest.rows) > task.max_bytes:
-                raise _TooLarge
-        return {
+        _refuse_large_table(writer.plain_bytes, digest.rows, task.max_bytes)
+        found = {
             "fields": described_fields(schema),
             "rows": digest.rows,
             "digest": digest.finish(),
             "byte_size": writer.plain_bytes,
         }
+        writer.field_digests = digest.field_digests()
+        return found
+
+
+def _refuse_large_table(size: int, rows: int, most: int) -> None:
+    """Raise if so far a table takes more bytes than it may. A row counts as one at least: nulls take none."""
+    if max(size, rows) > most:
+        raise _TooLarge
 
 
 def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

@@ -39,6 +39,7 @@ from providers.results import EVENTS_SHOWN, Event, SwapResult
 from providers.selection.candidates import CandidateOptions, choose
 from providers.storage import Resources
 from providers.swapping.guarantee import void_guarantee
+from providers.tables.digest import DigestForm
 from providers.tables.type_names import type_name
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
                     task, provider, params, source, resources, sub_progress(progress, _LOADED, ended)
                 )
             result, written_table = write_streamed(
-                task, destination.streamed, source.rows, sub_progress(progress, ended, written), held_space
+                task, destination.streamed, source, sub_progress(progress, ended, written), held_space
             )
         add_notices(result, provider, params, source.schema)
         report = None
@@ -144,15 +145,36 @@ def destination_space(task: SwapTask) -> Reservation:
 def write_streamed(
     task: SwapTask,
     streamed: StreamedResult,
-    rows: int,
+    source: BlobTable,
     progress: Progress,
     held_space: Reservation | None = None,
 ) -> tuple[SwapResult, WrittenTable]:
     """Write the destination, unless it is small. Return the provider's result and the table."""
-    tables = _with_progress(streamed.pieces, rows, progress)
+    tables = _with_progress(streamed.pieces, source.rows, progress)
     with tracing.span("destination.write"):  # an out-of-core run does most of its work here
-        written = write_tables(task.destination, streamed.schema, tables, task.small_bytes, held_space)
+        written = write_tables(
+            task.destination,
+            streamed.schema,
+            tables,
+            task.small_bytes,
+            held_space,
+            task.digest_form,
+            _known_digests(source, streamed) if task.digest_form is DigestForm.PARTS else None,
+        )
     return streamed.result(), WrittenTable(*written)
+
+
+def _known_digests(source: BlobTable, streamed: StreamedResult) -> list[bytes | None] | None:
+    """Return the digests of unchanged fields, which their source has, in the order of the destination."""
+    stored = source.field_digests() if streamed.unchanged else None
+    if stored is None:
+        return None
+    known = {
+        name: digest
+        for name, digest in zip(source.schema.names, stored.digests, strict=True)
+        if name in streamed.unchanged
+    }
+    return [known.get(name) for name in streamed.schema.names]
 
 
 def add_notices(result: SwapResult, provider: Provider[Any], params: Params, schema: pa.Schema) -> None:
@@ -209,10 +231,12 @@ def _make_destination(
         return _Destination(swapped(provider, source, params, stream, progress, resources))
     whole = whole_table(provider, source, params, resources)
     if candidates.count == 1:
-        return _Destination(in_one_piece(provider.swap(whole, params, stream, progress)), whole)
+        return _Destination(in_one_piece(provider.swap(whole, params, stream, progress), whole), whole)
     choice = choose(provider, whole, params, task.seed, task.seed_bits, candidates, _measures(task), progress)
     void_guarantee(choice.result.provider, candidates.count)
-    return _Destination(in_one_piece(choice.result), whole, choice.index, {"candidates": choice.evidence})
+    return _Destination(
+        in_one_piece(choice.result, whole), whole, choice.index, {"candidates": choice.evidence}
+    )
 
 
 def _measures(task: SwapTask) -> MeasureOptions:

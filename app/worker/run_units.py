@@ -102,7 +102,8 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
         progress = opened.enter_context(ProgressFile(job.progress_path))
         scratch = opened.enter_context(SealedScratch(Path(job.scratch_folder)))
         held_space = opened.enter_context(destination_space(job))
-        run = _run(job, params, BlobTable(job.source, job.rows), scratch)
+        source = BlobTable(job.source, job.rows)
+        run = _run(job, params, source, scratch)
         done = [
             UnitResult(opened.enter_context(SpoolReader(spool)).parts(), figures)
             for spool, figures in map(pickle.loads, task.done)  # workers of this job made them
@@ -111,7 +112,7 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
             run, sub_progress(progress, GATHERED, GATHERED), _division(task), done
         )
         writing = sub_progress(progress, GATHERED, 1.0)
-        result, written = write_streamed(job, streamed, job.rows, writing, held_space)
+        result, written = write_streamed(job, streamed, source, writing, held_space)
         add_notices(result, provider, params, run.source.schema)
         progress(1.0, "written")
     report = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.store.blobs.sealed_files import BlobAccess
+from providers.tables.digest import DigestForm
 
 
 class EarlierSource(NamedTuple):
@@ -24,6 +25,8 @@ class EarlierSource(NamedTuple):
     last_released_at: str
     epsilons: tuple[float | None, ...] = ()
     """Epsilon of each different release, in the order of their digests; empty: none has one."""
+    other_digests: tuple[str, ...] = ()
+    """Digests, in the other form than the job's, of the sources with as many rows as the job's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class SwapTask:
     """Largest destination in bytes that comes back with the result; a larger one is written to its blob."""
     release: ReleaseQuestion | None = None
     """Earlier releases to compare the source with; None: the run is not recorded in the ledger."""
+    digest_form: DigestForm = DigestForm.PARTS
+    """Form of the destination's digest: that of the source's, so that a rerun can be compared."""
 
     @property
     def spool_folder(self) -> Path:
@@ -176,3 +181,5 @@ class IngestTask:
     """Largest size of the decoded table in bytes."""
     draft: str = ""
     """File with reserved disk space, which becomes the table's draft; empty: there is none."""
+    digest_form: DigestForm = DigestForm.PARTS
+    """Form of the table's digest."""

@@ -1,19 +1,40 @@
 r"""Content digest of a table, independent of media type, chunking, slicing and encoding.
 
-The digest is ``"sha256:" + hex`` of the following. This specification is complete.
+A digest is the name of its form, a colon and 64 hex digits. There are two forms. ``sha256t`` is taken by
+parts: fields and chunks of rows are hashed separately, so that an unchanged field need not be read again.
+``sha256`` is that of older versions; digests of that form remain valid. This specification is complete.
 
 All integers are little-endian; ``u64`` is an unsigned integer of 8 bytes; a *text* is a u64, the
-number of its UTF-8 bytes, and these bytes. "Fed" means appended to the input of a SHA-256.
+number of its UTF-8 bytes, and these bytes. "Fed" means appended to the input of a SHA-256. The *type* of a
+field is its canonical name of `type_names`, in which the units of time, timestamp and duration are left out
+at every depth: ``time``, ``timestamp``, ``timestamp[Europe/Dublin]``, ``duration``. Metadata and nullable
+flags are not part of a digest.
 
+Form ``sha256t``
+----------------
+Each tag has 16 bytes, and no other input begins with it: so no digest of a part is that of something else.
+
+**Table.** SHA-256 of: the tag ``rowveil.table/2\n``; u64 number of rows; u64 number of fields; then for each
+field in order its name as a text and the 32 bytes of its field digest.
+
+**Field.** SHA-256 of: the tag ``rowveil.field/2\n``; the type as a text; u64 number of rows; then the 32-byte
+digests of its chunks in order. A chunk has the rows from a multiple of 2^20 up to the next one or to the end
+of the table; a field without rows has none.
+
+**Chunk.** SHA-256 of: the tag ``rowveil.chunk/2\n``; u64 number of its rows; then the 32-byte digests of the
+states of the column of its values, in the order given below. The input of each state begins with the tag
+``rowveil.state/2\n``.
+
+Form ``sha256``
+---------------
 **Table.** SHA-256 of: the 16 bytes ``rowveil.table/1\n``; u64 number of rows; u64 number of fields;
-then for each field in order its name as a text and the 32 bytes of its field digest. Metadata and
-nullable flags are not part of it.
+then for each field in order its name as a text and the 32 bytes of its field digest.
 
-**Field.** SHA-256 of: the type as a text (the canonical name of `type_names`, in which the
-units of time, timestamp and duration are left out at every depth: ``time``, ``timestamp``,
-``timestamp[Europe/Dublin]``, ``duration``); then the 32-byte digests of the states of the column,
-in the order given below.
+**Field.** SHA-256 of: the type as a text; then the 32-byte digests of the states of the column of all its
+values, in the order given below. The input of a state has no tag.
 
+Both forms
+----------
 **States of a column of type T with n values.** First *validity*: one byte a value, 1 where it is
 present and 0 where it is null. Then by T:
 
@@ -46,37 +67,49 @@ so ``timestamp[s]``, which Parquet turns into ``timestamp[ms]``, keeps its diges
 """
 
 import hashlib
-from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import partial
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from providers.tables.encodings import list_children, list_lengths, plain, struct_children, validity
-from providers.tables.type_names import canonical_type, is_list, type_name
+from providers.tables.column_states import States, add_rows, new_states
+from providers.tables.type_names import canonical_type, type_name
 
-_TAG = b"rowveil.table/1\n"
-
-_BLOCK = 1 << 16
-"""Number of rows hashed at a time, so that temporary arrays stay in the second-level cache."""
-
-_SHARED = 16
-"""Number of cached hashes of a validity without nulls, which the fields of a table have in common."""
-
-_INSTANT = np.dtype([("seconds", "<i8"), ("nanoseconds", "<u4")])
-"""Canonical form of a timestamp or duration, 12 bytes."""
-
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+CHUNK_ROWS = 1 << 20
+"""Rows of a chunk of the form by parts; fixed for ever, since it is part of the form."""
 
 
-def table_digest(table: pa.Table) -> str:
-    """Return ``"sha256:"`` and 64 hex digits; the module's docstring specifies the canonical form.
+class DigestForm(StrEnum):
+    """Canonical form that a digest is taken of. Its value begins the digest."""
+
+    WHOLE = "sha256"
+    """Form of older versions."""
+    PARTS = "sha256t"
+    """Form by fields and chunks of rows."""
+
+
+_TABLE_TAGS = {DigestForm.WHOLE: b"rowveil.table/1\n", DigestForm.PARTS: b"rowveil.table/2\n"}
+
+_FIELD_TAG, _CHUNK_TAG, _STATE_TAG = b"rowveil.field/2\n", b"rowveil.chunk/2\n", b"rowveil.state/2\n"
+
+
+def form_of(digest: str) -> DigestForm:
+    """Return the form of a digest. Raises ValueError: this version does not know it."""
+    return DigestForm(digest.partition(":")[0])
+
+
+def other_form(form: DigestForm) -> DigestForm:
+    """Return the other one of the two forms."""
+    return DigestForm.WHOLE if form is DigestForm.PARTS else DigestForm.PARTS
+
+
+def table_digest(table: pa.Table, form: DigestForm = DigestForm.PARTS) -> str:
+    """Return the digest of a table; the module's docstring specifies the canonical forms.
 
     Raises ValueError for a type without a canonical name (a union).
     """
-    digest = TableDigest(table.schema)
+    digest = TableDigest(table.schema, form)
     for batch in table.to_batches():
         digest.update(batch)
     if not table.num_columns:
@@ -87,12 +120,35 @@ def table_digest(table: pa.Table) -> str:
 class TableDigest:
     """Digest of a table that arrives in record batches; temporary memory is that of one block of rows."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """Start the digest of an empty table. Raises ValueError for a type without a canonical name."""
+    def __init__(
+        self,
+        schema: pa.Schema,
+        form: DigestForm = DigestForm.PARTS,
+        known: Sequence[bytes | None] | None = None,
+    ) -> None:
+        """Start the digest of an empty table.
+
+        Parameters
+        ----------
+        schema : pa.Schema
+        form : DigestForm
+        known : sequence of bytes or None, optional
+            For each field its digest if that is known, of the form by parts: the field is not hashed.
+
+        Raises
+        ------
+        ValueError
+            A type has no canonical name, or field digests are given for the other form.
+        """
+        if known is not None and form is not DigestForm.PARTS:
+            raise ValueError(f"digests of fields are not part of the form {form.value}")
+        self.form = form
         self.rows = 0
         self._names = [field.name for field in schema]
         self._types = [type_name(field.type, units=False) for field in schema]
-        self._columns = [_states(canonical_type(field.type)) for field in schema]
+        new = _PartedField if form is DigestForm.PARTS else _WholeField
+        self._fields = [new(field.type, text) for field, text in zip(schema, self._types, strict=True)]
+        self._known = list(known) if known is not None else [None] * len(self._fields)
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add rows. Each batch may have its own encodings. Raises ValueError if the fields differ."""
@@ -108,25 +164,83 @@ class TableDigest:
         if batch.schema.names != self._names or types != self._types:
             raise ValueError("the batch does not have the fields of the schema; use a digest of its own")
         self.rows += batch.num_rows
-        fields = list(zip(self._columns, batch.columns, strict=True))
+        fields = [
+            (field, column)
+            for field, column, known in zip(self._fields, batch.columns, self._known, strict=True)
+            if known is None
+        ]
         return [partial(_add, fields[first::most]) for first in range(min(most, len(fields)))]
+
+    def field_digests(self) -> list[bytes]:
+        """Return the digest of each field for all rows so far; shape (fields,), 32 bytes each."""
+        return [
+            field.digest() if known is None else known
+            for field, known in zip(self._fields, self._known, strict=True)
+        ]
 
     def finish(self) -> str:
         """Return the digest of all rows so far."""
-        whole = hashlib.sha256(_TAG + _u64(self.rows) + _u64(len(self._names)))
-        for name, type_text, states in zip(self._names, self._types, self._columns, strict=True):
-            field = hashlib.sha256(_text(type_text))
-            for digest in states.digests():
-                field.update(digest)
-            whole.update(_text(name) + field.digest())
-        return f"sha256:{whole.hexdigest()}"
+        whole = hashlib.sha256(_TABLE_TAGS[self.form] + _u64(self.rows) + _u64(len(self._names)))
+        for name, field in zip(self._names, self.field_digests(), strict=True):
+            whole.update(_text(name) + field)
+        return f"{self.form.value}:{whole.hexdigest()}"
 
 
-def _add(fields: "list[tuple[_Nulls, pa.Array]]") -> None:
-    """Feed columns to their states, block by block."""
-    for states, column in fields:
-        for start in range(0, len(column), _BLOCK):
-            states.update(column.slice(start, _BLOCK))
+class _WholeField:
+    """Digest of a field of the form `DigestForm.WHOLE`."""
+
+    def __init__(self, data_type: pa.DataType, type_text: str) -> None:
+        self._type_text = type_text
+        self._states = new_states(canonical_type(data_type), b"")
+
+    def add(self, column: pa.Array) -> None:
+        add_rows(self._states, column)
+
+    def digest(self) -> bytes:
+        return hashlib.sha256(_text(self._type_text) + b"".join(self._states.digests())).digest()
+
+
+class _PartedField:
+    """Digest of a field of the form `DigestForm.PARTS`."""
+
+    def __init__(self, data_type: pa.DataType, type_text: str) -> None:
+        self._type_text = type_text
+        self._type = canonical_type(data_type)
+        self._chunks: list[bytes] = []
+        """Digests of the complete chunks."""
+        self._open: States | None = None
+        """States of the chunk that is not complete; None: it has no rows yet."""
+        self._open_rows = 0
+
+    def add(self, column: pa.Array) -> None:
+        start = 0
+        while start < len(column):
+            if self._open is None:
+                self._open = new_states(self._type, _STATE_TAG)
+            count = min(len(column) - start, CHUNK_ROWS - self._open_rows)
+            add_rows(self._open, column.slice(start, count))
+            start += count
+            self._open_rows += count
+            if self._open_rows == CHUNK_ROWS:
+                self._chunks.append(_chunk_digest(self._open, CHUNK_ROWS))
+                self._open, self._open_rows = None, 0
+
+    def digest(self) -> bytes:
+        rows = len(self._chunks) * CHUNK_ROWS + self._open_rows
+        chunks = list(self._chunks)
+        if self._open is not None:
+            chunks.append(_chunk_digest(self._open, self._open_rows))
+        return hashlib.sha256(_FIELD_TAG + _text(self._type_text) + _u64(rows) + b"".join(chunks)).digest()
+
+
+def _chunk_digest(states: States, rows: int) -> bytes:
+    return hashlib.sha256(_CHUNK_TAG + _u64(rows) + b"".join(states.digests())).digest()
+
+
+def _add(fields: "list[tuple[_WholeField | _PartedField, pa.Array]]") -> None:
+    """Feed columns to the digests of their fields."""
+    for field, column in fields:
+        field.add(column)
 
 
 def _u64(number: int) -> bytes:
@@ -136,207 +250,3 @@ def _u64(number: int) -> bytes:
 def _text(text: str) -> bytes:
     encoded = text.encode()
     return _u64(len(encoded)) + encoded
-
-
-# ------------------------------------------------------------------------------ states of a column
-
-
-@lru_cache(_SHARED)
-def _all_valid(count: int) -> "hashlib._Hash":
-    """SHA-256 of the validity of `count` values of which none is null; copy it before updating it."""
-    ones = hashlib.sha256()
-    block = bytes([1]) * min(count, _BLOCK)
-    for start in range(0, count, _BLOCK):
-        ones.update(block[: count - start])
-    return ones
-
-
-class _Nulls:
-    """States of a column of type null, and base class: the validity of every column."""
-
-    def __init__(self) -> None:
-        self._there = 0
-        """Number of values before the first null, whose validity is not fed value by value."""
-        self._valid: hashlib._Hash | None = None
-
-    def update(self, array: pa.Array) -> pa.Array:
-        """Feed the validity, and return the array without its encodings."""
-        array = plain(array)
-        if self._valid is None and not array.null_count:
-            self._there += len(array)
-            return array
-        if self._valid is None:
-            self._valid = _all_valid(self._there).copy()
-        self._valid.update(validity(array).data)
-        return array
-
-    def digests(self) -> list[bytes]:
-        return [(self._valid or _all_valid(self._there)).digest()]
-
-
-class _FixedWidth(_Nulls):
-    """States of values of a fixed number of bytes."""
-
-    def __init__(self, data_type: pa.DataType) -> None:
-        super().__init__()
-        self.values = hashlib.sha256()
-        self.canonical = _fixed_width_form(data_type)
-
-    def update(self, array: pa.Array) -> pa.Array:
-        array = super().update(array)
-        values = self.canonical(array)
-        if array.null_count:
-            values = np.where(validity(array) == 1, values, np.zeros((), values.dtype))
-        self.values.update(np.ascontiguousarray(values).view(np.uint8).data)
-        return array
-
-    def digests(self) -> list[bytes]:
-        return [*super().digests(), self.values.digest()]
-
-
-class _Bytes(_Nulls):
-    """States of strings and binaries."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lengths = hashlib.sha256()
-        self.bytes = hashlib.sha256()
-
-    def update(self, array: pa.Array) -> pa.Array:
-        array = super().update(array)
-        lengths, shown = _byte_lengths(array)
-        if array.null_count:
-            valid = validity(array)
-            if lengths[valid == 0].any():  # the bytes of a null are no part of the data
-                shown = _byte_lengths(array.drop_null())[1]
-            lengths *= valid
-        self.lengths.update(lengths.data)
-        self.bytes.update(shown)
-        return array
-
-    def digests(self) -> list[bytes]:
-        return [*super().digests(), self.lengths.digest(), self.bytes.digest()]
-
-
-def _byte_lengths(array: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
-    """Return the stored length of each string or binary, and all their bytes."""
-    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-    _, starts, data = array.buffers()
-    if not len(array) or starts is None:
-        return np.zeros(len(array), np.int64), memoryview(b"")
-    stored = np.dtype(np.int64 if wide else np.int32)
-    offsets = np.frombuffer(starts, stored, len(array) + 1, array.offset * stored.itemsize).astype(np.int64)
-    shown = memoryview(b"" if data is None else data)[offsets[0] : offsets[-1]]
-    return np.diff(offsets), shown
-
-
-class _Struct(_Nulls):
-    """States of a struct: those of each child as a column."""
-
-    def __init__(self, children: list[pa.DataType]) -> None:
-        super().__init__()
-        self.children = [_states(child) for child in children]
-
-    def update(self, array: pa.Array) -> pa.Array:
-        array = super().update(array)
-        for states, child in zip(self.children, struct_children(array), strict=True):
-            states.update(child)
-        return array
-
-    def digests(self) -> list[bytes]:
-        return [*super().digests(), *(digest for child in self.children for digest in child.digests())]
-
-
-class _Lists(_Nulls):
-    """States of lists and maps: lengths, and those of the elements as columns."""
-
-    def __init__(self, children: list[pa.DataType]) -> None:
-        super().__init__()
-        self.lengths = hashlib.sha256()
-        self.children = [_states(child) for child in children]
-
-    def update(self, array: pa.Array) -> pa.Array:
-        array = super().update(array)
-        self.lengths.update(np.ascontiguousarray(list_lengths(array)).data)
-        for states, child in zip(self.children, list_children(array), strict=True):
-            states.update(child)
-        return array
-
-    def digests(self) -> list[bytes]:
-        children = (digest for child in self.children for digest in child.digests())
-        return [*super().digests(), self.lengths.digest(), *children]
-
-
-def _states(data_type: pa.DataType) -> _Nulls:
-    """Return new states for a column of a canonical type."""
-    kind = pa.types
-    if kind.is_null(data_type):
-        return _Nulls()
-    if kind.is_string(data_type) or kind.is_binary(data_type):
-        return _Bytes()
-    if kind.is_map(data_type):
-        return _Lists([data_type.key_type, data_type.item_type])
-    if is_list(data_type):
-        return _Lists([data_type.value_type])
-    if kind.is_struct(data_type):
-        return _Struct([field.type for field in data_type])
-    return _FixedWidth(data_type)
-
-
-# -------------------------------------------------------------------- canonical fixed-width values
-
-
-def _fixed_width_form(data_type: pa.DataType) -> Any:
-    """Return the function from a plain array to an ndarray of canonical values; nulls are arbitrary."""
-    kind = pa.types
-    if kind.is_boolean(data_type):
-        return lambda array: np.asarray(array.fill_null(False).cast(pa.uint8()))
-    if kind.is_floating(data_type):
-        return partial(_floats, np.dtype(f"<f{data_type.bit_width // 8}"))
-    if kind.is_time(data_type):
-        return _times
-    if kind.is_timestamp(data_type) or kind.is_duration(data_type):
-        return _instants
-    if kind.is_integer(data_type):
-        sign = "i" if kind.is_signed_integer(data_type) else "u"
-        return partial(_stored, np.dtype(f"<{sign}{data_type.bit_width // 8}"))
-    if kind.is_date(data_type):
-        return partial(_stored, np.dtype("<i4"))
-    return partial(_stored, np.dtype(f"V{data_type.bit_width // 8}"))
-
-
-def _stored(stored: np.dtype[Any], array: pa.Array) -> npt.NDArray[Any]:
-    """Return the values as stored in memory, without a copy."""
-    data = array.buffers()[1]
-    if data is None or not stored.itemsize or not len(array):
-        return np.zeros(len(array), stored)
-    return np.frombuffer(data, stored, len(array), array.offset * stored.itemsize)
-
-
-def _floats(stored: np.dtype[Any], array: pa.Array) -> npt.NDArray[Any]:
-    """Return the values with one bit pattern for all NaN."""
-    values = _stored(stored, array)
-    nan = np.isnan(values)
-    if not nan.any():
-        return values
-    values = values.copy()
-    values.view(f"<u{stored.itemsize}")[nan] = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}[
-        stored.itemsize
-    ]
-    return values
-
-
-def _times(array: pa.Array) -> npt.NDArray[Any]:
-    """Return times as nanoseconds since midnight."""
-    stored = np.dtype(f"<i{array.type.bit_width // 8}")
-    return _stored(stored, array).astype("<i8") * (1_000_000_000 // _PER_SECOND[array.type.unit])
-
-
-def _instants(array: pa.Array) -> npt.NDArray[Any]:
-    """Return timestamps or durations as seconds and nanoseconds."""
-    per_second = _PER_SECOND[array.type.unit]
-    seconds, left = np.divmod(_stored(np.dtype("<i8"), array), per_second)
-    instants = np.empty(len(array), _INSTANT)
-    instants["seconds"] = seconds
-    instants["nanoseconds"] = left * (1_000_000_000 // per_second)
-    return instants

@@ -6,10 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from app.callers import READ, RUN
+from app.settings import Settings
+from providers.tables.digest import DigestForm, table_digest
 from tests.api.calls import ARROW, Api
-from tests.api.test_identities import Keys
+from tests.api.test_identities import Keys, here
+
+__all__ = ["here"]
 
 Rows = list[dict[str, Any]]
 
@@ -303,3 +308,26 @@ def test_its_page_begins_with_the_verdict(api: Api, job: dict[str, Any]) -> None
     assert page.count("<svg viewBox") >= 1
     assert ">guessing<" in page
     assert "This report has no pictures" not in page
+
+
+def test_the_source_of_an_older_job_is_compared_by_its_older_digest(api: Api, here: None) -> None:
+    """By the rows of the request, and by a buffer."""
+    run = api.run("DSWAP", SOURCE, SWAP, seed="8e")
+    older = table_digest(pa.Table.from_pylist(SOURCE), DigestForm.WHOLE)
+    engine = sa.create_engine(Settings().database_url)
+    with engine.begin() as connection:
+        change = sa.text("UPDATE jobs SET source_digest = :digest WHERE id = :id")
+        connection.execute(change, {"digest": older, "id": run["id"]})
+    engine.dispose()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, (table := pa.Table.from_pylist(SOURCE)).schema) as writer:
+        writer.write_table(table)
+    headers = {"content-type": ARROW}
+    made = api.client.post("/v1/buffers", content=sink.getvalue().to_pybytes(), headers=headers)
+    buffer = made.raise_for_status().json()["id"]
+    for source in ({"rows": SOURCE}, {"buffer": buffer}):
+        body = call(job=run["id"], source=source, validate_only=True)
+        api.client.post("/v1/attacks", json=body).raise_for_status()
+    body = call(job=run["id"], source={"rows": SOURCE[1:]}, validate_only=True)
+    problem = api.problem(api.client.post("/v1/attacks", json=body), 409)
+    assert f"expected {older}" in problem["detail"]

@@ -8,6 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.settings import Settings
+from app.store.crypto.key_files import load_signing_key
+from app.store.crypto.sealing import Signer
+from providers.tables.digest import DigestForm, table_digest
+from providers.tables.type_names import parse_type
 from tests.cli.conftest import SEED, Desk, people
 
 SWAP = ["--swap-fields", "income", "--control-field", "city", "--seed-file", "seed"]
@@ -72,9 +77,53 @@ def test_a_changed_value_differs(released: Desk) -> None:
     pq.write_table(table.set_column(at, "income", pa.array(incomes)), "other.parquet")
     code, out, _ = released.call("verify", "manifest.json", "other.parquet", "out.csv")
     assert code == 3
-    assert out.startswith("source: its digest is sha256:")
+    assert out.startswith("source: its digest is sha256t:")
     assert len(out.splitlines()) == 1
     assert str(incomes[17]) not in out
+
+
+def of_an_older_version(desk: Desk) -> None:
+    """Give the manifest the digests of an older version, and sign it with the key of the home."""
+    document = json.loads(Path("manifest.json").read_text())
+    manifest = document["manifest"]
+    types = {field["name"]: parse_type(field["type"]) for field in manifest["destination"]["fields"]}
+    released = pa.csv.read_csv("out.csv", convert_options=pa.csv.ConvertOptions(column_types=types))
+    tables = {"source": pq.read_table("in.parquet"), "destination": released}
+    for role, table in tables.items():
+        assert manifest[role]["digest"] == table_digest(table)
+        manifest[role]["digest"] = table_digest(table, DigestForm.WHOLE)
+    document["signature"] = Signer(load_signing_key(Settings())).sign(manifest)
+    Path("manifest.json").write_text(json.dumps(document))
+
+
+def test_a_manifest_of_an_older_version_holds(released: Desk) -> None:
+    """It is compared with digests of its own form."""
+    of_an_older_version(released)
+    assert "signature and digests are valid" in released.done(
+        "verify", "manifest.json", "in.parquet", "out.csv"
+    )
+    pq.write_table(people(399), "other.parquet")
+    code, out, _ = released.call("verify", "manifest.json", "other.parquet", "out.csv")
+    assert code == 3
+    assert out.startswith("source: its digest is sha256:")
+    attack = ["--made-by", "manifest.json", "--known", "age,city", "--seed-file", "seed"]
+    assert "verdict" in released.done("attack", "in.parquet", "out.csv", *attack, "--json")
+    code, _, err = released.call("attack", "other.parquet", "out.csv", *attack)
+    assert code != 0
+    assert "the source is not the job's own: its digest is sha256:" in err
+
+
+def test_a_form_of_a_later_version_is_named(released: Desk) -> None:
+    document = json.loads(Path("manifest.json").read_text())
+    document["manifest"]["source"]["digest"] = "sha999:00"
+    document["signature"] = Signer(load_signing_key(Settings())).sign(document["manifest"])
+    Path("manifest.json").write_text(json.dumps(document))
+    code, out, _ = released.call("verify", "manifest.json", "in.parquet", "out.csv")
+    assert (code, len(out.splitlines())) == (3, 1)
+    assert "does not know the form of the signed digest sha999:00" in out
+    code, _, err = released.call("attack", "in.parquet", "out.csv", "--made-by", "manifest.json")
+    assert code != 0
+    assert "does not know the form of the signed digest sha999:00" in err
 
 
 def test_other_rows_and_fields_are_reported(released: Desk) -> None:

@@ -11,8 +11,26 @@ from providers.tables.type_names import canonical_type, is_list, type_name
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
+CHUNK_ROWS = 2**20
+
 
 def naive_digest(table: pa.Table) -> str:
+    """The digest by parts: of the fields, each of its chunks of rows, each of its states."""
+    whole = b"rowveil.table/2\n" + struct.pack("<QQ", table.num_rows, table.num_columns)
+    for field, column in zip(table.schema, table.columns, strict=True):
+        values = [value_of(scalar) for scalar in column]
+        parts = b""
+        for first in range(0, len(values), CHUNK_ROWS):
+            chunk = values[first : first + CHUNK_ROWS]
+            found = states(canonical_type(field.type), chunk, b"rowveil.state/2\n")
+            parts += sha256(b"rowveil.chunk/2\n" + u64(len(chunk)) + b"".join(found))
+        type_text = text(type_name(field.type, units=False))
+        whole += text(field.name) + sha256(b"rowveil.field/2\n" + type_text + u64(len(values)) + parts)
+    return "sha256t:" + sha256(whole).hex()
+
+
+def naive_digest_of_older_versions(table: pa.Table) -> str:
+    """The first form, in which each state is that of all rows."""
     whole = b"rowveil.table/1\n" + struct.pack("<QQ", table.num_rows, table.num_columns)
     for field, column in zip(table.schema, table.columns, strict=True):
         values = [value_of(scalar) for scalar in column]
@@ -29,32 +47,33 @@ def text(string: str) -> bytes:
     return struct.pack("<Q", len(string.encode())) + string.encode()
 
 
-def states(data_type: pa.DataType, values: list[Any]) -> list[bytes]:
-    """The digests of the states of a column, in order."""
+def states(data_type: pa.DataType, values: list[Any], tag: bytes = b"") -> list[bytes]:
+    """The digests of the states of a column, in order; the input of each begins with the tag."""
     kind = pa.types
-    digests = [sha256(bytes(0 if value is None else 1 for value in values))]
+    digests = [sha256(tag + bytes(0 if value is None else 1 for value in values))]
     present = [value for value in values if value is not None]
     if kind.is_null(data_type):
         return digests
     if kind.is_string(data_type) or kind.is_binary(data_type):
         data = [value.encode() if isinstance(value, str) else value for value in present]
         lengths = iter(map(len, data))
-        digests.append(sha256(b"".join(u64(0 if value is None else next(lengths)) for value in values)))
-        return [*digests, sha256(b"".join(data))]
+        digests.append(sha256(tag + b"".join(u64(0 if value is None else next(lengths)) for value in values)))
+        return [*digests, sha256(tag + b"".join(data))]
     if kind.is_map(data_type) or is_list(data_type):
-        digests.append(sha256(b"".join(u64(0 if value is None else len(value)) for value in values)))
+        digests.append(sha256(tag + b"".join(u64(0 if value is None else len(value)) for value in values)))
         elements = [element for value in present for element in value]
         if kind.is_map(data_type):
-            digests += states(data_type.key_type, [key for key, _ in elements])
-            return digests + states(data_type.item_type, [item for _, item in elements])
-        return digests + states(data_type.value_type, elements)
+            digests += states(data_type.key_type, [key for key, _ in elements], tag)
+            return digests + states(data_type.item_type, [item for _, item in elements], tag)
+        return digests + states(data_type.value_type, elements, tag)
     if kind.is_struct(data_type):
         for number, member in enumerate(data_type):
-            digests += states(member.type, [None if value is None else value[number] for value in values])
+            of_member = [None if value is None else value[number] for value in values]
+            digests += states(member.type, of_member, tag)
         return digests
     width = len(fixed_width(data_type, ZERO))
     data = [bytes(width) if value is None else fixed_width(data_type, value) for value in values]
-    return [*digests, sha256(b"".join(data))]
+    return [*digests, sha256(tag + b"".join(data))]
 
 
 ZERO: Any = object()

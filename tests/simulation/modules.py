@@ -31,7 +31,8 @@ async def _nothing() -> None:
 
 
 PATCHES: dict[str, Any] = {
-    "app.jobs.acceptance.table_digest": lambda table: "sha256:0",
+    "app.jobs.acceptance.digested": lambda table, form: ("sha256:0", None),
+    "app.jobs.acceptance.other_source_digest": lambda *args: None,
     "app.jobs.acceptance.described": lambda table: {"fields": [], "rows": table.num_rows},
     "app.jobs.acceptance.moment": moment,
     "app.jobs.acceptance.check_released": lambda *args: None,

@@ -1,5 +1,7 @@
 """``POST /v1/attacks``: attack a release as an intruder would, and judge the risk."""
 
+from dataclasses import replace
+
 from anyio import to_thread
 from fastapi import APIRouter, Response
 
@@ -57,6 +59,10 @@ async def attack(
             raise InvalidRequest(error.message, "/job") from None
         held = tables_of_job(attacked)
     source = held["source"] if body.source is None else await tables.read(body.source)
+    if attacked is not None and body.source is not None:  # so that the two can be compared
+        digest = await to_thread.run_sync(lambda: source.digest)
+        compared = await jobs.digest_as(source.table, digest, attacked.source_digest)
+        source = replace(source, known_digest=compared)
     destination = (
         held["destination"]
         if body.destination is None

@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from app.job_kinds import own_runs
+from app.job_kinds import common_digest_form, own_runs
 from app.settings import Settings
 from app.store.crypto.sealing import Sealer
 from app.store.sql import replicas
 from app.store.sql.db import Database
 from app.store.sql.models import Replica
+from providers.tables.digest import DigestForm
 
 _RENEWALS = 4
 """Number of renewals within the time of one lease."""
@@ -26,6 +27,8 @@ class Lease:
         self.seconds = seconds
         self.replica = ""
         """Id of this replica; each acquired lease has a new one."""
+        self.digest_form = DigestForm.PARTS
+        """Form of new digests, which all replicas know; looked up at each renewal."""
         self._database = database
         self._sealer = sealer
         self._folder_id = folder_id
@@ -41,12 +44,16 @@ class Lease:
             if not self._database.shared:  # the home is locked, so any other holder of a lease is dead
                 replicas.remove_all(session)
             replicas.register(session, replica, self.seconds, sealer.key_ids)
-        self.replica = name
+            form = common_digest_form(replicas.living_runs(session))
+        self.replica, self.digest_form = name, form
 
     def renew(self, database: Database | None = None) -> bool:
         """Renew the lease to its full length; False if it was lost. Raises Unavailable."""
         with (database or self._database).write() as session:
-            return replicas.renew(session, self.replica, self.seconds)
+            held = replicas.renew(session, self.replica, self.seconds)
+            if self._database.shared:  # else this replica is the only one
+                self.digest_form = common_digest_form(replicas.living_runs(session))
+            return held
 
     def release(self) -> None:
         """End the lease, so that others can take over its jobs at once. Raises Unavailable."""

@@ -16,6 +16,7 @@ from app.store.sql.db import Transaction
 from app.store.sql.ledger import Family
 from app.store.sql.models import Job
 from app.worker.tasks import EarlierSource
+from providers.tables.digest import form_of, other_form
 from providers.tables.sketches import packed, unpacked
 
 _MOST_FAMILIES = 1000
@@ -33,6 +34,8 @@ class _Known:
         self.newest = ""
         self.sketches: dict[str, bytes] = {}
         """Digest of each different source -> its sketch, packed."""
+        self._rows: dict[str, int] = {}
+        """Digest of each different source -> its number of rows."""
         self._epsilons: dict[str, float | None] = {}
         """Digest of each different destination -> epsilon of its newest release."""
         self._last_released_at = ""
@@ -44,12 +47,20 @@ class _Known:
             self.count += 1
             self.newest = row.id
             self.sketches.setdefault(row.source_digest, packed(row.sketch))
+            self._rows[row.source_digest] = row.row_count
             self._epsilons[row.destination_digest] = (row.epsilon or {}).get("epsilon")
             self._last_released_at = row.released_at.isoformat(timespec="seconds")
             self._sent = None
 
-    def sent(self, family: str) -> EarlierSource:
-        """Return what a worker needs of the family."""
+    def sent(self, family: str, job: Job) -> EarlierSource:
+        """Return what the job's worker needs of the family."""
+        other = f"{other_form(form_of(job.source_digest)).value}:"
+        digests = (digest for digest, rows in self._rows.items() if rows == job.row_count)
+        return self._common(family)._replace(
+            other_digests=tuple(digest for digest in digests if digest.startswith(other))
+        )
+
+    def _common(self, family: str) -> EarlierSource:
         if self._sent is None:
             finite = any(value is not None for value in self._epsilons.values())
             self._sent = EarlierSource(
@@ -80,7 +91,7 @@ class EarlierReleases:
         with self._lock:
             self._read(session, job, families)
             found = [self._known[_key(job, each)] for each in families]
-            sent = [known.sent(each.id) for known, each in zip(found, families, strict=True)]
+            sent = [known.sent(each.id, job) for known, each in zip(found, families, strict=True)]
             sketch = None if family is None else found[0].sketches[job.source_digest]
         if sketch is None:
             return tuple(sent), None

@@ -18,19 +18,24 @@ from app.store.sql.models import Job, Release
 from app.worker.tasks import ReleaseQuestion
 
 
-def check_released(session: Transaction, settings: Settings, job: Job) -> None:
-    """Check a new job's source by its digest alone. Raises ReleasedBefore, InvalidRequest."""
+def check_released(
+    session: Transaction, settings: Settings, job: Job, other_digest: str | None = None
+) -> None:
+    """Check a new job's source by its digest alone, and by the one of the other form if that is given.
+
+    Raises ReleasedBefore, InvalidRequest.
+    """
     policy = policy_of(settings, job.project)
-    if policy in ("allow", "warn") or not _releases(job):
+    if policy in ("allow", "warn") or not releases_rows(job):
         return
-    check_policy(policy, _reason(job), ledger.count(session, job))
+    check_policy(policy, _reason(job), ledger.count(session, job, other_digest))
 
 
 def question_of(
     session: Transaction, settings: Settings, key: bytes, releases: EarlierReleases, job: Job
 ) -> ReleaseQuestion | None:
     """Return what the worker of a job needs to recognise its source; None for a job that releases nothing."""
-    if not _releases(job):
+    if not releases_rows(job):
         return None
     policy = policy_of(settings, job.project)
     earlier, known_sketch = releases.of(session, job)
@@ -57,7 +62,8 @@ def record_release(
     values : dict
         Columns of the ended job.
     found : dict
-        What its worker found: ``sketch``, ``family``, ``match``, ``risk``, ``epsilon``.
+        What its worker found: ``sketch``, ``family``, ``match``, ``risk``, ``epsilon``; and
+        ``destination_digest`` of an earlier release with the same rows, if it is in the other form.
     """
     entry = Release(
         id=new_id(),
@@ -69,7 +75,7 @@ def record_release(
         service=job.service,
         revision=job.revision,
         source_digest=job.source_digest,
-        destination_digest=values["destination_digest"],
+        destination_digest=found.get("destination_digest", values["destination_digest"]),
         row_count=job.row_count,
         match=found["match"],
         risk=found["risk"],
@@ -82,7 +88,7 @@ def record_release(
     audit.append(session, caller, "job.release", job.id, values["finished_at"], f"ledger entry {digest}")
 
 
-def _releases(job: Job) -> bool:
+def releases_rows(job: Job) -> bool:
     """Whether the job releases rows of its own: a rerun gives the same bytes again."""
     return kind_of(job.service).has_rows and job.rerun_of is None
 

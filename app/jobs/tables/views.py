@@ -12,12 +12,14 @@ from app.ids import new_id
 from app.jobs.failure_errors import error_of
 from app.jobs.fairness.turns import Turns
 from app.jobs.stores import Stores
+from app.jobs.tables.digests import digest_of_buffer
 from app.jobs.transactions import JobTransactions
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobAccess, BlobMissing
 from app.store.sql.bindings import blob_of_buffer
 from app.store.sql.models import Buffer, Job
 from app.worker.run_profile import ProfileTask, RowComparisonTask, run_profile, run_row_comparison
+from providers.tables.digest import form_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,6 @@ class TableViews:
 
         Raises Conflict (the buffer is no source of the job), Gone, NotFound, and as `profile`.
         """
-        if source.digest != job.source_digest:
-            raise Conflict("the buffer has other rows than the job's source; give the buffer that it ran on")
         before, after = await self._in_thread(self._open_both, job, source, caller)
         aligned = _is_aligned(job, source)
         task = RowComparisonTask(
@@ -75,6 +75,12 @@ class TableViews:
         return await self._run(run_row_comparison, task, caller)
 
     def _open_both(self, job: Job, source: Buffer, caller: Caller) -> tuple[BlobAccess, BlobAccess]:
+        try:
+            digest = digest_of_buffer(self._stores, source, form_of(job.source_digest))
+        except BlobMissing:
+            raise NotFound("the rows were deleted or have expired just now") from None
+        if digest != job.source_digest:
+            raise Conflict("the buffer has other rows than the job's source; give the buffer that it ran on")
         before = self._open_buffer(source, caller)
         self._transactions.audit(caller, "rows.read", job.id)
         try:

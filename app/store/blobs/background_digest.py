@@ -1,12 +1,14 @@
 """Compute a table's digest in background threads while it is written."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
-from providers.tables.digest import TableDigest
+from app.store.blobs.field_digests import FieldDigests
+from providers.tables.digest import DigestForm, TableDigest
 
 _LEAST_BACKGROUND = 1 << 18
 """Least bytes of a batch that is hashed in the background; handing over a smaller one costs more."""
@@ -15,17 +17,37 @@ _MOST_THREADS = 2
 """Most threads; each has a stack of 8 MB, which counts towards the worker's memory budget."""
 
 
+def digested(table: pa.Table, form: DigestForm) -> tuple[str, FieldDigests | None]:
+    """Return the digest of a table in memory and those of its fields; None if the form has none."""
+    digest = TableDigest(table.schema, form)
+    for batch in table.to_batches():
+        digest.update(batch)
+    digest.rows = table.num_rows
+    return digest.finish(), _field_digests(digest)
+
+
+def _field_digests(digest: TableDigest) -> FieldDigests | None:
+    if digest.form is not DigestForm.PARTS:
+        return None
+    return FieldDigests(digest.rows, tuple(digest.field_digests()))
+
+
 class BackgroundDigest:
     """`TableDigest` computed in threads, which lags at most one batch; the threads end with the block.
 
     Two threads share the fields, if Arrow may use as many.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """Raises ValueError for a type without a canonical name."""
+    def __init__(
+        self,
+        schema: pa.Schema,
+        form: DigestForm = DigestForm.PARTS,
+        known: Sequence[bytes | None] | None = None,
+    ) -> None:
+        """Start the digest of an empty table; see `TableDigest`."""
         self.rows = 0
         """Rows so far. Rows without fields come in no batch; the caller adds them here."""
-        self._digest = TableDigest(schema)
+        self._digest = TableDigest(schema, form, known)
         self._most = max(1, min(_MOST_THREADS, pa.cpu_count(), len(schema)))
         self._threads: ThreadPoolExecutor | None = None
         self._pending: list[Future[None]] = []
@@ -46,6 +68,11 @@ class BackgroundDigest:
         self._settle()
         self._digest.rows = self.rows
         return self._digest.finish()
+
+    def field_digests(self) -> FieldDigests | None:
+        """Return the digests of all fields; None if the form has none."""
+        self._settle()
+        return _field_digests(self._digest)
 
     def _settle(self) -> None:
         pending, self._pending = self._pending, []

@@ -7,12 +7,15 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from app.store.blobs.arrow_stream import TableWriter, buffered, read_table, table_bytes
+from app.store.blobs.arrow_stream import TableReader, TableWriter, buffered, read_table, table_bytes
 from app.store.blobs.background_digest import BackgroundDigest
 from app.store.blobs.batches import pieces
 from app.store.blobs.disk_space import Reservation
+from app.store.blobs.field_digests import FieldDigests, read_field_digests
 from app.store.blobs.sealed_files import BlobAccess, open_blob
+from app.store.blobs.selected_fields import are_whole_words, can_select, selected_batches, selected_words
 from providers.tables.columns import is_words
+from providers.tables.digest import DigestForm
 
 _BATCH_ROWS = 65_536
 
@@ -32,8 +35,10 @@ class BlobTable:
 
     def batches(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield batches of one or more named fields, in schema order. Raises SealBroken."""
-        wanted = set(fields)
-        indices = [index for index, name in enumerate(self.schema.names) if name in wanted]
+        indices = self._indices(fields)
+        if len(indices) < len(self.schema) and self._selects:
+            yield from selected_batches(self._access, indices, self.rows)
+            return
         options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)
         with (
             buffered(self._access) as reader,
@@ -41,23 +46,58 @@ class BlobTable:
         ):
             yield from stream
 
+    def field_digests(self) -> FieldDigests | None:
+        """Return the digests of the fields; None if the blob does not have them. Raises SealBroken."""
+        with open_blob(self._access) as reader:
+            found = read_field_digests(reader, reader.size, len(self.schema))
+        return None if found is None or found.rows != self.rows else found
+
     def whole(self) -> pa.Table:
         """Read the whole table. Raises SealBroken."""
         return read_table(self._access)
 
     def read(self, fields: Sequence[str]) -> pa.Table:
         """Read the named fields of all rows, in schema order, with one chunk per column where possible."""
-        wanted = set(fields)
-        schema = pa.schema([field for field in self.schema if field.name in wanted], self.schema.metadata)
-        chunks_by_column: list[list[pa.Array]] = [[] for _ in schema]
-        for batch in self.batches(fields) if chunks_by_column else ():
-            for chunks, chunk in zip(chunks_by_column, batch.columns, strict=True):
+        indices = self._indices(fields)
+        schema = pa.schema([self.schema.field(index) for index in indices], self.schema.metadata)
+        words = [index for index in indices if are_whole_words(self.schema.field(index).type)]
+        whole = selected_words(self._access, self.schema, words, self.rows) if words and self._selects else {}
+        others = {index: self.schema.field(index).name for index in indices if index not in whole}
+        chunks_by_column: dict[int, list[pa.Array]] = {index: [] for index in others}
+        for batch in self.batches(list(others.values())) if others else ():
+            for chunks, chunk in zip(chunks_by_column.values(), batch.columns, strict=True):
                 chunks.append(chunk)
         columns = []
-        for field, chunks in zip(schema, chunks_by_column, strict=True):
-            columns.append(_joined(pa.chunked_array(chunks, type=field.type)))
-            chunks.clear()  # so that only one column at a time exists twice
+        for index in indices:
+            if index in whole:
+                columns.append(pa.chunked_array([whole[index]]))
+                continue
+            columns.append(
+                _joined(pa.chunked_array(chunks_by_column[index], type=self.schema.field(index).type))
+            )
+            chunks_by_column[index].clear()  # so that only one column at a time exists twice
         return pa.Table.from_arrays(columns, schema=schema)
+
+    def _indices(self, fields: Sequence[str]) -> list[int]:
+        wanted = set(fields)
+        return [index for index, name in enumerate(self.schema.names) if name in wanted]
+
+    @property
+    def _selects(self) -> bool:
+        """Whether other fields can be left sealed."""
+        return self._access.content is None and can_select(self.schema)
+
+
+def digest_of_blob(access: BlobAccess, form: DigestForm) -> str:
+    """Read a stored table in bounded memory, and return its digest. Raises BlobMissing, SealBroken."""
+    reader = TableReader(access)
+    try:
+        with BackgroundDigest(reader.schema, form) as digest:
+            for batch in reader:
+                digest.update(batch)
+            return digest.finish()
+    finally:
+        reader.close()
 
 
 def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -87,6 +127,8 @@ def write_tables(
     tables: Iterable[pa.Table],
     small_bytes: int = 0,
     held_space: Reservation | None = None,
+    form: DigestForm = DigestForm.PARTS,
+    known: Sequence[bytes | None] | None = None,
 ) -> tuple[str, int, bytes | None]:
     """Write a table that arrives as several tables as a new blob, unless it is small.
 
@@ -100,13 +142,17 @@ def write_tables(
         Largest stream in bytes that is returned and not written.
     held_space : Reservation
         Disk space for the table, which its file takes over.
+    form : DigestForm
+        Form of the digest.
+    known : sequence of bytes or None, optional
+        Digests of fields that are known and not computed: see `TableDigest`.
 
     Returns
     -------
     tuple of str, int, and bytes or None
         Digest, number of rows, and the stream of a small table.
     """
-    with BackgroundDigest(schema) as digest:
+    with BackgroundDigest(schema, form, known) as digest:
         batches = _digested(tables, digest)
         held: list[pa.RecordBatch] = []
         size = 0
@@ -122,7 +168,9 @@ def write_tables(
         with TableWriter(access, schema, expected) as writer:
             for batch in chain(held, batches):
                 writer.write(batch)
-        return digest.finish(), digest.rows, None
+            found = digest.finish()
+            writer.field_digests = digest.field_digests()
+        return found, digest.rows, None
 
 
 def _digested(tables: Iterable[pa.Table], digest: BackgroundDigest) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ from app.store.crypto.canonical_json import canonical_json
 from app.store.sql.models import AuditLine, Job, Release
 from app.store.sql.reseal import DISOWNED, REOWNED
 from app.store.sql.visibility import visible_to
+from providers.tables.digest import DigestForm
 
 _MOST_CANDIDATES = 200
 """Newest entries with about as many rows with which a source is compared."""
@@ -56,11 +57,24 @@ def digest_of(entry: Release) -> str:
     return f"sha256:{hashlib.sha256(canonical_json(document)).hexdigest()}"
 
 
-def count(session: Session, job: Job) -> int:
-    """Return the number of different releases of the sources with which the job's own is one by digest."""
-    families = _families(job.source_digest, _shared(job))
+def count(session: Session, job: Job, other_digest: str | None = None) -> int:
+    """Return the number of different releases of the sources with which the job's own is one by digest.
+
+    ``other_digest`` is the digest of the job's source in the other form.
+    """
+    known = [job.source_digest] if other_digest is None else [job.source_digest, other_digest]
+    families = _families(known, _shared(job))
     different = sa.func.count(sa.distinct(_RELEASES.c.destination_digest))
     return session.scalar(sa.select(different).where(_RELEASES.c.family.in_(families), _shared(job))) or 0
+
+
+def has_digests(session: Session, job: Job, rows: int, form: DigestForm) -> bool:
+    """Whether the job's owner can see an entry of a source with ``rows`` rows and a digest of this form."""
+    columns = _RELEASES.c
+    found = sa.select(columns.id).where(
+        _shared(job), columns.row_count == rows, columns.source_digest.startswith(f"{form.value}:")
+    )
+    return session.scalar(found.limit(1)) is not None
 
 
 def family_of_source(session: Session, job: Job) -> Family | None:
@@ -74,9 +88,7 @@ def near_families(session: Session, job: Job) -> list[Family]:
     return _families_found(session, job, _near(job.project is not None, sqlite))
 
 
-def members(
-    session: Session, job: Job, families: Collection[str], after: str = ""
-) -> Sequence[sa.Row[Any]]:
+def members(session: Session, job: Job, families: Collection[str], after: str = "") -> Sequence[sa.Row[Any]]:
     """Return the visible entries of the families with an id above ``after``, oldest first."""
     given = {**_scope(job), "families": list(families), "after": after}
     return session.connection().execute(_members(job.project is not None), given).all()
@@ -146,7 +158,16 @@ def _near(in_project: bool, sqlite: bool) -> sa.Select[Any]:
 @cache
 def _members(in_project: bool) -> sa.Select[Any]:
     columns = _RELEASES.c
-    names = ("id", "family", "source_digest", "destination_digest", "released_at", "epsilon", "sketch")
+    names = (
+        "id",
+        "family",
+        "source_digest",
+        "destination_digest",
+        "row_count",
+        "released_at",
+        "epsilon",
+        "sketch",
+    )
     families = columns.family.in_(sa.bindparam("families", expanding=True))
     query = sa.select(*(columns[name] for name in names)).where(_mine(in_project), families)
     return query.where(columns.id > sa.bindparam("after")).order_by(columns.id)
@@ -169,7 +190,7 @@ def page(
     """
     query = sa.select(Release).where(visible_to(caller, Release)).order_by(Release.id).limit(limit)
     if source is not None:
-        query = query.where(Release.family.in_(_families(source, visible_to(caller, Release))))
+        query = query.where(Release.family.in_(_families([source], visible_to(caller, Release))))
     if after is not None:
         query = query.where(Release.id > after)
     return session.scalars(query).all()
@@ -206,5 +227,5 @@ def _shared(job: Job) -> sa.ColumnElement[bool]:
     return visible_to(Caller(job.owner, job.project), Release)
 
 
-def _families(source: str, visible: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    return sa.select(_RELEASES.c.family).where(_RELEASES.c.source_digest == source, visible)
+def _families(sources: Sequence[str], visible: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    return sa.select(_RELEASES.c.family).where(_RELEASES.c.source_digest.in_(sources), visible)

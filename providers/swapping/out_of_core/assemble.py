@@ -68,6 +68,14 @@ class Assembly:
         self._bits = group_bits(self._counts, params.rate, params.mechanism)
         self.schema = self._schema()
 
+    @property
+    def unchanged(self) -> frozenset[str]:
+        """Fields that have the values of the source in all of its rows."""
+        suppression = self._params.suppression
+        dropped = suppression.policy == "drop" and any(self._tally.unswappable.values())
+        changed = {*self._swap_fields, *suppression.fields}
+        return frozenset(() if dropped else set(self._source.schema.names) - changed)
+
     def _schema(self) -> pa.Schema:
         """Return the source's schema; fields that are suppressed in some row become nullable."""
         schema: pa.Schema = self._source.schema

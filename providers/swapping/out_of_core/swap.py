@@ -336,7 +336,7 @@ class SwapRun:
                 report.provider.update(watcher.figures(tally))
             return report
 
-        return StreamedResult(assembly.schema, assembly.pieces(), result)
+        return StreamedResult(assembly.schema, assembly.pieces(), result, assembly.unchanged)
 
     def _ranges(self, spools: Sequence[Spool]) -> Ranges:
         return Ranges(spools, self.source.rows, self.sizes.range_rows, len(self.moves))

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.formats.media_types import ARROW_STREAM, PARQUET
-from providers.tables.digest import TableDigest, table_digest
-from tests.naive.digest import naive_digest
+from providers.tables.digest import DigestForm, TableDigest, form_of, other_form, table_digest
+from tests.naive.digest import naive_digest, naive_digest_of_older_versions
 from tests.whole_tables import read_table, write_table
 
 PEOPLE = pa.table(
@@ -34,6 +34,11 @@ GOLDEN = {
     "no fields": pa.table({}),
 }
 DIGESTS = {
+    "people": "sha256t:8ef222021e484c4bf208491463a447d70a9f3f2bde5f0085b67425539c97a411",
+    "no rows": "sha256t:0e8af2bb2e275c6e57ea0fe76057c0c49289c720f3dbb184219391ecc3ad1683",
+    "no fields": "sha256t:" + hashlib.sha256(b"rowveil.table/2\n" + bytes(16)).hexdigest(),
+}
+OLDER_DIGESTS = {
     "people": "sha256:9a994e11a70ffa683166c5a9d786bf623161ded90a30855ecb42d22029a4dfc1",
     "no rows": "sha256:3cdc346c0f1fde5468e4d823217c0cf6bac6c64b2595cbcbdf850dac403dd521",
     "no fields": "sha256:" + hashlib.sha256(b"rowveil.table/1\n" + bytes(16)).hexdigest(),
@@ -44,6 +49,84 @@ DIGESTS = {
 def test_golden_digests(name: str) -> None:
     assert table_digest(GOLDEN[name]) == DIGESTS[name]
     assert naive_digest(GOLDEN[name]) == DIGESTS[name]
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_digests_of_older_versions(name: str) -> None:
+    assert table_digest(GOLDEN[name], DigestForm.WHOLE) == OLDER_DIGESTS[name]
+    assert naive_digest_of_older_versions(GOLDEN[name]) == OLDER_DIGESTS[name]
+
+
+def test_a_digest_names_its_form() -> None:
+    for digests, form in ((DIGESTS, DigestForm.PARTS), (OLDER_DIGESTS, DigestForm.WHOLE)):
+        assert {form_of(digest) for digest in digests.values()} == {form}
+        assert other_form(other_form(form)) is form is not other_form(form)
+    with pytest.raises(ValueError, match="sha512"):
+        form_of("sha512:00")
+
+
+def digest_of_bytes(rows: int) -> str:
+    """The digest of one field `n` of `rows` zeros of type uint8, written down from the decision."""
+
+    def sha256(*data: bytes) -> bytes:
+        return hashlib.sha256(b"".join(data)).digest()
+
+    def u64(number: int) -> bytes:
+        return number.to_bytes(8, "little")
+
+    def chunk(count: int) -> bytes:
+        state = b"rowveil.state/2\n"
+        states = sha256(state, b"\x01" * count), sha256(state, bytes(count))
+        return sha256(b"rowveil.chunk/2\n", u64(count), *states)
+
+    chunks = [chunk(min(2**20, rows - first)) for first in range(0, rows, 2**20)]
+    field = sha256(b"rowveil.field/2\n", u64(5), b"uint8", u64(rows), *chunks)
+    return "sha256t:" + sha256(b"rowveil.table/2\n", u64(rows), u64(1), u64(1), b"n", field).hex()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2**20 - 1, 2**20, 2**20 + 1, 2**21, 2**21 + 70_000])
+def test_chunks_have_a_fixed_number_of_rows(rows: int) -> None:
+    table = pa.table({"n": pa.array(np.zeros(rows, np.uint8))})
+    digest = TableDigest(table.schema)
+    for batch in table.to_batches(max_chunksize=300_001):
+        digest.update(batch)
+    assert digest.finish() == table_digest(table) == digest_of_bytes(rows)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 2, 3])
+def test_chunks_of_every_type(chunk_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("providers.tables.digest.CHUNK_ROWS", chunk_rows)
+    monkeypatch.setattr("tests.naive.digest.CHUNK_ROWS", chunk_rows)
+    assert table_digest(PEOPLE) == naive_digest(PEOPLE)
+    assert (table_digest(PEOPLE) == DIGESTS["people"]) == (chunk_rows >= PEOPLE.num_rows)
+
+
+def test_known_digests_of_fields_are_not_computed() -> None:
+    """They are those of any table with the same field; of another field, the digest is another one."""
+    other = PEOPLE.set_column(0, "age", pa.array([1, 2, 3]))
+    first = TableDigest(other.schema)
+    for batch in other.to_batches():
+        first.update(batch)
+    known = [None, *first.field_digests()[1:]]
+    for digits in (known, [None, bytes(32), *known[2:]]):
+        digest = TableDigest(PEOPLE.schema, known=digits)
+        for batch in PEOPLE.to_batches(max_chunksize=2):
+            assert len(digest.work(batch, 20)) == 1
+            digest.rows -= batch.num_rows
+            digest.update(batch)
+        assert (digest.finish() == DIGESTS["people"]) == (digits is known)
+    with pytest.raises(ValueError, match="not part of the form sha256"):
+        TableDigest(PEOPLE.schema, DigestForm.WHOLE, known)
+
+
+def test_no_digest_of_a_part_is_that_of_a_table() -> None:
+    """Whatever a column contains, the input of its states begins with another tag than that of a table."""
+    inner = pa.table({})
+    content = b"rowveil.table/2\n" + bytes(16)
+    digest = TableDigest(pa.schema([("b", pa.binary())]))
+    digest.update(pa.record_batch({"b": [content]}))
+    parts = digest.field_digests() + digest._fields[0]._open.digests()  # type: ignore[union-attr]
+    assert bytes.fromhex(table_digest(inner).removeprefix("sha256t:")) not in parts
 
 
 def one(values: Any, data_type: Any = None) -> str:

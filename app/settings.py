@@ -121,6 +121,12 @@ class Settings(BaseSettings):
     units_per_job: Annotated[int, Field(ge=1)] = Field(default_factory=_default_units)
     """Number of units that a job too large for one worker's memory is divided into, for all free workers;
     1: it stays on one worker. Default: 8 with engine `dask`, else 1."""
+    unit_repeats: Annotated[int, Field(ge=0)] = 3
+    """Times that a unit, or another step of a job that may be divided, is started again after its worker was
+    lost; 0: the job fails."""
+    slow_unit_factor: Annotated[float, Field(ge=0)] = 3.0
+    """Multiple of the median time of a job's finished units after which a running unit is started a second
+    time, on a free worker; 0: never."""
     job_time_limit: Annotated[float, Field(gt=0)] = 3600.0
     """Seconds that a job may run before it is stopped."""
     host: str = "127.0.0.1"
@@ -319,6 +325,13 @@ class Settings(BaseSettings):
     def oidc_algorithm_list(self) -> tuple[str, ...]:
         """Return the accepted algorithms as a tuple."""
         return tuple(name.strip() for name in self.oidc_algorithms.split(",") if name.strip())
+
+    @field_validator("slow_unit_factor")
+    @classmethod
+    def _is_a_multiple(cls, value: float) -> float:
+        if 0 < value < 1:
+            raise ValueError("must be 0, or at least 1")
+        return value
 
     @model_validator(mode="after")
     def _lets_nobody_in(self) -> Self:

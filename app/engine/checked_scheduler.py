@@ -6,6 +6,7 @@ from distributed import Security
 from distributed.cli import dask_scheduler
 
 from app.engine.certificate_roles import SCHEDULER, CheckedSecurity
+from app.engine.dask_logs import keep_no_messages
 
 
 def _security(**files: Any) -> Security:
@@ -16,6 +17,7 @@ def _security(**files: Any) -> Security:
 
 def main() -> None:
     """Run the scheduler until it is ended."""
+    keep_no_messages()
     vars(dask_scheduler)["Security"] = _security  # its command makes one of its options
     dask_scheduler.main()
 

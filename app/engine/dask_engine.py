@@ -15,6 +15,10 @@ services remove it from the scheduler. A service that was only paused gets its c
 
 If a Dask worker is lost, its jobs are lost too. Dask restarts them on other workers up to
 ``distributed.scheduler.allowed-failures`` times; then they fail like the jobs of a dead worker.
+
+If the scheduler is lost, all tasks are: their outcome is a Failure with code `CLUSTER_LOST`. The service and
+the workers connect again as soon as there is a scheduler at the same address. A worker that does not answer
+has no slots until it does; it holds up no other one.
 """
 
 import asyncio
@@ -23,22 +27,33 @@ import logging
 import ssl
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
-from distributed import Client, Security, Worker, WorkerPlugin, get_worker
+from distributed import Client, Security, Worker
+from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from app.engine.certificate_roles import SERVICE, WORKER, CheckedSecurity
 from app.engine.dask_address import Cluster
-from app.engine.engine import CANCELLED, WORKER_DIED, Failure, Outcome, Running, TaskFunction
+from app.engine.dask_children import (
+    Children,
+    Job,
+    WorkerState,
+    run_in_child,
+    silent_plugins,
+    state_of_worker,
+    stop_child,
+)
+from app.engine.dask_logs import keep_no_messages
+from app.engine.engine import CANCELLED, CLUSTER_LOST, WORKER_DIED, Failure, Outcome, Running, TaskFunction
 from app.engine.kernel_compilation import KernelCompilation
-from app.engine.local_engine import EmbeddedEngine
-from app.engine.outcome_message import decode_outcome, encode_outcome
+from app.engine.outcome_message import decode_outcome
 from app.engine.worker_process import WorkerSetup
 from providers import KERNEL_CPU
+
+keep_no_messages()
 
 _log = logging.getLogger("rowveil.engine")
 
@@ -46,16 +61,22 @@ _LOOK_SECONDS = 1.0
 
 _CALL_SECONDS = 15.0
 
+_ANSWER_SECONDS = 2.0
+"""Time in which a worker answers a look; a slower one counts when its answer arrives."""
+
 _RETRY_SECONDS = 2.0
 
 _PATIENCE_SECONDS = 60.0
 
-_NO_PLUGIN = -1
-
 _LOOKS_LACKING = 3
 """Consecutive looks at which no worker has the plugin, after which it is registered again."""
 
-_LOST = Failure(WORKER_DIED, "the cluster lost the worker that ran the job, or its scheduler")
+_CLOSED_ON_PURPOSE = ("scheduler-close", "scheduler-close-worker")
+"""Reasons for which a scheduler that ends in order, or retires a worker, closes it."""
+
+_LOST = Failure(CLUSTER_LOST, "the cluster lost its scheduler, or the service lost the cluster", lost=True)
+
+_NOT_RUN = Failure(WORKER_DIED, "the cluster could not run the job; the service's log has the cause")
 
 _KILLED = Failure(WORKER_DIED, "the cluster's workers that ran the job died, one after the other")
 
@@ -71,108 +92,6 @@ def security_of(cluster: Cluster, role: str) -> Security:
              for side in ("client", "worker", "scheduler")
              for what, value in (("cert", cert), ("key", key))}  # fmt: skip
     return CheckedSecurity(role, tls_ca_file=ca, **sides)
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """Function and task to run. Its `repr`, which Dask may display, shows neither."""
-
-    function: TaskFunction = field(repr=False)
-    task: Any = field(repr=False)
-
-
-class _Children(WorkerPlugin):
-    """Dask plugin that keeps the child processes of one Dask worker."""
-
-    def __init__(self, name: str, setup: WorkerSetup, time_limit: float, patience: float) -> None:
-        """``patience``: seconds without a word from the service after which the child processes stop."""
-        self.name = name
-        self._setup = setup
-        self._time_limit = time_limit
-        self._patience = patience
-        self.orphaned = False
-        """Whether the child processes were stopped because the service is silent."""
-        self._heard_at = 0.0
-        self._watching: asyncio.Task[None] | None = None
-        self.stopped: set[str] = set()
-        """Ids of tasks that must not be started any more."""
-
-    async def setup(self, worker: Worker) -> None:
-        """Start one child process for each thread of the worker."""
-        self.hear()
-        self.orphaned = False
-        self._watching = asyncio.create_task(self._stop_when_silent())
-        self.engine = EmbeddedEngine(worker.state.nthreads, self._setup, self._time_limit)
-        await self.engine.start()
-
-    async def teardown(self, worker: Worker) -> None:
-        """Stop the child processes at once."""
-        if self._watching is not None:
-            self._watching.cancel()
-        if not self.orphaned:
-            await self.engine.close()
-
-    def hear(self) -> None:
-        """Note that the service is alive."""
-        self._heard_at = time.monotonic()
-
-    @property
-    def silent(self) -> bool:
-        """Whether the service has not been heard of for too long."""
-        return time.monotonic() - self._heard_at > self._patience
-
-    async def _stop_when_silent(self) -> None:
-        while not self.silent:
-            await asyncio.sleep(self._patience / 4)
-        _log.warning("the service of %s is silent: its worker processes stop", self.name)
-        self.orphaned = True
-        await self.engine.close()
-
-
-def _children(name: str) -> _Children:
-    plugin = get_worker().plugins[name]
-    assert isinstance(plugin, _Children)
-    return plugin
-
-
-async def _run_in_child(name: str, task_id: str, job: _Job) -> bytes:
-    """Run the job in a child process; this is the function of a Dask task.
-
-    The outcome is returned as bytes without code. The child's message has been decoded here, in the process
-    of the Dask worker, so that nothing that a child sends is unpickled anywhere.
-    """
-    children = _children(name)
-    if task_id in children.stopped:
-        return encode_outcome(_CANCELLED)
-    return encode_outcome(await children.engine.run(task_id, job.function, job.task))
-
-
-async def _stop_child(name: str, task_id: str, dask_worker: Worker) -> None:
-    """Stop the task if it runs here, and prevent a later start."""
-    children = dask_worker.plugins.get(name)
-    if isinstance(children, _Children):
-        children.stopped.add(task_id)
-        await children.engine.cancel(task_id)
-
-
-async def _is_up(name: str, dask_worker: Worker) -> int:
-    """Return the number of tasks that the worker can run at once; 0 until a child process is up.
-
-    Return `_NO_PLUGIN` if the worker does not have the plugin.
-    """
-    children = dask_worker.plugins.get(name)
-    if not isinstance(children, _Children):
-        return _NO_PLUGIN
-    children.hear()
-    if children.orphaned:
-        await children.setup(dask_worker)
-    return int(dask_worker.state.nthreads) if children.engine.ready() else 0
-
-
-async def _silent_plugins(dask_worker: Worker) -> list[str]:
-    """Return the names of the plugins whose service is silent."""
-    plugins = dask_worker.plugins.values()
-    return [plugin.name for plugin in plugins if isinstance(plugin, _Children) and plugin.silent]
 
 
 class DaskEngine:
@@ -203,18 +122,45 @@ class DaskEngine:
         self._setup = setup
         self._time_limit = time_limit
         self._client: Client | None = None
-        self._connected = asyncio.Event()
+        self._usable = asyncio.Event()
+        """Set while a worker of the connected cluster has the plugin; tasks wait for it."""
         self._slots = 0
         self._running: dict[str, Running] = {}
+        self._keys: dict[str, str] = {}
+        """Dask key of each running task."""
+        self._workers: dict[str, WorkerState] = {}
+        """Last known state of each worker, by its address."""
+        self._places: dict[str, tuple[str, float]] = {}
+        """Address at which each key runs, and since when that is known."""
+        self._looks: dict[str, asyncio.Future[dict[str, WorkerState]]] = {}
+        """Looks at workers that have not answered yet, by their address."""
+        self._silent: set[str] = set()
+        """Addresses of workers that have not answered in time."""
+        self._background: set[asyncio.Future[Any]] = set()
         self._monitoring: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start to connect to the scheduler, without waiting for it."""
         self._monitoring = asyncio.create_task(self._monitor_cluster())
 
-    def capacity(self) -> int:
-        """Return the number of tasks that could start now."""
-        return max(0, self._slots - len(self._running))
+    def capacity(self, apart_from: str | None = None) -> int:
+        """Return the number of tasks that could start now; with ``apart_from``, on other workers."""
+        if apart_from is None:
+            stuck = sum(address in self._silent for address, _ in self._places.values())
+            return max(0, self._slots + stuck - len(self._running))
+        others = [self._workers[address] for address in self._others(apart_from)]
+        unplaced = len(self._running) - len(self._places)  # they will take a slot, perhaps there
+        return max(0, sum(max(0, worker.slots - worker.executing) for worker in others) - unplaced)
+
+    def running_since(self, task_id: str) -> float | None:
+        """Return since when a worker is known to run the task, at most `_LOOK_SECONDS` late."""
+        place = self._places.get(self._keys.get(task_id, ""))
+        return None if place is None else place[1]
+
+    def _others(self, task_id: str) -> list[str]:
+        """Return the addresses of the workers that do not run the task."""
+        address, _ = self._places.get(self._keys.get(task_id, ""), ("", 0.0))
+        return [each for each in self._workers if each != address]
 
     def ready(self) -> bool:
         """Whether at least one worker is up."""
@@ -227,10 +173,15 @@ class DaskEngine:
         presented = extra.get("peercert")
         return {"dask_scheduler": ssl.cert_time_to_seconds(presented["notAfter"])} if presented else {}
 
-    def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
+    def run(
+        self, task_id: str, function: TaskFunction, task: Any, apart_from: str | None = None
+    ) -> asyncio.Task[Outcome]:
         """Run ``function(task)`` in a child process of a Dask worker; the task returns its outcome."""
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        running = asyncio.ensure_future(self._run(task_id, _Job(function, task), stop))
+        others = () if apart_from is None else self._others(apart_from)
+        # One prefix for all keys: the scheduler keeps statistics of each prefix for ever.
+        self._keys[task_id] = key = f"rowveil-{uuid.uuid4().hex}"
+        running = asyncio.ensure_future(self._run(key, Job(function, task), stop, others))
         self._running[task_id] = Running(running, stop)
         running.add_done_callback(lambda _: self._ended(task_id))
         return running
@@ -251,17 +202,22 @@ class DaskEngine:
         if self._monitoring is not None:
             self._monitoring.cancel()
             await asyncio.wait([self._monitoring])
+        for waiting in self._background:
+            waiting.cancel()
         await self._disconnect()
 
-    async def _run(self, task_id: str, job: _Job, stop: asyncio.Future[None]) -> Outcome:
-        connected = asyncio.ensure_future(self._connected.wait())
-        await _first_of(connected, stop)
-        connected.cancel()
+    async def _run(self, key: str, job: Job, stop: asyncio.Future[None], others: Collection[str]) -> Outcome:
+        usable = asyncio.ensure_future(self._usable.wait())
+        await _first_of(usable, stop)
+        usable.cancel()
         client = self._client
         if stop.done() or client is None:
             return _CANCELLED if stop.done() else _LOST
-        key = f"{task_id}-{uuid.uuid4()}"
-        future = client.submit(_run_in_child, self._plugin, key, job, key=key, pure=False, retries=0)
+        # Loose restrictions: if no other worker is left, the task runs on any.
+        restricted = {"workers": list(others), "allow_other_workers": True} if others else {}
+        future = client.submit(
+            run_in_child, self._plugin, key, job, key=key, pure=False, retries=0, **restricted
+        )
         result = asyncio.ensure_future(_outcome_of(future))
         await _first_of(result, stop)
         if not result.done():
@@ -270,18 +226,35 @@ class DaskEngine:
             await asyncio.wait([result])
             return _CANCELLED
         future.release()
-        return result.result()
+        outcome = result.result()
+        if isinstance(outcome, Failure) and outcome.code == CLUSTER_LOST:
+            self._lose()
+        return outcome
+
+    def _lose(self) -> None:
+        """Start no further task before the next look has found workers."""
+        self._slots = 0
+        self._usable.clear()
 
     async def _stop(self, client: Client, future: Any, key: str) -> None:
-        try:
-            async with asyncio.timeout(_CALL_SECONDS):
-                await client.run(_stop_child, self._plugin, key, on_error="ignore")
-                await future.cancel()
-        except (OSError, TimeoutError, CommClosedError):
-            _log.warning("the cluster does not answer; a cancelled task may go on there")
+        """Stop the task wherever it runs. A worker that is silent stops it when it goes on."""
+        for address in self._silent:
+            asked = asyncio.ensure_future(self._stop_at(client, key, [address]))
+            self._background.add(asked)
+            asked.add_done_callback(self._background.discard)
+        answering = [address for address in self._workers if address not in self._silent]
+        if answering or not self._silent:
+            await _answered(self._stop_at(client, key, answering or None))
+        await _answered(future.cancel())
+
+    async def _stop_at(self, client: Client, key: str, addresses: list[str] | None) -> None:
+        """Stop the task at some workers, or at all of them."""
+        with contextlib.suppress(OSError, CommClosedError):
+            await client.run(stop_child, self._plugin, key, workers=addresses, on_error="ignore")
 
     def _ended(self, task_id: str) -> None:
         self._running.pop(task_id)
+        self._places.pop(self._keys.pop(task_id), None)
         if self.capacity():
             self.on_capacity()
 
@@ -305,17 +278,21 @@ class DaskEngine:
         )  # fmt: skip
         self._client = client
         await self._register(client)
-        self._connected.set()
 
     async def _register(self, client: Client) -> None:
-        await client.register_plugin(_Children(self._plugin, self._setup, self._time_limit, self._patience))
+        await client.register_plugin(Children(self._plugin, self._setup, self._time_limit, self._patience))
 
     async def _disconnect(self) -> None:
-        self._slots = 0
-        self._connected.clear()
+        self._lose()
+        for look in self._looks.values():
+            look.cancel()
+        for known in (self._looks, self._silent, self._workers, self._places):
+            known.clear()
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(Exception):
+                if client.status != "running":  # nobody to take the plugin from
+                    raise CommClosedError("the scheduler is gone")
                 async with asyncio.timeout(_CALL_SECONDS):
                     await client.unregister_worker_plugin(self._plugin)
             with contextlib.suppress(Exception):
@@ -326,34 +303,70 @@ class DaskEngine:
         assert client is not None
         if client.status != "running":
             raise CommClosedError("the scheduler is gone")
-        async with asyncio.timeout(_CALL_SECONDS):
-            slots = await client.run(_is_up, self._plugin, on_error="ignore")
-        await self._restore_plugin(client, list(slots.values()))
-        await self._remove_silent(client)
+        answered = await self._look(client)
+        await self._restore_plugin(client, list(answered.values()))
+        await self._remove_silent(client, answered)
         before = self.capacity()
-        self._slots = sum(max(0, number) for number in slots.values())
+        self._slots = sum(state.slots for state in answered.values())
+        if self._slots:
+            self._usable.set()
+        self._note_places(answered)
         if self.capacity() > before:
             self.on_capacity()
 
-    async def _restore_plugin(self, client: Client, slots: list[int]) -> None:
+    async def _look(self, client: Client) -> dict[str, WorkerState]:
+        """Return the states of the workers that answer in time, by address.
+
+        Each worker is asked by a call of its own, and not asked again before it has answered.
+        """
+        async with asyncio.timeout(_CALL_SECONDS):
+            addresses = set(await client.nthreads())
+        for address in self._looks.keys() - addresses:
+            self._looks.pop(address).cancel()
+        asked = addresses - self._looks.keys()
+        for address in asked:
+            look = client.run(state_of_worker, self._plugin, workers=[address], on_error="ignore")
+            self._looks[address] = asyncio.ensure_future(look)
+        if asked:
+            await asyncio.wait([self._looks[address] for address in asked], timeout=_ANSWER_SECONDS)
+        answered: dict[str, WorkerState] = {}
+        for address in [address for address, look in self._looks.items() if look.done()]:
+            answered |= self._looks.pop(address).result()
+        for address in self._looks.keys() - self._silent:
+            _log.warning("the worker at %s does not answer", address)
+        self._silent = set(self._looks)
+        self._workers = {address: answered.get(address, WorkerState(0)) for address in addresses}
+        return answered
+
+    def _note_places(self, answered: dict[str, WorkerState]) -> None:
+        """Note where the tasks of this service run."""
+        own = set(self._keys.values())
+        now = time.monotonic()
+        for address, state in answered.items():
+            for key in own.intersection(state.running):
+                if self._places.get(key, ("", 0.0))[0] != address:
+                    self._places[key] = address, now
+
+    async def _restore_plugin(self, client: Client, states: list[WorkerState]) -> None:
         """Register the plugin again if another service has removed it while this one was paused.
 
         One worker may lack it for a moment, when it has just joined; registering would then stop the others.
         """
-        self._lacking = self._lacking + 1 if slots and set(slots) == {_NO_PLUGIN} else 0
+        lacking = states and not any(state.has_plugin for state in states)
+        self._lacking = self._lacking + 1 if lacking else 0
         if self._lacking >= _LOOKS_LACKING:
             _log.warning("the cluster has lost %s; it is registered again", self._plugin)
             self._lacking = 0
             async with asyncio.timeout(_CALL_SECONDS):
                 await self._register(client)
 
-    async def _remove_silent(self, client: Client) -> None:
+    async def _remove_silent(self, client: Client, workers: Collection[str]) -> None:
         """Remove the plugins of dead services from the scheduler."""
         if time.monotonic() - self._looked_at < self._patience / 4:
             return
         self._looked_at = time.monotonic()
         async with asyncio.timeout(_CALL_SECONDS):
-            found = await client.run(_silent_plugins, on_error="ignore")
+            found = await client.run(silent_plugins, workers=list(workers), on_error="ignore")
             for name in {name for names in found.values() for name in names} - {self._plugin}:
                 _log.warning("the service of %s is dead: its plugin is removed from the cluster", name)
                 with contextlib.suppress(ValueError):  # another service was faster
@@ -362,6 +375,14 @@ class DaskEngine:
 
 async def _first_of(*futures: asyncio.Future[Any]) -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _answered(call: Awaitable[Any]) -> None:
+    try:
+        async with asyncio.timeout(_CALL_SECONDS):
+            await call
+    except (OSError, TimeoutError, CommClosedError):
+        _log.warning("the cluster does not answer; a cancelled task may go on there")
 
 
 async def _outcome_of(future: Any) -> Outcome:
@@ -374,29 +395,55 @@ async def _outcome_of(future: Any) -> Outcome:
         if task is not None and task.cancelling():
             raise
         return _LOST
+    except FutureCancelledError:  # by the client, which has lost its scheduler
+        return _LOST
     except Exception as error:
         _log.error("a task of the cluster failed: %s", type(error).__qualname__)
-        return _LOST
+        return _NOT_RUN
     return decode_outcome(message)
+
+
+class _ClusterWorker(Worker):
+    """Dask worker that says why it was closed."""
+
+    close_reason = ""
+
+    async def close(  # type: ignore[override]
+        self,
+        timeout: float = 30,
+        executor_wait: bool = True,
+        nanny: bool = True,
+        reason: str = "worker-close",
+    ) -> str | None:
+        """Close the worker and note the first reason."""
+        self.close_reason = self.close_reason or reason
+        return await super().close(timeout, executor_wait, nanny, reason)
 
 
 async def serve_cluster(cluster: Cluster, threads: int, kernels: KernelCompilation | None = None) -> None:
     """Serve as a Dask worker for ``threads`` jobs at once, until cancelled or closed by the scheduler.
 
-    Meanwhile ``kernels`` compiles what this machine lacks.
+    If the scheduler is lost, the worker stops its child processes and waits for the next scheduler at the
+    same address. Meanwhile ``kernels`` compiles what this machine lacks.
 
     It runs without Dask's nanny, whose workers may not have child processes, and without the dashboard.
     """
     if KERNEL_CPU.warning:
         _log.warning("%s", KERNEL_CPU.warning)
-    async with Worker(
-        cluster.address, nthreads=threads, security=security_of(cluster, WORKER), memory_limit=0,
-        dashboard=False, resources=None,
-    ) as worker:  # fmt: skip
+    if kernels is not None:
+        kernels.start()
+    try:
+        while True:
+            async with _ClusterWorker(
+                cluster.address, nthreads=threads, security=security_of(cluster, WORKER), memory_limit=0,
+                dashboard=False, resources=None,
+            ) as worker:  # fmt: skip
+                await worker.finished()
+            if worker.close_reason in _CLOSED_ON_PURPOSE:
+                return
+            _log.warning(
+                "the worker has lost the scheduler (%s); it waits for the next one", worker.close_reason
+            )
+    finally:
         if kernels is not None:
-            kernels.start()
-        try:
-            await worker.finished()
-        finally:
-            if kernels is not None:
-                await kernels.stop()
+            await kernels.stop()

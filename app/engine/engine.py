@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 CANCELLED = "cancelled"
 WORKER_DIED = "worker_died"
+CLUSTER_LOST = "cluster_lost"
 TIME_LIMIT = "time_limit"
 MEMORY_LIMIT = "memory_limit"
 TOO_LARGE = "content_too_large"
@@ -28,6 +29,8 @@ class Failure:
     pointer: str = ""
     trace: tuple[str, ...] = ()
     """Stack frames for the log: positions in the code, never a message or a value."""
+    lost: bool = False
+    """Whether the task's worker was taken away from outside, so that another worker can run the task."""
 
 
 Outcome = dict[str, Any] | Failure
@@ -69,15 +72,21 @@ class Engine(Protocol):
     async def start(self) -> None:
         """Start the workers, without waiting for them."""
 
-    def capacity(self) -> int:
-        """Return the number of tasks that could start now."""
+    def capacity(self, apart_from: str | None = None) -> int:
+        """Return the number of tasks that could start now; with ``apart_from``, not next to that task."""
 
-    def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
+    def run(
+        self, task_id: str, function: TaskFunction, task: Any, apart_from: str | None = None
+    ) -> asyncio.Task[Outcome]:
         """Run ``function(task)`` in the next free worker; the asyncio task returns its outcome.
 
         A free worker is taken before this method returns. Every error of the task, cancellation included,
-        is returned as a Failure and never raised.
+        is returned as a Failure and never raised. On a cluster, the machine of the task ``apart_from`` is
+        avoided.
         """
+
+    def running_since(self, task_id: str) -> float | None:
+        """Return since when the task runs, by `time.monotonic`; None: it waits, or nobody knows yet."""
 
     async def cancel(self, task_id: str) -> None:
         """Stop the task, if necessary with its worker; its outcome is a Failure with code `CANCELLED`."""

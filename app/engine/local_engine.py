@@ -6,15 +6,21 @@ it holds a lock breaks the whole pool. Here a failing worker affects no other wo
 A cancelled task is requested to stop. If it does not within a second, its worker is killed. A worker that was
 killed or lost is replaced. It takes tasks again when the new process has sent its
 id, so a free worker is always up, and warm if the settings ask for that.
+
+A worker that was killed counts as lost if the kernel has killed no process for lack of memory since the task
+began. Otherwise, and after a crash, its end is the task's fault: another worker would end in the same way.
 """
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from app.engine.engine import CANCELLED, TIME_LIMIT, WORKER_DIED, Failure, Outcome, Running, TaskFunction
+from app.engine.oom_kills import oom_kills, open_statistics
 from app.engine.worker_link import WorkerLink, exists
 from app.engine.worker_process import WorkerSetup, failure_of
 
@@ -45,15 +51,21 @@ class EmbeddedEngine:
         self._busy: set[WorkerLink] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._since: dict[str, float] = {}
+        """Times at which the running tasks began, by `time.monotonic`."""
+        self._oom_kills: int | None = None
+        """Number of processes that the kernel had killed for lack of memory at the last check."""
 
     async def start(self) -> None:
         """Start the workers, without waiting for them."""
+        open_statistics()
+        self._oom_kills = oom_kills()
         for worker in self._workers:
             self._spawn(self._bring_up(worker))
         self._spawn(self._replace_dead_idle_workers())
 
-    def capacity(self) -> int:
-        """Return the number of tasks that could start now."""
+    def capacity(self, apart_from: str | None = None) -> int:
+        """Return the number of tasks that could start now: each has a process of its own."""
         return len(self._free)
 
     def ready(self) -> bool:
@@ -64,13 +76,27 @@ class EmbeddedEngine:
         """Return nothing: workers of this machine present no certificate."""
         return {}
 
-    def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
+    def run(
+        self, task_id: str, function: TaskFunction, task: Any, apart_from: str | None = None
+    ) -> asyncio.Task[Outcome]:
         """Run ``function(task)`` in the next free worker; the asyncio task returns its outcome."""
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        running = asyncio.ensure_future(self._run(self._next_worker(), function, task, stop))
+        running = asyncio.ensure_future(self._run(task_id, self._next_worker(), function, task, stop))
         self._running[task_id] = Running(running, stop)
-        running.add_done_callback(lambda _: self._running.pop(task_id))
+        running.add_done_callback(lambda _: self._ended(task_id))
         return running
+
+    def running_since(self, task_id: str) -> float | None:
+        """Return since when the task runs; None while it waits for a worker."""
+        return self._since.get(task_id)
+
+    def running(self) -> tuple[str, ...]:
+        """Return the ids of the tasks that workers run."""
+        return tuple(self._since)
+
+    def _ended(self, task_id: str) -> None:
+        del self._running[task_id]
+        self._since.pop(task_id, None)
 
     async def cancel(self, task_id: str) -> None:
         """Stop the task, if necessary with its worker; its outcome is a Failure with code `CANCELLED`."""
@@ -93,6 +119,7 @@ class EmbeddedEngine:
 
     async def _run(
         self,
+        task_id: str,
         free: asyncio.Future[WorkerLink],
         function: TaskFunction,
         task: Any,
@@ -108,6 +135,8 @@ class EmbeddedEngine:
         if stop.done():
             self._give_back(worker)
             return _CANCELLED
+        self._since[task_id] = time.monotonic()
+        kills = self._oom_kills
         calling = asyncio.ensure_future(worker.call(function, task))
         await _first_of(calling, stop, within=self._time_limit)
         if not calling.done() and stop.done() and not self._closing and worker.request_stop():
@@ -119,6 +148,7 @@ class EmbeddedEngine:
             return _CANCELLED if stop.done() else _over(self._time_limit)
         outcome = _outcome_of(calling)
         if isinstance(outcome, Failure) and outcome.code == WORKER_DIED:
+            outcome = _judged(outcome, kills)
             await self._replace(worker)
         else:
             self._give_back(worker)
@@ -173,6 +203,7 @@ class EmbeddedEngine:
         """Replace workers that died while idle, before a task needs them."""
         while True:
             await asyncio.sleep(_IDLE_CHECK_SECONDS)
+            self._oom_kills = oom_kills()
             for worker in [idle for idle in self._free if not idle.sound]:
                 _log.warning("idle worker %s died and is replaced", worker.pid)
                 self._free.remove(worker)
@@ -198,6 +229,20 @@ def _over(time_limit: float) -> Failure:
         f"the job ran longer than the {time_limit:g} seconds allowed "
         "(ROWVEIL_JOB_TIME_LIMIT) and was stopped",
     )
+
+
+def _judged(failure: Failure, kills: int | None) -> Failure:
+    """Return the failure of a dead worker, which is lost only if memory is known not to have run out.
+
+    ``kills``: number of processes that the kernel had killed for lack of memory before the task began.
+    """
+    now = oom_kills()
+    if not failure.lost or (now is not None and now == kills):
+        return failure
+    if now is None or kills is None:
+        return replace(failure, lost=False)
+    message = f"{failure.message}; the machine ran out of memory while the job ran"
+    return replace(failure, message=message, lost=False)
 
 
 def _outcome_of(calling: asyncio.Future[Outcome]) -> Outcome:

@@ -31,6 +31,8 @@ def encode_outcome(outcome: Outcome) -> bytes:
         document: dict[str, Any] = {
             "failure": [outcome.code, outcome.message, outcome.pointer, list(outcome.trace)]
         }
+        if outcome.lost:
+            document["lost"] = True
         return _joined(document, [])
     binary = {name: value for name, value in outcome.items() if isinstance(value, bytes)}
     rest = {name: value for name, value in outcome.items() if name not in binary}
@@ -59,7 +61,7 @@ def _decoded(message: memoryview) -> Outcome:
         code, text, pointer, trace = document["failure"]
         if not all(isinstance(value, str) for value in (code, text, pointer, *trace)):
             raise TypeError("a failure consists of texts")
-        return Failure(code, text, pointer, tuple(trace))
+        return Failure(code, text, pointer, tuple(trace), document.get("lost") is True)
     result: dict[str, Any] = dict(document["result"])
     for name, length in document["binary"]:
         if not isinstance(name, str) or length < 0 or end + length > len(message):

@@ -29,7 +29,10 @@ _PIECE = 1 << 20
 _JOIN_SECONDS = 10.0
 """Time in which the system ends a killed process; its code is unknown after that."""
 
-_LOST = Failure(WORKER_DIED, "the worker that ran the job was lost")
+_LOST = Failure(WORKER_DIED, "the worker that ran the job was lost", lost=True)
+
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""Signals that a process does not send to itself by an error of its own."""
 
 
 _PROCESSES = threading.Lock()
@@ -157,7 +160,8 @@ class WorkerLink:
         exitcode = None if process is None else _exit_code(process)
         if exitcode is None:
             return _LOST
-        return Failure(WORKER_DIED, f"the worker that ran the job {_end_of(exitcode)}")
+        lost = -exitcode in _FROM_OUTSIDE
+        return Failure(WORKER_DIED, f"the worker that ran the job {_end_of(exitcode)}", lost=lost)
 
 
 def _exit_code(process: BaseProcess) -> int | None:

@@ -124,7 +124,10 @@ def _read(connection: socket.socket, size: int) -> bytearray | None:
     message = bytearray(size)
     view, taken = memoryview(message), 0
     while taken < size:
-        count = connection.recv_into(view[taken:])
+        try:
+            count = connection.recv_into(view[taken:])
+        except ConnectionResetError:  # the other end died before it had read everything
+            return None
         if not count:
             return None
         taken += count

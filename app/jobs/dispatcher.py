@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from app.engine.engine import (
     CANCELLED,
+    CLUSTER_LOST,
     DEADLINE_EXCEEDED,
     INTERNAL_ERROR,
     WORKER_DIED,
@@ -45,6 +46,9 @@ _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 
 _DEADLINE_SECONDS = 1.0
 """Interval at which queued jobs are checked for their deadlines."""
+
+_MOST_ATTEMPTS = 10
+"""Attempts of a job after which it fails if the cluster is lost again."""
 
 _OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, and was stopped")
 
@@ -334,6 +338,8 @@ class Dispatcher:
         self._to_cancel.discard(job.id)
         self._overdue.discard(job.id)
         self._watchers.notify(job.id, ended=True, job=job if ended else None)
+        if not ended:  # it may be in the queue again
+            self.wake()
 
     async def _write_destination(self, job: Job, task: SwapTask, outcome: Outcome) -> Outcome:
         """Write the destination to the job's reference. Return the outcome, or the failure to write."""
@@ -418,7 +424,10 @@ class Dispatcher:
             return self._recorder.record_end(job, Step.CANCEL)
         if failure.code == CANCELLED and job.id in self._overdue:
             return self._recorder.record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
-        if failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
+        lost = failure.code == CLUSTER_LOST and job.attempt < _MOST_ATTEMPTS
+        if lost:
+            _log.warning("job %s returns to the queue: %s", job.id, failure.message)
+        if lost or failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
             with self._stores.database.write() as session:
                 requeue(session, job, job.crashes)
             self._job_metrics.count_requeue()

@@ -5,6 +5,7 @@ from typing import Any
 from app.engine.engine import (
     ATTEMPTS_EXHAUSTED,
     CANCELLED,
+    CLUSTER_LOST,
     DEADLINE_EXCEEDED,
     MEMORY_LIMIT,
     NOT_SENT,
@@ -39,6 +40,7 @@ _APP_ERRORS: dict[str, type[AppError]] = {
     STORAGE_FULL: StorageFull,
     TIME_LIMIT: TimeLimit,
     WORKER_DIED: WorkerDied,
+    CLUSTER_LOST: WorkerDied,
     CANCELLED: Unavailable,
     NOT_SENT: DestinationNotSent,
     ATTEMPTS_EXHAUSTED: AttemptsExhausted,

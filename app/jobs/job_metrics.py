@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.job_kinds import ATTACKS, FRONTIER, MEASURES
+from app.jobs.repeated_tasks import REASONS
 from app.jobs.states import State
 from app.store.sql.models import Job
 from app.telemetry.metrics import OTHER, Metrics, known
@@ -55,6 +56,9 @@ class JobMetrics:
                     service, state, code
                 )  # exported as 0, so that an alert notices the first end
 
+        for reason in REASONS:
+            metrics.repeated.labels(reason)
+
     def count_end(self, job: Job, state: str, values: Mapping[str, Any]) -> None:
         """Count an end and wake the deliverer if the job has a webhook.
 
@@ -86,6 +90,10 @@ class JobMetrics:
     def count_requeue(self) -> None:
         """Count a job that was put back into the queue."""
         self._metrics.requeued.inc()
+
+    def count_repeat(self, reason: str) -> None:
+        """Count a task of a divided job that was started again."""
+        self._metrics.repeated.labels(reason).inc()
 
 
 def _seconds(span: Any) -> float:

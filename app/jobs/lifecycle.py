@@ -36,6 +36,7 @@ from app.jobs.plans import Plans
 from app.jobs.recorder import Recorder
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.reference_writer import ReferenceWriter
+from app.jobs.repeated_tasks import RepeatPolicy
 from app.jobs.stores import Stores
 from app.jobs.tables.views import TableViews
 from app.jobs.task_builder import TaskBuilder
@@ -94,7 +95,8 @@ class Lifecycle:
         self.transactions = JobTransactions(stores, job_metrics)
         self.table_views = TableViews(settings, stores, turns, self.transactions, threads)
         recorder = Recorder(stores, job_metrics)
-        self._runs = JobRuns(engine, work, settings.job_time_limit)
+        policy = RepeatPolicy(settings.unit_repeats, settings.slow_unit_factor)
+        self._runs = JobRuns(engine, work, settings.job_time_limit, policy, job_metrics.count_repeat)
         self.dispatcher = Dispatcher(
             stores=stores,
             engine=engine,

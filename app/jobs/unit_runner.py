@@ -3,49 +3,81 @@
 No worker waits for another one: the division, the units and the gathering are separate tasks, so that a
 cluster with a single worker can run them one after the other. Units exchange rows through spools in a folder
 of the job, which exists as long as the units run.
+
+A job that may be divided loses only the tasks of a lost worker: they are started again
+(`app.jobs.repeated_tasks`). Any other job ends with its worker.
 """
 
 import asyncio
 import contextlib
+import logging
 import shutil
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
+from pathlib import Path
 from typing import Any
 
-from app.engine.engine import CANCELLED, TIME_LIMIT, Engine, Failure, Outcome, TaskFunction
+from app.engine.engine import CANCELLED, CLUSTER_LOST, TIME_LIMIT, Engine, Failure, Outcome, TaskFunction
 from app.engine.progress_file import ProgressFile
-from app.worker.run_units import DIVIDED, DIVISION, GATHERED, UNIT, UNITS, run_gather, run_unit
+from app.jobs.repeated_tasks import LOST, RepeatedTasks, RepeatPolicy, Step, Stop
+from app.worker.run_units import DIVIDED, DIVISION, GATHERED, SPOOL, UNIT, UNITS, run_gather, run_unit
 from app.worker.tasks import GatherTask, JobTask, SwapTask, UnitTask
 
+_log = logging.getLogger("rowveil.jobs")
+
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
+
+_DEFAULT_POLICY = RepeatPolicy()
 
 
 class _Run:
     """State of a running job."""
 
     def __init__(self) -> None:
-        self.stopped: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
-        """Set to the reason when the job must stop."""
-        self.tasks: dict[str, asyncio.Task[Outcome]] = {}
-        """Units, or the gathering, by their task ids in the engine."""
-
-    def stop(self, reason: Failure) -> None:
-        """Start no further task and stop the running ones."""
-        if not self.stopped.done():
-            self.stopped.set_result(reason)
+        self.stop = Stop()
+        self.step: RepeatedTasks | None = None
+        """The step that runs, after the first task."""
 
 
 class JobRuns:
     """Runs jobs in an engine, divided or not."""
 
-    def __init__(self, engine: Engine, work: TaskFunction, time_limit: float) -> None:
-        """Run ``work`` for each job; the units of one job may take ``time_limit`` seconds together."""
+    def __init__(
+        self,
+        engine: Engine,
+        work: TaskFunction,
+        time_limit: float,
+        policy: RepeatPolicy = _DEFAULT_POLICY,
+        on_repeat: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        """Keep the arguments.
+
+        Parameters
+        ----------
+        engine
+            Runs the tasks.
+        work
+            Function of a job's first task.
+        time_limit
+            Seconds that the units of one job may take together.
+        policy
+            Limits for starting tasks again.
+        on_repeat
+            Called with one of `app.jobs.repeated_tasks.REASONS` whenever a task is started again, in the
+            event loop.
+        """
         self._engine = engine
         self._work = work
         self._time_limit = time_limit
+        self._policy = policy
+        self._on_repeat = on_repeat
         self._jobs: dict[str, _Run] = {}
         # A separate thread: a shared folder that does not respond must not block the event loop.
         self._thread = ThreadPoolExecutor(1, "rowveil-units")
+        self._deleting: set[asyncio.Task[None]] = set()
 
     def run(self, job_id: str, task: JobTask) -> asyncio.Task[Outcome]:
         """Start the job; the task returns its outcome. A free worker is taken before this method returns."""
@@ -57,8 +89,9 @@ class JobRuns:
         """Stop the job and its processes; its outcome is a Failure with code `CANCELLED`."""
         run = self._jobs.get(job_id)
         if run is not None:
-            run.stop(_CANCELLED)
-            await asyncio.gather(*(self._engine.cancel(name) for name in (job_id, *run.tasks)))
+            run.stop.set(_CANCELLED)
+            ids = run.step.ids() if run.step is not None else []
+            await asyncio.gather(*(self._engine.cancel(name) for name in (job_id, *ids)))
 
     def close(self) -> None:
         """Release the thread without waiting for it."""
@@ -67,6 +100,8 @@ class JobRuns:
     async def _follow(self, job_id: str, task: JobTask, run: _Run, first: asyncio.Task[Outcome]) -> Outcome:
         try:
             outcome = await first
+            if isinstance(task, SwapTask) and task.units > 1:
+                outcome = await self._repeat_first(task, run, outcome)
             if isinstance(outcome, Failure) or DIVISION not in outcome:
                 return outcome
             assert isinstance(task, SwapTask)
@@ -74,54 +109,89 @@ class JobRuns:
         finally:
             del self._jobs[job_id]
 
+    async def _repeat_first(self, task: SwapTask, run: _Run, outcome: Outcome) -> Outcome:
+        """Return the outcome of the first task, started again as often as its worker was lost.
+
+        If the whole cluster was lost, the job returns to the queue instead.
+        """
+        if not isinstance(outcome, Failure) or not outcome.lost or outcome.code == CLUSTER_LOST:
+            return outcome
+        if self._policy.repeats == 0 or run.stop.failure is not None:
+            return run.stop.failure or outcome
+        _log.warning("job %s is started again: %s", task.job_id, outcome.message)
+        self._on_repeat(LOST)
+        again = Step("first task", self._work, [lambda number: task])
+        policy = RepeatPolicy(self._policy.repeats - 1, 0)
+        done = await self._run_step(task, again, run, policy)
+        return done if isinstance(done, Failure) else done[0]
+
     async def _run_divided(self, job: SwapTask, division: bytes, number: int, run: _Run) -> Outcome:
         too_long = Failure(
             TIME_LIMIT,
             f"the job's units ran longer than the {self._time_limit:g} seconds allowed "
             "(ROWVEIL_JOB_TIME_LIMIT) and were stopped",
         )
-        timer = asyncio.get_running_loop().call_later(self._time_limit, run.stop, too_long)
+        timer = asyncio.get_running_loop().call_later(self._time_limit, run.stop.set, too_long)
         await asyncio.to_thread(job.spool_folder.mkdir, mode=0o700, parents=True, exist_ok=True)
         try:
-            units = [(run_unit, UnitTask(job, division, each)) for each in range(number)]
-            done = await self._all(job, units, run)
+            units = Step("unit", run_unit, [partial(UnitTask, job, division, each) for each in range(number)])
+            done = await self._run_step(job, units, run, self._policy)
             if isinstance(done, Failure):
                 return done
-            unit_results = tuple(unit[UNIT] for unit in done)
-            gathered = await self._all(job, [(run_gather, GatherTask(job, division, unit_results))], run)
+            gather = GatherTask(job, division, tuple(unit[UNIT] for unit in done))
+            gathered = await self._run_step(
+                job, Step("assembly", run_gather, [lambda number: gather]), run, self._policy
+            )
             return gathered if isinstance(gathered, Failure) else gathered[0]
         finally:
             timer.cancel()
             await asyncio.to_thread(shutil.rmtree, job.spool_folder, ignore_errors=True)
 
-    async def _all(
-        self, job: SwapTask, tasks: Sequence[tuple[TaskFunction, Any]], run: _Run
+    async def _run_step(
+        self, job: SwapTask, step: Step, run: _Run, policy: RepeatPolicy
     ) -> list[dict[str, Any]] | Failure:
-        """Run all tasks in parallel. Return their results in order, or stop them at the first failure."""
-        if run.stopped.done():
-            return run.stopped.result()
-        name = type(tasks[0][1]).__name__
-        task_ids = [f"{job.job_id}/{name}/{index}" for index in range(len(tasks))]
-        run.tasks = {
-            task_id: self._engine.run(task_id, function, task)
-            for task_id, (function, task) in zip(task_ids, tasks, strict=True)
-        }
-        running: set[asyncio.Future[Any]] = set(run.tasks.values())
-        while running and not run.stopped.done():
-            if len(tasks) > 1:
-                share = 1 - len(running) / len(tasks)
-                self._thread.submit(_report, job.progress_path, DIVIDED + (GATHERED - DIVIDED) * share)
-            ended, _ = await asyncio.wait({*running, run.stopped}, return_when=asyncio.FIRST_COMPLETED)
-            running -= ended
-            for task in run.tasks.values():  # if several failed at once, the first in order counts
-                outcome = task.result() if task.done() else None
-                if isinstance(outcome, Failure):
-                    run.stop(outcome)
-        await asyncio.gather(*(self._engine.cancel(name) for name in run.tasks))
-        if run.stopped.done():
-            return run.stopped.result()
-        outcomes = [task.result() for task in run.tasks.values()]
-        return [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
+        """Run the tasks of a step in parallel. Return their results in order, or the first failure."""
+        run.step = tasks = RepeatedTasks(self._engine, job.job_id, step, run.stop, policy, self._on_repeat)
+        if step.function is run_unit:
+            self._thread.submit(_report, job.progress_path, DIVIDED)
+            tasks.on_result = partial(self._unit_ended, job, count(1), len(step.tasks))
+            tasks.on_loser = partial(self._keep_one_spool, job)
+        return await tasks.run()
+
+    def _unit_ended(
+        self, job: SwapTask, ended: "count[int]", units: int, number: int, result: dict[str, Any]
+    ) -> None:
+        """Report that one more of the units has ended, and delete what its other runs have written."""
+        share = next(ended) / units
+        self._thread.submit(_report, job.progress_path, DIVIDED + (GATHERED - DIVIDED) * share)
+        self._keep_one_spool(job, number, result)
+
+    def _keep_one_spool(self, job: SwapTask, number: int, result: dict[str, Any]) -> None:
+        """Delete the spools of a unit's other runs, without waiting for that."""
+        kept = result.get(SPOOL)
+        if isinstance(kept, str):  # else the worker's result is malformed
+            deleting = asyncio.ensure_future(self._delete_spools(job, number, kept))
+            self._deleting.add(deleting)
+            deleting.add_done_callback(self._deleting.discard)
+
+    async def _delete_spools(self, job: SwapTask, number: int, kept: str) -> None:
+        """Delete the unit's spools except one, and count the runs that the cluster has started again."""
+        loop = asyncio.get_running_loop()
+        again = await loop.run_in_executor(self._thread, _delete_others, job.spool_folder, number, kept)
+        for _ in range(again):
+            _log.warning("job %s: unit %d was started again by the cluster", job.job_id, number)
+            self._on_repeat(LOST)
+
+
+def _delete_others(folder: Path, number: int, kept: str) -> int:
+    """Delete the spools of a unit except one; return how many share a run with another one. Blocking."""
+    runs: Counter[str] = Counter()
+    with contextlib.suppress(OSError):  # the job has ended
+        for path in folder.glob(f"{number}-*"):
+            runs[path.name.rpartition("-")[0]] += 1
+            if path.name != kept:
+                path.unlink(missing_ok=True)
+    return runs.total() - len(runs)
 
 
 def _report(progress_path: str, fraction: float) -> None:

@@ -52,6 +52,12 @@ class Metrics:
             registry=registry,
         )
         self.requeued = Counter("rowveil_jobs_requeued", "Jobs put back into the queue.", registry=registry)
+        self.repeated = Counter(
+            "rowveil_units_repeated",
+            "Tasks of divided jobs started again: their worker was lost, or they were slow.",
+            ["reason"],
+            registry=registry,
+        )
         self.wait_seconds = Histogram(
             "rowveil_job_wait_seconds",
             "From a job's acceptance to its start.",

@@ -5,6 +5,7 @@ one is killed, like a job of a single worker. Only the units run in parallel.
 """
 
 import pickle
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,9 @@ from providers.storage import Resources, Scratch
 DIVISION, UNITS = "division", "units"
 """Keys of the result of a divided job: its division, pickled for workers, and its number of units."""
 
-UNIT = "unit"
-"""Key of a unit's spool and figures, pickled for the worker that gathers them."""
+UNIT, SPOOL, SECONDS = "unit", "spool", "seconds"
+"""Keys of a unit's spool and figures, pickled for the worker that gathers them; of the name of the spool's
+file; and of the unit's duration in seconds."""
 
 DIVIDED, GATHERED = 0.1, 0.8
 """Estimated shares of the run at which the job is divided, and at which all units are done."""
@@ -79,18 +81,20 @@ def _sharing_of(
 
 @returns_user_errors
 def run_unit(task: UnitTask) -> dict[str, Any]:
-    """Run one unit. Return the spool with its rows, and its figures."""
+    """Run one unit. Return the spool with its rows, its figures, and how long it took."""
+    began = time.monotonic()
     job, division = task.job, _division(task)
     provider, params = provider_of(job)
     with (
         ProgressFile(job.progress_path),  # for the note of a worker that outlives the service
         SealedScratch(Path(job.scratch_folder)) as scratch,
-        SpoolWriter(job.spool_folder) as writer,
+        SpoolWriter(job.spool_folder, task.spool_prefix) as writer,
     ):
         run = _run(job, params, BlobTable(job.source, job.rows), scratch)
         spool = writer.spool(division.parts, job.memory_bytes // 10)
         figures = _sharing(provider).work(run, division, task.number, spool)
-        return {UNIT: pickle.dumps((writer.shared(spool), figures))}
+        unit = pickle.dumps((writer.shared(spool), figures))
+    return {UNIT: unit, SPOOL: writer.name, SECONDS: time.monotonic() - began}
 
 
 @returns_user_errors

@@ -94,6 +94,13 @@ class UnitTask:
     division: bytes = field(repr=False)
     """Pickle of the division, made by a worker for workers: the service only passes it on."""
     number: int
+    run: int = 0
+    """Number of this run of the unit: 0, and one more each time that it is started again."""
+
+    @property
+    def spool_prefix(self) -> str:
+        """Beginning of the names of the spools that this run makes."""
+        return f"{self.number}-{self.run}-"
 
 
 @dataclass(frozen=True, slots=True)

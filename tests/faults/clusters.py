@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from distributed import Scheduler
+from distributed import Scheduler, Worker
 
 from app.engine.certificate_roles import ROLE_URI, ROLES, SCHEDULER
 from app.engine.dask_address import Cluster
@@ -44,6 +44,10 @@ class LocalCluster:
         cluster = replace(reached, address=scheduler.address)
         serving = [asyncio.create_task(serve_cluster(cluster, threads)) for _ in range(workers)]
         return cls(cluster, scheduler, serving)
+
+    def dask_workers(self) -> list[Worker]:
+        """Return the workers that are in this process."""
+        return [worker for worker in Worker._instances if worker.scheduler.address == self.scheduler.address]
 
     async def close(self) -> None:
         """Stop them all."""

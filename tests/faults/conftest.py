@@ -77,6 +77,17 @@ class Running:
 
         return self.loop.do(held())
 
+    def wait_until(self, job: Job, state: str) -> None:
+        """Return when the job has a state."""
+
+        async def reached() -> None:
+            async for update, _ in self.jobs.updates(job.id):
+                if update.state == state:
+                    return
+            raise AssertionError(f"the job ended without being {state}")
+
+        self.loop.do(reached())
+
     def open_gate(self, job: Job) -> None:
         """Let a held job go on."""
         doings.gate_of(self.settings.home, job.id).write_text("")

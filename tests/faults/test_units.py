@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -20,6 +21,7 @@ from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome, Progress
 from app.engine.progress_file import read_progress
 from app.engine.worker_process import WorkerSetup
+from app.jobs.repeated_tasks import LOST, SLOW
 from app.jobs.unit_runner import JobRuns
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobStore
@@ -55,7 +57,11 @@ class Workers:
         self._free = asyncio.Event()
         self.engine.on_capacity = self._free.set
         self.loop.do(self.engine.start())
-        self.runs = JobRuns(self.engine, run_job, LONG)
+        self.repeated: Counter[str] = Counter()
+        self.runs = JobRuns(self.engine, run_job, LONG, on_repeat=self._count)
+
+    def _count(self, reason: str) -> None:
+        self.repeated[reason] += 1
 
     def grow(self, workers: int) -> None:
         """Start at least a given number of workers."""
@@ -80,6 +86,16 @@ class Workers:
 
         self.loop.do(up(), LONG)
 
+    def wait_until_all_are_free(self) -> None:
+        """Return when no worker runs a task, and all answer."""
+
+        async def free() -> None:
+            async with asyncio.timeout(PATIENCE):
+                while self.engine.capacity() != len(self.processes):
+                    await asyncio.sleep(0.05)
+
+        self.loop.do(free())
+
     def start(self, task: SwapTask) -> Future[Outcome]:
         """A future of the outcome of a job."""
 
@@ -88,13 +104,17 @@ class Workers:
 
         return self.loop.start(run())
 
-    def kill_parent_of(self, child: int) -> None:
-        """Kill the worker whose child this is, at once."""
+    def parent_of(self, child: int) -> subprocess.Popen[bytes]:
+        """Return the worker whose child this is."""
         known = {process.pid: process for process in self.processes}
         while child not in known:  # the fork server is between them
             status = Path(f"/proc/{child}/status").read_text()
             child = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
-        killed = known[child]
+        return known[child]
+
+    def kill_parent_of(self, child: int) -> None:
+        """Kill the worker whose child this is, at once."""
+        killed = self.parent_of(child)
         killed.kill()
         killed.wait(PATIENCE)
         self.processes.remove(killed)
@@ -230,18 +250,18 @@ def test_units_over_their_time_are_stopped(
     assert not list(Path(task.scratch_folder).iterdir())
 
 
-def test_a_unit_that_is_killed_fails_its_job_and_ends_the_others(
+def test_a_unit_that_crashes_fails_its_job_and_ends_the_others(
     workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
 ) -> None:
     """With the reason; the worker is there for the next job."""
     workers.grow(2)
     task = long_job(store, tmp_path, table, 100_000)
     outcome = workers.start(task)
-    killed, other = wait_for_units(task, 2)
-    os.kill(killed, signal.SIGKILL)
+    crashed, other = wait_for_units(task, 2)
+    os.kill(crashed, signal.SIGSEGV)
     ended = outcome.result(PATIENCE)
     assert isinstance(ended, Failure)
-    assert (ended.code, "SIGKILL" in ended.message) == ("worker_died", True)
+    assert (ended.code, "SIGSEGV" in ended.message) == ("worker_died", True)
     wait_until_gone(other)
     assert not list(Path(task.scratch_folder).iterdir())
 
@@ -251,6 +271,7 @@ def test_units_of_a_lost_worker_are_done_elsewhere(
 ) -> None:
     """The worker dies with its child in the middle of a unit; the digest is that of an undisturbed run."""
     workers.grow(2)
+    workers.repeated.clear()
     task = long_job(store, tmp_path, table, 400)
     outcome = workers.start(task)
     lost = wait_for_units(task, 2).pop()
@@ -261,6 +282,31 @@ def test_units_of_a_lost_worker_are_done_elsewhere(
     parameters = {"fields": ["x", "y"], "iterations": 400}
     assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
     assert not list(Path(task.scratch_folder).iterdir())
+    assert workers.repeated[LOST] == 1
+
+
+def test_a_worker_that_stands_still_holds_up_neither_its_units_nor_other_jobs(
+    workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """Another worker does its unit; when it goes on, it stops what nobody needs any more."""
+    workers.grow(2)
+    workers.wait_until_all_are_free()
+    workers.repeated.clear()
+    task = long_job(store, tmp_path, table, 100)
+    outcome = workers.start(task)
+    child = wait_for_units(task, 2).pop()
+    stopped = workers.parent_of(child)
+    stopped.send_signal(signal.SIGSTOP)
+    try:
+        found = outcome.result(PATIENCE)
+        assert not isinstance(found, Failure), found
+        parameters = {"fields": ["x", "y"], "iterations": 100}
+        assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
+        assert workers.repeated[SLOW] == 1
+        assert not list(Path(task.scratch_folder).iterdir())
+    finally:
+        stopped.send_signal(signal.SIGCONT)
+    workers.wait_until_all_are_free()
 
 
 def test_a_job_of_the_service_is_shared_out_at_home_as_well(tmp_path: Path) -> None:

@@ -29,11 +29,13 @@ class SimulatedEngine:
     async def start(self) -> None:
         """Do nothing: the workers are up."""
 
-    def capacity(self) -> int:
+    def capacity(self, apart_from: str | None = None) -> int:
         """Return the number of free workers."""
         return self._free
 
-    def run(self, task_id: str, function: TaskFunction, task: Any) -> asyncio.Task[Outcome]:
+    def run(
+        self, task_id: str, function: TaskFunction, task: Any, apart_from: str | None = None
+    ) -> asyncio.Task[Outcome]:
         """Take a free worker, and return its outcome when the run has ended."""
         assert self._free > 0, "a task was started without a free worker"
         self._free -= 1

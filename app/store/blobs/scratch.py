@@ -120,11 +120,27 @@ class SealedScratch(SealedFile):
 class SpoolWriter(SealedFile):
     """File in which one run of a unit stores rows for other processes."""
 
-    def __init__(self, folder: Path) -> None:
-        """Create the file. Raises FileNotFoundError if the job has ended and its folder is deleted."""
-        self._path = folder / secrets.token_hex(16)
+    def __init__(self, folder: Path, prefix: str = "") -> None:
+        """Create a file with a random name after the prefix.
+
+        Raises FileNotFoundError if the job has ended and its folder is deleted.
+        """
+        self._path = folder / f"{prefix}{secrets.token_hex(16)}"
         handle = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         super().__init__(os.fdopen(handle, "r+b", buffering=0), secrets.token_bytes(32))
+
+    @property
+    def name(self) -> str:
+        """Name of the file in its folder."""
+        return self._path.name
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file, and delete it if the run has failed: nobody will read it."""
+        super().__exit__(kind, error, trace)
+        if kind is not None:
+            self._path.unlink(missing_ok=True)
 
     def shared(self, spool: "SealedSpool") -> SharedSpool:
         """Write all buffered rows, and return what other processes need to read the spool."""

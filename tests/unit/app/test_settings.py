@@ -52,6 +52,8 @@ def test_making_settings_touches_nothing(tmp_path: Path) -> None:
         ("engine", "cluster", "unknown engine 'cluster'"),
         ("auth", "maybe", "unknown auth 'maybe'"),
         ("workers", "0", "greater than or equal to 1"),
+        ("slow_unit_factor", "0.5", "must be 0, or at least 1"),
+        ("unit_repeats", "-1", "greater than or equal to 0"),
         ("default_wait_seconds", "61", "must not be over max_wait_seconds"),
     ],
 )

@@ -1,0 +1,134 @@
+"""A Dask scheduler is killed and started again at the same address: jobs return to the queue and run."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from app.engine.dask_address import Cluster
+from app.engine.dask_engine import DaskEngine
+from app.engine.engine import Failure, Outcome
+from app.jobs.repeated_tasks import LOST
+from app.jobs.unit_runner import JobRuns
+from app.settings import Settings
+from app.store.blobs.sealed_files import BlobStore
+from app.worker.run_job import run_job
+from providers.tables.digest import table_digest
+from tests.faults import doings
+from tests.faults.conftest import Running, people, settings_of
+from tests.faults.running import PATIENCE, Loop, wait_until_gone
+from tests.faults.test_units import LONG, SETUP, long_job, store, table, wait_for_units
+from tests.naive.agreement import swap
+
+__all__ = ["store", "table"]
+
+pytestmark = pytest.mark.faults
+
+
+class Processes:
+    """A scheduler and a worker, each a process of its own."""
+
+    def __init__(self, home: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.cluster = Cluster(f"tcp://127.0.0.1:{self.port}")
+        self._scheduler: subprocess.Popen[bytes]
+        self.start_scheduler()
+        settings = {
+            "ROWVEIL_ENGINE": "dask",
+            "ROWVEIL_SCHEDULER_ADDRESS": self.cluster.address,
+            "ROWVEIL_SCHEDULER_INSECURE": "true",
+            "ROWVEIL_HOME": str(home),
+            "ROWVEIL_WORKERS": "2",
+        }
+        self.worker = subprocess.Popen([sys.executable, "-m", "app", "worker"], env=os.environ | settings)
+
+    def start_scheduler(self) -> None:
+        """Start a scheduler at the cluster's address."""
+        module = [sys.executable, "-m", "app.engine.checked_scheduler"]
+        options = ["--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard"]
+        self._scheduler = subprocess.Popen([*module, *options])
+
+    def kill_scheduler(self) -> None:
+        """Kill the scheduler, and return when it is gone."""
+        self._scheduler.kill()
+        self._scheduler.wait(PATIENCE)
+
+    def close(self) -> None:
+        for process in (self.worker, self._scheduler):
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    made = Processes(tmp_path_factory.mktemp("worker"))
+    yield made
+    made.close()
+
+
+def test_running_and_queued_jobs_survive_the_death_of_the_scheduler(
+    cluster: Processes, tmp_path: Path
+) -> None:
+    """Two jobs run and one waits. All succeed under the next scheduler, with the same worker process."""
+    settings: Settings = settings_of(
+        tmp_path / "home",
+        engine="dask",
+        scheduler_address=cluster.cluster.address,
+        scheduler_insecure=True,
+        units_per_job=1,
+    )
+    service = Running(settings)
+    running = [service.submit(people(), seed=doings.HELD) for _ in range(2)]
+    pids = [service.wait_until_held(job).pid for job in running]
+    queued = service.submit(people())
+    cluster.kill_scheduler()
+    for pid in pids:
+        wait_until_gone(pid)  # the worker stops what nobody waits for
+    for job in running:
+        service.wait_until(job, "queued")
+    assert service.get(queued).state == "queued"
+    cluster.start_scheduler()
+    for job in running:
+        assert service.wait_until_held(job).pid not in pids
+        assert service.get(job).attempt == 2
+        service.open_gate(job)
+    for job in (*running, queued):
+        assert service.end(job).state == "succeeded"
+    assert cluster.worker.poll() is None
+    service.close()
+
+
+def test_a_divided_job_goes_on_with_its_units_under_the_next_scheduler(
+    cluster: Processes, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """Its units start again without the job; the bytes are those of an undisturbed run."""
+    loop = Loop()
+    engine = DaskEngine(cluster.cluster, SETUP, LONG)
+    repeated: list[str] = []
+    runs = JobRuns(engine, run_job, LONG, on_repeat=repeated.append)
+    loop.do(engine.start())
+    task = long_job(store, tmp_path, table, 200)
+
+    async def run() -> Outcome:
+        return await runs.run(task.job_id, task)
+
+    outcome = loop.start(run())
+    wait_for_units(task, 2)
+    cluster.kill_scheduler()
+    cluster.start_scheduler()
+    found = outcome.result(LONG)
+    assert not isinstance(found, Failure), found
+    parameters = {"fields": ["x", "y"], "iterations": 200}
+    assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
+    assert repeated == [LOST, LOST]
+    assert not list(Path(task.scratch_folder).iterdir())
+    loop.do(engine.close())
+    runs.close()
+    loop.close()

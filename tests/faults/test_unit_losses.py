@@ -1,0 +1,260 @@
+"""Workers are killed or stopped in the middle of divided jobs: only their units are done again."""
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from app.engine.engine import Failure, Outcome, Progress
+from app.engine.local_engine import EmbeddedEngine
+from app.engine.progress_file import read_progress
+from app.jobs.repeated_tasks import LOST, SLOW, RepeatPolicy
+from app.jobs.unit_runner import JobRuns
+from app.store.blobs.sealed_files import BlobStore
+from app.worker.run_job import run_job
+from app.worker.run_units import GATHERED
+from app.worker.tasks import SwapTask
+from providers.tables.digest import table_digest
+from tests.faults.running import PATIENCE, Loop, wait_until_gone
+from tests.faults.test_units import CALLS, LITTLE, LONG, SETUP, Workers, store, table, wait_for_units
+from tests.naive.agreement import swap
+from tests.swap_tasks import swap_task
+
+__all__ = ["store", "table"]
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
+
+ROUNDS = int(os.environ.get("UNIT_ROUNDS", "50"))
+CLUSTER_ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "2"))
+WORKERS = 3
+UNITS = 4
+POLICY = RepeatPolicy(repeats=3, slow_factor=3.0, slow_seconds=0.2)
+
+
+class Home:
+    """Workers of this machine, and what was started again on them."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.engine = EmbeddedEngine(WORKERS, SETUP, LONG)
+        self.repeated: Counter[str] = Counter()
+        self.runs = JobRuns(self.engine, run_job, LONG, POLICY, self._count)
+        self.loop.do(self.engine.start())
+
+    def _count(self, reason: str) -> None:
+        self.repeated[reason] += 1
+
+    def start(self, task: SwapTask) -> Future[Outcome]:
+        """A future of the outcome of a job."""
+
+        async def run() -> Outcome:
+            return await self.runs.run(task.job_id, task)
+
+        return self.loop.start(run())
+
+    def kill_at(self, task: SwapTask, reached: Callable[[], bool], draw: random.Random) -> bool:
+        """Kill a busy worker as soon as a moment is reached. Return False if no worker was busy any more."""
+
+        async def kill() -> bool:
+            while not reached():
+                await asyncio.sleep(0.001)
+            busy = sorted(worker.pid for worker in self.engine._busy)
+            if busy:
+                os.kill(draw.choice(busy), signal.SIGKILL)
+            return bool(busy)
+
+        return self.loop.do(kill())
+
+    def wait_until_all_are_free(self) -> None:
+        async def free() -> None:
+            async with asyncio.timeout(PATIENCE):
+                while self.engine.capacity() < WORKERS:
+                    await asyncio.sleep(0.001)
+
+        self.loop.do(free())
+
+    def close(self) -> None:
+        self.loop.do(self.engine.close())
+        self.runs.close()
+        self.loop.close()
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Home]:
+    made = Home()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def digests(table: pa.Table) -> list[str]:
+    """Digest of each call's destination, made by one run in memory."""
+    return [table_digest(swap(service, table, parameters).table) for service, parameters in CALLS]
+
+
+def moment(task: SwapTask, place: int, ended: Future[Outcome]) -> Callable[[], bool]:
+    """Test for a job that has begun (0), has begun a number of units, or is assembled (`UNITS` + 1)."""
+
+    def reached() -> bool:
+        if ended.done():
+            return True
+        progress = read_progress(Path(task.progress_path)) or Progress()
+        if place > UNITS:
+            return progress.fraction >= GATHERED
+        if place == 0:
+            return progress.pid != 0
+        return task.spool_folder.exists() and len(list(task.spool_folder.iterdir())) >= place
+
+    return reached
+
+
+def test_a_job_whose_workers_are_killed_has_the_same_bytes(
+    home: Home,
+    store: BlobStore,
+    table: pa.Table,
+    digests: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One worker in each round, at any moment of a job: division, units, or assembly."""
+    draw = random.Random(50)
+    home.repeated.clear()
+    killed: Counter[int] = Counter()
+    for number in range(ROUNDS):
+        home.wait_until_all_are_free()
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        call = number % len(CALLS)
+        service, parameters = CALLS[call]
+        task = swap_task(store, folder, service, table, parameters, LITTLE, units=UNITS)
+        outcome = home.start(task)
+        place = draw.randint(0, UNITS + 1)
+        killed[place] += home.kill_at(task, moment(task, place, outcome), draw)
+        found = outcome.result(LONG)
+        assert not isinstance(found, Failure), (number, service, place, found)
+        assert found["destination"]["digest"] == digests[call], (number, service, place)
+        assert (read_progress(Path(task.progress_path)) or Progress()).fraction == 1.0
+        assert not list(Path(task.scratch_folder).iterdir())
+    with capsys.disabled():
+        print(
+            f"\n{killed.total()} workers killed in {ROUNDS} rounds at {dict(killed)}: {dict(home.repeated)}"
+        )
+    assert killed.total() > ROUNDS / 2
+    assert 0 < home.repeated[LOST] <= killed.total()
+
+
+def test_a_unit_that_stands_still_is_done_by_another_worker(
+    home: Home, store: BlobStore, table: pa.Table, digests: list[str], tmp_path: Path
+) -> None:
+    """As soon as it takes three times as long as the others; its process is gone when the job has ended."""
+    home.wait_until_all_are_free()
+    home.repeated.clear()
+    parameters = {"fields": ["x", "y"], "iterations": 50}
+    task = swap_task(store, tmp_path, "LOCALITY", table, parameters, LITTLE, units=UNITS)
+    outcome = home.start(task)
+    stopped = wait_for_units(task, 3).pop()
+    os.kill(stopped, signal.SIGSTOP)
+    found = outcome.result(LONG)
+    assert not isinstance(found, Failure), found
+    assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
+    wait_until_gone(stopped)
+    assert home.repeated == {SLOW: 1}
+    assert not list(Path(task.scratch_folder).iterdir())
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT"])
+def test_a_unit_that_crashes_is_not_repeated(
+    home: Home, store: BlobStore, table: pa.Table, tmp_path: Path, name: str
+) -> None:
+    """Another worker would crash in the same way: the job fails, and its other units are stopped."""
+    home.wait_until_all_are_free()
+    home.repeated.clear()
+    parameters = {"fields": ["x", "y"], "iterations": 100_000}
+    task = swap_task(store, tmp_path, "LOCALITY", table, parameters, LITTLE, units=2)
+    outcome = home.start(task)
+    crashed, other = wait_for_units(task, 2)
+    os.kill(crashed, getattr(signal, name))
+    ended = outcome.result(PATIENCE)
+    assert isinstance(ended, Failure)
+    assert (ended.code, name in ended.message, ended.lost) == ("worker_died", True, False)
+    wait_until_gone(other)
+    assert not home.repeated
+    assert not list(Path(task.scratch_folder).iterdir())
+
+
+def test_a_unit_is_repeated_a_limited_number_of_times(
+    home: Home, store: BlobStore, table: pa.Table, tmp_path: Path
+) -> None:
+    """Then its job fails like one of a dead worker."""
+    home.repeated.clear()
+    parameters: dict[str, Any] = {"fields": ["x", "y"], "iterations": 100_000}
+    task = swap_task(store, tmp_path, "LOCALITY", table, parameters, LITTLE, units=2)
+    outcome = home.start(task)
+    victims: set[int] = set()
+    for _ in range(POLICY.repeats + 1):
+        pids = wait_for_units(task, 2)
+        victim = next(pid for pid in pids if unit_of(pid, task) == 0)
+        os.kill(victim, signal.SIGKILL)
+        wait_until_gone(victim)
+        victims.add(victim)
+    ended = outcome.result(PATIENCE)
+    assert isinstance(ended, Failure)
+    assert (ended.code, "SIGKILL" in ended.message) == ("worker_died", True)
+    assert len(victims) == POLICY.repeats + 1
+    assert home.repeated == {LOST: POLICY.repeats}
+    assert not list(Path(task.scratch_folder).iterdir())
+
+
+def unit_of(pid: int, task: SwapTask) -> int:
+    """Number of the unit whose spool the process has open."""
+    links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir() if link.exists()]
+    return next(int(link.name.split("-")[0]) for link in links if link.parent == task.spool_folder)
+
+
+def test_jobs_whose_cluster_workers_are_killed_have_the_same_bytes(
+    store: BlobStore,
+    table: pa.Table,
+    digests: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One worker dies with its child in each round, and another one takes its place."""
+    draw = random.Random(7)
+    workers = Workers(tmp_path_factory.mktemp("cluster"))
+    try:
+        workers.grow(3)
+        for number in range(CLUSTER_ROUNDS):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            call = draw.randrange(len(CALLS))
+            service, parameters = CALLS[call]
+            task = swap_task(store, folder, service, table, parameters, LITTLE, units=UNITS)
+            outcome = workers.start(task)
+            reached = moment(task, draw.randint(0, UNITS + 1), outcome)
+
+            async def wait(reached: Callable[[], bool] = reached) -> None:
+                while not reached():
+                    await asyncio.sleep(0.001)
+
+            workers.loop.do(wait())
+            victim = workers.processes.pop(draw.randrange(len(workers.processes)))
+            victim.kill()
+            victim.wait(PATIENCE)
+            found = outcome.result(LONG)
+            assert not isinstance(found, Failure), (number, service, found)
+            assert found["destination"]["digest"] == digests[call], (number, service)
+            assert not list(Path(task.scratch_folder).iterdir())
+            workers.grow(3)
+        with capsys.disabled():
+            print(f"\n{CLUSTER_ROUNDS} rounds on a cluster: {dict(workers.repeated)}")
+    finally:
+        workers.close()

@@ -36,6 +36,7 @@ from app.jobs.plans import Plans
 from app.jobs.recorder import Recorder
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.reference_writer import ReferenceWriter
+from app.jobs.series import SeriesTransactions
 from app.jobs.stores import Stores
 from app.jobs.tables.views import TableViews
 from app.jobs.task_builder import TaskBuilder
@@ -92,6 +93,7 @@ class Lifecycle:
         self.deliverer = Deliverer(settings, stores.database, stores.sealer, threads, metrics)
         job_metrics = JobMetrics(metrics, self.deliverer.wake)
         self.transactions = JobTransactions(stores, job_metrics)
+        self.series = SeriesTransactions(stores)
         self.table_views = TableViews(settings, stores, turns, self.transactions, threads)
         recorder = Recorder(stores, job_metrics)
         self._runs = JobRuns(engine, work, settings.job_time_limit)

@@ -13,8 +13,9 @@ METRICS: Final = "metrics:read"
 HIGH_PRIORITY: Final = "priority:high"
 
 SCOPES = {
-    RUN: "submit, annotate, cancel, rerun and delete jobs; upload, annotate and delete buffers",
-    READ: "read services, jobs, rows, reports, manifests and buffers",
+    RUN: "submit, annotate, cancel, rerun and delete jobs; upload, annotate and delete buffers; delete "
+    "series",
+    READ: "read services, jobs, rows, reports, manifests, buffers and series",
     SEEDS: "reveal the seed of a job; the reason is recorded in the audit log",
     ADMIN: "apply the other scopes to the jobs and buffers of all callers",
     METRICS: "read the metrics, which cover the jobs of all callers",

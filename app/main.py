@@ -21,7 +21,7 @@ from app.api.middleware.slow_clients import SlowBodies
 from app.api.pages import console, swagger
 from app.api.pages.openapi import document
 from app.api.request_budget import RequestBudget
-from app.api.routes import attacks, buffers, frontier, health, jobs, ledger, measures, services
+from app.api.routes import attacks, buffers, frontier, health, jobs, ledger, measures, series, services
 from app.errors import Unavailable
 from app.help import routes as help_pages
 from app.jobs.maintenance.adoption import StorageInUse
@@ -124,6 +124,7 @@ def create_app(settings: Settings) -> FastAPI:
         attacks,
         buffers,
         ledger,
+        series,
         health,
     ):
         app.include_router(resource.router)

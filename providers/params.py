@@ -330,6 +330,13 @@ def check_rate_of_risk(risk: RiskSelection | None, rate: float) -> None:
         )
 
 
+SERIES_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""Pattern of the name of a series, which is a segment of a URL's path."""
+
+_LATER_PARAMETERS = ("risk", "household", "household_check", "unit_id", "series")
+"""Parameters of later versions, which are not written where they are not given."""
+
+
 class SwapParams(PairingParams):
     """Parameters that DSWAP, CDSWAP and DDSWAP share."""
 
@@ -365,6 +372,20 @@ class SwapParams(PairingParams):
     household_check: str | SkipJsonSchema[None] = Field(default=None, examples=["household"])
     """The field that identifies a household, where rows move on their own: the report states how many
     households the run tears."""
+    unit_id: str | SkipJsonSchema[None] = Field(default=None, examples=["person"])
+    """The field, of integers or text, that identifies a unit, such as a person, which can occur in several
+    rows. The rows of a unit move as one: units of equal size are exchanged, row by row, and `rate`,
+    `min_group_size` and sizes of blocks count units. It takes the place of `household`."""
+    unit_sizes: Literal["equal", "any"] = "equal"
+    """With `unit_id`. `equal`: units with equal numbers of rows are exchanged, row by row; `any`: units of
+    all sizes are exchanged, which needs one value of each swap field within each unit. All rows of a unit
+    get the value of its partner, so that the number of rows with each value changes."""
+    series: Annotated[str, Field(pattern=SERIES_NAME)] | SkipJsonSchema[None] = Field(
+        default=None, examples=["panel-2026"]
+    )
+    """With `unit_id`: the name of a series of tables, in all of which a unit keeps its partner. Units that
+    are new in a table are paired among themselves. It needs `locked` or a single swap field, and `nulls` set
+    to `swap`. [1 to 64 letters, digits, `.`, `_` and `-`, a letter or digit first]"""
     checks: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
         default=(), max_length=20, examples=[["birth <= death", "age >= 15 or children == 0"]]
     )
@@ -375,15 +396,16 @@ class SwapParams(PairingParams):
     on_broken: Literal["report", "repair"] = "report"
     """Treatment of rows that an exchange makes break a check. `report`: events list them; `repair`: their
     exchanges are drawn again, at most 20 times, and undone if they still break a check. `repair` goes with
-    random pairs of single rows: not with mechanism `permutation`, `risk` or `household`."""
+    random pairs of single rows: not with mechanism `permutation`, `risk`, `household` or `unit_id`."""
 
     @model_serializer(mode="wrap")
     def _leave_out_defaults_of_later_versions(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Write random pairs without risk as versions without these parameters do, which can run the job."""
         document: dict[str, Any] = handler(self)
         left_out = {"mechanism", "target_epsilon"} if self.mechanism == "pairs" else set()
-        left_out |= {name for name in ("risk", "household", "household_check") if document[name] is None}
+        left_out |= {name for name in _LATER_PARAMETERS if document[name] is None}
         left_out |= set() if self.checks else {"checks", "on_broken"}
+        left_out |= {"unit_sizes"} if self.unit_sizes == "equal" else set()
         return {name: value for name, value in document.items() if name not in left_out}
 
     @model_validator(mode="after")
@@ -394,12 +416,55 @@ class SwapParams(PairingParams):
                 "give 'household', which moves whole households, or 'household_check', which counts those "
                 "that a run tears, one of the two",
             )
+        if self.unit_id is not None and (self.household is not None or self.household_check is not None):
+            raise PydanticCustomError(
+                "unit_twice",
+                "give 'unit_id' or '{other}', one of the two: each says which rows belong together",
+                {"other": "household" if self.household is not None else "household_check"},
+            )
+        if self.unit_sizes == "any" and self.unit_id is None:
+            raise PydanticCustomError(
+                "sizes_without_unit", "'unit_sizes' says which units are exchanged: it needs 'unit_id'"
+            )
         return self
+
+    @model_validator(mode="after")
+    def _a_series_has_one_partner_for_each_unit(self) -> Self:
+        if self.series is None:
+            return self
+        if self.unit_id is None:
+            raise PydanticCustomError(
+                "series_without_unit",
+                "'series' needs 'unit_id', the field by which a unit is found in every table",
+            )
+        if not self.locked and len(self.swap_fields) + len(self.swap_field_indices) > 1:
+            raise PydanticCustomError(
+                "series_of_several_partners",
+                "in a series each unit has one partner, and swap fields that move independently have a "
+                "partner each: set 'locked' to true, or give a single swap field",
+            )
+        if self.nulls == "keep":
+            raise PydanticCustomError(
+                "series_without_nulls",
+                "in a series a unit moves as a whole in every table: set 'nulls' to 'swap', so that a null "
+                "of one table does not part it from its partner",
+            )
+        return self
+
+    @property
+    def moving_unit(self) -> str | None:
+        """The field that identifies what moves as one, of `household` or `unit_id`; None: rows move."""
+        return self.household if self.household is not None else self.unit_id
+
+    @property
+    def unit_noun(self) -> str:
+        """The word for what moves as one, in messages."""
+        return "unit" if self.unit_id is not None else "household"
 
     @property
     def whole_table(self) -> str | None:
         """The parameter for which a run needs the whole table in memory; None if it runs out of core."""
-        names = ("risk", "household", "household_check")
+        names = ("risk", "household", "household_check", "unit_id")
         found = next((name for name in names if getattr(self, name) is not None), None)
         return found if found is not None or not self.checks else "checks"
 
@@ -411,11 +476,11 @@ class SwapParams(PairingParams):
             raise PydanticCustomError(
                 "repair_without_checks", "'on_broken' says what to do about broken 'checks': give some"
             )
-        if self.mechanism != "pairs" or self.risk is not None or self.household is not None:
+        if self.mechanism != "pairs" or self.risk is not None or self.moving_unit is not None:
             raise PydanticCustomError(
                 "repair_needs_pairs",
-                "a repair draws random pairs of single rows again: with mechanism 'permutation', 'risk' or "
-                "'household' use 'on_broken': 'report'",
+                "a repair draws random pairs of single rows again: with mechanism 'permutation', 'risk', "
+                "'household' or 'unit_id' use 'on_broken': 'report'",
             )
         return self
 

@@ -11,6 +11,7 @@ from providers.progress import Progress
 from providers.randomness.chacha20 import Stream
 from providers.results import Event, Plan, SwapResult
 from providers.storage import Resources, Source, Spool
+from providers.tables.series_pairs import SeriesPairs
 
 P = TypeVar("P", bound=Params)
 
@@ -133,6 +134,8 @@ class Provider(Generic[P]):
     references: tuple[str, ...]
     errata: tuple[str, ...] = ()
     """Errors of the source, and the correction that the service implements."""
+    swap_series: Callable[[pa.Table, P, Stream, Progress, SeriesPairs | None], SwapResult] | None = None
+    """`swap` with the pairs of a series, if the parameters name one; None: the service has no series."""
     notices: Callable[[P, pa.Schema], tuple[Event, ...]] = lambda params, schema: ()
     """(checked params, schema of the whole source) -> events that need no row.
 

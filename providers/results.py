@@ -116,6 +116,17 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class NewPairs:
+    """Pairs that a run adds to its series: see `providers.tables.series_pairs`."""
+
+    pairs: bytes = field(repr=False)
+    ids: str
+    """Type of the ids, ``integers`` or ``text``."""
+    units: int
+    """Number of pairs."""
+
+
+@dataclass(frozen=True, slots=True)
 class SwapResult:
     """Destination table, with everything that its report states."""
 
@@ -129,6 +140,8 @@ class SwapResult:
     origin: IndexArray | None = field(default=None, repr=False)
     """Source row of each destination row; None where the numbers are equal. A secret, since it undoes a
     shuffle: only the measures in the worker use it, and it is never written or published."""
+    pairs: NewPairs | None = field(default=None, repr=False)
+    """New pairs of a series, which the service stores sealed; None: the run belongs to no series."""
 
 
 def group_size(sizes: Int64Array) -> GroupSize:

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import orjson
 
-from app.api.pages.examples import BUFFER_ID, JOB_ID, example_file
+from app.api.pages.examples import BUFFER_ID, JOB_ID, SERIES, example_file
 from app.api.pages.response_examples import FILE
 from app.main import create_app
 from app.settings import Settings
@@ -125,17 +125,29 @@ class _Recorder:
         """Record a success of every operation, deletions last."""
         self.buffer = self._keep("createBuffer", self._send("createBuffer")).json()["id"]
         self.job = self._keep("runCdswap", self._send("runCdswap")).json()["id"]
-        last = ["cancelJob", "deleteJob", "deleteBuffer"]
+        self._send_of_series({"prefer": "wait=60"})
+        last = ["cancelJob", "deleteJob", "deleteBuffer", "deleteSeries"]
         done = {"createBuffer", "runCdswap", *last}
         reads_first = sorted(self.operations, key=lambda each: (self.operations[each][0] != "GET", each))
         for name in [each for each in reads_first if each not in done]:
             self._keep(name, self._send(name))
         self._record_queued()
 
+    def _send_of_series(self, headers: Json) -> httpx.Response:
+        """Run a service on the table of a series."""
+        body = self._body("runDswap")
+        parameters = body["parameters"] | {"unit_id": "age", "series": SERIES}
+        return self.client.post(
+            "/v1/services/DSWAP", json=body | {"parameters": parameters}, headers=headers
+        ).raise_for_status()
+
     def _record_queued(self) -> None:
         """Record what an occupied service accepts: the only worker has a long job, all others are queued."""
         body = self._body("compareServices") | {"runs": 100}
         busy = self.client.post("/v1/frontier", json=body, headers=_ASYNC).json()["id"]
+        waiting_job = self._send_of_series(_ASYNC).json()["id"]
+        self._keep("deleteSeries", self._send("deleteSeries"))  # a job of it is queued: a conflict
+        self.client.post(f"/v1/jobs/{waiting_job}/cancel")
         for name, (_, _, operation) in self.operations.items():
             if "202" in operation["responses"]:
                 answer = self._keep(name, self._send(name, headers=_ASYNC))
@@ -158,7 +170,7 @@ class _Recorder:
             if operation["security"]:
                 self._keep(name, self._send(name, query={"unknown": "1"}))
             if "{" in path:
-                unknown = {"job_id": _NOBODY, "buffer_id": _NOBODY, "identifier": "SWAP"}
+                unknown = {"job_id": _NOBODY, "buffer_id": _NOBODY, "identifier": "SWAP", "name": "no-series"}
                 self._keep(name, self._send(name, path=unknown))
             if "406" in operation["responses"]:
                 self._keep(name, self._send(name, headers={"accept": "image/png"}))

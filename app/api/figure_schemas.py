@@ -110,6 +110,38 @@ class HouseholdFigures(ResponseModel):
     rows_without_partner: int
 
 
+class UnitFigures(ResponseModel):
+    """Units that were swapped as a whole."""
+
+    units: int
+    took_part_by_field: dict[str, int]
+    """Swap field -> units that took part."""
+    without_partner: int
+    rows_without_partner: int
+
+
+class SeriesFigures(ResponseModel):
+    """Units of a table of a series."""
+
+    name: str
+    wave: int
+    """Number of the wave that the run added if it has new pairs, or that the next one adds."""
+    known: int
+    """Units that have a partner from an earlier table."""
+    kept_partner: int
+    """Known units that got their partner's values. Those that a rate has left in place are their own."""
+    partner_missing: int
+    """Known units whose partner is not in the table."""
+    partner_size_differs: int
+    """Known units whose partner has another number of rows."""
+    partner_class_differs: int
+    """Known units whose partner is in another class (CDSWAP)."""
+    arrivals: int
+    """Units that have no partner from an earlier table."""
+    new_pairs: int
+    """Arrivals that have a partner now, for this and all later tables."""
+
+
 class TornField(ResponseModel):
     """Households whose rows a run has separated in one field."""
 
@@ -287,6 +319,10 @@ class ServiceFigures(LocalityCounts, BinFigures):
     """Decile, 1 to 10 -> its rows or households; equal risks share one. With `risk`, and for RSWAP."""
     households: int | HouseholdFigures | SkipJsonSchema[None] = None
     """RSWAP: number of households. Others: figures, present with `household`."""
+    units: UnitFigures | SkipJsonSchema[None] = None
+    """Present with `unit_id`."""
+    series: SeriesFigures | SkipJsonSchema[None] = None
+    """Present with `series`."""
     households_torn: TornHouseholds | SkipJsonSchema[None] = None
     """Present with `household_check`."""
     checks: CheckFigures | SkipJsonSchema[None] = None

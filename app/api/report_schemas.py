@@ -421,8 +421,9 @@ class Report(ResponseModel):
     ]
     """Figures specific to the service. Swaps with `mechanism` set to `permutation` have `guarantee`, as in
     the plan of a run; swaps with `risk` have `risk_selection`, and `risk_deciles` with the rows selected and
-    changed by decile of risk; swaps with `household` have `households`, those with `household_check`
-    `households_torn`, and those with `checks` `checks`."""
+    changed by decile of risk; swaps with `household` have `households`, those with `unit_id` `units`, those
+    with `series` `series`, those with `household_check` `households_torn`, and those with `checks`
+    `checks`."""
     limits: list[str]
     """Threats that the service does not protect against."""
     left_out: dict[str, str] = Field(default={})

@@ -351,6 +351,29 @@ class BufferPage(ResponseModel):
     """Token of the next page; absent on the last page."""
 
 
+class Series(ResponseModel):
+    """A series of tables in which a unit keeps its partner."""
+
+    name: str
+    owner: str
+    project: str | SkipJsonSchema[None] = None
+    waves: int
+    """Number of jobs that have paired new units."""
+    units: int
+    """Units that have a partner."""
+    created_at: datetime
+    last_used_at: datetime
+    """Time at which the last job of the series was accepted."""
+
+
+class SeriesPage(ResponseModel):
+    """One page of series, oldest first."""
+
+    series: list[Series]
+    next_page_token: str | SkipJsonSchema[None] = None
+    """Token of the next page; absent on the last page."""
+
+
 class Rows(ResponseModel):
     """Table as JSON. It can be posted back as a `source`; `fields` is accepted in this form."""
 

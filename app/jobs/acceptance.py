@@ -29,6 +29,7 @@ from app.jobs.requests import (
     TableOf,
     choice_revision_of,
 )
+from app.jobs.series import join_again, join_series
 from app.jobs.states import State, Step, after
 from app.jobs.stores import Stores
 from app.jobs.tables.digests import in_forms
@@ -336,6 +337,9 @@ class Acceptance:
                         self._set_table(job, role, given)
                 if first is None:
                     check_released(session, self._settings, job, other_digest)
+                    join_series(session, self._stores.sealer, job)
+                elif first.series_id is not None:
+                    join_again(session, job, first)
                 active = self._limits.admit_job(
                     session, job.owner, submission.priority, job.row_count, job.byte_size
                 )

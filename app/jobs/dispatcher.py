@@ -34,6 +34,7 @@ from app.jobs.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.store.sql import jobs, replicas
 from app.store.sql.models import Job
+from app.store.sql.series import SeriesMoved
 from app.telemetry import tracing
 from app.worker.tasks import JobTask, SwapTask
 
@@ -334,7 +335,8 @@ class Dispatcher:
                 ):  # the row stays running until the lease expires; then the job is taken over
                     break
                 await asyncio.sleep(wait)
-        del self._tracked[job.id]
+        if self._tracked.get(job.id) is asyncio.current_task():  # a requeued job may be claimed again by now
+            del self._tracked[job.id]
         self._to_cancel.discard(job.id)
         self._overdue.discard(job.id)
         self._watchers.notify(job.id, ended=True, job=job if ended else None)
@@ -403,18 +405,31 @@ class Dispatcher:
                 values = self._recorder.result_values(job, task, outcome)
             except Exception as error:
                 outcome = failure_of(error)
-        progress_path = self._stores.progress_path(job)
+        progress_path, moved_on = self._stores.progress_path(job), False
         if isinstance(outcome, Failure):
             ended, named = self._record_failure(job, outcome), False
         else:
-            ended = named = self._recorder.record_end(job, Step.SUCCEED, **values)
+            try:
+                ended = named = self._recorder.record_end(job, Step.SUCCEED, **values)
+            except SeriesMoved:
+                ended = named = False
+                moved_on = True
         if isinstance(task, SwapTask):
             if named:
                 self._stores.mark_named([task.destination.id])
             else:
                 self._stores.drop([task.destination.id])
         progress_path.unlink(missing_ok=True)
+        if moved_on:
+            self._run_again(job)
         return ended
+
+    def _run_again(self, job: Job) -> None:
+        """Put a job back into the queue whose series has another wave by now; its result is discarded."""
+        with self._stores.database.write() as session:
+            requeue(session, job, job.crashes)
+        self._job_metrics.count_requeue()
+        self._event_loop.call_soon_threadsafe(self.wake)
 
     def _record_failure(self, job: Job, failure: Failure) -> bool:
         """Record the end, or put the job back into the queue. Return whether an end was recorded."""

@@ -37,6 +37,7 @@ from app.jobs.recorder import Recorder
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.reference_writer import ReferenceWriter
 from app.jobs.repeated_tasks import RepeatPolicy
+from app.jobs.series import SeriesTransactions
 from app.jobs.stores import Stores
 from app.jobs.tables.views import TableViews
 from app.jobs.task_builder import TaskBuilder
@@ -93,6 +94,7 @@ class Lifecycle:
         self.deliverer = Deliverer(settings, stores.database, stores.sealer, threads, metrics)
         job_metrics = JobMetrics(metrics, self.deliverer.wake)
         self.transactions = JobTransactions(stores, job_metrics)
+        self.series = SeriesTransactions(stores)
         self.table_views = TableViews(settings, stores, turns, self.transactions, threads)
         recorder = Recorder(stores, job_metrics)
         policy = RepeatPolicy(settings.unit_repeats, settings.slow_unit_factor)

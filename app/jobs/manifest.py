@@ -55,6 +55,8 @@ def signed_manifest(job: Job, result: dict[str, Any], outcome: str, signer: Sign
         }
     if job.options and "candidates" in job.options:
         manifest["candidate"] = result["chosen"]
+    if "series" in result:
+        manifest["series"] = result["series"]
     if job.rerun_of is not None:
         manifest["rerun_of"] = job.rerun_of
     return {"manifest": manifest, "signature": signer.sign(manifest)}

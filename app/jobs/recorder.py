@@ -11,6 +11,7 @@ from app.jobs.job_metrics import JobMetrics
 from app.jobs.manifest import signed_manifest
 from app.jobs.releases.recording import record_release
 from app.jobs.requests import released_columns, tables_given
+from app.jobs.series import add_wave
 from app.jobs.states import State, Step, after, outcome_of, sources
 from app.jobs.stores import Stores
 from app.jobs.weak_seeds import flagged, is_weak
@@ -22,6 +23,7 @@ from app.store.sql.models import Job
 from app.store.sql.replicas import LeaseLost
 from app.webhooks.messages import queue_message
 from app.worker.tasks import JobTask, SwapTask
+from providers.results import NewPairs
 from providers.selection.seeds import candidate_seed
 from providers.tables.digest import form_of
 
@@ -74,6 +76,10 @@ class Recorder:
                 binding = rows_binding(job, "destination")
                 values["sealed_destination"] = self._stores.sealer.seal(content, binding)
             values["release"] = result.get("release")
+            if task.series is not None:
+                values["series_base"] = task.series.wave - 1
+                if task.series.adds:
+                    values["new_pairs"] = NewPairs(result["pairs"], **result["new_pairs"])
         return values
 
     def _sealed_report(self, job: Job, report: dict[str, Any] | None) -> bytes | None:
@@ -98,12 +104,14 @@ class Recorder:
     def end(self, session: Transaction, job: Job, step: Step, **values: Any) -> End | None:
         """Write the end within a transaction; None if the job has moved on, or this replica's lease expired.
 
+        Raises SeriesMoved: the job must run again, since another one has added a wave to its series.
+
         The destination's blob is claimed under the replica's lease. Otherwise the lease could be ended
         before this transaction commits, and another replica's sweep would move the file, which no row names
         yet, to the trash.
         """
         ended = after(State.RUNNING, step)
-        released = values.pop("release", None)
+        released, new_pairs = values.pop("release", None), values.pop("new_pairs", None)
         destination_blob = values.get("destination_blob")
         if destination_blob is not None:
             try:
@@ -121,6 +129,10 @@ class Recorder:
         )
         if not moved:
             return None
+        if new_pairs is not None:
+            add_wave(
+                session, self._stores.sealer, job, values["series_base"], new_pairs, values["finished_at"]
+            )
         queue_message(session, job, ended, values)
         if released is not None:
             record_release(session, self._stores.audit, job, values, released)

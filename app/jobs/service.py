@@ -24,6 +24,7 @@ from app.settings import Settings, thresholds_of
 from app.store.blobs.arrow_stream import TableReader, read_table
 from app.store.sql.jobs import JobRow
 from app.store.sql.models import Buffer, Job, Release
+from app.store.sql.series import SeriesFigures
 from app.store.sql.webhook_outbox import DeliveryRow
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
@@ -97,6 +98,7 @@ class JobService:
         self._reference_writer = started.reference_writer
         self._dispatcher = started.dispatcher
         self._transactions = started.transactions
+        self._series = started.series
 
     def begin_closing(self) -> None:
         """Stop claiming jobs and wake all waiting requests, which answer with the jobs' current state."""
@@ -288,6 +290,23 @@ class JobService:
         found = await self._in_thread(self._transactions.releases, self._caller, source, page_size + 1, after)
         page = found[:page_size]
         return page, token_of_job(page[-1].id) if len(found) > page_size else None
+
+    async def list_series(
+        self, page_size: int, page_token: str | None = None
+    ) -> tuple[Sequence[SeriesFigures], str | None]:
+        """Return a page of series, oldest first, and the next page's token. Raises InvalidParameter."""
+        after = job_of_token(page_token) if page_token is not None else None
+        found = await self._in_thread(self._series.page, self._caller, page_size + 1, after)
+        page = found[:page_size]
+        return page, token_of_job(page[-1].series.id) if len(found) > page_size else None
+
+    async def get_series(self, name: str, owner: str | None = None) -> SeriesFigures:
+        """Return the series of an owner, by default the caller's own. Raises NotFound."""
+        return await self._in_thread(self._series.find, self._caller, owner or self._caller.owner, name)
+
+    async def delete_series(self, name: str, owner: str | None = None) -> None:
+        """Delete the series with its pairs. Raises NotFound, Forbidden, StateConflict."""
+        await self._in_thread(self._series.delete, self._caller, owner or self._caller.owner, name)
 
     async def look(self, job_id: str) -> tuple[JobRow, Progress]:
         """Return the job's columns and its progress. Raises NotFound."""

@@ -4,11 +4,20 @@ from app.engine.progress_file import make_progress_file
 from app.job_kinds import Kind, kind_of
 from app.jobs.releases.earlier import EarlierReleases
 from app.jobs.releases.recording import question_of
+from app.jobs.series import task_of
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.sql.bindings import seed_binding
 from app.store.sql.models import Job
-from app.worker.tasks import AttackTask, FrontierTask, JobTask, MeasureTask, ReleaseQuestion, SwapTask
+from app.worker.tasks import (
+    AttackTask,
+    FrontierTask,
+    JobTask,
+    MeasureTask,
+    ReleaseQuestion,
+    SeriesTask,
+    SwapTask,
+)
 from providers.tables.digest import form_of
 
 
@@ -26,6 +35,12 @@ class TaskBuilder:
     def _release(self, job: Job) -> ReleaseQuestion | None:
         with self._stores.database.read() as session:
             return question_of(session, self._settings, self._stores.ledger_key, self._releases, job)
+
+    def _series(self, job: Job) -> SeriesTask | None:
+        if job.series_id is None:
+            return None
+        with self._stores.database.read() as session:
+            return task_of(session, self._stores.sealer, job)
 
     def build(self, job: Job) -> JobTask:
         """Create the job's progress file and return its task. Raises BlobMissing, SealBroken."""
@@ -90,4 +105,5 @@ class TaskBuilder:
             small_bytes=self._small_bytes if job.destination_reference is None else 0,
             release=self._release(job),
             digest_form=form_of(job.source_digest),
+            series=self._series(job),
         )

@@ -123,9 +123,9 @@ def html_report(job: Mapping[str, Any], report: Mapping[str, Any]) -> str:
 
 
 def _members_of_groups(report: Mapping[str, Any]) -> str:
-    """Return the word for the members of the groups: of a swap of whole households these."""
-    by_household = isinstance((report.get("provider") or {}).get("households"), Mapping)
-    return "households" if by_household else "rows"
+    """Return the word for the members of the groups: of a swap of whole households or units these."""
+    figures = report.get("provider") or {}
+    return next((name for name in ("households", "units") if isinstance(figures.get(name), Mapping)), "rows")
 
 
 def _headline(given: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -31,6 +31,7 @@ _NOT_ROWS = frozenset(
         "segments_without_localities",
         "sweeps",
         "transforms",
+        "wave",
     }
 )
 """Keys of a provider's figures that do not count rows; small integers of all other keys are masked."""

@@ -13,6 +13,9 @@ _REASONS = {
     "group_too_small": "in a group below the minimum size",
     "check": "restored, since no exchange that was tried keeps the checks",
     "null": "with a null, which keeps its place",
+    "partner_class_differs": "of a unit whose partner in the series is in another class",
+    "partner_missing": "of a unit whose partner in the series is not in the table",
+    "partner_size_differs": "of a unit whose partner in the series has another number of rows",
     "rate": "not drawn, because the rate is below 1",
     "unmatched": "of a household at risk that found no donor",
 }
@@ -35,18 +38,32 @@ _EVENTS = {
     "nothing_to_merge_into": "No bin holds two or more rows, so that no singleton could be merged.",
     "null_kept": "Rows keep their own values, since a null of the row or household takes no part.",
     "one_bin": "The rows are too few for two bins: all are one.",
+    "partner_class_differs": "Units are not swapped: their partners in the series are in other classes.",
+    "partner_missing": "Units are not swapped: their partners in the series are not in the table.",
+    "partner_size_differs": "Units are not swapped: their partners have other numbers of rows.",
     "quota_not_met": "Fewer households were swapped than the rate asks for: donors were lacking.",
     "replaced": "Rows that could not be swapped had their values replaced.",
     "reversible_groups": "Rows are in groups of two or three: anyone who knows the groups can undo that.",
     "risk_differs": "A given risk differs within households: the largest counts.",
     "rows_only_reordered": "The destination holds the rows of the source in another order.",
     "rows_unchanged": "Rows are released with no value changed.",
+    "series_started": "This is the first table of its series: a wrong name starts another series.",
     "suppressed": "Rows that could not be swapped had their values suppressed.",
     "unperturbed": "Rows with a null, NaN or infinity passed through unperturbed.",
     "weak_seed": "The seed that was given is so short that it can be found by trying all.",
 }
 
-_ROWLESS = frozenset(_EVENTS) - {"dropped", "kept", "null_kept", "replaced", "suppressed", "unperturbed"}
+_ROWLESS = frozenset(_EVENTS) - {
+    "dropped",
+    "kept",
+    "null_kept",
+    "partner_class_differs",
+    "partner_missing",
+    "partner_size_differs",
+    "replaced",
+    "suppressed",
+    "unperturbed",
+}
 """Codes of events that are counted by field, or once, instead of by row."""
 
 

@@ -13,6 +13,7 @@ from app.requests.source import SentTo, Source
 from app.requests.submission import SubmissionBody
 from providers.attacks.options import check_attack_options
 from providers.attacks.thresholds import Thresholds
+from providers.errors import ParameterError
 from providers.measures.assessment import MeasureOptions, check_options
 from providers.params import Params, whole_number
 from providers.provider import Provider
@@ -181,6 +182,12 @@ def checked_run(
     check_options(request.measures, schema, schema)
     options: dict[str, Any] = {}
     if request.candidates.count > 1:
+        if getattr(parameters, "series", None) is not None:
+            raise ParameterError(
+                "a unit of a series has one partner, which no choice among candidates may change: leave "
+                "'candidates' or 'series' out",
+                "/candidates",
+            )
         figures = ranking_figures(request.candidates, request.measures)
         if request.report != "full":
             refuse_unused(request.measures, figures)

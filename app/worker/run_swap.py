@@ -3,7 +3,7 @@
 import importlib.metadata
 import platform
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from app.worker.attack_figures import attack_figures
 from app.worker.headline import with_headline
 from app.worker.memory import TooLargeForMemory, in_one_piece, swapped, whole_table
 from app.worker.release_check import with_release
-from app.worker.tasks import PlanTask, SwapTask
+from app.worker.tasks import PlanTask, SeriesTask, SwapTask
 from providers import PROVIDERS
 from providers.attacks.options import AttackOptions
 from providers.attacks.suite import MethodUsed
@@ -40,6 +40,7 @@ from providers.selection.candidates import CandidateOptions, choose
 from providers.storage import Resources
 from providers.swapping.guarantee import void_guarantee
 from providers.tables.digest import DigestForm
+from providers.tables.series_pairs import SeriesPairs
 from providers.tables.type_names import type_name
 
 T = TypeVar("T")
@@ -104,6 +105,7 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
             report = with_headline(report, task.options, destination.whole, params)
         progress(1.0, "written")
     columns = result_columns(result, written_table, report, destination.chosen)
+    _add_series(columns, task, result)
     return with_release(task, columns, result.provider.get("guarantee"))
 
 
@@ -121,6 +123,14 @@ def provider_of(task: SwapTask) -> tuple[Provider[Any], Params]:
     wait_until_compiled(task.service)
     if task.report == "full" or task.options.get("candidates"):
         wait_until_compiled(MEASURES_NAME)
+    if task.series is not None:
+        run = provider.swap_series
+        assert run is not None  # the services without a series have no such parameter
+        series = _pairs_of(task.series)
+        provider = replace(
+            provider,
+            swap=lambda table, params, stream, progress: run(table, params, stream, progress, series),
+        )
     return provider, provider.params.model_validate(task.parameters)
 
 
@@ -175,6 +185,21 @@ def _known_digests(source: BlobTable, streamed: StreamedResult) -> list[bytes | 
         if name in streamed.unchanged
     }
     return [known.get(name) for name in streamed.schema.names]
+
+
+def _pairs_of(task: SeriesTask) -> SeriesPairs:
+    return SeriesPairs(task.name, task.wave, task.key, task.pairs, task.ids)
+
+
+def _add_series(columns: dict[str, Any], task: SwapTask, result: SwapResult) -> None:
+    """Add the new pairs of a series, and what the manifest says about those that were read."""
+    if task.series is None:
+        return
+    assert result.pairs is not None  # every run of a series has them
+    read = _pairs_of(task.series)
+    columns["series"] = {"name": read.name, "wave": read.wave, "pairs_digest": read.digest()}
+    columns["new_pairs"] = {"ids": result.pairs.ids, "units": result.pairs.units}
+    columns["pairs"] = result.pairs.pairs
 
 
 def add_notices(result: SwapResult, provider: Provider[Any], params: Params, schema: pa.Schema) -> None:

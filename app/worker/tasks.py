@@ -46,6 +46,21 @@ class ReleaseQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesTask:
+    """Pairs of a job's series."""
+
+    name: str
+    wave: int
+    """Number of the wave that the job makes if it pairs new units."""
+    key: bytes = field(repr=False)
+    pairs: bytes = field(repr=False)
+    """Pairs of the waves before: see `providers.tables.series_pairs`."""
+    ids: str | None
+    adds: bool
+    """Whether new pairs are stored; not of a rerun, whose pairs are stored already."""
+
+
+@dataclass(frozen=True, slots=True)
 class SwapTask:
     """Run a service on a source and write its destination."""
 
@@ -79,6 +94,7 @@ class SwapTask:
     """Earlier releases to compare the source with; None: the run is not recorded in the ledger."""
     digest_form: DigestForm = DigestForm.PARTS
     """Form of the destination's digest: that of the source's, so that a rerun can be compared."""
+    series: SeriesTask | None = None
 
     @property
     def spool_folder(self) -> Path:

@@ -56,6 +56,8 @@ _NO_DIFFERENCE = frozenset(
         "risk",
         "household",
         "household_check",
+        "unit_id",
+        "series",
     }
 )
 """Parameters that are not tried: they decide what happens to rows that the method cannot take, how fast or by
@@ -268,8 +270,8 @@ def _changes(
 
 
 def changed(parameters: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters with a change."""
-    return {**parameters, **change}
+    """Return the parameters with a change, for a run outside of a series."""
+    return {name: value for name, value in {**parameters, **change}.items() if name != "series"}
 
 
 def _numbers(value: Any, schema: Mapping[str, Any]) -> Iterator[int | float]:

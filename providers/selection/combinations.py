@@ -14,6 +14,7 @@ from providers import PROVIDERS
 from providers.errors import ParameterError, did_you_mean, reference_token
 from providers.params import OPTIM_OPERANDS, Params, StrictModel, fault_message
 from providers.provider import Provider
+from providers.swapping.series import refuse_series
 
 MOST_COMBINATIONS = 500
 
@@ -94,6 +95,7 @@ def _checked(variation: Variation, chosen: Mapping[str, int], schema: pa.Schema,
     given = variation.parameters | {name: variation.vary[name][index] for name, index in chosen.items()}
     try:
         params = provider.check(provider.params.model_validate(given), schema)
+        refuse_series(params)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         path = [*fault["loc"]]

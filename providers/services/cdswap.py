@@ -13,6 +13,9 @@ with a probability in proportion to its risk.
 With `household`, whole households of equal size are exchanged whose members have the same classes, each
 member with one of its own class (in the order of classes, then of rows).
 
+With `unit_id`, units such as persons who occur in several rows move in the same way. In a `series` a unit
+keeps its partner in every table.
+
 References
 ----------
 Bailie, Gong and Meng 2025, arXiv:2501.08449: the permutation swapping algorithm.
@@ -50,7 +53,7 @@ from providers.swapping.households import (
     absent_households,
     alike,
     classes_of,
-    members_of,
+    moving_members,
     plan_households,
     swap_households,
 )
@@ -61,6 +64,12 @@ from providers.swapping.participation import Exchange
 from providers.swapping.reversible_groups import uniform_pairs
 from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
 from providers.swapping.row_checks import CHECK_GUARANTEE, CHECK_LIMIT, report_checks
+from providers.swapping.series import (
+    SERIES_GUARANTEE,
+    SERIES_LIMIT,
+    refuse_series,
+    swap_series,
+)
 from providers.swapping.swap import (
     estimated_memory,
     least_memory,
@@ -71,6 +80,7 @@ from providers.swapping.swap import (
     swap_within,
 )
 from providers.swapping.torn_households import TornHouseholds
+from providers.tables.series_pairs import SeriesPairs
 from providers.tables.sort_keys import check_orderable
 
 
@@ -153,19 +163,31 @@ def equivalence_classes(table: pa.Table, params: CdswapParams) -> Groups:
 
 
 def plan(table: pa.Table, params: CdswapParams) -> Plan:
-    """Return what `swap` would do, without a random draw."""
+    """Return what `swap` would do, without a random draw; a series has no plan."""
+    refuse_series(params)
     memory = estimated_memory(table, params, key_arrays=len(params.control_field))
-    if params.household is not None:
-        members, exchanges = household_exchanges(table, params, params.household)
+    if params.moving_unit is not None:
+        members, exchanges = household_exchanges(table, params)
         return plan_households(table, params, members, exchanges, memory)
     return plan_within(table, params, equivalence_classes(table, params), memory)
 
 
-def swap(table: pa.Table, params: CdswapParams, stream: Stream, progress: Progress) -> SwapResult:
-    """Exchange the swap fields' values between uniformly random pairs of rows of one class."""
+def swap(
+    table: pa.Table,
+    params: CdswapParams,
+    stream: Stream,
+    progress: Progress,
+    series: SeriesPairs | None = None,
+) -> SwapResult:
+    """Exchange values between uniformly random pairs of rows of one class; ``series``: earlier pairs."""
+    if series is None:
+        refuse_series(params)
     progress(0.0, "classifying")
-    if params.household is not None:
-        members, exchanges = household_exchanges(table, params, params.household)
+    if series is not None and params.series is not None:
+        run = swap_series(table, params, household_exchanges, stream, progress, series)
+        groups, result = run.exchanges[0].groups, run.result
+    elif params.moving_unit is not None:
+        members, exchanges = household_exchanges(table, params)
         groups = exchanges[0].groups
         result = swap_households(table, params, members, exchanges, stream, progress)
     else:
@@ -180,12 +202,10 @@ def swap(table: pa.Table, params: CdswapParams, stream: Stream, progress: Progre
     return report_checks(table, params, result)
 
 
-def household_exchanges(
-    table: pa.Table, params: CdswapParams, household: str
-) -> tuple[Members, list[Exchange]]:
+def household_exchanges(table: pa.Table, params: CdswapParams) -> tuple[Members, list[Exchange]]:
     """Group the households of equal size whose members have the same classes."""
     classes_by_row = classes_of(equivalence_classes(table, params))
-    members = members_of(table, household, classes_by_row)
+    members = moving_members(table, params, classes_by_row)
     absent = absent_households(table, params, members)
     return members, [Exchange(params.swap_fields, alike(members, classes_by_row), params.locked, absent)]
 
@@ -218,6 +238,7 @@ PROVIDER = Provider(
     check=check,
     plan=plan,
     swap=swap,
+    swap_series=swap,
     notices=lambda params, schema: reordering_notices(params, schema, _constant_fields(params)),
     guarantees=(
         "No value leaves its class: every statistic of the swap fields by class stays as it is, "
@@ -228,6 +249,7 @@ PROVIDER = Provider(
         permutation_guarantee("class"),
         RISK_GUARANTEE,
         HOUSEHOLD_GUARANTEE,
+        SERIES_GUARANTEE,
         CHECK_GUARANTEE,
     ),
     changes=(
@@ -244,6 +266,7 @@ PROVIDER = Provider(
         "Fields that are not swapped stay with their row.",
         RISK_LIMIT,
         HOUSEHOLD_LIMIT,
+        SERIES_LIMIT,
         CHECK_LIMIT,
     ),
     repeated_releases=(
@@ -263,8 +286,8 @@ PROVIDER = Provider(
         cut="Rows are sorted by class into scratch space and exchanged class by class. A class that is too "
         "large for memory is exchanged by ranges of the buckets of its random order. The units of a divided "
         "job are runs of whole classes, consecutive in the order of their labels."
-        " With `risk`, `household`, `household_check`, `checks` or a classifier by `quantiles` the run is "
-        "not cut, since it needs the whole table.",
+        " With `risk`, `household`, `household_check`, `unit_id`, `checks` or a classifier by `quantiles` "
+        "the run is not cut, since it needs the whole table.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.whole_table is None,
         least=least_memory,

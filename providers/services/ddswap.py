@@ -13,6 +13,9 @@ with a probability in proportion to its risk.
 With `household`, whole households of equal size are exchanged, member by member in the order of rows. The
 place of a household in the order is that of its first row, and a block consists of households of one size.
 
+With `unit_id`, units such as persons who occur in several rows move in the same way. In a `series` a unit
+keeps its partner in every table.
+
 References
 ----------
 Bailie, Gong and Meng 2025, arXiv:2501.08449: the permutation swapping algorithm.
@@ -45,7 +48,7 @@ from providers.swapping.households import (
     HOUSEHOLD_LIMIT,
     Members,
     absent_households,
-    members_of,
+    moving_members,
     near,
     plan_households,
     swap_households,
@@ -57,9 +60,16 @@ from providers.swapping.participation import Exchange
 from providers.swapping.reversible_groups import uniform_pairs
 from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
 from providers.swapping.row_checks import CHECK_GUARANTEE, CHECK_LIMIT, report_checks
+from providers.swapping.series import (
+    SERIES_GUARANTEE,
+    SERIES_LIMIT,
+    refuse_series,
+    swap_series,
+)
 from providers.swapping.swap import estimated_memory, least_memory, memory_needed, plan_each, swap_each
 from providers.swapping.torn_households import TornHouseholds
 from providers.tables.columns import null_mask, take
+from providers.tables.series_pairs import SeriesPairs
 from providers.tables.sort_keys import check_orderable
 
 
@@ -122,11 +132,9 @@ def block_exchanges(table: pa.Table, params: DdswapParams) -> list[Exchange]:
     return [Exchange((name,), blocks_without(mask), False) for name, mask in null_masks.items()]
 
 
-def household_exchanges(
-    table: pa.Table, params: DdswapParams, household: str
-) -> tuple[Members, list[Exchange]]:
+def household_exchanges(table: pa.Table, params: DdswapParams) -> tuple[Members, list[Exchange]]:
     """Cut the households of each size into blocks, in the order of their first rows' control fields."""
-    members = members_of(table, household)
+    members = moving_members(table, params)
     controls = pa.table(
         {name: take(table.column(name), pa.array(members.first)) for name in params.control_field}
     )
@@ -152,11 +160,12 @@ def _fields_with_own_blocks(params: DdswapParams) -> tuple[str, ...]:
 
 
 def plan(table: pa.Table, params: DdswapParams) -> Plan:
-    """Return what `swap` would do, without a random draw."""
+    """Return what `swap` would do, without a random draw; a series has no plan."""
+    refuse_series(params)
     memory = estimated_memory(table, params, key_arrays=len(params.control_field))
     memory += _block_memory(params, table.num_rows)
-    if params.household is not None:
-        members, exchanges = household_exchanges(table, params, params.household)
+    if params.moving_unit is not None:
+        members, exchanges = household_exchanges(table, params)
         return plan_households(table, params, members, exchanges, memory)
     return plan_each(table, params, block_exchanges(table, params), memory)
 
@@ -167,13 +176,26 @@ def _block_memory(params: DdswapParams, rows: int) -> int:
     return 2 * index_bytes * rows * len(_fields_with_own_blocks(params))
 
 
-def swap(table: pa.Table, params: DdswapParams, stream: Stream, progress: Progress) -> SwapResult:
-    """Exchange the swap fields' values between uniformly random pairs of rows of one block."""
+def swap(
+    table: pa.Table,
+    params: DdswapParams,
+    stream: Stream,
+    progress: Progress,
+    series: SeriesPairs | None = None,
+) -> SwapResult:
+    """Exchange values between uniformly random pairs of rows of one block; ``series``: earlier pairs."""
+    if series is None:
+        refuse_series(params)
     progress(0.0, "ordering")
     control = _single_control(params)
     column = None if control is None else table.column(control)
-    if params.household is not None:
-        members, exchanges = household_exchanges(table, params, params.household)
+    if series is not None and params.series is not None:
+        run = swap_series(table, params, household_exchanges, stream, progress, series, keeps_groups=False)
+        result, exchanges = run.result, run.exchanges
+        distances = Distances(None if column is None else take(column, pa.array(run.members.first)))
+        distances.add_sources(exchanges[0].groups, run.origin)
+    elif params.moving_unit is not None:
+        members, exchanges = household_exchanges(table, params)
         distances = Distances(None if column is None else take(column, pa.array(members.first)))
         result = swap_households(table, params, members, exchanges, stream, progress, distances.add)
     else:
@@ -256,6 +278,7 @@ PROVIDER = Provider(
     check=check,
     plan=plan,
     swap=swap,
+    swap_series=swap,
     guarantees=(
         "No value leaves its block: it moves by at most block_size ranks on the control fields, counted "
         "among the rows that take part.",
@@ -265,6 +288,7 @@ PROVIDER = Provider(
         permutation_guarantee("block"),
         RISK_GUARANTEE,
         HOUSEHOLD_GUARANTEE,
+        SERIES_GUARANTEE,
         CHECK_GUARANTEE,
     ),
     changes=(
@@ -278,6 +302,7 @@ PROVIDER = Provider(
         "Fields that are not swapped, the control field among them, stay with their row.",
         RISK_LIMIT,
         HOUSEHOLD_LIMIT,
+        SERIES_LIMIT,
         CHECK_LIMIT,
     ),
     repeated_releases=(
@@ -298,8 +323,8 @@ PROVIDER = Provider(
         ),
         cut="Rows are sorted by the control fields into scratch space and exchanged block by block. A block "
         "must fit in memory. The units of a divided job are runs of consecutive whole blocks."
-        " With `risk`, `household`, `household_check` or `checks` the run is not cut, since it needs the "
-        "whole table.",
+        " With `risk`, `household`, `household_check`, `unit_id` or `checks` the run is not cut, since it "
+        "needs the whole table.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.whole_table is None,
         least=least_memory,

@@ -14,6 +14,9 @@ with a probability in proportion to its risk.
 
 With `household`, whole households of equal size are exchanged, member by member in the order of rows.
 
+With `unit_id`, units such as persons who occur in several rows move in the same way. In a `series` a unit
+keeps its partner in every table.
+
 References
 ----------
 Bailie, Gong and Meng 2025, arXiv:2501.08449: the permutation swapping algorithm.
@@ -40,7 +43,7 @@ from providers.swapping.households import (
     Members,
     absent_households,
     alike,
-    members_of,
+    moving_members,
     plan_households,
     swap_households,
 )
@@ -49,6 +52,12 @@ from providers.swapping.out_of_core.swap import swap_outside
 from providers.swapping.participation import Exchange
 from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
 from providers.swapping.row_checks import CHECK_GUARANTEE, CHECK_LIMIT, report_checks
+from providers.swapping.series import (
+    SERIES_GUARANTEE,
+    SERIES_LIMIT,
+    refuse_series,
+    swap_series,
+)
 from providers.swapping.swap import (
     estimated_memory,
     least_memory,
@@ -59,6 +68,7 @@ from providers.swapping.swap import (
     swap_within,
 )
 from providers.swapping.torn_households import TornHouseholds
+from providers.tables.series_pairs import SeriesPairs
 
 
 class DswapParams(SwapParams):
@@ -83,17 +93,29 @@ def whole_table(rows: int) -> Groups:
 
 
 def plan(table: pa.Table, params: DswapParams) -> Plan:
-    """Return what `swap` would do, without a random draw."""
-    if params.household is not None:
-        members, exchanges = household_exchanges(table, params, params.household)
+    """Return what `swap` would do, without a random draw; a series has no plan."""
+    refuse_series(params)
+    if params.moving_unit is not None:
+        members, exchanges = household_exchanges(table, params)
         return plan_households(table, params, members, exchanges, estimated_memory(table, params))
     return plan_within(table, params, whole_table(table.num_rows), estimated_memory(table, params))
 
 
-def swap(table: pa.Table, params: DswapParams, stream: Stream, progress: Progress) -> SwapResult:
-    """Exchange the swap fields' values between uniformly random pairs of rows."""
-    if params.household is not None:
-        members, exchanges = household_exchanges(table, params, params.household)
+def swap(
+    table: pa.Table,
+    params: DswapParams,
+    stream: Stream,
+    progress: Progress,
+    series: SeriesPairs | None = None,
+) -> SwapResult:
+    """Exchange the swap fields' values between uniformly random pairs of rows; ``series``: earlier pairs."""
+    if series is None:
+        refuse_series(params)
+    if series is not None and params.series is not None:
+        result = swap_series(table, params, household_exchanges, stream, progress, series).result
+        return report_checks(table, params, result)
+    if params.moving_unit is not None:
+        members, exchanges = household_exchanges(table, params)
         result = swap_households(table, params, members, exchanges, stream, progress)
         return report_checks(table, params, result)
     torn = None if params.household_check is None else TornHouseholds(table, params)
@@ -104,11 +126,9 @@ def swap(table: pa.Table, params: DswapParams, stream: Stream, progress: Progres
     return report_checks(table, params, result)
 
 
-def household_exchanges(
-    table: pa.Table, params: DswapParams, household: str
-) -> tuple[Members, list[Exchange]]:
+def household_exchanges(table: pa.Table, params: DswapParams) -> tuple[Members, list[Exchange]]:
     """Group the households of equal size."""
-    members = members_of(table, household)
+    members = moving_members(table, params)
     absent = absent_households(table, params, members)
     return members, [Exchange(params.swap_fields, alike(members), params.locked, absent)]
 
@@ -129,6 +149,7 @@ PROVIDER = Provider(
     check=check,
     plan=plan,
     swap=swap,
+    swap_series=swap,
     notices=reordering_notices,
     guarantees=(
         "Every field keeps its values: only their rows change, unless something is suppressed.",
@@ -140,6 +161,7 @@ PROVIDER = Provider(
         permutation_guarantee("table"),
         RISK_GUARANTEE,
         HOUSEHOLD_GUARANTEE,
+        SERIES_GUARANTEE,
         CHECK_GUARANTEE,
     ),
     changes=(
@@ -153,6 +175,7 @@ PROVIDER = Provider(
         "A value that only one person can have reveals that this person is in the table.",
         RISK_LIMIT,
         HOUSEHOLD_LIMIT,
+        SERIES_LIMIT,
         CHECK_LIMIT,
     ),
     repeated_releases=(
@@ -170,8 +193,8 @@ PROVIDER = Provider(
         "exchanged on its own, field by field when unlocked. The units of a divided job are fields and "
         "ranges of buckets. Each unit reads the source and computes the bucket of every row without the "
         "other units."
-        " With `risk`, `household`, `household_check` or `checks` the run is not cut, since it needs the "
-        "whole table.",
+        " With `risk`, `household`, `household_check`, `unit_id` or `checks` the run is not cut, since it "
+        "needs the whole table.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.whole_table is None,
         least=least_memory,

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from providers.arrays import IndexArray
 from providers.grouping.groups import Groups, Pairing
 from providers.kernels.decorators import within
 from providers.numba import njit, prange
@@ -108,7 +109,7 @@ class Distances:
     def add(self, name: str, pairing: Pairing) -> None:
         """Add the moves of one field, or of all fields if they are locked."""
         if isinstance(pairing, Permutation):
-            self._add_permutation(pairing)
+            self.add_sources(pairing.groups, pairing.source)
             return
         groups = pairing.groups
         if self._numbers is not None and groups is not self._listed_for:
@@ -121,12 +122,19 @@ class Distances:
         _count_moves(ranks, groups.starts, pairing.took_part, self._values, self._low, moves)
         self._moves = np.concatenate([self._moves, moves])
 
-    def _add_permutation(self, pairing: Permutation) -> None:
-        """Add the moves of a permutation: each row's value comes from its source row."""
-        places = pairing.groups.places
-        rows = np.flatnonzero(pairing.source != np.arange(len(pairing.source)))
+    def add_sources(self, groups: Groups, source: IndexArray) -> None:
+        """Add the moves of rows whose values come from their source rows.
+
+        Parameters
+        ----------
+        groups : Groups
+            Groups in whose order ranks are counted.
+        source : ndarray of int, shape (rows,)
+        """
+        places = groups.places
+        rows = np.flatnonzero(source != np.arange(len(source)))
         rows = rows[np.argsort(places[rows], kind="stable")]  # fixed order of the sum: that of the ranks
-        origins = pairing.source[rows]
+        origins = source[rows]
         ranks = np.abs(places[rows].astype(np.float64) - places[origins])
         moves = np.zeros((1, 6))
         moves[0, :3] = len(rows), ranks.sum(), ranks.max(initial=0.0)

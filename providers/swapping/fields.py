@@ -38,16 +38,17 @@ def resolve_fields(params: P, schema: pa.Schema, control_fields: Sequence[str] =
 
 
 def _check_household(params: SwapParams, schema: pa.Schema, control_fields: Sequence[str]) -> None:
-    """Raise ParameterError if the household field is unknown, has another role, or cannot identify one."""
-    for parameter in ("household", "household_check"):
+    """Raise ParameterError if the field of households or units is unknown, unfit, or has another role."""
+    for parameter in ("household", "household_check", "unit_id"):
         name, pointer = getattr(params, parameter), f"/parameters/{parameter}"
         if name is None:
             continue
         check_names((name,), schema, lambda index, pointer=pointer: pointer)  # type: ignore[misc]
-        check_household_field(schema.field(name), pointer)
+        noun = "unit" if parameter == "unit_id" else "household"
+        check_household_field(schema.field(name), pointer, noun)
         role = "swap" if name in params.swap_fields else "control" if name in control_fields else None
         if role is not None:
-            raise ParameterError(f"field '{name}' is both household and {role} field", pointer)
+            raise ParameterError(f"field '{name}' is both {noun} and {role} field", pointer)
 
 
 def resolve_names(params: P, schema: pa.Schema, control_fields: Sequence[str] = ()) -> P:
@@ -100,6 +101,8 @@ def fields_read(params: PairingParams, others: Sequence[str] = ()) -> tuple[str,
     if params.selection_by_risk is not None:
         more += params.selection_by_risk.fields_read
     if isinstance(params, SwapParams):
-        more += [name for name in (params.household, params.household_check) if name is not None]
+        more += [
+            name for name in (params.household, params.household_check, params.unit_id) if name is not None
+        ]
         more += [name for expression in parsed(params.checks) for name in names_of(expression)]
     return tuple(dict.fromkeys([*params.swap_fields, *others, *params.suppression.fields, *more]))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from providers.arrays import BoolArray, IndexArray, Int64Array, row_index_type
-from providers.errors import ReversibleError
+from providers.errors import ReversibleError, SourceError
 from providers.grouping.groups import Groups, Pairing
 from providers.params import RiskSelection, Suppression, SwapParams
 from providers.progress import Progress
@@ -36,24 +36,26 @@ from providers.swapping.risk_report import RISK_UNSWAPPED, deciles_of, unique_ro
 from providers.swapping.row_risk import row_risk
 from providers.swapping.suppression import Unswappable, remaining_rows, suppress, union
 from providers.swapping.swap import Watch, plan_each, swap_each
+from providers.tables.codes import codes
 from providers.tables.columns import gathered, null_mask
 from providers.tables.households import households_of
 
 T = TypeVar("T")
 
 HOUSEHOLD_GUARANTEE = (
-    "With `household`: the members of a household stay together. Whole households of equal size are "
-    "exchanged, member by member, so that the values of a household are all those of one other household."
+    "With `household` or `unit_id`: the rows of a household or unit stay together. Whole households or units "
+    "of equal size are exchanged, row by row, so that all values of one are those of one other."
 )
 """Sentence for the pages of the services about whole households."""
 
 HOUSEHOLD_LIMIT = (
-    "With `household`: households of a rare size have few partners or none, and anyone who knows a household "
-    "by all of its members' values recognises them in their new place."
+    "With `household` or `unit_id`: those of a rare size have few partners or none, and anyone who knows a "
+    "household or unit by the values of all of its rows recognises them in their new place. With "
+    "`unit_sizes` set to `any`, the number of rows with each value changes."
 )
 """Sentence for the pages of the services about what an exchange of households does not do."""
 
-_NULL_IN_HOUSEHOLD = "the row keeps its own value, since a null of its household takes no part"
+_NULL_IN_UNIT = "the row keeps its own value, since a null of its {noun} takes no part"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Members:
     """Rows of the table, household by household, the members in their order; shape (rows,)."""
     starts: Int64Array
     """Start of each household in `rows`; shape (households + 1,)."""
+    of_any_size: bool = False
+    """Whether households of different sizes are exchanged: each moved field has one value in each of them."""
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -87,6 +91,12 @@ class Members:
         """Largest value of each household's members; shape (households,)."""
         return self._reduced(np.maximum, values[self.rows])
 
+    def of_rows(self, rows: IndexArray) -> Int64Array:
+        """Household of each of these rows."""
+        number = np.empty(len(self.rows), np.int64)
+        number[self.rows] = np.repeat(np.arange(len(self)), self.sizes)
+        return number[rows]
+
     def rows_of(self, households: IndexArray) -> Int64Array:
         """Rows of these households, ascending."""
         mask = np.zeros(len(self), np.bool_)
@@ -100,8 +110,12 @@ class Members:
         Parameters
         ----------
         origin : ndarray of int64, shape (households,)
-            For each household the one, of equal size, whose values it gets.
+            For each household the one, of equal size unless `of_any_size`, whose values it gets.
         """
+        if self.of_any_size:
+            given = np.empty_like(self.rows)
+            given[self.rows] = np.repeat(self.first[origin], self.sizes)
+            return given
         shift = np.repeat(self.starts[origin] - self.starts[:-1], self.sizes)
         found = np.empty_like(self.rows)
         found[self.rows] = self.rows[np.arange(len(self.rows)) + shift]
@@ -114,7 +128,9 @@ class Members:
         return found
 
 
-def members_of(table: pa.Table, household: str, classes: Int64Array | None = None) -> Members:
+def members_of(
+    table: pa.Table, household: str, classes: Int64Array | None = None, noun: str = "household"
+) -> Members:
     """Return the households of a table with their members in the order of classes, then of rows.
 
     Parameters
@@ -124,6 +140,8 @@ def members_of(table: pa.Table, household: str, classes: Int64Array | None = Non
         Field of integers or text.
     classes : ndarray of int64, shape (rows,), optional
         Class of each row. Without it the members are in the order of rows.
+    noun : str
+        Word for a household in messages: ``household``, or ``unit`` for one of `unit_id`.
 
     Raises
     ------
@@ -134,13 +152,54 @@ def members_of(table: pa.Table, household: str, classes: Int64Array | None = Non
     -----
     O(rows log rows). Ids whose identities are equal (see `households_of`) follow by their first rows.
     """
-    found = households_of(table, household)
+    pointer = "/parameters/unit_id" if noun == "unit" else "/parameters/household"
+    found = households_of(table, household, pointer, noun)
     order = np.lexsort((found.first, found.identity))
     number = np.empty_like(found.first)
     number[order] = np.arange(len(found))
     of_row = number[found.of_row]
     rows = np.argsort(of_row, kind="stable") if classes is None else np.lexsort((classes, of_row))
     return Members(rows.astype(np.int64), np.append(0, np.cumsum(found.sizes[order])).astype(np.int64))
+
+
+def moving_members(table: pa.Table, params: SwapParams, classes: Int64Array | None = None) -> Members:
+    """Return the households or units that a run moves; see `members_of`.
+
+    Raises
+    ------
+    SourceError
+        A row has none; or units of any size are exchanged, and a swap field differs within one.
+    """
+    assert params.moving_unit is not None  # noqa: S101 - the caller has checked
+    members = members_of(table, params.moving_unit, classes, params.unit_noun)
+    if params.unit_sizes == "equal":
+        return members
+    for name in params.swap_fields:
+        values, _ = codes(table.column(name))
+        values = values[members.rows]
+        different = values != np.repeat(values[members.starts[:-1]], members.sizes)
+        if different.any():
+            torn = len(np.unique(members.of_rows(members.rows[different])))
+            raise SourceError(
+                f"field '{name}' differs within {torn} unit{'s' if torn > 1 else ''}, first in row "
+                f"{members.rows[different].min()}: with 'unit_sizes' set to 'any' a unit has one value of it;"
+                " use 'equal'",
+                "/parameters/unit_sizes",
+            )
+    return replace(members, of_any_size=True)
+
+
+def _distinct(members: Members, classes: Int64Array | None) -> Members:
+    """Return units of any size with one row for each class, in the order of classes."""
+    unit = np.repeat(np.arange(len(members)), members.sizes)
+    different = np.ones(len(unit), np.bool_)
+    if len(unit):
+        different[1:] = unit[1:] != unit[:-1]
+        if classes is not None:
+            found = classes[members.rows]
+            different[1:] |= found[1:] != found[:-1]
+    counts = np.bincount(unit[different], minlength=len(members))
+    return Members(members.rows[different], np.append(0, np.cumsum(counts)).astype(np.int64))
 
 
 def classes_of(groups: Groups) -> Int64Array:
@@ -151,6 +210,8 @@ def classes_of(groups: Groups) -> Int64Array:
 
 def alike(members: Members, classes: Int64Array | None = None) -> Groups:
     """Group the households of equal size whose members, in their order, have equal classes.
+
+    Of units of any size each class counts once.
 
     Parameters
     ----------
@@ -168,6 +229,8 @@ def alike(members: Members, classes: Int64Array | None = None) -> Groups:
     -----
     O(rows log rows).
     """
+    if members.of_any_size:
+        members = _distinct(members, classes)
     label = np.zeros(len(members), np.int64)
     by_size = np.argsort(members.sizes, kind="stable")
     known = 0
@@ -200,7 +263,7 @@ def near(members: Members, order: IndexArray, block_size: int) -> Groups:
         Households of a block. A remainder of one household joins the block before it; any other remainder
         is a block of its own.
     """
-    sizes = members.sizes[order]
+    sizes = np.ones(len(order), np.int64) if members.of_any_size else members.sizes[order]
     listing = order[np.argsort(sizes, kind="stable")]
     begins = [np.zeros(0, np.int64)]
     first = 0
@@ -229,7 +292,8 @@ def row_groups(members: Members, exchanges: Sequence[Exchange]) -> list[tuple[tu
     """Return the fields that move together, and the groups of rows within which their values move.
 
     A row gets its value from the row at the same place of another household of its group. Hence a group of
-    rows has one row of each household that takes part.
+    rows has one row of each household that takes part. Units of any size have one value each, which all rows
+    of another one get: a group has all of their rows.
     """
     found = []
     for exchange in exchanges:
@@ -243,9 +307,14 @@ def row_groups(members: Members, exchanges: Sequence[Exchange]) -> list[tuple[tu
 
 
 def _places_of(members: Members, groups: Groups) -> Groups:
-    """Group the rows at one place of the households of one group."""
+    """Group the rows at one place of the households of one group; of units of any size, all of their rows."""
     households = groups.order
     sizes = members.sizes[households]
+    if members.of_any_size:
+        starts = np.append(0, np.cumsum(sizes))
+        shift = np.repeat(members.starts[households] - starts[:-1], sizes)
+        rows = members.rows[np.arange(starts[-1]) + shift]
+        return _groups(len(members.rows), rows, starts[groups.starts].astype(np.int64), groups.identities)
     group = np.repeat(np.arange(len(groups.identities)), groups.sizes)
     size_of_group = sizes[groups.starts[:-1]]
     first_place = np.cumsum(size_of_group) - size_of_group
@@ -273,7 +342,7 @@ def plan_households(
         rows=table.num_rows,
         unswappable_rows=len(run.unswappable.rows),
         unswappable_groups=run.unswappable.groups,
-        guarantee=_for_households(plan.guarantee),
+        guarantee=run.in_units(plan.guarantee),
         expected_part_by_field={},
     )
 
@@ -346,26 +415,9 @@ def swap_households(
     if params.risk is not None:
         run.complete_risk(figures, origins, really_changed, swapped, dropped, events)
     if "guarantee" in figures:
-        figures["guarantee"] = _for_households(figures["guarantee"])
-    figures["households"] = run.figures(origins)
+        figures["guarantee"] = run.in_units(figures["guarantee"])
+    figures[f"{run.noun}s"] = run.figures(origins)
     return SwapResult(swapped, summary, events, figures, origin=dropped)
-
-
-def _in_households(message: str) -> str:
-    return message.replace(" rows", " households")
-
-
-def _for_households(guarantee: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the guarantee with the unit that it protects: a household of equal size and group."""
-    if guarantee is None:
-        return None
-    holds_for = (
-        guarantee["holds_for"]
-        .replace("two people of one group", "two households of one group, which have equal sizes,")
-        .replace("Both people have", "All members of both have")
-        .replace(" values in groups", " households in groups")
-    )
-    return {**guarantee, "holds_for": holds_for}
 
 
 class _Run:
@@ -379,6 +431,7 @@ class _Run:
         self, table: pa.Table, params: SwapParams, members: Members, exchanges: Sequence[Exchange]
     ) -> None:
         self._source, self._given, self._members = table, params, members
+        self.noun = params.unit_noun
         numbers = pa.array(np.arange(len(members), dtype=np.int64))
         columns = dict.fromkeys((*params.swap_fields, *params.suppression.fields), numbers)
         policy = Suppression(policy="keep")
@@ -395,7 +448,15 @@ class _Run:
             )
         self.table = pa.table(columns)
         self.params = params.model_copy(
-            update={"household": None, "checks": (), "nulls": "swap", "suppression": policy, "risk": risk}
+            update={
+                "household": None,
+                "unit_id": None,
+                "unit_sizes": "equal",
+                "checks": (),
+                "nulls": "swap",
+                "suppression": policy,
+                "risk": risk,
+            }
         )
         self._by_exchange = [
             (exchange, participation_by_field(self.table, self.params, exchange)) for exchange in exchanges
@@ -436,13 +497,31 @@ class _Run:
             plan_each(self.table, warned, [exchange for exchange, _ in self._by_exchange], 0)
             suppress(self._source, self._given, self.unswappable, Events())
 
-    @staticmethod
-    def translated(call: Callable[[], T]) -> T:
-        """Return the result of a call; a ReversibleError of it speaks of households."""
+    def _worded(self, message: str) -> str:
+        return message.replace(" rows", f" {self.noun}s")
+
+    def in_units(self, guarantee: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return the guarantee with what it protects: a household, or unit, of equal size and group."""
+        if guarantee is None:
+            return None
+        sizes, invariants = ", which have equal sizes", guarantee["invariants"]
+        if self._members.of_any_size:
+            sizes = ", whose sizes may differ"
+            invariants = [f"Counted by units: {each}" for each in invariants]
+        holds_for = (
+            guarantee["holds_for"]
+            .replace("two people of one group", f"two {self.noun}s of one group{sizes},")
+            .replace("Both people have", "All members of both have")
+            .replace(" values in groups", f" {self.noun}s in groups")
+        )
+        return {**guarantee, "holds_for": holds_for, "invariants": invariants}
+
+    def translated(self, call: Callable[[], T]) -> T:
+        """Return the result of a call; a ReversibleError of it speaks of households or units."""
         try:
             return call()
         except ReversibleError as error:
-            raise ReversibleError(_in_households(str(error))) from None
+            raise ReversibleError(self._worded(str(error))) from None
 
     def warn(self, figures: Mapping[str, Any], events: Events) -> None:
         """Record an event if groups of households are reversible."""
@@ -451,7 +530,7 @@ class _Run:
         bits = GroupBits(**figures["group_bits"])
         warn_of_reversible(self.params.model_copy(update={"rate": rate}), bits, found)
         for event in found.listed:
-            events.add(Event(REVERSIBLE_GROUPS, _in_households(event.message)))
+            events.add(Event(REVERSIBLE_GROUPS, self._worded(event.message)))
 
     def add_null_events(self, events: Events) -> None:
         """Record an event for each value that stays since a null of its household takes no part."""
@@ -460,7 +539,7 @@ class _Run:
                 rows = self._members.rows_of(entry.absent)
                 rows = rows[~null_mask(self._source.column(name))[rows]]
                 if len(rows):
-                    events.add_rows("null_kept", _NULL_IN_HOUSEHOLD, rows, name)
+                    events.add_rows("null_kept", _NULL_IN_UNIT.format(noun=self.noun), rows, name)
 
     def summary(self, origins: Mapping[str, Int64Array], changed: dict[str, int], suppressed: int) -> Summary:
         """Build the summary of the report: rows, and groups of households."""
@@ -498,8 +577,8 @@ class _Run:
     ) -> None:
         """Replace the figures that need the members' values, and record households at risk that stay."""
         message = (
-            "the risk of the row's household demands a swap, which is impossible: its group has no other "
-            "household or too few, or a null takes no part"
+            f"the risk of the row's {self.noun} demands a swap, which is impossible: its group has no other "
+            f"{self.noun} or too few, or a null takes no part"
         )
         numbers = np.arange(len(self._members))
         for name, origin in origins.items():
@@ -519,12 +598,12 @@ class _Run:
             figures["risk_selection"]["unique_after"] = int(unique_rows(destination, keys).sum())
 
     def figures(self, origins: Mapping[str, Int64Array]) -> dict[str, Any]:
-        """Return the provider's figure `households`."""
+        """Return the provider's figure `households`, or `units` with `unit_id`."""
         numbers = np.arange(len(self._members))
         moved = {name: int(np.count_nonzero(origin != numbers)) for name, origin in origins.items()}
         alone = union([entry.unswappable for entry in self._entries.values()])
         return {
-            "households": len(numbers),
+            f"{self.noun}s": len(numbers),
             "took_part_by_field": moved,
             "without_partner": len(alone),
             "rows_without_partner": int(self._members.sizes[alone].sum()),

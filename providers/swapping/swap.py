@@ -258,7 +258,7 @@ def _selection_bytes(params: PairingParams) -> int:
     by_risk = params.selection_by_risk is not None
     if not isinstance(params, SwapParams):
         return 96 * by_risk
-    by_household = params.household is not None or params.household_check is not None
+    by_household = params.moving_unit is not None or params.household_check is not None
     return 96 * (by_risk + by_household + bool(params.checks))
 
 

@@ -31,18 +31,21 @@ class Households:
         return len(self.first)
 
 
-def check_household_field(field: pa.Field, pointer: str = "/parameters/household") -> None:
+def check_household_field(
+    field: pa.Field, pointer: str = "/parameters/household", noun: str = "household"
+) -> None:
     """Raise ParameterError unless the field's values are integers or text."""
     kind = _plain_type(field.type)
     if not (pa.types.is_integer(kind) or is_text(kind)):
-        message = (
-            f"field '{field.name}' of type {field.type} cannot identify households: integers and text can"
-        )
+        message = f"field '{field.name}' of type {field.type} cannot identify {noun}s: integers and text can"
         raise ParameterError(message, pointer)
 
 
 def households_of(
-    table: pa.Table, household: str | None, pointer: str = "/parameters/household"
+    table: pa.Table,
+    household: str | None,
+    pointer: str = "/parameters/household",
+    noun: str = "household",
 ) -> Households:
     """Group the rows by the household field; without one, every row is a household.
 
@@ -64,7 +67,7 @@ def households_of(
     of_row, count, absent = codes_and_nulls(column)
     if absent:
         message = (
-            f"field '{household}' is null in {absent} row{'s' if absent > 1 else ''}: give each a household"
+            f"field '{household}' is null in {absent} row{'s' if absent > 1 else ''}: give each a {noun}"
         )
         raise SourceError(message, pointer)
     first = np.empty(count, np.int64)
@@ -101,14 +104,20 @@ def household_codes(
 
 def _identities(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     """Return the identity of each id; see `households_of`."""
-    column = unwrapped(column)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = plain_ids(column)
     if pa.types.is_integer(column.type):
         numbers: npt.NDArray[Any] = combined(column).to_numpy(zero_copy_only=False)
         return numbers.astype(np.uint64 if numbers.dtype.kind == "u" else np.int64).view(np.uint64)
     hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in column.to_pylist())
     return np.frombuffer(hashes, "<u8").astype(np.uint64)
+
+
+def plain_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return ids as integers or text, without extension types and encodings."""
+    column = unwrapped(column)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -76,7 +76,7 @@ def assert_agree(
         message = (
             f"^{naive.unswappable} rows? of "
             if unswappable
-            else r"^\d+ (rows|households) are in \d+ groups? of (two|three), "
+            else r"^\d+ (rows|households|units) are in \d+ groups? of (two|three), "
         )
         with pytest.raises(kind, match=message) as planned:
             provider.plan(table, params)

@@ -71,17 +71,23 @@ def classes(table: Table, params: CdswapParams) -> list[Any]:
     return list(zip(*columns, strict=True))
 
 
+def households_and_keys(table: Table, params: CdswapParams) -> tuple[list[list[int]], list[Any]]:
+    """Return the rows of each household in the order of classes, and its classes, equal within a group."""
+    found = classes(table, params)
+    number: dict[Any, int] = {}
+    for each in found:
+        number.setdefault(each, len(number))
+    households = [
+        sorted(rows, key=lambda row: (number[found[row]], row))
+        for rows in households_of(table, params.moving_unit)
+    ]
+    keys = [tuple(found[row] for row in rows) for rows in households]
+    return households, keys if params.unit_sizes == "equal" else [frozenset(key) for key in keys]
+
+
 def swap(table: Table, params: CdswapParams, seed: bytes, revision: int) -> Outcome:
     """Exchange values between random rows of one class."""
-    if params.household is not None:
-        found = classes(table, params)
-        number: dict[Any, int] = {}
-        for each in found:
-            number.setdefault(each, len(number))
-        households = [
-            sorted(rows, key=lambda row: (number[found[row]], row))
-            for rows in households_of(table, params.household)
-        ]
-        keys = [tuple(found[row] for row in rows) for rows in households]
+    if params.moving_unit is not None:
+        households, keys = households_and_keys(table, params)
         return swap_households(table, params, households, groups_of(keys), seed, "CDSWAP", revision)
     return swap_within(table, params, groups_of(classes(table, params)), seed, "CDSWAP", revision)

@@ -69,7 +69,7 @@ def distances(table: Table, params: DdswapParams, outcome: Outcome) -> tuple[lis
 
 def swap(table: Table, params: DdswapParams, seed: bytes, revision: int) -> Outcome:
     """Exchange values between rows of one block; only rows that take part are cut into blocks."""
-    if params.household is not None:
+    if params.moving_unit is not None:
         return swap_blocks_of_households(table, params, seed, revision)
     order, absent = ranked(table, params), absent_rows(table, params)
     nulls = {name: null_rows(table, params, name) for name in params.swap_fields}
@@ -96,8 +96,16 @@ def absent_rows(table: Table, params: DdswapParams) -> dict[str, set[int]]:
 
 
 def swap_blocks_of_households(table: Table, params: DdswapParams, seed: bytes, revision: int) -> Outcome:
-    """Exchange values between households of one block: of one size, close in their first rows."""
-    households = households_of(table, params.household)
+    """Exchange values between households of one block."""
+    households = households_of(table, params.moving_unit)
+    groups = blocks_of_households(table, params)
+    return swap_households(table, params, households, groups, seed, "DDSWAP", revision)
+
+
+def blocks_of_households(table: Table, params: DdswapParams) -> dict[str, list[Group]]:
+    """Cut blocks of households of one size, close in their first rows, for each field."""
+    households = households_of(table, params.moving_unit)
+    sizes = [len(rows) if params.unit_sizes == "equal" else 1 for rows in households]
     place = {row: rank for rank, row in enumerate(ranked(table, params))}
     columns = [table[name] for name in params.control_field]
     keys = {rows[0]: tuple(sort_key(column[rows[0]]) for column in columns) for rows in households}
@@ -108,8 +116,8 @@ def swap_blocks_of_households(table: Table, params: DdswapParams, seed: bytes, r
     for name in params.swap_fields:
         out = set[int]().union(*absent.values()) if params.locked else absent[name]
         cut: list[list[int]] = []
-        for size in sorted({len(rows) for rows in households}):
-            present = [number for number in order if len(households[number]) == size and number not in out]
+        for size in sorted(set(sizes)):
+            present = [number for number in order if sizes[number] == size and number not in out]
             cut += [block.rows for block in blocks(present, params.block_size)]
         groups[name] = [Group(number, rows) for number, rows in enumerate(cut)]
-    return swap_households(table, params, households, groups, seed, "DDSWAP", revision)
+    return groups

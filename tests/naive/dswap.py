@@ -8,9 +8,9 @@ from tests.naive.swapping import Outcome, Table, groups_of, row_count, swap_with
 
 def swap(table: Table, params: DswapParams, seed: bytes, revision: int) -> Outcome:
     """Exchange values between random rows of the whole table."""
-    if params.household is not None:
-        households = households_of(table, params.household)
-        keys = [len(members) for members in households]
+    if params.moving_unit is not None:
+        households = households_of(table, params.moving_unit)
+        keys = [len(members) if params.unit_sizes == "equal" else 1 for members in households]
         return swap_households(table, params, households, groups_of(keys), seed, "DSWAP", revision)
     rows = list(range(row_count(table)))
     groups = [Group(0, rows)] if rows else []

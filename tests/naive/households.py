@@ -97,7 +97,11 @@ def swap_households(
             unswappable[name] = set()
             took_part: set[int] = set()
             for number, origin in enumerate(out.sources[name]):
-                for row, source in zip(households[number], households[origin], strict=True):
+                of_any_size = params.unit_sizes == "any"  # then a household has one value
+                given = (
+                    households[origin][:1] * len(households[number]) if of_any_size else households[origin]
+                )
+                for row, source in zip(households[number], given, strict=True):
                     found[name][row] = table[name][source]
                 members = set(households[number])
                 if number in left_out:

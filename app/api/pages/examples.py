@@ -81,7 +81,15 @@ _PARAMETERS = {
     "reason": "compare with a rerun by another version",
 }
 
-_PARAMETERS_OF = {"compareJobRows": {"source": BUFFER_ID}}
+SERIES = "panel-2026"
+
+_OF_SERIES = {"name": SERIES}
+
+_PARAMETERS_OF = {
+    "compareJobRows": {"source": BUFFER_ID},
+    "getSeries": _OF_SERIES,
+    "deleteSeries": _OF_SERIES,
+}
 """Operation -> examples of parameters whose names mean something else in other operations."""
 
 

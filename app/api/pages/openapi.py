@@ -29,6 +29,7 @@ _TAGS = [
     {"name": "services", "description": "Swap the values of a table: one operation for each method."},
     {"name": "jobs", "description": "State, rows, report, manifest and rerun of each run, and the ledger."},
     {"name": "buffers", "description": "Tables that are too large for JSON, uploaded once and used by id."},
+    {"name": "series", "description": "Series of tables in which a person keeps the partner of a swap."},
     {"name": "measures", "description": "Measure, attack and compare releases."},
     {"name": "health", "description": "Liveness, readiness and metrics."},
 ]

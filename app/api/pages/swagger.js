@@ -1,6 +1,8 @@
-// The ids in the examples stand for a job, or a buffer, that this page makes when such a call is tried.
+// The ids in the examples stand for a job, or a buffer, that this page makes when such a call is tried. So does
+// the name of a series.
 
 const JOB = "/v1/services/CDSWAP";
+const SERIES_JOB = "/v1/services/DSWAP";
 const LONG_JOB = "/v1/frontier"; // it has not ended when it is cancelled
 const contract = fetch("openapi.json").then((answer) => answer.json());
 
@@ -21,6 +23,12 @@ async function withExample(request) {
   if (request.url.includes(buffer.example)) {
     const table = await (await fetch("swagger/people.csv")).text();
     request.url = request.url.replace(buffer.example, await made(request, "/v1/buffers", "text/csv", table));
+  }
+  const [name] = paths["/v1/series/{name}"].get.parameters;
+  if (request.url.endsWith(`/v1/series/${name.example}`)) {
+    const body = paths[SERIES_JOB].post.requestBody.content["application/json"].example;
+    const parameters = { ...body.parameters, unit_id: "age", series: name.example };
+    await made(request, SERIES_JOB, "application/json", JSON.stringify({ ...body, parameters }), { Prefer: "wait=60" });
   }
   return request;
 }

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import sqlalchemy as sa
 
 from app.store.crypto.sealing import Binding
-from app.store.sql.models import Buffer, Job
+from app.store.sql.models import Buffer, Job, Series, SeriesPart
 
 Role: TypeAlias = Literal["source", "destination", "control"]
 """Table of a job. Only an attack has a control."""
@@ -55,6 +55,16 @@ def rows_binding(job: JobColumns, role: Role) -> Binding:
 def buffer_binding(buffer: Buffer | sa.Row[Any]) -> Binding:
     """Return the binding of the data key of a buffer's table; the store adds the blob."""
     return Binding("table", "buffer", buffer.id, buffer.owner, buffer.project)
+
+
+def series_binding(series: Series | sa.Row[Any]) -> Binding:
+    """Return the binding of the key of a series."""
+    return Binding("key", "series", series.id, series.owner, series.project)
+
+
+def pairs_binding(part: SeriesPart | sa.Row[Any]) -> Binding:
+    """Return the binding of pairs to their place; their series is bound to its owner by its key."""
+    return Binding("pairs", "series", f"{part.series_id}/{part.wave}/{part.part}", "", None)
 
 
 def blob_of_job(job: Job, role: Role) -> NamedBlob | None:

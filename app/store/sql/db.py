@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
 
-NEWEST_REVISION = "2026_11_24b_delivery_problems"
+NEWEST_REVISION = "2026_11_25_series"
 """Revision of the newest migration, which this version was made for."""
 
 _LOCK_SECONDS = 30

@@ -15,13 +15,15 @@ from sqlalchemy.orm import InstrumentedAttribute
 from app.store.crypto.sealing import Binding, Sealer, webhook_context
 from app.store.sql.bindings import (
     buffer_binding,
+    pairs_binding,
     report_binding,
     rows_binding,
     seed_binding,
+    series_binding,
     table_binding,
 )
 from app.store.sql.db import Database
-from app.store.sql.models import Buffer, Delivery, Job, KeptKey
+from app.store.sql.models import Buffer, Delivery, Job, KeptKey, Series, SeriesPart
 from app.store.sql.service_keys import context_of
 
 _PAGE_ROWS = 100
@@ -74,6 +76,13 @@ SEALED_COLUMNS = (
     ),
     SealedColumn(
         Delivery.id, Delivery.sealed_webhook, lambda row: webhook_context(row.job_id), (Delivery.job_id,)
+    ),
+    SealedColumn(Series.id, Series.sealed_key, series_binding, (Series.id, Series.owner, Series.project)),
+    SealedColumn(
+        SeriesPart.id,
+        SeriesPart.sealed_pairs,
+        pairs_binding,
+        (SeriesPart.series_id, SeriesPart.wave, SeriesPart.part),
     ),
     SealedColumn(KeptKey.name, KeptKey.sealed, lambda row: context_of(row.name), (KeptKey.name,)),
 )

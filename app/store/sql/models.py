@@ -15,6 +15,7 @@ from sqlalchemy import (
     String,
     Text,
     TypeDecorator,
+    UniqueConstraint,
     false,
     text,
 )
@@ -24,6 +25,8 @@ STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 """States of a job, as in `app.jobs.states`; repeated here for the check constraint."""
 
 _LABELLED = "label IS NOT NULL"
+
+_OF_SERIES = "series_id IS NOT NULL"
 
 DELIVERY_STATES = ("pending", "delivered", "given_up")
 
@@ -88,6 +91,7 @@ class Job(Base):
         Index(None, "project", "id"),
         # Only labelled jobs, so that small calls do not pay for it.
         Index(None, "label", "id", sqlite_where=text(_LABELLED), postgresql_where=text(_LABELLED)),
+        Index(None, "series_id", sqlite_where=text(_OF_SERIES), postgresql_where=text(_OF_SERIES)),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
@@ -192,6 +196,10 @@ class Job(Base):
     notes: Mapped[str | None] = mapped_column(Text)
     destination_options: Mapped[dict[str, Any] | None]
     """Options of the destination at its reference (`app.jobs.requests.SendTo.options`)."""
+    series_id: Mapped[str | None] = mapped_column(String(36))
+    """Series of the job."""
+    series_base: Mapped[int | None]
+    """Number of the series' waves that the job has read, once it has succeeded; of a rerun from the start."""
     sealed_source: Mapped[bytes | None] = mapped_column(deferred=True)
     """Sealed stream of a small source; then `source_blob` is None. The last columns: reading the others
     skips what is large."""
@@ -279,6 +287,47 @@ class Buffer(Base):
     label: Mapped[str | None] = mapped_column(String(120))
     """Label that tables and jobs which belong together share."""
     notes: Mapped[str | None] = mapped_column(Text)
+
+
+class Series(Base):
+    """Series of tables in which a unit keeps its partner; kept until it is deleted."""
+
+    __tablename__ = "series"
+    __table_args__ = (UniqueConstraint("owner", "name"), Index(None, "project", "id"))
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    """UUID version 7, which sorts by creation time."""
+    owner: Mapped[str] = mapped_column(String(300))
+    project: Mapped[str | None] = mapped_column(String(64))
+    name: Mapped[str] = mapped_column(String(64))
+    sealed_key: Mapped[bytes] = mapped_column(deferred=True)
+    """Key of the hashes of ids, sealed to this row."""
+    created_at: Mapped[datetime]
+    last_used_at: Mapped[datetime]
+    """Time at which the last job of the series was accepted."""
+
+
+class SeriesPart(Base):
+    """Pairs of one wave of a series, or a part of them. Rows are never changed but by a rotation of keys."""
+
+    __tablename__ = "series_pairs"
+    __table_args__ = (UniqueConstraint("series_id", "wave", "part"),)
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    series_id: Mapped[str] = mapped_column(String(36))
+    wave: Mapped[int]
+    """Number of the wave, from 1 without a gap."""
+    part: Mapped[int]
+    """Number of the part, from 0."""
+    job_id: Mapped[str] = mapped_column(String(36))
+    """Job that made the wave, which may have been deleted since."""
+    units: Mapped[int]
+    """Number of the pairs."""
+    ids: Mapped[str] = mapped_column(String(8))
+    """Type of the ids: ``integers`` or ``text``."""
+    created_at: Mapped[datetime]
+    sealed_pairs: Mapped[bytes]
+    """Sealed pairs: see `providers.tables.series_pairs`."""
 
 
 class Replica(Base):

@@ -24,7 +24,7 @@ from app.store.crypto.sealing import Binding, SealBroken, Sealer, unbound_contex
 from app.store.sql.bindings import NamedBlob, blob_of_buffer, blob_of_job, report_binding, seed_binding
 from app.store.sql.db import Database, Transaction
 from app.store.sql.key_rotation import SEALED_COLUMNS, SealedColumn
-from app.store.sql.models import Buffer, Caller, IdempotencyKey, Job, Release
+from app.store.sql.models import Buffer, Caller, IdempotencyKey, Job, Release, Series
 
 REOWNED: Final = "rows.reown"
 """Action in the audit log: owners of tokens got the prefix of their issuer, the subject of the line."""
@@ -36,7 +36,7 @@ _PAGE_ROWS = 200
 
 _log = logging.getLogger("rowveil.storage")
 
-R = TypeVar("R", Job, Buffer)
+R = TypeVar("R", Job, Buffer, Series)
 
 
 @dataclass(slots=True)
@@ -54,9 +54,9 @@ class Renamed:
     """Counts of a renaming of owners."""
 
     rows: int = 0
-    """Jobs, buffers and entries of the ledger that have their new owner."""
+    """Jobs, buffers, series and entries of the ledger that have their new owner."""
     unopened: int = 0
-    """Jobs and buffers with a value that does not open; they stay as they are."""
+    """Jobs, buffers and series with a value that does not open; they stay as they are."""
 
 
 class Binder:
@@ -169,7 +169,7 @@ class Renamer:
         with self._database.read() as session:
             return any(
                 session.scalar(sa.select(sa.literal(1)).where(self._concerns(model.owner)).limit(1))
-                for model in (Job, Buffer, Release, IdempotencyKey, Caller)
+                for model in (Job, Buffer, Series, Release, IdempotencyKey, Caller)
             )
 
     def run(self) -> Renamed:
@@ -177,6 +177,7 @@ class Renamer:
         done = Renamed()
         self._rename_sealed(Job, done)
         self._rename_sealed(Buffer, done)
+        self._rename_sealed(Series, done)
         with self._database.write() as session:
             change = sa.update(Release).where(self._concerns(Release.owner))
             result = session.connection().execute(change.values(owner=self._renamed(Release.owner)))
@@ -202,7 +203,7 @@ class Renamer:
                     self._rename(row, columns, done)
                 session.flush()
 
-    def _rename(self, row: Job | Buffer, columns: Sequence[SealedColumn], done: Renamed) -> None:
+    def _rename(self, row: Job | Buffer | Series, columns: Sequence[SealedColumn], done: Renamed) -> None:
         owner = self._after + row.owner.removeprefix(self._before)
         sealed_again: dict[str, bytes] = {}
         try:

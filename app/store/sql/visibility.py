@@ -3,10 +3,12 @@
 import sqlalchemy as sa
 
 from app.callers import Caller
-from app.store.sql.models import Buffer, Job, Release
+from app.store.sql.models import Buffer, Job, Release, Series
 
 
-def visible_to(caller: Caller, model: type[Job] | type[Buffer] | type[Release]) -> sa.ColumnElement[bool]:
+def visible_to(
+    caller: Caller, model: type[Job] | type[Buffer] | type[Release] | type[Series]
+) -> sa.ColumnElement[bool]:
     """Build the condition: own rows and those of the caller's project, or all rows for an administrator."""
     if caller.sees_all:
         return sa.true()

@@ -72,8 +72,8 @@ def rate_of(params: Params, groups: Mapping[str, Int64Array], name: str) -> floa
 
 
 def _groups(release: pa.Table, params: Params) -> Iterator[tuple[tuple[str, ...], Groups]]:
-    if isinstance(params, SwapParams) and params.household is not None:
-        yield from household_groups(release, params, params.household)
+    if isinstance(params, SwapParams) and params.moving_unit is not None:
+        yield from household_groups(release, params)
     elif isinstance(params, DswapParams):
         yield params.swap_fields, whole_table(release.num_rows)
     elif isinstance(params, CdswapParams):

@@ -141,10 +141,10 @@ def _mean_inside(moved: MovedFields) -> float:
 def _moved_in_groups(release: pa.Table, params: SwapParams) -> list[MovedFields]:
     """Return the moved fields of DSWAP, CDSWAP and DDSWAP."""
     together = [params.swap_fields] if params.locked else [(name,) for name in params.swap_fields]
-    if params.household is not None:
+    if params.moving_unit is not None:
         found = [
             (fields, _numbers_of(groups, release.num_rows))
-            for fields, groups in household_groups(release, params, params.household)
+            for fields, groups in household_groups(release, params)
         ]
     elif isinstance(params, ddswap.DdswapParams):
         by_field = {

@@ -178,7 +178,7 @@ class SwapRun:
             )
         if params.whole_table is not None:
             raise ParameterError(
-                "members of a household can be anywhere in the table, so that a swap with "
+                f"rows of a {params.unit_noun} can be anywhere in the table, so that a swap with "
                 f"'{params.whole_table}' does not run out of core",
                 f"/parameters/{params.whole_table}",
             )

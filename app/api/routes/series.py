@@ -1,0 +1,80 @@
+"""``/v1/series``: series of tables in which a unit keeps its partner."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api.dependencies import Jobs
+from app.api.json_request import JsonRoute
+from app.api.openapi_responses import problems
+from app.api.schemas import Series, SeriesPage
+from app.store.sql.series import SeriesFigures
+
+router = APIRouter(prefix="/v1/series", tags=["series"], route_class=JsonRoute)
+
+Name = Annotated[str, Path(description="Name of the series, as in the parameter `series`.")]
+
+Owner = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        max_length=300,
+        description="Owner of the series, as a page of series states it. Default: yourself.",
+    ),
+]
+
+
+def _document(found: SeriesFigures) -> Series:
+    return Series(
+        name=found.series.name,
+        owner=found.series.owner,
+        project=found.series.project,
+        waves=found.waves,
+        units=found.units,
+        created_at=found.series.created_at,
+        last_used_at=found.series.last_used_at,
+    )
+
+
+@router.get("", operation_id="listSeries", summary="List series, oldest first", responses=problems(422))
+async def list_series(
+    jobs: Jobs,
+    request: Request,
+    response: Response,
+    page_size: Annotated[int, Query(ge=1, le=200, description="Series on a page. [1 to 200]")] = 20,
+    page_token: Annotated[
+        str | SkipJsonSchema[None], Query(description="`next_page_token` of the previous page.")
+    ] = None,
+) -> SeriesPage:
+    """Get one page of your own series and those of your project, without their pairs.
+
+    A series begins with the first job that names it in the parameter `series`. The `Link` header points to
+    the next page (RFC 8288).
+    """
+    found, next_token = await jobs.list_series(page_size, page_token)
+    if next_token is not None:
+        next_url = request.url.include_query_params(page_token=next_token)
+        response.headers["Link"] = f'<{next_url.path}?{next_url.query}>; rel="next"'
+    return SeriesPage(series=[_document(each) for each in found], next_page_token=next_token)
+
+
+@router.get("/{name}", operation_id="getSeries", summary="Get one series", responses=problems(404, 422))
+async def get_series(name: Name, jobs: Jobs, owner: Owner = None) -> Series:
+    """Get the number of waves and units of a series. Its pairs are a secret that no call returns."""
+    return _document(await jobs.get_series(name, owner))
+
+
+@router.delete(
+    "/{name}",
+    operation_id="deleteSeries",
+    summary="Delete a series",
+    status_code=204,
+    responses=problems(403, 404, 409, 422),
+)
+async def delete_series(name: Name, jobs: Jobs, owner: Owner = None) -> None:
+    """Delete the series with its key and its pairs, which cannot be undone.
+
+    Jobs of the series stay, and cannot be rerun. A later job with the same name begins another series, in
+    which units get other partners. A series with a queued or running job is not deleted.
+    """
+    await jobs.delete_series(name, owner)

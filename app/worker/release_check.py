@@ -54,6 +54,8 @@ def with_release(
     if question is None:
         return columns
     source = BlobTable(task.source, task.rows)
+    match: str | None
+    family: EarlierSource | None
     if question.known_sketch is not None:
         sketched, match, family = question.known_sketch, "digest", question.earlier[0]
     else:

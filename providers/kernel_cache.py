@@ -29,10 +29,11 @@ from typing import Any, Self
 from numba.core import config
 from numba.core.caching import Cache, _CacheLocator
 
-from providers import kernel_linking
+from providers import kernel_compiler, kernel_linking
 from providers.compiled_services import state_of_texts
 
 kernel_linking.install()
+kernel_compiler.install()
 
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -60,8 +61,8 @@ _WHOLE = "*"
 _UNNAMED = ""
 """Name of the statements of a module that bind no name, such as calls."""
 
-_LINKING = "kernel_linking"
-"""Module that determines the machine code of all kernels, so that all of them depend on it."""
+_COMPILING = ("kernel_compiler", "kernel_linking")
+"""Modules that determine the machine code of all kernels, so that all of them depend on them."""
 
 
 class SourceState(_CacheLocator):  # type: ignore[misc]  # numba has no types
@@ -188,7 +189,7 @@ class Definitions:
 
     def with_used(self, definition: Definition) -> set[Definition]:
         """Return a definition, all that it uses, directly or indirectly, and the way kernels are linked."""
-        waiting = [definition, (_LINKING, _WHOLE)] if _LINKING in self.files else [definition]
+        waiting = [definition, *((each, _WHOLE) for each in _COMPILING if each in self.files)]
         found = set(waiting)
         while waiting:
             new = self._used_by(waiting.pop()) - found

@@ -1,20 +1,22 @@
 """Code libraries of kernels that become machine code once.
 
 numba has a code library for each compiled function. It optimises the library and generates its machine code,
-and then links it into the library of every caller, where both are done again. A parallel loop alone goes
-through four libraries: body, two wrappers, and the function that contains it. Here a library is only linked
-until something asks for the address of a function in it. Only functions that Python calls have addresses that
-are asked for, and LLVM sees each of them together with all that it calls, once (decision 0025).
+and then links it into the library of every caller, where both are done again. Here a library keeps the
+modules of all that it calls, until something asks for the address of a function in it. Only functions that
+Python calls have addresses that are asked for. Their modules are linked, and LLVM sees each of them together
+with all that it calls, once (decisions 0025 and 0045).
 
 `providers.kernel_cache` installs this before the first kernel is compiled or loaded.
 """
 
 import contextlib
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numba
 from llvmlite import binding
+from numba.core import cgutils
 from numba.core import codegen as numba_codegen
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import Compiler
@@ -33,6 +35,12 @@ _ADDRESSES = "numba.dynamic.globals"
 _LOOP_BODY = "__numba_parfor_gufunc"
 """Prefix of the names of the libraries with the body of a parallel loop."""
 
+_COUNTING = ('@"NRT_incref"', '@"NRT_decref"', "@NRT_incref", "@NRT_decref")
+"""Functions that count references, as a module's text names them."""
+
+_FASTEST = 1
+"""Level of compression."""
+
 _LINKED, _COMPILED = "linked", "compiled"
 """Kinds of a library in the cache: for its callers alone, or with machine code."""
 
@@ -45,8 +53,21 @@ class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
         self.is_optimised_first = False
         """Whether callers link the optimised module; set before it is finalised."""
         self._is_compiled = False
-        self._bitcode: bytes | None = None
-        """Module for callers, as it is in the cache, until a caller links it."""
+        self._mentions_addresses = False
+        """Whether the module has addresses of this process, even such as it only loads."""
+        self._modules: dict[bytes, None] = {}
+        """Compressed bitcode of the library's own module, for callers, and of those of all that it calls."""
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Add a module's functions to the library."""
+        self._raise_if_finalized()
+        text = cgutils.normalize_ir_text(str(ir_module))
+        self._mentions_addresses = self._mentions_addresses or _ADDRESSES in text
+        module = binding.parse_assembly(text)
+        module.verify()
+        if any(name in text for name in _COUNTING):
+            self._optimize_functions(module)
+        self._final_module.link_in(module)
 
     def _optimize_functions(self, ll_module: Any) -> None:
         """Remove counts of references that cancel out within a function; all else waits for its callers.
@@ -64,26 +85,43 @@ class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
                 passes.run(function, builder)
 
     def finalize(self) -> None:
-        """Link what the library's functions call. Nothing can be added afterwards."""
+        """Note the modules that the library's functions call. Nothing can be added afterwards."""
         require_global_compiler_lock()
         self._raise_if_finalized()
+        called: dict[bytes, None] = {}
+        addresses: dict[str, None] = {}
         for library in dict.fromkeys(self._linking_libraries):
             self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+            called |= library._modules
+            addresses |= dict.fromkeys(library._dynamic_globals)
         if self.is_optimised_first:
+            self._link(called)
             self._optimize_final_module()
+            called = {}
         self._finalized = True
         self._finalize_dynamic_globals()
+        self._dynamic_globals = list(addresses | dict.fromkeys(self._dynamic_globals))  # type: ignore[has-type]
+        self._modules = {_for_callers(self._final_module): None, **called}
+
+    def _link(self, modules: Iterable[bytes]) -> None:
+        """Link modules, in any order. LLVM drops those of their functions that nothing calls any more."""
+        for module in modules:
+            self._final_module.link_in(binding.parse_bitcode(zlib.decompress(module)))
+        for function in self._final_module.functions:
+            if function.linkage == binding.Linkage.weak_odr:
+                function.linkage = "linkonce_odr"
 
     def _finalize_dynamic_globals(self) -> None:
         """Note the addresses of this process that the code uses, without those that it only loads."""
+        if self._is_compiled:  # numba asks once more
+            return
         self._dynamic_globals.clear()
-        if any(each.name.startswith(_ADDRESSES) for each in self._final_module.global_variables):
+        if self._mentions_addresses:
             passes = binding.create_new_module_pass_manager()
             passes.add_instruction_combine_pass()
             passes.add_global_dead_code_eliminate_pass()
             passes.run(self._final_module, self._codegen._pass_builder())
-        super()._finalize_dynamic_globals()
+            super()._finalize_dynamic_globals()
 
     def get_pointer_to_function(self, name: str) -> int:
         """Return the address of a function, or 0 if the library has none of that name.
@@ -104,55 +142,69 @@ class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
         return False
 
     def _compile(self) -> None:
-        """Optimise the library and generate its machine code."""
+        """Link what the library's functions call, optimise it, and generate its machine code."""
         self._codegen._check_llvm_bugs()
+        self._link(list(self._modules)[1:])  # after its own
         self._optimize_final_module()
         self._final_module.verify()
-        self._finalize_final_module()
         self._is_compiled = True
+        self._finalize_final_module()
         for variable in self._final_module.global_variables:
             environment = variable.name.startswith(_ENVIRONMENT) and lookup_environment(variable.name)
             if environment:
                 self._codegen.set_env(variable.name, environment)
 
     def _get_module_for_linking(self) -> Any:
-        """Return the module that callers link."""
-        if self._shared_module is None and self._bitcode is not None:  # type: ignore[has-type]
-            self._shared_module, self._bitcode = binding.parse_bitcode(self._bitcode), None
-        return super()._get_module_for_linking()
+        """Return the library's own module as callers link it."""
+        self._ensure_finalized()
+        return binding.parse_bitcode(zlib.decompress(next(iter(self._modules))))
 
     def serialize_using_object_code(self) -> tuple[str, str, Any]:
         """Return the form in which the cache keeps the library."""
         self._ensure_finalized()
-        bitcode = self._bitcode or self._get_module_for_linking().as_bitcode()
+        modules = tuple(self._modules)
         if not self._is_compiled:
-            return self.name, _LINKED, bitcode
+            return self.name, _LINKED, modules
         symbols = frozenset(each.name for each in self.get_defined_functions()) | frozenset(
             each.name for each in self._final_module.global_variables if not each.is_declaration
         )
-        return self.name, _COMPILED, (self._get_compiled_object(), bitcode, symbols)
+        return self.name, _COMPILED, (self._get_compiled_object(), modules, symbols)
 
     @classmethod
     def _unserialize(cls, codegen: JITCPUCodegen, state: tuple[str, str, Any]) -> Self:
-        """Return a library from the cache. Its module for callers is read only if a caller links it."""
+        """Return a library from the cache. Its modules are parsed only if a caller is compiled."""
         name, kind, data = state
         if kind not in (_LINKED, _COMPILED):
             library: Self = super()._unserialize(codegen, state)
             library._is_compiled = True
+            library._modules = {_for_callers(library._shared_module): None}
             return library
         library = codegen.create_library(name)
         library._disable_inspection = True
         if kind == _LINKED:
-            library._bitcode = data
+            library._modules = dict.fromkeys(data)
             library._finalized = True
             return library
-        code, library._bitcode, symbols = data
+        code, modules, symbols = data
+        library._modules = dict.fromkeys(modules)
         library.enable_object_caching()
         library._set_compiled_object(code)
-        library._finalize_final_module()
         library._is_compiled = True
+        library._finalize_final_module()
         codegen._engine._defined_symbols |= symbols
         return library
+
+
+def _for_callers(module: Any) -> bytes:
+    """Return the compressed bitcode of a module whose functions may be defined several times.
+
+    They are weak, since LLVM does not link functions that may be dropped before it has linked a caller.
+    """
+    copy = module.clone()
+    for function in copy.functions:
+        if not function.is_declaration and function.linkage == binding.Linkage.external:
+            function.linkage = "weak_odr"
+    return zlib.compress(copy.as_bitcode(), _FASTEST)
 
 
 class OptimisedFirst(Compiler):  # type: ignore[misc]  # numba has no types

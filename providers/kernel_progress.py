@@ -24,9 +24,6 @@ from providers.kernel_display import Bar, Lines, Records, Shown
 
 _LOOK_SECONDS = 0.25
 
-_COLLECTION = (50_000, 20, 100)
-"""Thresholds of the garbage collector while kernels are compiled: numba keeps most of its objects."""
-
 Work = Callable[[Sequence[str]], None]
 """Function that compiles the kernels of the services with these identifiers."""
 
@@ -96,12 +93,14 @@ class _Sender(event.Listener):  # type: ignore[misc]  # numba has no types
 
 def _serve(pipe: Connection, package: str, work: Work) -> None:
     """Compile, in a process of its own, for one service after the other as it comes through the pipe."""
-    gc.set_threshold(*_COLLECTION)
     event.register("numba:compile", _Sender(package, pipe))
+    gc.disable()  # numba keeps most of its objects: collections while it compiles take long and free little
     for service in iter(pipe.recv, None):
         started = time.perf_counter()
         work([service])
         pipe.send(Done(service, time.perf_counter() - started))
+        gc.collect()
+        gc.freeze()  # later collections leave out what is left
 
 
 @dataclass(slots=True)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from llvmlite import ir
-    from numba import get_num_threads, njit, prange, set_num_threads, types
+    from numba import get_num_threads, prange, set_num_threads, types
     from numba.core import cgutils
     from numba.extending import intrinsic
 
     OptimisedFirst: Any
+    njit: Any
 
 __all__ = [
     "KernelsLeftOut",
@@ -40,7 +41,7 @@ _SOURCES = {
     "get_num_threads": "numba",
     "intrinsic": "numba.extending",
     "ir": "llvmlite",
-    "njit": "numba",
+    "njit": "providers.kernel_compiler",
     "prange": "numba",
     "set_num_threads": "numba",
     "types": "numba",

@@ -9,6 +9,8 @@ import numpy as np
 from providers.arrays import Float64Array
 from providers.binning.grid import BLOCK_ROWS, CellIds, axis_of_cells, block_ids, row_blocks
 from providers.binning.values import FieldValues
+from providers.kernels.decorators import within
+from providers.kernels.parallel import parallel
 from providers.kernels.radix_sort import radix_runs
 from providers.numba import get_num_threads, njit, prange
 from providers.progress import Progress
@@ -25,7 +27,7 @@ _FEWEST_STEPS = 64
 # ----------------------------------------------------------------------------------- counting cells
 
 
-@njit(cache=True, nogil=True)
+@within
 def _insert(ids, column, slots, stamps, stamp):
     """Insert an id into a hash table with linear probing; return whether it is new.
 
@@ -88,7 +90,7 @@ def _insert_rows(addresses, row, stop, cuts, cells, words, slots, stamps, stamp,
     return count
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _insert_into_each(addresses, row, stop, cuts, cells, words, slots, stamps, stamp, counts, limit):
     """Insert the ids of rows into several hash tables in parallel, an equal share of the rows for each.
 

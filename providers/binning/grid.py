@@ -16,9 +16,10 @@ import numpy as np
 from providers.arrays import IndexArray, Int64Array, UInt64Array
 from providers.binning.values import FieldValues
 from providers.kernels.decorators import within
+from providers.kernels.parallel import parallel
 from providers.kernels.pointers import addresses_of, float_at
 from providers.kernels.radix_sort import radix_runs
-from providers.numba import njit, prange
+from providers.numba import prange
 from providers.progress import Progress, no_progress, sub_progress
 
 MOST_CELLS = 2**52
@@ -106,7 +107,7 @@ def block_ids(addresses, start, count, cuts, cells, words, ids, to):
             word[to + at] = word[to + at] * base + np.uint64(np.int64(cell))
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _write_ids(addresses, start, cuts, cells, words, ids):
     """Write the ids of the rows from `start` on.
 

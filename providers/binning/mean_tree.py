@@ -9,6 +9,7 @@ import numpy as np
 
 from providers.arrays import Float64Array, Int64Array
 from providers.kernels.decorators import within
+from providers.kernels.parallel import parallel
 from providers.numba import njit, prange
 from providers.progress import Progress
 
@@ -103,7 +104,7 @@ def _select(means, numbers, start, stop, middle, axis):
             return
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _split_level(means, numbers, level, depth, boxes, smallest):
     """Compute the boxes of a level's nodes and, above the leaves, halve each along its widest side.
 
@@ -160,7 +161,7 @@ def _bound(point, low, high, half):
     return total
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _find_nearest(points, arranged, numbers, depth, boxes, smallest, nearest):
     """Find the nearest mean of each point by depth-first search, the nearer child first.
 
@@ -215,7 +216,7 @@ def _find_nearest(points, arranged, numbers, depth, boxes, smallest, nearest):
         nearest[number] = winner
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _mark_within(points, squared, half, arranged, numbers, depth, boxes, marks):
     """Mark the means whose cube is within a point's radius.
 

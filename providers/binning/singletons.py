@@ -19,9 +19,10 @@ from providers.binning.grid import Axis
 from providers.binning.mean_tree import AT_ONCE, MeanTree
 from providers.binning.values import FieldValues
 from providers.grouping.groups import Groups
+from providers.kernels.parallel import parallel
 from providers.kernels.pointers import addresses_of, float_at
 from providers.kernels.radix_sort import radix_order
-from providers.numba import njit, prange
+from providers.numba import prange
 from providers.progress import Progress, no_progress
 from providers.results import Event
 
@@ -160,7 +161,7 @@ def add_up(
     _add_up(addresses_of(columns), order, starts, bins, cuts, sums)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _add_up(addresses, order, starts, bins, cuts, sums):
     """Add values as `add_up` does.
 
@@ -182,7 +183,7 @@ def _add_up(addresses, order, starts, bins, cuts, sums):
             sums[at, field] = total
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _merge_rows(order, starts, bins, joining, joining_starts, merged_starts, merged):
     """Merge each bin's rows and the singletons that join it, both ascending, into one ascending list.
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from providers.arrays import Float64Array
 from providers.errors import SourceError
-from providers.numba import get_num_threads, njit, prange
+from providers.kernels.parallel import parallel
+from providers.numba import get_num_threads, prange
 from providers.tables.columns import combined, words_of
 from providers.tables.numbers import float_values
 
@@ -31,7 +32,7 @@ class FieldValues:
     """Largest value."""
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _scan(values, lows, highs, unusable):
     """Find the smallest and the largest finite value of each chunk, and count the other values.
 
@@ -95,7 +96,7 @@ SUMMED = 1024
 """Number of values summed one after the other; fixed, so that no sum depends on the threads."""
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _sums(values, low, span, centre, squared, sums):
     """Sum ``(x - low) / span - centre``, or its square, over blocks of `SUMMED` rows.
 

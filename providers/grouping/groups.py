@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.kernels.bucket_sort import Layout
-from providers.numba import njit, prange
+from providers.kernels.parallel import parallel
+from providers.numba import get_num_threads, prange
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ class Groups:
     def in_row_order(self) -> bool:
         """Whether all rows take part, in row order."""
         if self.standing is not None:
-            return bool(_is_in_row_order(self.standing))
+            return _are_in_row_order(self.standing)
         if self.listing is None:
             return self.layout is None
-        return len(self.listing) == self.rows and _is_in_row_order(self.listing)
+        return len(self.listing) == self.rows and _are_in_row_order(self.listing)
 
     @cached_property
     def places(self) -> IndexArray:
@@ -131,16 +132,28 @@ class BufferPool:
 # ------------------------------------------------------------------------------- rows and places
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def _is_in_row_order(order):
-    """Whether ``order[i] == i`` for all i; int32 or int64, shape (rows,)."""
-    misplaced = 0
-    for index in prange(len(order)):
-        misplaced += order[index] != index
-    return misplaced == 0
+@parallel
+def _count_misplaced(order, misplaced):
+    """Count the i with ``order[i] != i`` in each of equal ranges.
+
+    `order` is int32 or int64 (rows,); `misplaced`, int64 (ranges,), receives the counts.
+    """
+    ranges = len(misplaced)
+    for chunk in prange(ranges):
+        count = 0
+        for index in range(len(order) * chunk // ranges, len(order) * (chunk + 1) // ranges):
+            count += order[np.uint64(index)] != index
+        misplaced[chunk] = count
 
 
-@njit(cache=True, nogil=True, parallel=True)
+def _are_in_row_order(order: IndexArray) -> bool:
+    """Whether ``order[i] == i`` for all i."""
+    misplaced = np.empty(get_num_threads(), np.int64)
+    _count_misplaced(order, misplaced)
+    return not misplaced.any()
+
+
+@parallel
 def _invert(order, places):
     """Write ``places[order[i]] = i`` for all i with ``order[i] >= 0``.
 
@@ -159,7 +172,7 @@ def inverse(order: IndexArray, rows: int) -> IndexArray:
     return places
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _compose(places, moved, composed):
     """Write ``moved[places[row]]``, or -1 where the place is negative, to `composed`.
 

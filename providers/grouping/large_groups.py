@@ -36,7 +36,7 @@ def _fill_buckets(key, identity, bits, first, buckets):
     buckets : int32, shape (n,)
         Receives the buckets.
     """
-    address = np.zeros((4, LANES), np.uint32)
+    address = np.empty((4, LANES), np.uint32)
     block = np.empty((LANES, LANES), np.uint32)
     words = np.empty(256, np.uint32)
     shift = np.uint32(32 - bits)
@@ -62,7 +62,7 @@ def _rows_taking_part(rows, rate, key, identity):
     key : uint32, shape (8,)
     identity : uint64
     """
-    address = np.zeros((4, LANES), np.uint32)
+    address = np.empty((4, LANES), np.uint32)
     block = np.empty((LANES, LANES), np.uint32)
     words = np.empty(256, np.uint32)
     return rows_taking_part(rows, rate, 2, key, identity, words, address, block)

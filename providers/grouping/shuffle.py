@@ -20,6 +20,7 @@ from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.grouping.groups import BufferPool, Groups, Pairing
 from providers.kernels.decorators import within
 from providers.kernels.gather import gather, scatter
+from providers.kernels.parallel import parallel
 from providers.numba import get_num_threads, njit, prange
 from providers.randomness.chacha20 import LANES, Key, chacha20_blocks, stream_words
 from providers.randomness.distributions import uniform
@@ -154,7 +155,7 @@ def rows_taking_part(size, rate, minimum, key, identity, words, address, block):
     return min(2 * np.int64(np.floor(wanted / 2.0 + drawn)), in_pairs)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _shuffle_small_groups(places, starts, identities, key, rate, minimum, took_part):
     """Draw the number of moving rows of every group, and shuffle groups of at most `ONE_BUCKET` rows.
 
@@ -174,7 +175,7 @@ def _shuffle_small_groups(places, starts, identities, key, rate, minimum, took_p
     groups = len(took_part)
     spans = (groups + LANES * _BATCHES_PER_TASK - 1) // (LANES * _BATCHES_PER_TASK)
     for span in prange(spans):
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         words = np.empty(256, np.uint32)
         group_words = np.empty((LANES, 256), np.uint32)
@@ -219,7 +220,7 @@ def _shuffle_small_groups(places, starts, identities, key, rate, minimum, took_p
                     _shuffle(places, start, stop, key, identity, level, words, 0, address, block)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _scatter_into_buckets(
     starts, sizes, identities, bits, first_block, first_bucket, key, chunks, moved, bucket_starts
 ):
@@ -247,7 +248,7 @@ def _scatter_into_buckets(
     counts = np.zeros((chunks, first_bucket[-1]), np.int64)
     for chunk in prange(chunks):
         count = counts[chunk]
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         words = np.empty(256, np.uint32)
         group = 0
@@ -290,7 +291,7 @@ def _scatter_into_buckets(
                 count[into] = place + 1
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def shuffle_buckets(starts, sizes, identities, first_bucket, bucket_starts, key, places):
     """Rao-Sandelius, second half: shuffle each bucket separately.
 
@@ -307,7 +308,7 @@ def shuffle_buckets(starts, sizes, identities, first_bucket, bucket_starts, key,
         Receives the order of each bucket.
     """
     for bucket in prange(first_bucket[-1]):
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         words = np.empty(256, np.uint32)
         group = np.searchsorted(first_bucket, bucket, side="right") - 1

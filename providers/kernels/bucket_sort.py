@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from providers.arrays import IndexArray, UInt64Array, row_index_type
 from providers.kernels.decorators import within
+from providers.kernels.parallel import parallel
 from providers.kernels.prefetch import prefetch_for_writing
 from providers.kernels.radix_sort import extremes, radix_order
 from providers.numba import get_num_threads, njit, prange
@@ -91,7 +92,7 @@ def bucket_layout(key: UInt64Array) -> Layout | None:
 # ------------------------------------------------------------------------------------ distribution
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _count_prefixes(keys, low, shift, counts):
     """Count the rows of each prefix ``key - low >> shift``, for each chunk of rows.
 
@@ -167,7 +168,7 @@ def _first_places(counts, bucket_of, buckets):
     return places, starts
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _deal_out(keys, low, shift, bucket_of, next_places, dealt_keys, places):
     """Distribute the rows to their buckets, stably, together with their keys.
 
@@ -313,7 +314,7 @@ def _sorted_words(keys, low, bits, index_bits):
     return words
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _sort_buckets(dealt_keys, starts, of_rank, left):
     """Sort each bucket by one thread.
 

@@ -9,10 +9,8 @@ Kernels without reference counting only borrow their arrays. They cannot allocat
 reports when it compiles them, and must not return any. They may create views, and call other such kernels.
 The ordinary kernel that calls them owns the arrays.
 
-A parallel kernel, and a function inlined into one, must not write to an array through a member of a named
-tuple, as in ``lists.counts[0] = 1``. numba's parallel pass takes the array for one that nothing reads, and
-drops the assignment. Called functions may write to it. `tests/unit/repository/test_parallel_kernels.py`
-checks it.
+Kernels with threads have the decorator `providers.kernels.parallel.parallel`, not numba's ``parallel=True``.
+`tests/unit/repository/test_parallel_kernels.py` checks it.
 """
 
 from providers.numba import OptimisedFirst, njit

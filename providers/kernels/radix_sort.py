@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.kernels.decorators import within
-from providers.numba import get_num_threads, njit, prange
+from providers.kernels.parallel import parallel
+from providers.numba import get_num_threads, prange
 
 _DIGIT_BITS = 11  # a histogram of 2048 counters stays in L1
 
@@ -29,7 +30,7 @@ _MOST_COUNTERS = 1 << 16  # counters of a thread: half of its L2 cache
 _ROWS_A_COUNTER = 16  # minimum average rows of a counter for which counting is faster
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _extremes(keys, lows, highs):
     """Write the smallest and the largest key of each chunk of rows.
 
@@ -58,7 +59,7 @@ def extremes(keys: UInt64Array, chunks: int) -> tuple[np.uint64, np.uint64]:
     return lows.min(), highs.max()
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _take_keys(keys, low, order, taken):
     """Write ``keys[order[i]] - low`` to ``taken[i]``.
 
@@ -75,7 +76,7 @@ def _take_keys(keys, low, order, taken):
         taken[at] = keys[order[at]] - low
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _radix_pass(keys, order, shift, mask, counts, next_keys, next_order):
     """Sort rows and their keys stably by the digit ``key >> shift & mask``, by one counting pass.
 
@@ -112,7 +113,7 @@ def _radix_pass(keys, order, shift, mask, counts, next_keys, next_order):
             next_keys[to] = keys[at]
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _longest_tie(keys, low_bits, longest):
     """Find the longest run of keys that are equal above their `low_bits`, for each chunk of a sorted array.
 
@@ -138,7 +139,7 @@ def _longest_tie(keys, low_bits, longest):
         longest[chunk] = most
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _settle_ties(keys, low_bits, order, chunks):
     """Sort each run of keys that are equal above their `low_bits`, stably, by insertion.
 
@@ -267,7 +268,7 @@ def _ordered(keys: Sequence[UInt64Array]) -> tuple[IndexArray, npt.NDArray[Any]]
     return order, sorting.keys
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _new_runs(ordered_key, begins):
     """Mark the positions whose key differs from the one before, in `begins` (bool, shape (rows,)).
 
@@ -278,7 +279,7 @@ def _new_runs(ordered_key, begins):
             begins[at] = True
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _new_runs_of_rows(key, order, begins):
     """Mark the positions whose row's key differs from that of the row before, in `begins` (bool, (rows,)).
 
@@ -333,7 +334,7 @@ def counted_runs(keys: UInt64Array) -> tuple[IndexArray, Int64Array, IndexArray]
     return places, np.append(begins[totals > 0], rows).astype(np.int64), first.astype(kind)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _count(keys, low, counts, firsts):
     """Count the rows of each key in each chunk, and note the first of them.
 
@@ -356,7 +357,7 @@ def _count(keys, low, counts, firsts):
             count[key] += 1
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _place(keys, low, counts, places):
     """Write the rank of each row, stably by key.
 
@@ -401,7 +402,7 @@ def radix_orders(keys: UInt64Array, orders: npt.NDArray[np.int32]) -> None:
         _sort_each(keys, orders)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _sort_each(keys, orders):
     """Sort by each key with one thread; `keys` and `orders` are those of `radix_orders`, and are written."""
     rows = keys.shape[1]

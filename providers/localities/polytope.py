@@ -44,7 +44,6 @@ import numpy as np
 from providers.kernels.decorators import borrowing, borrowing_optimised, within
 from providers.localities.relations import EQUAL
 from providers.localities.segment_arrays import CENTRED, NO_INTERIOR, TO_CENTRE
-from providers.numba import njit
 
 TINY = 2.0**-40
 """Smallest slack, for shapes of span 1, from which Newton's method may start."""
@@ -341,7 +340,7 @@ def least(values):
     return smallest
 
 
-@njit(cache=True, nogil=True)
+@within
 def advance_centre(z, polytope, basis, state, steps):
     """Take up to `steps` steps of Newton's method towards the analytic centre.
 
@@ -410,7 +409,7 @@ def advance_centre(z, polytope, basis, state, steps):
     return TO_CENTRE
 
 
-@njit(cache=True, nogil=True)
+@within
 def round_directions(centre, polytope, basis, directions):
     """Write the directions that make the polytope round about its centre; return False if there are none.
 

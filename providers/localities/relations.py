@@ -239,7 +239,7 @@ def max_constraints(n, ties):
     return 2 * corners + (n * n // 2 if ties == BOTH_SIDED else 0)
 
 
-@njit(cache=True, nogil=True)
+@within
 def choose_relations(exact, units, values, ties, sigma, selection, first, last, key, identity, constraints):
     """Select the relations that are kept, and write those that no other one implies as constraints.
 

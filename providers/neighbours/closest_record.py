@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from providers.kernels.parallel import parallel
 from providers.neighbours.k_nearest import TIE, list_length, nearest, new_lists, new_search_state
 from providers.neighbours.kdtree import grow
 from providers.neighbours.points import Points
 from providers.neighbours.radius import distance, rows_within
-from providers.numba import njit, prange
+from providers.numba import prange
 from providers.progress import Progress, in_slices, no_progress
 
 _LEAVES_PER_TASK = 8
@@ -32,7 +33,7 @@ class Closest:
     """Whether the other record with the same row number is one of them; shape (n,)."""
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _closest(tree, queries, places, first_leaf, last_leaf, distances, ties, own):
     """Find the closest record of each query of some leaves.
 

@@ -61,13 +61,14 @@ from typing import NamedTuple
 import numpy as np
 
 from providers.arrays import Int32Array, Int64Array, UInt32Array
-from providers.kernels.decorators import borrowing, inlined, uncounted, within
+from providers.kernels.decorators import borrowing, inlined, within
+from providers.kernels.parallel import parallel
 from providers.neighbours.k_nearest import TIE, list_length, nearest, new_lists, new_search_state
 from providers.neighbours.kdtree import LEAF, grow
 from providers.neighbours.points import Points
 from providers.neighbours.radius import cover_nodes, distance, node_positions, rows_within
 from providers.neighbours.simd_distances import count_smaller_rows
-from providers.numba import njit, prange
+from providers.numba import prange
 from providers.progress import in_slices
 from providers.randomness.chacha20 import LANES, Key, stream_words
 
@@ -156,7 +157,7 @@ class PartRows:
 # ------------------------------------------------------------------------------------------- words
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _first_words(keys, words):
     """Draw the first word of every row: word i of the stream (0, 0) for row i.
 
@@ -169,7 +170,7 @@ def _first_words(keys, words):
     chunks = (rows + 255) // 256
     for task in prange(len(keys) * chunks):
         field, chunk = task // chunks, task % chunks
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         drawn = np.empty(256, np.uint32)
         level = np.uint32(DONOR_LEVEL)
@@ -192,7 +193,7 @@ def first_words(keys: Sequence[Key], rows: int) -> tuple[UInt32Array, UInt32Arra
     return array, words
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def mark_kept_rows(key, q, first, kept):
     """Mark the rows that keep their own value, each with probability 1 - q (section 4.1, step 3).
 
@@ -208,7 +209,7 @@ def mark_kept_rows(key, q, first, kept):
         Receives the mask of the rows from `first` on.
     """
     for chunk in prange((len(kept) + 127) // 128):
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         drawn = np.empty(256, np.uint32)
         level = np.uint32(_RATE_LEVEL)
@@ -227,7 +228,7 @@ def new_word_buffer():
     return WordBuffer(
         np.zeros(1, np.int64),
         np.empty(256, np.uint32),
-        np.zeros((4, LANES), np.uint32),
+        np.empty((4, LANES), np.uint32),
         np.empty((LANES, LANES), np.uint32),
     )
 
@@ -266,7 +267,7 @@ def bounded_once(word, bound):
     return np.int64(product >> np.uint64(32))
 
 
-@uncounted
+@borrowing
 def bounded(word, bound, key, row, buffer):
     """Return a uniform integer below `bound` from `word`, or from the next words if it is rejected.
 
@@ -359,7 +360,7 @@ def draw_from_list(listed, size, row, identity, keys, donors, buffer):
         donors[field, row] = select_nth(listed, size, place)
 
 
-@uncounted
+@borrowing
 def squared_radius(rule, kth):
     """Return the squared distance within which all rows are neighbours, or -1 if only the k nearest are.
 
@@ -528,7 +529,7 @@ def _draw_leaf(tree, queries, leaf, candidates, is_same_tree, is_searched, wante
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _draw_by_tree(tree, queries, candidates, is_same_tree, rule, keys, first_leaf, last_leaf, donors, sizes):
     """Draw a donor in each field for the queries of some leaves.
 

@@ -46,6 +46,7 @@ import numpy.typing as npt
 
 from providers.arrays import UInt64Array
 from providers.kernels.decorators import borrowing, uncounted
+from providers.kernels.parallel import parallel
 from providers.kernels.radix_sort import radix_orders
 from providers.neighbours.points import Points
 from providers.neighbours.simd_distances import LANES
@@ -536,7 +537,7 @@ def _cut_levels(levels, growth, sides):
             _cut_node(growth, sides, level, index)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _cut_level(level, growth, sides):
     """Cut the nodes of an upper level; their orders are partitioned in parallel."""
     for index in prange(1 << level):
@@ -546,7 +547,7 @@ def _cut_level(level, growth, sides):
         _partition_order(growth, sides, level, work // orders, work % orders)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _cut_subtrees(top, first, last, growth, leaves):
     """Cut nodes `first` to `last` of level `top` with all their descendants, and fill `leaves` (`Leaves`).
 

@@ -18,9 +18,10 @@ import numpy as np
 
 from providers.arrays import Int32Array
 from providers.kernels.decorators import borrowing, inlined
+from providers.kernels.parallel import parallel
 from providers.neighbours.brute_force import ROWS_PER_TASK, draw_for_row, new_scratch
 from providers.neighbours.donors import NeighbourRule, PartRows, bounded_once, key_array, next_word, restart
-from providers.numba import njit, prange
+from providers.numba import prange
 from providers.progress import in_slices
 from providers.randomness.chacha20 import Key
 
@@ -90,7 +91,7 @@ def _sample_for(row, identity, rows, sample, slots, order, buffer):
                 count += 1
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _draw(points, queried, identities, size, rule, order, keys, first, last, donors, sizes):
     """Draw a donor in each field for the rows ``queried[first:last]``.
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from providers.arrays import Int32Array, Int64Array, UInt64Array
 from providers.kernels.decorators import inlined
+from providers.kernels.parallel import parallel
 from providers.neighbours.brute_force import ROWS_PER_TASK, draw_for_row, new_scratch
 from providers.neighbours.donors import MOST_SORTED, NeighbourRule, PartRows, bounded_once, insertion_sort
 from providers.neighbours.own_samples import SAMPLE_BYTES, draw_from_own_samples
@@ -83,7 +84,7 @@ def _numbers_of_pairs(rows: int, size: int) -> tuple[int, int, bool]:
 # -------------------------------------------------------------------------------------------- the draws
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _draw_pairs(key, identity, first, rows, pairs):
     """Draw pairs number `first`, `first` + 1, ... of the sequence.
 
@@ -104,7 +105,7 @@ def _draw_pairs(key, identity, first, rows, pairs):
     before = first // _DRAWS
     for chunk in prange((last + _DRAWS - 1) // _DRAWS - before):
         words = np.empty(256, np.uint32)
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         start = _DRAWS * (before + chunk)
         number = start // 8  # block of 16 words; bits above the 32 of the counter go into the level
@@ -156,7 +157,7 @@ def _place_by_lesser(pairs, places, greater):
             places[lesser] += 1
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _sort_rows(starts, greater, stops):
     """Sort the greater rows of each row and drop repeated ones.
 
@@ -368,7 +369,7 @@ def _complement(left_out, row, rows, candidates):
     return count
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _draw(points, pairs, most_candidates, identities, rule, keys, first, last, donors, sizes):
     """Draw a donor in each field for the rows from `first` to `last` that have a pair.
 

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from providers.numba import intrinsic, ir, njit, types
+from providers.kernels.decorators import within
+from providers.numba import cgutils, intrinsic, ir, types
 
 Key = npt.NDArray[np.uint32]
 """A ChaCha20 key: uint32, shape (8,)."""
@@ -80,6 +81,10 @@ class Stream:
         return np.frombuffer(digest.digest(), dtype="<u4").astype(np.uint32)
 
 
+_BLOCKS = "rowveil_chacha20_blocks"
+"""Name of the function that computes sixteen blocks."""
+
+
 @intrinsic
 def chacha20_blocks(typingctx: Any, key: Any, address: Any, out: Any) -> Any:
     """Compute sixteen ChaCha20 blocks, one in each lane.
@@ -111,10 +116,23 @@ def chacha20_blocks(typingctx: Any, key: Any, address: Any, out: Any) -> Any:
         return ir.Constant(vector, [value] * LANES)
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        key_data, address_data, out_data = (
+        places = [
             context.make_array(kind)(context, builder, value).data
             for kind, value in zip(signature.args, arguments, strict=True)
-        )
+        ]
+        builder.call(function_of(builder.module, [place.type for place in places]), places)
+        return context.get_dummy_value()
+
+    def function_of(module: Any, kinds: list[Any]) -> Any:
+        """Return the function that computes the blocks: one in each module, which callers do not inline."""
+        function = cgutils.get_or_insert_function(module, ir.FunctionType(ir.VoidType(), kinds), _BLOCKS)
+        if function.is_declaration:
+            function.linkage = "linkonce_odr"
+            function.attributes.add("noinline")
+            generate(ir.IRBuilder(function.append_basic_block()), *function.args)
+        return function
+
+    def generate(builder: Any, key_data: Any, address_data: Any, out_data: Any) -> None:
 
         def row(data: Any, index: int) -> Any:
             start = builder.gep(data, [ir.Constant(int64, LANES * index)])
@@ -141,12 +159,12 @@ def chacha20_blocks(typingctx: Any, key: Any, address: Any, out: Any) -> Any:
                     x[third] = rotate_left(builder.xor(x[third], x[first]), bits)
         for index in range(16):
             builder.store(builder.add(x[index], start[index]), row(out_data, index), align=4)
-        return context.get_dummy_value()
+        builder.ret_void()
 
     return types.void(key, address, out), codegen
 
 
-@njit(cache=True, nogil=True, inline="never")
+@within
 def stream_words(key, identity, level, first_block, address, block, words):
     """Write the 256 words of a stream from a block on.
 

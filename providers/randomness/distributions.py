@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from providers.kernels.decorators import within_ieee
+from providers.kernels.decorators import within, within_ieee
 from providers.numba import intrinsic, ir, njit, types
 from providers.randomness.chacha20 import LANES, chacha20_blocks
 
@@ -32,7 +32,7 @@ def uniform(high, low):
     return np.float64(bits) * 2.0**-53
 
 
-@njit(cache=True, nogil=True)
+@within
 def _centred(high, low):
     """Return (k + 1/2) / 2**53 - 1/2 for the 53 bits k of two words: in (-1/2, 1/2), exact, never 0.
 
@@ -140,20 +140,20 @@ def _logarithm(x):
     return exponent * _LN2 + 2.0 * s * ((series * w + 1 / 3) * w + 1.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@within_ieee
 def _normal_centre(q):
     """Return the normal quantile of 1/2 + q for a float64 q with abs(q) <= 0.425 (AS 241)."""
     r = 0.180625 - q * q
     return q * _horner(_A, r) / _horner(_B, r)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@within_ieee
 def _normal_tail(r):
     """Return the absolute normal quantile of a tail p, for the float64 r = sqrt(-log p) <= 5 (AS 241)."""
     return _horner(_C, r - 1.6) / _horner(_D, r - 1.6)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@within_ieee
 def _normal_far_tail(r):
     """Return the absolute normal quantile of a tail p, for a float64 r > 5, that is p < 1.4e-11 (AS 241)."""
     return _horner(_E, r - 5.0) / _horner(_F, r - 5.0)

@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import BoolArray, Int64Array
-from providers.kernels.decorators import uncounted, within
+from providers.kernels.decorators import borrowing, uncounted, within
 from providers.numba import njit
 
 _NONE = np.int64(2**62)
@@ -102,7 +102,7 @@ def _grow_trees(queues, members, start, group_start, group_size, rank, head, tre
         each += size
 
 
-@uncounted
+@borrowing
 def _remove(household, used, rank, queue, members, start, head, group_start, group_size, tree):
     """Mark a free household as used, and take it out of the trees of all profiles."""
     used[household] = True
@@ -126,7 +126,7 @@ def _remove(household, used, rank, queue, members, start, head, group_start, gro
             )
 
 
-@uncounted
+@borrowing
 def _best_elsewhere(own, first, size, tree):
     """Return the least rank in the tree of a group outside one of its queues, `_NONE` if there is none.
 

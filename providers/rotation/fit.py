@@ -10,14 +10,15 @@ import pyarrow as pa
 
 from providers.arrays import BoolArray, Float64Array
 from providers.errors import SourceError
-from providers.numba import get_num_threads, njit, prange
+from providers.kernels.parallel import parallel
+from providers.numba import get_num_threads, prange
 from providers.progress import Progress, sub_progress
 from providers.rotation.moments import Moments, moments
 from providers.tables.columns import combined, null_mask, words_of
 from providers.tables.numbers import float_values
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _copy_numbers(numbers, values, absent, chunks):
     """Copy numbers and mark the rows that are not finite; return the number of NaN and of infinities.
 

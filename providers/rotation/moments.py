@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from providers.arrays import BoolArray, Float64Array
 from providers.kernels.decorators import within, within_ieee
+from providers.kernels.parallel import parallel
 from providers.numba import get_num_threads, njit, prange
 from providers.progress import Progress
 
@@ -148,7 +149,7 @@ def _sum_products(buffer, count, products):
                 sums[other] = total + c * three[other] + d * four[other]
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _block_moments(values, absent, first, counts, smallest, largest, means, products):
     """Compute the moments of each block from row `first` on.
 

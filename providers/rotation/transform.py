@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.kernels.decorators import within
+from providers.kernels.parallel import parallel
 from providers.numba import njit, prange
 from providers.progress import Progress
 from providers.randomness.chacha20 import LANES, Stream, stream_words
@@ -36,7 +37,7 @@ _AT_ONCE = 4  # with more fields, number of angles between two progress reports
 # ------------------------------------------------- choice of angle and axis (algorithm 3, lines 9 to 23)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _rotate(cosines, sines, matrices):
     """Build the rotation matrix of each angle (algorithm 1): M = I; for i < j in their order, M <- M R_ij.
 
@@ -74,7 +75,7 @@ def rotations(fields: int, angles: tuple[int, ...] = ANGLES) -> Float64Array:
 _cached_rotations = lru_cache(maxsize=4)(rotations)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _least_variances(matrices, correlation, phi):
     """Compute phi(theta, a), the least variance of the difference of a field, for all axes a at once.
 
@@ -217,7 +218,7 @@ class Transform(NamedTuple):
     """Largest value of the source; shape (fields,)."""
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@parallel(error_model="numpy")
 def _perturb(values, which, absent, before, first, transform, keys, changed, outside):
     """Perturb fields in place, in the blocks from row `first` on; see `perturb`.
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 from providers.arrays import IndexArray
 from providers.grouping.groups import Groups, Pairing
 from providers.kernels.decorators import within
-from providers.numba import njit, prange
+from providers.kernels.parallel import parallel
+from providers.numba import prange
 from providers.swapping.exchange import listed
 from providers.swapping.permutation import Permutation
 from providers.tables.numbers import HIGH, measured
@@ -50,7 +51,7 @@ def _with_moves(figures, source, target, times, values, low):
     return moves, ranks, most_ranks, measured_moves, units, most_units
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _count_moves(ranks, starts, took_part, values, low, moves):
     """Sum up the moves of each span of groups.
 

@@ -13,7 +13,8 @@ from providers.arrays import IndexArray
 from providers.grouping.groups import BufferPool, Groups, Pairing
 from providers.kernels.decorators import within
 from providers.kernels.gather import gather, scatter, unscatter
-from providers.numba import get_num_threads, njit, prange
+from providers.kernels.parallel import parallel
+from providers.numba import get_num_threads, prange
 from providers.swapping.permutation import Permutation
 
 _SMALL_GROUPS = 128  # mean number of rows per group up to which a layout does not pay off
@@ -61,7 +62,7 @@ def _exchange_three(first, second, third, laid):
     return (one != three) + (two != one) + (three != two)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _exchange(shuffled, starts, took_part, laid, chunks):
     """Exchange within all groups in place; return the number of rows whose bits changed.
 
@@ -99,7 +100,7 @@ def _exchange(shuffled, starts, took_part, laid, chunks):
     return changed[:, 0].sum()
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _exchange_rows(values, order, shuffled, starts, took_part, out, chunks):
     """Exchange from row to row, without a layout; return the number of rows whose bits changed.
 
@@ -138,7 +139,7 @@ def _exchange_rows(values, order, shuffled, starts, took_part, out, chunks):
     return changed[:, 0].sum()
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _exchange_near(laid, of_rank, shuffled, starts, took_part, chunks):
     """Exchange in place with the places of `Layout`; return the number of rows whose bits changed.
 

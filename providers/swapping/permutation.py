@@ -21,7 +21,8 @@ import numpy as np
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.grouping.groups import BufferPool, Groups, Pairing
 from providers.grouping.shuffle import RATE_LEVEL, shuffle_groups
-from providers.numba import get_num_threads, njit, prange
+from providers.kernels.parallel import parallel
+from providers.numba import get_num_threads, prange
 from providers.params import SwapParams
 from providers.randomness.chacha20 import LANES, Key, stream_words
 from providers.randomness.distributions import uniform
@@ -33,7 +34,7 @@ LENGTH_LEVEL = RATE_LEVEL - 1
 _ROWS_PER_DRAW = 128  # rows whose two words each fill the buffer of 256 words
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _draw_moving(sizes, identities, key, rate, minimum, moving):
     """Draw the number of selected rows of each group; never 1.
 
@@ -49,7 +50,7 @@ def _draw_moving(sizes, identities, key, rate, minimum, moving):
         Receives the numbers.
     """
     for group in prange(len(sizes)):
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         words = np.empty(256, np.uint32)
         size = sizes[group]
@@ -72,7 +73,7 @@ def _draw_moving(sizes, identities, key, rate, minimum, moving):
         moving[group] = selected
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _count_cycles(moving, identities, key, positions, cycles):
     """Draw the cycle lengths of each group until none is 1; count them.
 
@@ -104,7 +105,7 @@ def _count_cycles(moving, identities, key, positions, cycles):
                 left = moving[group]
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _list_cycles(starts, moving, identities, key, positions, first_cycle, cycle_starts, lengths):
     """Write start and length of every cycle.
 
@@ -135,7 +136,7 @@ def _list_cycles(starts, moving, identities, key, positions, first_cycle, cycle_
             cycle += 1
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _move_along_cycles(order, starts, moving, cycle_starts, lengths, source, chunks):
     """Write the source row of every row that moves.
 

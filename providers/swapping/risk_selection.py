@@ -26,6 +26,7 @@ import pyarrow as pa
 from providers.arrays import BoolArray, Float64Array, IndexArray, Int64Array, UInt64Array
 from providers.grouping.groups import BufferPool, Groups
 from providers.grouping.shuffle import shuffle_groups
+from providers.kernels.parallel import parallel
 from providers.kernels.radix_sort import radix_order
 from providers.numba import njit, prange
 from providers.params import SwapParams
@@ -146,7 +147,7 @@ def random_words(key: Key, rows: int) -> UInt64Array:
     return words
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _row_words(key, words):
     """Write words 2r and 2r + 1 of stream (0, 0), the first one above the other, for each row r.
 
@@ -158,7 +159,7 @@ def _row_words(key, words):
     """
     rows = len(words)
     for draw in prange((rows + _ROWS_PER_DRAW - 1) // _ROWS_PER_DRAW):
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         drawn = np.empty(256, np.uint32)
         first = draw * _ROWS_PER_DRAW
@@ -181,7 +182,7 @@ def _first_word(key, identity, level, words):
     words : uint64, shape (1,)
         Receives the words.
     """
-    address = np.zeros((4, LANES), np.uint32)
+    address = np.empty((4, LANES), np.uint32)
     block = np.empty((LANES, LANES), np.uint32)
     drawn = np.empty(256, np.uint32)
     stream_words(key, identity, level, np.uint32(0), address, block, drawn)
@@ -220,7 +221,7 @@ def choose(participation: Participation, selection: Selection) -> Chosen:
     return Chosen(groups_without(groups, ~rows), rows)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _draw_partners(single, order, starts, identities, chosen, risk, key, partners):
     """Draw a second row for each group with one chosen row, with probability in proportion to its risk.
 
@@ -241,7 +242,7 @@ def _draw_partners(single, order, starts, identities, chosen, risk, key, partner
         Receives the rows.
     """
     for index in prange(len(single)):
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         drawn = np.empty(256, np.uint32)
         group = single[index]

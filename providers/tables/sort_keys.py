@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from providers.arrays import BoolArray, UInt64Array, Words
 from providers.errors import ParameterError
-from providers.numba import njit, prange
+from providers.kernels.parallel import parallel
+from providers.numba import get_num_threads, prange
 from providers.tables.columns import combined, is_words, null_mask, unwrapped, words_of
 
 _LARGEST = 2**64 - 1
@@ -132,20 +133,27 @@ def _word_keys(array: pa.Array, valid: BoolArray) -> UInt64Array:
         return np.subtract(signed, smallest).view(np.uint64)
     present = keys if valid.all() else keys[valid]
     if len(present):
-        _count_from(keys, np.uint64(_smallest(present)))
+        smallest = np.empty(get_num_threads(), np.uint64)
+        _smallest(present, smallest)
+        _count_from(keys, smallest.min())
     return keys
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def _smallest(keys):
-    """Return the smallest of the keys, uint64 (rows,)."""
-    smallest = np.uint64(_LARGEST)
-    for row in prange(len(keys)):
-        smallest = min(smallest, keys[row])
-    return smallest
+@parallel
+def _smallest(keys, smallest):
+    """Write the smallest key of each of equal ranges; it is 2^64 - 1 for an empty range.
+
+    `keys` is uint64 (rows,); `smallest`, uint64 (ranges,), is written.
+    """
+    ranges = len(smallest)
+    for chunk in prange(ranges):
+        least = np.uint64(_LARGEST)
+        for row in range(len(keys) * chunk // ranges, len(keys) * (chunk + 1) // ranges):
+            least = min(least, keys[np.uint64(row)])
+        smallest[chunk] = least
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _count_from(keys, smallest):
     """Subtract `smallest` from the keys, uint64 (rows,), in place."""
     for row in prange(len(keys)):
@@ -161,7 +169,7 @@ def float_keys(words: Words) -> UInt64Array:
     return keys
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def _fill_float_keys(words, sign, infinity, keys):
     """Write order-preserving keys of the bits of floats.
 

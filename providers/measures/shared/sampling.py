@@ -35,7 +35,7 @@ def _fill(key, out):
     out : ndarray of float64, shape (n,)
         Written: number i is made from words 2 i and 2 i + 1 of the key's stream.
     """
-    address, block = np.zeros((4, LANES), np.uint32), np.empty((LANES, LANES), np.uint32)
+    address, block = np.empty((4, LANES), np.uint32), np.empty((LANES, LANES), np.uint32)
     words = np.empty(2 * _BATCH, np.uint32)
     for start in range(0, len(out), _BATCH):
         stream_words(key, np.uint64(0), np.uint32(0), np.uint32(start // 8), address, block, words)

@@ -35,14 +35,15 @@ squares.
 import numpy as np
 
 from providers.kernels.decorators import within
-from providers.numba import njit, prange
+from providers.kernels.parallel import parallel
+from providers.numba import prange
 from providers.randomness.word_stream import bounded, open_stream
 
 _FEW = 32
 """Rows up to which a node is sorted by insertion instead of by counting."""
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def grow_and_vote(key, bins, values, classes, drawn, tried, smallest, tests, votes):
     """Grow the trees of a forest, and predict the test rows by each.
 

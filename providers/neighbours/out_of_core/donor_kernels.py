@@ -38,6 +38,7 @@ donors : int32 array (fields, places of the batch)
 import numpy as np
 
 from providers.kernels.decorators import uncounted, within
+from providers.kernels.parallel import parallel
 from providers.neighbours.donors import (
     DONOR_LEVEL,
     FURTHER_LEVEL,
@@ -87,7 +88,7 @@ def clear_all_found(queries, first_leaf, lists):
         clear_found(queries, first_leaf + index, _lists_of(lists, index))
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def search_cell(tree, queries, first_leaf, wanted, floor, lists):
     """Search one more cell for nearer rows, and update the lists.
 
@@ -164,7 +165,7 @@ def classify_queries(
 # ------------------------------------------------------------------------------ all rows within a radius
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def count_within(tree, queries, first_leaf, places, radius, exact, most_listed, counts):
     """Count the rows of the cell within the radius of each query.
 
@@ -194,7 +195,7 @@ def count_within(tree, queries, first_leaf, places, radius, exact, most_listed, 
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def list_within(tree, queries, first_leaf, places, radius, starts, filled, found):
     """Append the rows of the cell within the radius to each query's list.
 
@@ -242,13 +243,13 @@ def _first_words(rows, key, address, block, words):
         words[lane] = block[rows[lane] % 16, lane]
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def first_words_of_rows(rows, keys, words):
     """Compute the first word of each of some rows (int32, shape (n,)) into `words` (uint32, (fields, n))."""
     for chunk in prange((len(rows) + LANES - 1) // LANES):
         chunk_rows = np.zeros(LANES, np.int64)
         chunk_words = np.empty(LANES, np.uint32)
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         first = LANES * chunk
         count = min(LANES, len(rows) - first)
@@ -260,7 +261,7 @@ def first_words_of_rows(rows, keys, words):
                 words[field, first + lane] = chunk_words[lane]
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def draw_listed(queries, first_leaf, places, starts, found, keys, donors):
     """Draw a donor in each field from the neighbours ``found[starts[i]:starts[i + 1]]`` of each query.
 
@@ -270,7 +271,7 @@ def draw_listed(queries, first_leaf, places, starts, found, keys, donors):
     for chunk in prange((len(places) + _QUERIES_PER_TASK - 1) // _QUERIES_PER_TASK):
         rows = np.zeros(LANES, np.int64)
         first_words = np.empty(LANES, np.uint32)
-        address = np.zeros((4, LANES), np.uint32)
+        address = np.empty((4, LANES), np.uint32)
         block = np.empty((LANES, LANES), np.uint32)
         buffer = new_word_buffer()
         begin = chunk * _QUERIES_PER_TASK
@@ -338,7 +339,7 @@ def cover_upper(upper, queries, first_leaf, places, radius, covers, counts, stop
                     open_cells[query] += 1
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def count_nodes(tree, queries, first_leaf, places, radius, most, which, counts):
     """Count the nodes that covers have in the cell, for each level of refinement.
 
@@ -374,7 +375,7 @@ def count_nodes(tree, queries, first_leaf, places, radius, most, which, counts):
                 counts[query, level] += count
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def add_nodes(tree, queries, first_leaf, places, radius, first_position, deeper, which, spans, counts):
     """Append the nodes that covers have in the cell, as ranges of positions.
 
@@ -458,7 +459,7 @@ def _resume(key, row, used, buffer):
         stream_words(key, np.uint64(row), level, first_block, buffer.address, buffer.block, buffer.words)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel
 def try_cell(tree, queries, first_leaf, places, radius, last_rows, first_position, spans, counts, ends, keys,
              used, accepted, donors):  # fmt: skip
     """Test the draws of one round whose positions are in the cell.

@@ -56,6 +56,7 @@ def triangular(number):
 """
 CALLERS = """
 from numba import njit, prange
+from providers.kernels.parallel import parallel
 from sample.helpers import checked, double, factorial, large, triangular
 
 @njit(cache=True)
@@ -84,6 +85,12 @@ def doubles(numbers):
     for index in prange(len(numbers)):
         total += double(numbers[index])
     return total
+
+@parallel
+def double_each(numbers):
+    for index in prange(len(numbers)):
+        numbers[index] = double(numbers[index])
+    return numbers
 """
 
 
@@ -182,18 +189,21 @@ print(sum(helpers.double.stats.cache_hits.values()), sum(helpers.double.stats.ca
 
 
 def test_a_kernel_from_the_cache_is_machine_code_alone(run: Callable[..., str]) -> None:
-    """Its module for callers is not read until a caller is compiled, which then works."""
+    """Its modules for callers are not parsed until a caller is compiled, which then works."""
     script = """
 import numpy as np
+from llvmlite import binding
 from numba import njit
-print(callers.doubles(np.arange(5)))
-(library,) = (overload.library for overload in callers.doubles.overloads.values())
-print(sum(callers.doubles.stats.cache_hits.values()), library._shared_module is None)
+parse, parsed = binding.parse_bitcode, []
+binding.parse_bitcode = lambda module: parsed.append(module) or parse(module)
+print(callers.doubles(np.arange(5)), callers.double_each(np.arange(5)))
+print(sum(callers.doubles.stats.cache_hits.values()), sum(callers.double_each.stats.cache_hits.values()))
+print(bool(parsed))
 again = njit(lambda numbers: callers.doubles(numbers) + 1)
-print(again(np.arange(5)), library._shared_module is None)
+print(again(np.arange(5)), bool(parsed))
 """
     run(script)
-    assert run(script) == "20\n1 True\n21 False\n"
+    assert run(script) == "20 [0 2 4 6 8]\n1 1\nFalse\n21 True\n"
 
 
 def test_errors_of_linked_functions_reach_python(run: Callable[..., str]) -> None:
@@ -280,6 +290,8 @@ def test_another_numba_keeps_its_own_libraries(monkeypatch: pytest.MonkeyPatch) 
 def test_numba_has_the_methods_that_linking_replaces() -> None:
     """They are those of numba 0.68. If not, compare them with `providers.kernel_linking`."""
     methods = (
+        CPUCodeLibrary.add_ir_module,
+        CPUCodeLibrary.add_llvm_module,
         CPUCodeLibrary.finalize,
         CPUCodeLibrary._finalize_dynamic_globals,
         CPUCodeLibrary._finalize_final_module,

@@ -16,7 +16,7 @@ def decorators() -> set[str]:
     """The names of all decorators that make kernels."""
     tree = ast.parse((PROVIDERS / "kernels" / "decorators.py").read_text())
     assigned = [node.targets[0] for node in tree.body if isinstance(node, ast.Assign)]
-    return {"njit", "_borrowing", *(name.id for name in assigned if isinstance(name, ast.Name))}
+    return {"njit", "parallel", "_borrowing", *(name.id for name in assigned if isinstance(name, ast.Name))}
 
 
 def shared(tree: ast.Module) -> set[str]:

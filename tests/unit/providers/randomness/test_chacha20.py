@@ -8,6 +8,7 @@ import pytest
 from numba import njit
 
 from providers.randomness.chacha20 import Stream, chacha20_blocks, stream_words
+from tests.kernel_calls import from_python
 from tests.naive import chacha20
 
 SEQUENTIAL_KEY = bytes(range(32))
@@ -93,7 +94,7 @@ def test_a_stream_is_its_blocks_in_order() -> None:
     identity, level, first = 0x0123456789ABCDEF, 7, 3
     words = np.empty(256, np.uint32)
     scratch = np.empty((4, 16), np.uint32), np.empty((16, 16), np.uint32)
-    stream_words(key, np.uint64(identity), np.uint32(level), np.uint32(first), *scratch, words)
+    from_python(stream_words)(key, np.uint64(identity), np.uint32(level), np.uint32(first), *scratch, words)
     expected = [
         word
         for number in range(first, first + 16)

@@ -18,21 +18,27 @@ from scipy import stats
 
 from providers import PROVIDERS
 from providers.errors import ParameterError, SourceError
-from providers.localities.polytope import Polytope, advance_centre, round_directions
+from providers.localities import polytope as polytopes
+from providers.localities import relations
+from providers.localities.polytope import Polytope
 from providers.localities.redraw import RATES_BYTES
 from providers.localities.relations import (
     BOTH_SIDED,
     FREE,
     ONE_SIDED,
     UNIFORM,
-    choose_relations,
     max_constraints,
     sense_of,
 )
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from providers.services.locality import PAPER, LocalityParams
+from tests.kernel_calls import from_python
 from tests.naive.agreement import SEED, assert_agree, swap
+
+advance_centre = from_python(polytopes.advance_centre)
+round_directions = from_python(polytopes.round_directions)
+choose_relations = from_python(relations.choose_relations)
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -1,7 +1,10 @@
 """Fixtures that every tier of tests shares."""
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -10,10 +13,12 @@ import pytest
 from hypothesis import settings
 
 from app.settings import Settings
-from demo.service import own_key, running_service
+from demo.service import running_service
 from providers.cores import available_cores
 from tests.issuer import AUDIENCE, Issuer, running_issuer
+from tests.new_tables import made_once
 from tests.order import longest_first
+from tests.own_key import own_key
 from tests.postgres import Postgres, running_postgres
 from tests.references.storage import s3_address, storage
 from tests.reports.schema import check_reports
@@ -34,7 +39,7 @@ SERVICE = {
 }
 """Settings of the service that tests call."""
 
-PROCESSES = {"address", "checkout", "postgres"}
+PROCESSES = {"service_on", "checkout", "postgres"}
 """Fixtures that start processes: each test that uses one of them is slow, as is each on PostgreSQL."""
 
 os.environ.setdefault("ROWVEIL_RELEASE_POLICY", "allow")  # tests release the same tables again and again
@@ -68,6 +73,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: longest_first(item.nodeid.partition("::")[0]))
 
 
+def pytest_collection_finish() -> None:
+    """Leave what collection has made out of later garbage collections: a million objects that all stay."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let them be collected, which libraries check at exit."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Limit kernels to one thread where there is one test process for each core.
@@ -77,6 +93,13 @@ def one_thread() -> None:
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         numba.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def new_tables() -> Iterator[None]:
+    """Migrate the first empty database of each kind, and make the tables of all others as it did."""
+    with made_once():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -92,12 +115,6 @@ def data_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def service_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the service that all tests call."""
-    return tmp_path_factory.mktemp("service")
-
-
-@pytest.fixture(scope="session")
 def issuer() -> Iterator[Issuer]:
     """The OIDC issuer whose tokens that service takes."""
     with running_issuer() as running:
@@ -109,24 +126,74 @@ def tokens_of(issuer: Issuer) -> dict[str, str]:
     return {"oidc_issuer": issuer.url, "oidc_audience": AUDIENCE}
 
 
-@pytest.fixture(scope="session")
-def address(service_home: Path, issuer: Issuer) -> Iterator[str]:
-    """One real service for all tests that call it: its own process, a real port, real workers."""
-    with running_service(service_home, **SERVICE, **tokens_of(issuer)) as started:
-        yield started
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Running service, and a client of it."""
 
-
-@pytest.fixture(scope="session")
-def key(address: str, service_home: Path) -> str:
+    home: Path
+    database: dict[str, str]
+    """Database settings of the service; empty for the SQLite file below its home."""
+    address: str
+    key: str
     """A key with every scope."""
-    return own_key(service_home)
+    client: httpx.Client
 
 
 @pytest.fixture(scope="session")
-def client(address: str, key: str) -> Iterator[httpx.Client]:
-    """A client of that service that says who it is."""
-    with calling(address, key) as opened:
-        yield opened
+def service_on(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, issuer: Issuer
+) -> Iterator[Callable[[str], Service]]:
+    """One real service on each kind of database, its own process, a real port, real workers.
+
+    Each is started once, when it is first asked for, and stays: a fixture with the kind as its parameter
+    would start it again in every module.
+    """
+    started: dict[str, Service] = {}
+    with ExitStack() as until_the_end:
+
+        def of(kind: str) -> Service:
+            if kind not in started:
+                home = tmp_path_factory.mktemp("service")
+                address = new_address(kind, request)
+                database = {} if address is None else {"database_url": address}
+                running = running_service(home, **SERVICE, **tokens_of(issuer), **database)
+                address = until_the_end.enter_context(running)
+                key = own_key(home, **database)
+                client = until_the_end.enter_context(calling(address, key))
+                started[kind] = Service(home, database, address, key, client)
+            return started[kind]
+
+        yield of
+
+
+@pytest.fixture(scope="session")
+def served(service_on: Callable[[str], Service]) -> Service:
+    """The service of all tests that need no other."""
+    return service_on("sqlite")
+
+
+@pytest.fixture(scope="session")
+def service_home(served: Service) -> Path:
+    """Home folder of the service."""
+    return served.home
+
+
+@pytest.fixture(scope="session")
+def address(served: Service) -> str:
+    """Address of the service."""
+    return served.address
+
+
+@pytest.fixture(scope="session")
+def key(served: Service) -> str:
+    """A key with every scope."""
+    return served.key
+
+
+@pytest.fixture(scope="session")
+def client(served: Service) -> httpx.Client:
+    """A client of the service that says who it is."""
+    return served.client
 
 
 def calling(address: str, key: str) -> httpx.Client:

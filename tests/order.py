@@ -11,6 +11,8 @@ LONGEST = (
     "tests/fuzz/test_document.py",
     "tests/docs/test_examples.py",
     "tests/faults/test_jobs.py",
+    "tests/property/test_out_of_core.py",
+    "tests/unit/repository/test_package.py",
 )
 """Modules that take longest, in order; all others follow in the order of collection."""
 

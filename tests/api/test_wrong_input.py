@@ -10,7 +10,7 @@ import pytest
 
 from app.errors import problem_codes
 from tests.api.calls import ARROW, PARQUET, Api
-from tests.api.conftest import Service
+from tests.conftest import Service
 
 ROWS = [{"age": 31, "city": "x", "born": "1990-05-17"}, {"age": 32, "city": "x", "born": "1991-06-18"}]
 PARAMETERS: dict[str, Any] = {"swap_fields": ["age"], "control_field": "city"}

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-import statsmodels.api
 
 from providers import PROVIDERS
 from providers.measures.assessment import MeasureOptions, Release, assess
@@ -20,6 +19,8 @@ SEED = bytes(32)
 
 def test_coefficients_of_svcensus_are_those_of_statsmodels(data_dir: Path) -> None:
     """Wage income on all else, categories without their most frequent level, after RWN."""
+    from statsmodels.api import OLS  # takes a second to import
+
     table = read(data_dir / "svcensus.csv")
     destination = swap("RWN", table, {"k": 25}, SEED).table
     fitted = []
@@ -31,7 +32,7 @@ def test_coefficients_of_svcensus_are_those_of_statsmodels(data_dir: Path) -> No
             first = table.to_pandas()[name].value_counts().index[0]
             columns += [(frame[name] == level).astype(float) for level in sorted(set(frame[name]) - {first})]
         z = [(column - column.mean()) / column.std(ddof=1) for column in (frame["wageinc"], *columns)]
-        fitted.append(np.asarray(statsmodels.api.OLS(z[0], np.column_stack(z[1:])).fit().params))
+        fitted.append(np.asarray(OLS(z[0], np.column_stack(z[1:])).fit().params))
     options = MeasureOptions(only=("il3",), target="wageinc")
     found = assess(Release(table, destination), options, measures_stream(SEED)).measures["il3"]["value"]
     assert found == pytest.approx(np.abs(fitted[1] - fitted[0]).mean(), rel=1e-6)

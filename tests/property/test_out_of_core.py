@@ -210,14 +210,14 @@ NEIGHBOURS: list[tuple[list[str], dict[str, Any], int, int]] = [
     (["x"], {"k": 70, "ties": "index", "q": 0.4}, ROWS, 6_000_000),
     (["v", "x", "text", "half"], {"categorical_weight": 0.05, "epsilon": 0.2}, 15_000, 2_000_000),
     (["huge", "half"], {"epsilon": 0.1, "q": 0.7}, 15_000, 1_000_000),
-    (["still"], {"categorical_fields": ["still"], "k": 3}, 30_000, 1_000_000),
+    (["still"], {"categorical_fields": ["still"], "k": 3}, 15_000, 500_000),
     (["x", "huge"], {"k": 200, "neighbours": "sample", "sample_size": 9000}, 15_000, 2_000_000),
-    (["v", "text"], {"neighbours": "partition", "parts": 3}, 25_000, 1_500_000),
-    (["v", "x"], {"neighbours": "partition", "parts": 200, "epsilon": 0.05}, 20_000, 1_000_000),
-    (["v", "x"], WITHIN | {"parts": 3, "within": "sample", "sample_size": 5000}, 25_000, 1_500_000),
-    (["v", "text"], WITHIN | {"parts": 20, "within": "own_sample", "sample_size": 50}, 25_000, 1_500_000),
-    (["v", "x"], WITHIN | {"parts": 200, "within": "pairs", "sample_size": 30, "q": 0.6}, 20_000, 1_000_000),
-    (["v", "text"], WITHIN | {"parts": 20, "within": "pairs", "sample_size": 3, "k": 9}, 25_000, 1_500_000),
+    (["v", "text"], {"neighbours": "partition", "parts": 3}, 12_500, 750_000),
+    (["v", "x"], {"neighbours": "partition", "parts": 200, "epsilon": 0.05}, 10_000, 500_000),
+    (["v", "x"], WITHIN | {"parts": 3, "within": "sample", "sample_size": 2500}, 12_500, 750_000),
+    (["v", "text"], WITHIN | {"parts": 20, "within": "own_sample", "sample_size": 50}, 12_500, 750_000),
+    (["v", "x"], WITHIN | {"parts": 200, "within": "pairs", "sample_size": 30, "q": 0.6}, 10_000, 500_000),
+    (["v", "text"], WITHIN | {"parts": 20, "within": "pairs", "sample_size": 3, "k": 9}, 12_500, 750_000),
 ]
 """Distance fields, what else is said, rows, and memory."""
 

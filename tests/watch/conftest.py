@@ -15,7 +15,7 @@ import httpx
 import orjson
 import pytest
 
-from demo.service import own_key
+from tests.own_key import own_key
 from tests.watch.collector import PATIENCE, Collector
 
 SETTINGS = {

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import statsmodels.api
 
 from providers import PROVIDERS
 from providers.measures.assessment import Assessment, MeasureOptions, Release, assess
@@ -54,12 +53,14 @@ def standardised(values: Any) -> Any:
 
 def coefficients(table: pa.Table, numbers: list[str], levels: dict[str, list[str]]) -> Any:
     """Fit standardised income to standardised numbers and levels by statsmodels."""
+    from statsmodels.api import OLS  # takes a second to import
+
     columns = [standardised(table[name].to_numpy().astype(float)) for name in numbers]
     for name, shown in levels.items():
         text = np.array(table[name].to_pylist())
         columns += [standardised((text == level).astype(float)) for level in shown]
     income = standardised(table["income"].to_numpy())
-    return statsmodels.api.OLS(income, np.column_stack(columns)).fit().params
+    return OLS(income, np.column_stack(columns)).fit().params
 
 
 LEVELS = {"town": ["b", "c", "d"], "sex": ["m"], "job": ["y", "z"]}

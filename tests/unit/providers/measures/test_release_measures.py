@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pytest
-import statsmodels.api
 from scipy.spatial.distance import cdist
 from scipy.stats import contingency, entropy, ks_2samp
 from sklearn.cluster import KMeans
@@ -85,12 +84,14 @@ def test_a_correlation_that_is_lost_counts_as_none() -> None:
 
 def test_regression_in_blocks() -> None:
     """The fit agrees with a pseudo-inverse and statsmodels; a duplicated field shares its coefficient."""
+    from statsmodels.api import OLS  # takes a second to import
+
     table = np.column_stack([NUMBERS, 2 * NUMBERS[:, 1], NUMBERS[:, 2] > -3])
     found = regress(in_pieces(table), 4)
     z = (table - table.mean(axis=0)) / table.std(axis=0, ddof=1)
     assert found.coefficients == pytest.approx(np.linalg.pinv(z[:, 1:]) @ z[:, 0])
     assert found.coefficients[0] == pytest.approx(found.coefficients[2])
-    whole = statsmodels.api.OLS(z[:, 0], z[:, [1, 2, 4]]).fit()
+    whole = OLS(z[:, 0], z[:, [1, 2, 4]]).fit()
     assert found.r_squared == pytest.approx(whole.rsquared)
     assert found.cooks_distances == pytest.approx(whole.get_influence().cooks_distance[0])
 

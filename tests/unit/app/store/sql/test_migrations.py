@@ -12,9 +12,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from app.settings import Settings
+from app.store.sql import schema
 from app.store.sql.db import NEWEST_REVISION, Database, migrate, migration_config
 from app.store.sql.models import Base, Job
 from tests.conftest import DATABASES, settings_on
+from tests.new_tables import MIGRATE
 from tests.postgres import Postgres
 
 
@@ -37,8 +39,13 @@ def downgrade_to_base(settings: Settings) -> None:
         database.close()
 
 
+@pytest.fixture(autouse=True)
+def real_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "upgrade", MIGRATE)
+
+
 @pytest.fixture(params=DATABASES)
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+def settings(real_migrations: None, request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     return settings_on(request.param, request, tmp_path)
 
 

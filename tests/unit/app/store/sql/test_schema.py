@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
 from app.settings import Settings
-from app.store.sql import replicas
+from app.store.sql import replicas, schema
 from app.store.sql.db import (
     NEWEST_REVISION,
     Database,
@@ -24,14 +24,20 @@ from app.store.sql.db import (
 from app.store.sql.models import Replica, SchemaSupport
 from app.store.sql.replicas import ReplicasDiffer, moment
 from tests.conftest import DATABASES, settings_on
+from tests.new_tables import MIGRATE
 
 MIGRATIONS = Path(__file__).parents[5] / "migrations"
 NEXT = "2026_12_31_next"
 BETWEEN = "2026_12_30_between"
 
 
+@pytest.fixture(autouse=True)
+def real_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "upgrade", MIGRATE)
+
+
 @pytest.fixture(params=DATABASES)
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+def settings(real_migrations: None, request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     made = settings_on(request.param, request, tmp_path / "home")
     migrate(made)
     return made

@@ -254,12 +254,13 @@ def least_memory(params: PairingParams, rows: int) -> int:
 
 
 def _selection_bytes(params: PairingParams) -> int:
-    """Bytes of a row's risk, codes, chances, random order and masks, of its household and checks, if used."""
+    """Bytes of a row's risk, codes, chances, random order and masks, of its household, series and checks, if used."""
     by_risk = params.selection_by_risk is not None
     if not isinstance(params, SwapParams):
         return 96 * by_risk
     by_household = params.moving_unit is not None or params.household_check is not None
-    return 96 * (by_risk + by_household + bool(params.checks))
+    in_series = 176 * (params.series is not None)  # hashes of ids, and a copy of the arrivals' rows
+    return 96 * (by_risk + by_household + bool(params.checks)) + in_series
 
 
 def _index_bytes(rows: int) -> int:

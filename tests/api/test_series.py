@@ -39,7 +39,7 @@ def run(api: Api, name: str, persons: list[int], of: int = 1, **more: Any) -> di
 
 
 def test_a_unit_keeps_its_partner(api: Api, name: str) -> None:
-    """In a second table, in another order, with several rows each; arrivals are paired among themselves."""
+    """A second table has another order and several rows each; arrivals are paired among themselves."""
     first = run(api, name, list(range(10)))
     paired = partners(first)
     assert set(paired.values()) == set(range(10))

@@ -71,7 +71,7 @@ def test_two_jobs_pair_the_same_arrivals_once(service: Running, name: str) -> No
     assert all(one[each] not in range(10, 20) for each in set(range(10, 20)) - shared)
     assert (found(service, name).waves, found(service, name).units) == (2, 30)
     assert series_of(service, second)["known"] == 10
-    # Whoever has no partner in its table has one where both are.
+    # A unit without its partner in one table has it where both are.
     everyone = partners(service, service.end(submit(service, name, persons(0, 30))))
     assert everyone == two | one
     assert sorted(each for each in everyone.values() if each is not None) == list(range(30))

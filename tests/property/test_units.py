@@ -96,7 +96,7 @@ def stored(pairs: bytes) -> set[bytes]:
 @given(st.data(), st.lists(SEEDS, min_size=2, max_size=3))
 @pytest.mark.parametrize("service", SERVICES)
 def test_series(service: str, data: st.DataObject, seeds: list[bytes]) -> None:
-    """Values, figures, events and new pairs of each wave are the twin's; whoever is known keeps the partner.
+    """Values, figures, events and new pairs of each wave are the twin's; known units keep their partner.
 
     The tables of later waves have other rows, another order and other services' groups.
     """
@@ -143,7 +143,7 @@ def test_series(service: str, data: st.DataObject, seeds: list[bytes]) -> None:
 @given(st.data(), st.lists(SEEDS, min_size=3, max_size=3))
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_join_shows_one_partner(service: str, data: st.DataObject, seeds: list[bytes]) -> None:
-    """Of two tables and waves joined by `person`, the values of a unit are those of one partner.
+    """Joined by `person`, the values of a unit in several tables and waves are those of one partner.
 
     Every key of the released visits is in the released persons. Units whose partner has left are suppressed.
     """

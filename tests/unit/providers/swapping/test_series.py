@@ -70,7 +70,7 @@ def test_ids_of_another_type_are_refused() -> None:
 
 @pytest.mark.parametrize("service", ["DSWAP", "CDSWAP", "DDSWAP"])
 def test_a_series_without_its_pairs_is_refused(service: str) -> None:
-    """As a plan, and out of core, too."""
+    """A plan is refused as well, and so is a run out of core."""
     more: dict[str, Any] = {"DSWAP": {}, "CDSWAP": {"control_field": "c"}}.get(
         service, {"control_field": "c", "block_size": 3}
     )
@@ -148,7 +148,7 @@ def test_a_unit_in_another_class_is_not_swapped() -> None:
 
 
 def test_an_intruder_takes_all_units_of_a_size_for_partners() -> None:
-    """In a series of DDSWAP, since a unit keeps its partner when it has moved to another block."""
+    """A unit of a series of DDSWAP keeps its partner when it has moved to another block."""
     table = persons([1, 1, 2, 2, 3, 4, 5, 6])
     own: dict[str, Any] = {"swap_fields": ("x",), "unit_id": "who", "control_field": ("c",), "block_size": 2}
     sizes = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from app import __version__
 from app.cli.parser import CommandParser, LineParser
-from app.lean import collection_paused, leave_out_pandas
+from app.lean import collection_paused, defer, leave_out_pandas
 from providers import numba
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         numba.leave_out()  # before a provider is imported: kernels run in the workers
         if settings.engine == "local":
             _begin_workers()
+        defer("pyarrow.compute")
         with collection_paused():
             from app.server import serve
         return serve(settings)

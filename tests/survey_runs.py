@@ -72,7 +72,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "household": ("DSWAP", {**SWAP, "household": "household", "rate": 0.5}),
     "household check": (
         "CDSWAP",
-        {"swap_fields": ["area"], "control_field": "sex", "household_check": "household"},
+        {"swap_fields": ["sex"], "control_field": "area", "household_check": "household"},
     ),
     "repair": ("DSWAP", {"swap_fields": ["end"], "checks": ["start <= end"], "on_broken": "repair"}),
 }

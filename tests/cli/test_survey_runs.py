@@ -57,7 +57,7 @@ def test_a_frontier_and_its_weighted_measures(surveyed: Desk) -> None:
     weighted = options(WEIGHTED, "--measures")
     surveyed.done(
         "frontier", "survey.parquet", "--services", "@services.json", *figures, *weighted,
-        "--report", "frontier.json",
+        "--report", "frontier.json", "--seed-file", "seed",
     )  # fmt: skip
     points = json.loads(Path("frontier.json").read_text())["frontier"]["points"]
     assert [point["parameters"] for point in points] == [parameters for _, parameters in RUNS.values()]

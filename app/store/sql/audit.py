@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from app.callers import Caller
@@ -139,9 +138,16 @@ def shared_lines() -> sa.Select[Any]:
 
 def _open(connection: sa.Connection, chain: str) -> None:
     """Insert a chain without lines, unless another process has just done so."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     row = {"chain": chain, "number": 0, "mac": ""}
-    connection.execute(dialect.insert(CHAINS).values(row).on_conflict_do_nothing())
+    # The other database's dialect is not imported: it would stay in memory for nothing.
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        connection.execute(postgresql.insert(CHAINS).values(row).on_conflict_do_nothing())
+    else:
+        from sqlalchemy.dialects import sqlite
+
+        connection.execute(sqlite.insert(CHAINS).values(row).on_conflict_do_nothing())
 
 
 def _written(line: Line, previous: str) -> bytes:

@@ -42,7 +42,7 @@ def join_again(session: Transaction, job: Job, first: Job) -> None:
         raise StateConflict(
             f"the job did not succeed, so that it has no wave of series '{name}'; submit it again"
         )
-    if series.find(session, first.series_id) is None:
+    if not series.lock(session, first.series_id):
         raise StateConflict(
             f"series '{name}' was deleted with its pairs: the same bytes cannot be made any more"
         )
@@ -93,15 +93,17 @@ class SeriesTransactions:
         """Delete the series of an owner with its pairs. Raises NotFound, Forbidden, StateConflict."""
         with self._stores.database.write() as session:
             now = moment(session)
-            usage.lock(session, owner, now)
             found = _found(session, caller, owner, name).series
+            usage.lock(session, found.owner, now)  # no job of it is accepted meanwhile
+            series.lock(session, found.id)
             if not caller.may_change(found.owner):
                 raise Forbidden(f"series '{name}' is of another caller: only its owner may delete it")
             if series.is_used(session, found.id):
                 raise StateConflict(
                     f"a job of series '{name}' is queued or running; delete the series when it has ended"
                 )
-            series.delete(session, found.id)
+            if not series.delete(session, found.id):
+                raise NotFound(f"there is no series '{name}'")
             self._stores.audit.append(session, caller, "series.delete", found.id, now)
         self._stores.database.truncate_log()
 

@@ -254,7 +254,7 @@ def least_memory(params: PairingParams, rows: int) -> int:
 
 
 def _selection_bytes(params: PairingParams) -> int:
-    """Bytes of a row's risk, codes, chances, random order and masks, of its household, series and checks, if used."""
+    """Bytes of a row's risk, codes, chances, order, masks, and of household, series and checks, if used."""
     by_risk = params.selection_by_risk is not None
     if not isinstance(params, SwapParams):
         return 96 * by_risk

@@ -118,6 +118,9 @@ def test_list_and_delete(api: Api, name: str) -> None:
     assert api.client.delete(f"/v1/series/{name}-1").status_code == 204
     api.problem(api.client.get(f"/v1/series/{name}-1"), 404, "not_found")
     api.problem(api.client.delete(f"/v1/series/{name}-1"), 404, "not_found")
+    for unknown in ("/v1/series/%00", f"/v1/series/{name}-0?owner=%00", f"/v1/series/{name}-0?owner=nobody"):
+        api.problem(api.client.get(unknown), 404, "not_found")
+        api.problem(api.client.delete(unknown), 404, "not_found")
     assert run(api, f"{name}-1", [1, 2, 3, 4])["event_counts"]["series_started"] == 1
 
 

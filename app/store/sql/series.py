@@ -1,9 +1,10 @@
 """All SQL about series and their pairs. Every function works within the caller's transaction.
 
 A series has one name within its owner. Its pairs are append-only: each wave is written once, in the
-transaction that ends the job which made it, in parts of bounded size. The owner's usage is locked while a
-job of a series is accepted or a series is deleted, and the row of the series while a wave is appended. So a
-series cannot be deleted under a job, and of two jobs that read the same waves only one adds the next wave.
+transaction that ends the job which made it, in parts of bounded size. The row of the series is locked while
+it is deleted, a job of it is rerun, or a wave is appended. The owner's usage is locked while it is deleted or
+a new job of it is accepted. So a series cannot be deleted under a job, and of two jobs that read the same
+waves only one adds the next wave.
 """
 
 import secrets
@@ -62,6 +63,12 @@ def find(session: Session, series_id: str) -> Series | None:
     return session.get(Series, series_id)
 
 
+def lock(session: Session, series_id: str) -> bool:
+    """Lock the series until the transaction ends; False if there is none."""
+    found = session.scalar(sa.select(Series.id).where(Series.id == series_id).with_for_update())
+    return found is not None
+
+
 def newest_wave(session: Session, series_id: str) -> int:
     """Return the number of the newest wave; 0 if there is none."""
     return (
@@ -81,7 +88,7 @@ def append(
     session: Session, sealer: Sealer, series_id: str, wave: int, job_id: str, new: NewPairs, now: datetime
 ) -> None:
     """Store the pairs of a new wave. Raises SeriesMoved: the wave exists."""
-    session.execute(sa.select(Series.id).where(Series.id == series_id).with_for_update())
+    lock(session, series_id)
     if newest_wave(session, series_id) != wave - 1:
         raise SeriesMoved
     for number, first in enumerate(range(0, len(new.pairs), _PART_BYTES)):
@@ -111,6 +118,8 @@ def page(session: Session, caller: Caller, limit: int, after: str | None) -> Seq
 
 def named(session: Session, caller: Caller, owner: str, name: str) -> SeriesFigures | None:
     """Return the series of an owner by its name; None if none is visible to the caller."""
+    if "\0" in owner + name:  # PostgreSQL's driver rejects the character
+        return None
     query = _figures().where(visible_to(caller, Series), Series.owner == owner, Series.name == name)
     row = session.execute(query).one_or_none()
     return None if row is None else _with_figures(row)

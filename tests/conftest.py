@@ -16,7 +16,6 @@ from app.settings import Settings
 from demo.service import running_service
 from providers.cores import available_cores
 from tests.issuer import AUDIENCE, Issuer, running_issuer
-from tests.new_tables import made_once
 from tests.order import longest_first
 from tests.own_key import own_key
 from tests.postgres import Postgres, running_postgres
@@ -95,9 +94,11 @@ def one_thread() -> None:
         numba.set_num_threads(1)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def new_tables() -> Iterator[None]:
     """Migrate the first empty database of each kind, and make the tables of all others as it did."""
+    from tests.new_tables import made_once  # SQLAlchemy takes a second to import, and most tests need none
+
     with made_once():
         yield
 
@@ -221,6 +222,7 @@ def settings_on(kind: str, request: pytest.FixtureRequest, home: Path) -> Settin
 
 def new_address(kind: str, request: pytest.FixtureRequest) -> str | None:
     """The address of an empty database; None for that which a service makes below its home."""
+    request.getfixturevalue("new_tables")
     if kind == "sqlite":
         return None
     server: Postgres = request.getfixturevalue("postgres")

@@ -6,13 +6,15 @@ database. Tests of the migrations themselves use `tests.new_tables.MIGRATE`.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from alembic.config import Config
 
 from app.store.sql import schema
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 MIGRATE = schema.upgrade
 """The upgrade that the service uses."""
@@ -28,7 +30,7 @@ class NewTables:
     def __init__(self) -> None:
         self._statements: dict[tuple[str, str], list[_Statement]] = {}
 
-    def upgrade(self, connection: sa.Connection, config: Config, alone: bool) -> None:
+    def upgrade(self, connection: sa.Connection, config: "Config", alone: bool) -> None:
         """Upgrade the tables. Raises MigrationRefused. See `app.store.sql.schema.upgrade`."""
         if sa.inspect(connection).get_table_names():
             MIGRATE(connection, config, alone)

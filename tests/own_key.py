@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app.__main__ import main
-from app.cli.admin import own_key_file
-
 
 def own_key(home: Path, **settings: str) -> str:
     """Return the key, as `demo.service.own_key` does with a process that takes two seconds to start."""
+    from app.__main__ import main  # both take a second to import, and most tests need no key
+    from app.cli.admin import own_key_file
+
     given = {"home": str(home), "auth": "on"} | settings
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()):
         for name, value in given.items():

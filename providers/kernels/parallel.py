@@ -13,6 +13,7 @@ take to compile. Here the body of a loop becomes an ordinary function of a range
                                                   for row in range(start, stop):
                                                       values[row] *= 2
 
+The module of a kernel imports numpy as `np`, which loops use to index arrays by unsigned numbers.
 Each thread gets one range of consecutive indices, of a length that differs by one at most. A loop writes to
 arrays only: a variable that it assigns is its own in each iteration, so that the decorator refuses sums.
 An exception of the body reaches the caller of the kernel, after all threads have ended.

@@ -176,7 +176,9 @@ def named_at_run_time(function: Any) -> Iterator[tuple[str, str]]:
             found = names.get(name)
             found = getattr(found, "py_func", found)
             module = getattr(found, "__module__", None) or ""
-            if module.startswith("providers.") and hasattr(found, "__qualname__"):
+            if "__loop" in name and found is not None:  # a part of the function: `providers.kernels.parallel`
+                waiting.append(found.__code__)
+            elif module.startswith("providers.") and hasattr(found, "__qualname__"):
                 yield module.partition(".")[2], found.__qualname__
 
 

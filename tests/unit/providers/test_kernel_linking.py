@@ -55,6 +55,7 @@ def triangular(number):
     return total
 """
 CALLERS = """
+import numpy as np
 from numba import njit, prange
 from providers.kernels.parallel import parallel
 from sample.helpers import checked, double, factorial, large, triangular
@@ -303,4 +304,4 @@ def test_numba_has_the_methods_that_linking_replaces() -> None:
     )
     text = "".join(inspect.getsource(method) for method in methods)
     assert numba.__version__.startswith(kernel_linking.NUMBA)
-    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == "30ef6ae89b5d8b08"
+    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == "22a7c943b7059f59"

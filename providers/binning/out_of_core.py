@@ -33,7 +33,8 @@ from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import StreamedResult
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
-from providers.storage import Resources, Source
+from providers.storage import Resources, Source, Spool
+from providers.swapping.out_of_core.exchange import Exchanger, Tally
 from providers.swapping.out_of_core.swap import Listing, SwapRun
 from providers.swapping.participation import REASONS
 from providers.tables.columns import take_rows
@@ -44,6 +45,18 @@ _MEMORY_DIVISOR = 4
 
 _FEW_CELLS = 1 << 12
 """Number of cells whose statistics are kept with any memory budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRanges:
+    """Ranges of the numeric fields of a source."""
+
+    lows: tuple[float, ...]
+    """Smallest finite value of each field, among the rows in which all fields are finite."""
+    highs: tuple[float, ...]
+    """Largest such value of each field."""
+    rows: int
+    """Number of these rows."""
 
 
 class Numbers:
@@ -59,16 +72,38 @@ class Numbers:
         ``fail``: raise SourceError if a value is null or not finite; ``keep``: leave such rows out.
     row : str
         Name of the column that holds row numbers.
+    ranges : NumberRanges, optional
+        Ranges, if they are known: then the source is not read here.
     """
 
-    def __init__(self, source: Source, names: Sequence[str], nulls: str, row: str) -> None:
+    def __init__(
+        self,
+        source: Source,
+        names: Sequence[str],
+        nulls: str,
+        row: str,
+        ranges: NumberRanges | None = None,
+    ) -> None:
         self.names = tuple(names)
         self._source = source
         self._row = row
+        self.ranges = self._find_ranges(nulls) if ranges is None else ranges
+        """Ranges of the fields, and the number of rows in which all of them are finite."""
+        no_values = read_only(np.zeros(0))
+        named = zip(self.names, self.ranges.lows, self.ranges.highs, strict=True)
+        self.fields = tuple(FieldValues(name, no_values, low, high) for name, low, high in named)
+        """Ranges of the fields, without their values."""
+        self._all_present = self.ranges.rows == source.rows
+        self.rows = Rows(self.ranges.rows, lambda fields: self._read(fields, present=True))
+        """Rows in which all fields are finite."""
+
+    def _find_ranges(self, nulls: str) -> NumberRanges:
+        """Read the source once; raise SourceError as the class says."""
+        names = self.names
         lows, highs = np.full(len(names), np.inf), np.full(len(names), -np.inf)
         unusable = np.zeros(len(names), np.int64)
         count = 0
-        for batch in source.batches(self.names):
+        for batch in self._source.batches(self.names):
             columns = self._columns(pa.Table.from_batches([batch]))
             present = _finite(columns)
             count += int(np.count_nonzero(present))
@@ -79,13 +114,7 @@ class Numbers:
         for name, unusable_count in zip(self.names, unusable.tolist(), strict=True):
             if unusable_count and nulls == "fail":
                 raise unusable_values(name, unusable_count)
-        no_values = read_only(np.zeros(0))
-        ranges = zip(self.names, lows.tolist(), highs.tolist(), strict=True)
-        self.fields = tuple(FieldValues(name, no_values, low, high) for name, low, high in ranges)
-        """Ranges of the fields, without their values."""
-        self._all_present = count == source.rows
-        self.rows = Rows(count, lambda fields: self._read(fields, present=True))
-        """Rows in which all fields are finite."""
+        return NumberRanges(tuple(lows.tolist()), tuple(highs.tolist()), count)
 
     def absent_rows(self) -> Iterator[pa.Table]:
         """Iterate over the rows that take no part, in batches, with their row numbers."""
@@ -157,11 +186,14 @@ class CellGrouping:
         The grid.
     row : str
         Name of the column that holds row numbers.
+    merged : MergedSingletons, optional
     """
 
-    def __init__(self, numbers: Numbers, axes: Sequence[Axis], row: str) -> None:
+    def __init__(
+        self, numbers: Numbers, axes: Sequence[Axis], row: str, merged: MergedSingletons | None = None
+    ) -> None:
         self.controls = numbers.names
-        self.merged: MergedSingletons | None = None
+        self.merged = merged
         self._numbers = numbers
         self._axes = axes
         self._row = row
@@ -184,6 +216,54 @@ class CellGrouping:
         """Return the bins of a sorted batch; the identity of a bin is its smallest row."""
         order, starts = radix_runs(list(self.ids(table)))
         return Listing(order, starts, rows[order[starts[:-1]]].astype(np.uint64))
+
+
+@dataclass(frozen=True, slots=True)
+class CellGrid:
+    """Grid of a table with its merged singletons: the data that each unit of a divided run needs."""
+
+    axes: tuple[Axis, ...]
+    """Empty if no row has all numbers."""
+    merge: bool
+    """Whether singletons join the bin with the nearest mean."""
+    cells: tuple[int, int] | None
+    """Number of cells that hold rows, and of those with one row, before singletons are merged; None if
+    none are merged, so that the bins show both."""
+    merged: MergedSingletons | None
+
+    @classmethod
+    def of_numbers(
+        cls, numbers: Numbers, axes: Sequence[Axis], merge: bool, run: SwapRun, resources: Resources,
+        progress: Progress,
+    ) -> "CellGrid":  # fmt: skip
+        """Find the singletons of a grid and the bins that they join.
+
+        Parameters
+        ----------
+        numbers : Numbers
+            Fields that define the grid; read once more if singletons are merged.
+        axes : sequence of Axis
+        merge : bool
+        run : SwapRun
+        resources : Resources
+        progress : Progress
+
+        Raises
+        ------
+        SourceError
+            The cells are too many to merge singletons within the memory.
+        """
+        if not merge or not numbers.rows.count:
+            return cls(tuple(axes), merge, None, None)
+        grouping = CellGrouping(numbers, axes, run.row)
+        reading = sub_progress(progress, 0.0, 0.7)
+        sums = _CellSums.of_rows(numbers, axes, grouping, run.row, resources, reading)
+        merged = sums.merged(sub_progress(progress, 0.7, 1.0))
+        return cls(tuple(axes), merge, (sums.count, sums.singletons), merged)
+
+    def grouping(self, numbers: Numbers, row: str) -> CellGrouping:
+        """Return the grouping of the table's rows by their bins."""
+        return CellGrouping(numbers, self.axes, row, self.merged)
 
 
 def swap_in_cells(
@@ -216,28 +296,55 @@ def swap_in_cells(
     UnswappableError
         Rows cannot be swapped and the policy is ``fail``.
     """
-    run = SwapRun(source, params, stream, resources, numbers.names, label_bytes=8 * len(numbers.names))
+    run = run_in_cells(source, params, numbers.names, stream, resources)
     spool = resources.scratch.spool(run.parts, run.sizes.waiting)
     exchanger = run.exchanger(spool)
+    keep_absent(numbers, exchanger)
+    grid = CellGrid.of_numbers(numbers, axes, merge, run, resources, sub_progress(progress, 0.0, 0.3))
+    if numbers.rows.count:
+        run.exchange_groups(numbers.rows, grid.grouping(numbers, run.row), exchanger, progress, None)
+    return assembled_cells(run, [spool], exchanger.tally, numbers, grid, widest)
+
+
+def run_in_cells(
+    source: Source, params: SwapParams, names: tuple[str, ...], stream: Stream, resources: Resources
+) -> SwapRun:
+    """Return the run whose labels are cell ids of the named fields; arguments as in `swap_in_cells`."""
+    return SwapRun(source, params, stream, resources, names, label_bytes=8 * len(names))
+
+
+def keep_absent(numbers: Numbers, exchanger: Exchanger) -> None:
+    """Write the rows that take no part, with their own values."""
     for table in numbers.absent_rows():
         exchanger.keep_values(0, table, REASONS["null"])
-    rows = numbers.rows.count
-    grouping = CellGrouping(numbers, axes, run.row)
-    cells = None
-    if rows:
-        if merge:
-            cells = _CellSums.of_rows(
-                numbers, axes, grouping, run.row, resources, sub_progress(progress, 0.0, 0.2)
-            )
-            grouping.merged = cells.merged(sub_progress(progress, 0.2, 0.3))
-        run.exchange_groups(numbers.rows, grouping, exchanger, progress, None)
-    streamed = run.assembled([spool], exchanger.tally, None, _not_finite)
-    bin_sizes = exchanger.tally.groups
+
+
+def assembled_cells(
+    run: SwapRun, spools: Sequence[Spool], tally: Tally, numbers: Numbers, grid: CellGrid, widest: float
+) -> StreamedResult:
+    """Assemble the destination from the spools of all units, and add the figures of the grid.
+
+    Parameters
+    ----------
+    run : SwapRun
+    spools : sequence of Spool
+    tally : Tally
+        Figures of all units.
+    numbers : Numbers
+    grid : CellGrid
+    widest : float
+        As in `swap_in_cells`.
+
+    Raises
+    ------
+    UnswappableError
+        Rows cannot be swapped and the policy is ``fail``.
+    """
+    streamed = run.assembled(spools, tally, None, _not_finite)
+    rows, bin_sizes = numbers.rows.count, tally.groups
     minimal_depth = min(bin_sizes) if bin_sizes else 0
-    degree, singletons = bin_sizes.total(), bin_sizes[1]
-    if cells is not None:  # count cells before singletons were merged
-        degree, singletons = cells.count, cells.singletons
-    merged = 0 if grouping.merged is None else len(grouping.merged.rows)
+    degree, singletons = grid.cells or (bin_sizes.total(), bin_sizes[1])
+    merged = 0 if grid.merged is None else len(grid.merged.rows)
     publishable = rows and depths_publishable(rows, len(numbers.fields))
     depths = minimal_depths(numbers.whole(), widest) if publishable else None
 
@@ -245,9 +352,9 @@ def swap_in_cells(
         report = streamed.result()
         report.provider.update(partition_degree=degree, minimal_depth=minimal_depth, singletons=singletons)
         if rows:
-            report.provider.update(grid_figures(merged, numbers.fields, axes))
+            report.provider.update(grid_figures(merged, numbers.fields, grid.axes))
             report.measures[P_PRIVACY_KEY] = privacy_of_mews(depths or (), minimal_depth)
-        if merge and singletons and not merged:
+        if grid.merge and singletons and not merged:
             report.events.add(NOTHING_TO_MERGE_INTO)
         return report
 

@@ -31,6 +31,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from providers.binning.degree import nearest_degree
+from providers.binning.distribute import Cells, sharing_of_cells
 from providers.binning.grid import (
     MOST_CELLS,
     Axis,
@@ -56,7 +57,7 @@ from providers.binning.values import FieldValues, standard_deviation
 from providers.errors import ParameterError, SourceError
 from providers.grouping.groups import Groups
 from providers.out_of_core.partitions import unused
-from providers.params import MOST_ROWS, Suppression
+from providers.params import MOST_ROWS, Suppression, SwapParams
 from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import Provider, Scaling, StreamedResult
 from providers.randomness.chacha20 import Stream
@@ -300,19 +301,32 @@ def swap_out_of_core(
     """
     progress(0.0, "reading numbers")
     numbers = Numbers(source, params.swap_fields, params.nulls, unused("row", source.schema.names))
-    axes: list[Axis] = []
-    if numbers.rows.count:
-        axes = partition_domain(params, numbers.fields, numbers.spread, no_progress, [])
+    axes = _axes(params, numbers) if numbers.rows.count else []
     return swap_in_cells(
-        source, as_swap(params, source.schema, _suppression(params)), numbers, axes,
-        params.singletons == "merge", params.widest, stream, progress, resources,
+        source, _swap_params(params, source.schema), numbers, axes,
+        _CELLS.merge(params), _CELLS.widest(params), stream, progress, resources,
     )  # fmt: skip
+
+
+def _axes(params: MewsParams, numbers: Numbers) -> list[Axis]:
+    return partition_domain(params, numbers.fields, numbers.spread, no_progress, [])
+
+
+def _swap_params(params: MewsParams, schema: pa.Schema) -> SwapParams:
+    return as_swap(params, schema, _suppression(params))
 
 
 def _suppression(params: MewsParams) -> Suppression:
     """Return the treatment of the rows that stay alone in their bin."""
     return Suppression(policy="keep") if params.singletons == "keep" else params.suppression
 
+
+_CELLS = Cells(
+    axes=_axes,
+    swap=_swap_params,
+    merge=lambda params: params.singletons == "merge",
+    widest=lambda params: params.widest,
+)
 
 PROVIDER = Provider(
     identifier="MEWS",
@@ -366,10 +380,12 @@ PROVIDER = Provider(
         "beyond two. With `degree`, whose search reads all rows for each grid that it tries, and with "
         "`others` set to `univariate` the table is not cut: the fields must then fit in memory, at about 76 "
         "bytes a row for two float64 fields and 22 for each further field. With `risk` the run is not cut "
-        "either, since risks depend on the whole table.",
+        "either, since risks depend on the whole table. The units of a divided job are runs of consecutive "
+        "whole cells.",
         swap=swap_out_of_core,
         can_cut=lambda params: params.degree is None and params.others == "keep" and params.risk is None,
         least=lambda params, rows: least_memory(params, rows),
+        sharing=sharing_of_cells(_CELLS),
     ),
     cost="O(n p) time for n rows and p swap fields; `degree` takes the same again for each number of cells "
     "that it tries. Each singleton costs a search of the nearest bin, quick in few fields. Memory: 8 n "

@@ -42,7 +42,7 @@ SETUP = WorkerSetup(threads=1, memory_bytes=512 * 2**20, preload=PRELOAD)
 ROWS = 20_000
 LITTLE = 10**6
 LONG = 3 * PATIENCE
-"""Seven jobs of six tasks each, and workers that start, on a machine that may be busy."""
+"""Eight jobs of six tasks each, and workers that start, on a machine that may be busy."""
 
 
 class Workers:
@@ -159,6 +159,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("DSWAP", {"swap_fields": ["y", "x"], "locked": True}),
     ("CDSWAP", {"swap_fields": ["y"], "control_field": "class"}),
     ("DDSWAP", {"swap_fields": ["y", "name"], "control_field": "x", "block_size": 7}),
+    ("MEWS", {"swap_fields": ["x", "y"], "bins": 20}),
     ("PABIDOT", {"fields": ["x", "y"]}),
     ("PABIDOT", {"fields": ["x", "y"], "shuffle": False}),
     ("LOCALITY", {"fields": ["x", "y"], "iterations": 1}),

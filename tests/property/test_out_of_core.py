@@ -57,9 +57,9 @@ def test_segments_are_redrawn_the_same(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.data(), st.integers(1, 40))
-def test_cells_come_out_the_same(data: st.DataObject, batch_rows: int) -> None:
-    """Every type, grid, policy and way with single rows and gaps, in parts of 64 rows."""
+@given(st.data(), st.integers(1, 40), st.sampled_from([1, 1, 2, 5]))
+def test_cells_come_out_the_same(data: st.DataObject, batch_rows: int, units: int) -> None:
+    """Every type, grid, policy and way with single rows and gaps, in parts of 64 rows and in units."""
     table, swap_fields, unusable = data.draw(number_tables())
     source = pa.concat_tables([table] * data.draw(st.sampled_from([1, 1, 4, 20])))
     parameters = data.draw(bin_parameters(source, swap_fields, unusable)) | {"others": "keep"}
@@ -68,7 +68,7 @@ def test_cells_come_out_the_same(data: st.DataObject, batch_rows: int) -> None:
     parameters["singletons"] = data.draw(st.sampled_from(["merge", "merge", "keep", "suppression"]))
     if parameters["singletons"] == "keep":
         parameters["suppression"] = {"policy": "keep"}
-    assert_same("MEWS", source, parameters, TINY, batch_rows)
+    assert_same("MEWS", source, parameters, TINY, batch_rows, units)
 
 
 @settings(max_examples=60, deadline=None)
@@ -181,11 +181,11 @@ GRIDS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("memory", [1_500_000, 4_000_000])
+@pytest.mark.parametrize(("memory", "units"), [(1_500_000, 1), (4_000_000, 1), (1_500_000, 3)])
 @pytest.mark.parametrize("parameters", GRIDS)
-def test_bins_come_out_the_same(parameters: dict[str, Any], memory: int, table: pa.Table) -> None:
+def test_bins_come_out_the_same(parameters: dict[str, Any], memory: int, units: int, table: pa.Table) -> None:
     """Cells cut between parts, cells larger than memory, rows alone in every part, and gaps."""
-    found = assert_same("MEWS", table, parameters, memory, 5000)
+    found = assert_same("MEWS", table, parameters, memory, 5000, units)
     assert found is not None
     if parameters.get("singletons", "merge") == "merge" and len(parameters["swap_fields"]) > 1:
         assert found.provider["merged"] > 20

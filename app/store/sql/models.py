@@ -89,8 +89,8 @@ class Job(Base):
         Index(None, "finished_at"),
         Index(None, "owner", "id"),
         Index(None, "project", "id"),
-        # Only labelled jobs, and those of a series, so that small calls do not pay. On PostgreSQL migrations say so:
-        # `postgresql_where` would load that dialect, 5 MB, into every service.
+        # Only labelled jobs, and those of a series, so that small calls do not pay for it. On PostgreSQL the
+        # migrations say so: `postgresql_where` would load that dialect, 5 MB, into every service.
         Index(None, "label", "id", sqlite_where=text(_LABELLED)),
         Index(None, "series_id", sqlite_where=text(_OF_SERIES)),
     )

@@ -1,0 +1,117 @@
+"""Divide an exchange within grid cells into units for several workers: each is a run of whole cells.
+
+The division finds the ranges of the fields, the grid, and the bins that singletons join, in the order of the
+table's rows, so that sums are the same as in a run by one worker. Every unit reads the source and selects
+the rows of its own cells.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from providers.binning.grid import Axis
+from providers.binning.out_of_core import (
+    CellGrid,
+    NumberRanges,
+    Numbers,
+    assembled_cells,
+    keep_absent,
+    run_in_cells,
+)
+from providers.binning.swap import BinParams
+from providers.out_of_core.partitions import Rows, unused
+from providers.out_of_core.samplesort import Splitters, splitting_rows
+from providers.params import SwapParams
+from providers.progress import Progress, no_progress, sub_progress
+from providers.provider import Division, Run, Sharing, StreamedResult, UnitResult
+from providers.storage import Spool
+from providers.swapping.out_of_core.exchange import Tally
+from providers.swapping.out_of_core.swap import SwapRun
+from providers.tables.columns import take_rows
+
+P = TypeVar("P", bound=BinParams)
+
+
+@dataclass(frozen=True)
+class Cells(Generic[P]):
+    """Functions that a service with grid cells declares."""
+
+    axes: Callable[[P, Numbers], list[Axis]]
+    """(params, numbers with at least one row) -> grid; raises ParameterError and SourceError."""
+    swap: Callable[[P, pa.Schema], SwapParams]
+    """(params, schema) -> parameters of the exchange: locked, of the fields that define the grid."""
+    merge: Callable[[P], bool]
+    """Whether singletons join the bin with the nearest mean."""
+    widest: Callable[[P], float]
+    """Widest cell for the measure `p_privacy`, as a share of each field's range."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """Data of the whole table that each unit needs."""
+
+    ranges: NumberRanges
+    grid: CellGrid
+    first_rows: pa.Table | None
+    """Row that begins each unit but the first, in the order of the cells; None if there is one unit."""
+
+
+def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
+    """Divide a table by ranges of cells; the cells of a range hold about equally many rows."""
+
+    def divide(run: Run[P], progress: Progress, wanted: int) -> Division:
+        progress(0.0, "reading numbers")
+        numbers, swap = _numbers(run), _swap_run(run)
+        rows = numbers.rows
+        axes = cells.axes(run.params, numbers) if rows.count else []
+        merge = cells.merge(run.params)
+        finding = sub_progress(progress, 0.3, 0.9)
+        grid = CellGrid.of_numbers(numbers, axes, merge, swap, run.resources, finding)
+        first_rows = None
+        if wanted > 1 and rows.count > wanted:
+            labels = grid.grouping(numbers, swap.row).labels
+            first_rows = splitting_rows(rows, numbers.names, labels, wanted)
+        units = 1 if first_rows is None else wanted
+        return Division(tuple(range(units)), swap.parts, _Common(numbers.ranges, grid, first_rows))
+
+    def work(run: Run[P], division: Division, number: int, spool: Spool) -> Tally:
+        common: _Common = division.common
+        numbers, swap = _numbers(run, common.ranges), _swap_run(run)
+        exchanger = swap.exchanger(spool)
+        if number == 0:
+            keep_absent(numbers, exchanger)
+        rows = numbers.rows
+        grouping = common.grid.grouping(numbers, swap.row)
+        if common.first_rows is not None:
+            own = run.resources.scratch.spool(1, swap.sizes.waiting)
+            splitters = Splitters(common.first_rows, grouping.labels, None)  # a cell stays in one unit
+            for table in rows.read(numbers.names):
+                own.add(0, take_rows(table, np.flatnonzero(splitters.parts_of(table) == number)))
+            rows = Rows.of_spool(own, swap.row)
+        if rows.count:
+            swap.exchange_groups(rows, grouping, exchanger, no_progress, None)
+        return exchanger.tally
+
+    def gather(
+        run: Run[P], progress: Progress, division: Division, done: Sequence[UnitResult]
+    ) -> StreamedResult:
+        common: _Common = division.common
+        tally = Tally()
+        for unit in done:
+            tally.add(unit.figures)
+        spools, numbers = [unit.rows for unit in done], _numbers(run, common.ranges)
+        widest = cells.widest(run.params)
+        return assembled_cells(_swap_run(run), spools, tally, numbers, common.grid, widest)
+
+    def _numbers(run: Run[P], ranges: NumberRanges | None = None) -> Numbers:
+        row = unused("row", run.source.schema.names)
+        return Numbers(run.source, run.params.swap_fields, run.params.nulls, row, ranges)
+
+    def _swap_run(run: Run[P]) -> SwapRun:
+        params = cells.swap(run.params, run.source.schema)
+        return run_in_cells(run.source, params, run.params.swap_fields, run.stream, run.resources)
+
+    return Sharing(divide, work, gather)

@@ -25,7 +25,7 @@ class EarlierSource:
     epsilons: tuple[float | None, ...] = ()
     """Epsilon of each different release; None for one without."""
     other_digests: tuple[str, ...] = ()
-    """Those of the sources with as many rows as the job's whose digest has the other form than the job's."""
+    """Digests in the other form than the job's, of the sources with as many rows as the job's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "locality": lambda given: [locality.measure(given.rounds)],
     "rswap": lambda given: [rswap.measure(given.rounds)],
     "out-of-core": lambda given: [out_of_core.measure(max(given.rows), min(2, given.rounds))],
+    "jobs": lambda given: [out_of_core.measure_jobs(rows, given.rounds) for rows in given.rows],
     "http": lambda given: [http.measure(2 * given.rounds), http.measure_small(4)],
     "calls": lambda given: [calls.measure(given.rounds), streams.measure(min(3, given.rounds))],
     "http-large": lambda given: [http_large.measure(max(given.rows), given.rounds)],

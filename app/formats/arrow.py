@@ -33,9 +33,15 @@ _NOT_WHOLE = "the body is not a complete Arrow stream"
 class ChunkSink(io.RawIOBase):
     """Output file that returns the bytes written since the last call of `take`."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps: bool = False) -> None:
+        """Create the file.
+
+        ``keeps``: the writer does not change what it has written until the next `take`, so that nothing is
+        copied before. An Arrow stream consists of the buffers of its batches; a CSV writer reuses one buffer.
+        """
         super().__init__()
-        self._written: list[bytes] = []
+        self._keeps = keeps
+        self._written: list[bytes | memoryview] = []
         self._size = 0
 
     def writable(self) -> bool:
@@ -43,8 +49,8 @@ class ChunkSink(io.RawIOBase):
         return True
 
     def write(self, data: Any, /) -> int:
-        """Store a copy of ``data``."""
-        piece = bytes(data)
+        """Store ``data``."""
+        piece = memoryview(data).cast("B") if self._keeps else bytes(data)
         self._written.append(piece)
         self._size += len(piece)
         return len(piece)
@@ -166,7 +172,7 @@ def _laid_out(batches: Iterator[pa.RecordBatch], plain_schema: pa.Schema) -> Ite
 
 def arrow_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     """Encode an Arrow stream, one chunk for each batch, with fields in their original types."""
-    written, original = ChunkSink(), original_schema(schema)
+    written, original = ChunkSink(keeps=True), original_schema(schema)
     batch_rows = min([_BATCH_ROWS, *(most_rows(field.type) for field in original)])
     with pa.ipc.new_stream(written, original) as writer:
         yield written.take()

@@ -311,7 +311,7 @@ def test_its_page_begins_with_the_verdict(api: Api, job: dict[str, Any]) -> None
 
 
 def test_the_source_of_an_older_job_is_compared_by_its_older_digest(api: Api, here: None) -> None:
-    """By the rows of the request, and by a buffer."""
+    """The source comes as rows of the request, and as a buffer."""
     run = api.run("DSWAP", SOURCE, SWAP, seed="8e")
     older = table_digest(pa.Table.from_pylist(SOURCE), DigestForm.WHOLE)
     engine = sa.create_engine(Settings().database_url)

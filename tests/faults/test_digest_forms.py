@@ -106,7 +106,7 @@ def test_new_jobs_have_digests_by_parts(service: Running) -> None:
 
 @pytest.mark.parametrize("rows", [1000, LARGE])
 def test_a_rerun_of_an_older_job_is_compared_in_its_form(service: Running, rows: int) -> None:
-    """By rows of the request, by a buffer of this version, and by the retained source."""
+    """The source is given as rows, as a buffer of this version, and not at all if it was retained."""
     source = table(2, rows)
     job = older_job(service, source, retain_source=True)
     assert job.source_digest == table_digest(source, DigestForm.WHOLE)
@@ -204,7 +204,7 @@ def test_a_policy_refuses_a_source_released_before_the_upgrade(service: Running,
 
 
 def test_the_form_of_new_digests_is_known_to_every_replica(service: Running) -> None:
-    """As long as a replica of an older version lives, new digests have the first form."""
+    """New digests have the first form as long as a replica of an older version lives."""
     lease = service.jobs._stores.lease
     forms = [lease.digest_form]
     with older_replica(service):

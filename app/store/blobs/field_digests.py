@@ -25,7 +25,7 @@ class FieldDigests:
 
     rows: int
     digests: tuple[bytes, ...] = field(repr=False)
-    """In the order of the fields, 32 bytes each."""
+    """Digest of each field in the order of the table, 32 bytes each."""
 
     def to_bytes(self) -> bytes:
         """Return the end of the blob."""

@@ -114,24 +114,26 @@ def test_an_unchanged_field_has_the_digest_of_its_source(
     assert destination(known)[0]["destination"]["digest"] == plain["destination"]["digest"]
     kept = BlobTable(known.destination, ROWS).field_digests()
     assert kept == parts_of(read_table(access))
-    told = FieldDigests(ROWS, tuple(bytes([number]) * 32 for number in range(4)))
-    found = BlobTable(destination(with_digests(task, store, told))[1], ROWS).field_digests()
+    given = FieldDigests(ROWS, tuple(bytes([number]) * 32 for number in range(4)))
+    found = BlobTable(destination(with_digests(task, store, given))[1], ROWS).field_digests()
     assert found is not None
     names = TABLE.column_names
     taken = [
-        name for name, one, other in zip(names, found.digests, told.digests, strict=True) if one == other
+        name for name, one, other in zip(names, found.digests, given.digests, strict=True) if one == other
     ]
     assert taken == unchanged
 
 
 def test_a_field_with_fewer_rows_is_hashed(store: BlobStore, tmp_path: Path) -> None:
-    """Where rows were dropped, no digest of the source holds."""
-    lonely = TABLE.set_column(2, "class", pa.array(np.where(np.arange(ROWS) < 9, np.arange(ROWS), 100)))
+    """Digests of the source do not hold for a destination without some of its rows."""
+    with_singletons = TABLE.set_column(
+        2, "class", pa.array(np.where(np.arange(ROWS) < 9, np.arange(ROWS), 100))
+    )
     parameters = {"swap_fields": ["x"], "control_field": "class", "suppression": {"policy": "drop"}}
     for memory in (PLENTY, LITTLE):
-        task = swap_task(store, tmp_path, "CDSWAP", lonely, parameters, memory)
+        task = swap_task(store, tmp_path, "CDSWAP", with_singletons, parameters, memory)
         source = store.allocate()
-        write_table(source, lonely, field_digests=parts_of(lonely))
+        write_table(source, with_singletons, field_digests=parts_of(with_singletons))
         outcome, access = destination(replace(task, source=source))
         released = read_table(access)
         assert released.num_rows == ROWS - 9

@@ -41,7 +41,7 @@ def stored(store: BlobStore, wide: pa.Table) -> BlobAccess:
 
 @given(st.data())
 def test_they_are_the_fields_of_the_table(store: BlobStore, data: st.DataObject) -> None:
-    """Of every type and layout, however the rows are divided into batches."""
+    """Fields of every type and layout are read, however the rows are divided into batches."""
     plain = data.draw(tables(of=types(FLAT_TYPES), min_fields=1))
     table = data.draw(another_carriage(plain))
     access = store.allocate()
@@ -142,7 +142,7 @@ def test_a_table_of_other_rows_does_not_open(stored: BlobAccess, wide: pa.Table)
 def test_a_large_batch_is_written_in_a_thread_and_its_error_is_reported(
     store: BlobStore, wide: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the next batch or at the end; no blob appears."""
+    """The next batch or the end of the block raises it, and no blob appears."""
     batches = wide.to_batches(max_chunksize=200_000)
 
     def fails(*_: object, last: bool) -> None:

@@ -15,7 +15,7 @@ from fastapi import HTTPException, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.datastructures import QueryParams
 
@@ -137,6 +137,43 @@ def _direct_handler(endpoint: Callable[..., Any]) -> Callable[[Request], Corouti
     return handle
 
 
+Usual = Callable[[JsonRequest], Coroutine[Any, Any, Response | None]]
+"""Answers a request in the usual form; None: the request is not in that form."""
+
+_USUAL: dict[Callable[..., Any], Usual] = {}
+
+
+def answer_usual(endpoint: Callable[..., Any], usual: Usual) -> None:
+    """Have requests to the operation answered by ``usual``, without FastAPI's solving of dependencies.
+
+    FastAPI answers the requests that ``usual`` returns None for: it finds what is wrong with them.
+    """
+    _USUAL[endpoint] = usual
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def usual_body(request: JsonRequest, model: type[Body]) -> Body | None:
+    """Return the request's body; None if it is not declared as JSON, is empty or does not fit the model."""
+    if request.headers.get("content-type") != "application/json" or not await request.body():
+        return None
+    try:
+        return model.model_validate(await request.json())
+    except (json.JSONDecodeError, ValidationError):
+        return None
+
+
+def _usual_handler(
+    usual: Usual, otherwise: Callable[[Request], Coroutine[Any, Any, Response]]
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    async def handle(request: Request) -> Response:
+        assert isinstance(request, JsonRequest)
+        return await usual(request) or await otherwise(request)
+
+    return handle
+
+
 class JsonRoute(APIRoute):
     """Route that checks the caller's scope and rate and reads a `JsonRequest`; omits absent fields."""
 
@@ -149,6 +186,8 @@ class JsonRoute(APIRoute):
         """Return FastAPI's handler, called with a `JsonRequest` after authentication."""
         scope = self.scope
         handler = _direct_handler(self.endpoint) if self.endpoint in _DIRECT else super().get_route_handler()
+        if (usual := _USUAL.get(self.endpoint)) is not None:
+            handler = _usual_handler(usual, handler)
         is_limited = scope is not None and self.path.startswith(_CONTRACT)
         check_query = _query_check(self.dependant) if self.path.startswith(_CONTRACT) else None
 

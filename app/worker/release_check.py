@@ -51,12 +51,15 @@ def with_release(
     if question is None:
         return columns
     source = BlobTable(task.source, task.rows)
+    family: EarlierSource | None
     if question.known_sketch is not None:
-        sketched, match, family = question.known_sketch, "digest", question.earlier[0]
+        sketched, family = question.known_sketch, question.earlier[0]
     else:
         own = sketch(_first_rows(source), question.key)
         sketched, family = own.document(), recognise(question, own)
-        match = None if family is None else "fields"
+    match = None
+    if family is not None:
+        match = "fields" if question.known_sketch is None else "digest"
     risk = None
     epsilon = None if guarantee is None else composed_epsilon(guarantee, columns, family)
     if family is not None:

@@ -1,9 +1,9 @@
 """Earlier releases that a new job's source is compared with, kept in memory between jobs.
 
-Entries of the ledger never change, so a family is read once, and later only what was added to it. Whether
-something was added, the database says in each transaction: nothing is recognised, or counted, that it does not
-have. A source that was released before under the same digest needs no comparison; its family alone is sent to
-the worker, with the sketch that the ledger has of it.
+Entries of the ledger never change, so a family is read once, and later only what was added to it. The
+database says in each transaction whether something was added, so that no release is missed. A source that was
+released before under the same digest needs no comparison: its family alone is sent to the worker, with the
+sketch that the ledger has of it.
 """
 
 from collections import OrderedDict
@@ -70,9 +70,7 @@ class EarlierReleases:
         self._known: OrderedDict[_Key, _Known] = OrderedDict()
         self._lock = Lock()
 
-    def of(
-        self, session: Transaction, job: Job
-    ) -> tuple[tuple[EarlierSource, ...], dict[str, Any] | None]:
+    def of(self, session: Transaction, job: Job) -> tuple[tuple[EarlierSource, ...], dict[str, Any] | None]:
         """Return the sources that may be the job's, and the sketch of its source if its digest is known.
 
         With a sketch, the only source returned is the job's, without sketches.
@@ -98,10 +96,10 @@ class EarlierReleases:
         for family in families:
             key = owner, project, family.id
             known = self._known.get(key)
-            if known is not None and known.count < family.count:
+            if known is not None and known.count < family.entries:
                 known.add(ledger.members(session, job, [family.id], known.newest))
             # Entries of two transactions at once need not be committed in the order of their ids.
-            if known is None or known.count < family.count:
+            if known is None or known.count < family.entries:
                 known = self._known[key] = unknown[family.id] = _Known()
             self._known.move_to_end(key)
             found.append(known)

@@ -31,7 +31,7 @@ class Family(NamedTuple):
 
     id: str
     """Id of the job of the first release."""
-    count: int
+    entries: int
     """Number of releases."""
 
 
@@ -64,7 +64,7 @@ def count(session: Session, job: Job) -> int:
 
 
 def family_of_source(session: Session, job: Job) -> Family | None:
-    """Return the family of the newest visible release with the digest of the job's source, if there is one."""
+    """Return the family of the newest visible release with the digest of the job's source; or None."""
     return next(iter(_families_found(session, job, _by_digest(job.project is not None))), None)
 
 
@@ -74,9 +74,7 @@ def near_families(session: Session, job: Job) -> list[Family]:
     return _families_found(session, job, _near(job.project is not None, sqlite))
 
 
-def members(
-    session: Session, job: Job, families: Collection[str], after: str = ""
-) -> Sequence[sa.Row[Any]]:
+def members(session: Session, job: Job, families: Collection[str], after: str = "") -> Sequence[sa.Row[Any]]:
     """Return the visible entries of the families with an id above ``after``, oldest first."""
     given = {**_scope(job), "families": list(families), "after": after}
     return session.connection().execute(_members(job.project is not None), given).all()

@@ -18,11 +18,11 @@ from app.api.middleware.head import HeadIsGetWithoutContent
 from app.api.middleware.request_log import RequestLog
 from app.api.middleware.security_headers import SecurityHeaders
 from app.api.middleware.slow_clients import SlowBodies
-from app.api.middleware.usual_requests import UsualRequests, usual_handlers
 from app.api.pages import console, swagger
 from app.api.pages.openapi import document
 from app.api.request_budget import RequestBudget
 from app.api.routes import attacks, buffers, frontier, health, jobs, ledger, measures, services
+from app.api.usual_requests import UsualRequests, usual_handlers
 from app.errors import Unavailable
 from app.help import routes as help_pages
 from app.jobs.maintenance.adoption import StorageInUse

@@ -148,7 +148,7 @@ _USUAL: dict[Callable[..., Any], Usual] = {}
 
 
 def answer_usual(endpoint: Callable[..., Any], usual: Usual) -> None:
-    """Have requests to the operation answered by ``usual``: see `app.api.middleware.usual_requests`."""
+    """Have requests to the operation answered by ``usual``: see `app.api.usual_requests`."""
     _USUAL[endpoint] = usual
 
 

@@ -22,6 +22,7 @@ from app.api.pages import console, swagger
 from app.api.pages.openapi import document
 from app.api.request_budget import RequestBudget
 from app.api.routes import attacks, buffers, frontier, health, jobs, ledger, measures, series, services
+from app.api.usual_requests import UsualRequests, usual_handlers
 from app.errors import Unavailable
 from app.help import routes as help_pages
 from app.jobs.maintenance.adoption import StorageInUse
@@ -103,6 +104,11 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.paths = set()
     app.state.tokens = _tokens(settings)
     problems.install(app)
+    # The most frequent first.
+    resources = (jobs, services, measures, frontier, attacks, buffers, ledger, series, health)
+    every_route = [route for resource in resources for route in resource.router.routes]
+    app.add_middleware(UsualRequests, handlers=usual_handlers(every_route))  # the innermost
+    app.add_middleware(problems.UnexpectedErrors)
     app.add_middleware(HeadIsGetWithoutContent)
     app.add_middleware(SlowBodies, patience=settings.request_patience, least_rate=settings.least_body_rate)
     app.add_middleware(SurplusConnections)
@@ -116,17 +122,7 @@ def create_app(settings: Settings) -> FastAPI:
         )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestLog, metrics=metrics)
-    for resource in (  # the most frequent first
-        jobs,
-        services,
-        measures,
-        frontier,
-        attacks,
-        buffers,
-        ledger,
-        series,
-        health,
-    ):
+    for resource in resources:
         app.include_router(resource.router)
         app.state.paths.update(each.path for each in resource.router.routes if isinstance(each, Route))
     app.openapi = partial(document, app)  # type: ignore[method-assign]

@@ -13,11 +13,15 @@ from app.jobs.service import JobService
 from app.settings import Settings
 
 
-async def _jobs(request: Request) -> JobService:
+def jobs_of(request: Request) -> JobService:
     """Return the service on behalf of the caller, which `app.api.json_request` has authenticated."""
     jobs: JobService = request.app.state.jobs
     caller: Caller = request.state.caller
     return jobs.on_behalf_of(caller)
+
+
+async def _jobs(request: Request) -> JobService:
+    return jobs_of(request)
 
 
 async def _service(request: Request) -> JobService:

@@ -15,7 +15,7 @@ from fastapi import HTTPException, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.datastructures import QueryParams
 
@@ -26,7 +26,6 @@ from app.api.request_budget import LARGE_BODY, UPLOAD_BYTES, Claim, memory_of
 from app.errors import AppError, InvalidRequest
 from app.formats.errors import FormatError
 from app.formats.json_text import check_names, may_repeat, reason_not_json, without_byte_order_mark
-from app.jobs.fairness.rates import Allowance
 from providers.errors import did_you_mean
 
 _CONTRACT = "/v1/"
@@ -41,6 +40,11 @@ class JsonRequest(Request):
 
     claim: Claim | None = None
     """Share in the budget of the requests in flight; None until something is read."""
+
+    @property
+    def body_read(self) -> bytes | None:
+        """Body, if it has been read."""
+        return getattr(self, "_body", None)
 
     def claim_memory(self, size: int) -> None:
         """Take ``size`` bytes of the budget in all, until the response is complete. Raises Unavailable."""
@@ -137,6 +141,35 @@ def _direct_handler(endpoint: Callable[..., Any]) -> Callable[[Request], Corouti
     return handle
 
 
+Usual = Callable[[JsonRequest], Coroutine[Any, Any, Response | None]]
+"""Answers a request in the usual form; None: the request is not in that form."""
+
+_USUAL: dict[Callable[..., Any], Usual] = {}
+
+
+def answer_usual(endpoint: Callable[..., Any], usual: Usual) -> None:
+    """Have requests to the operation answered by ``usual``: see `app.api.usual_requests`."""
+    _USUAL[endpoint] = usual
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def usual_body(request: JsonRequest, model: type[Body]) -> Body | None:
+    """Return the request's body; None if it is not plainly declared as JSON, is empty or does not fit."""
+    headers = request.headers
+    if headers.get("content-type") != "application/json" or "content-encoding" in headers:
+        return None
+    try:
+        return model.model_validate(await request.json()) if await request.body() else None
+    except (json.JSONDecodeError, ValidationError):
+        return None
+
+
+_ADMITTED = "rowveil.admitted"
+"""Key of a request's scope: what is left to its caller, once it has been authenticated and counted."""
+
+
 class JsonRoute(APIRoute):
     """Route that checks the caller's scope and rate and reads a `JsonRequest`; omits absent fields."""
 
@@ -147,34 +180,53 @@ class JsonRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler, called with a `JsonRequest` after authentication."""
-        scope = self.scope
         handler = _direct_handler(self.endpoint) if self.endpoint in _DIRECT else super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            response: Response = await answered(JsonRequest(request.scope, request.receive), handler)
+            return response
+
+        answered = self._answer_of()
+        return handle
+
+    def usual_handler(self) -> Callable[[JsonRequest], Coroutine[Any, Any, Response | None]] | None:
+        """Return the handler of requests in the usual form; None if the operation has no such form."""
+        usual = _USUAL.get(self.endpoint)
+        if usual is None:
+            return None
+        answered = self._answer_of()
+        return lambda request: answered(request, usual)
+
+    def _answer_of(self) -> Callable[[JsonRequest, Callable[[Any], Any]], Coroutine[Any, Any, Any]]:
+        """Return a function that admits a request's caller and returns what a handler does."""
+        scope = self.scope
         is_limited = scope is not None and self.path.startswith(_CONTRACT)
         check_query = _query_check(self.dependant) if self.path.startswith(_CONTRACT) else None
 
-        async def handle(request: Request) -> Response:
-            allowance: Allowance | None = None
-            if scope is not None:
-                request.state.caller = await authenticate(request, scope)
-            if is_limited:
-                allowance = request.app.state.jobs.rates.take(request.state.caller.owner)
+        async def answered(request: JsonRequest, handler: Callable[[Any], Any]) -> Response | None:
+            if _ADMITTED not in request.scope:
+                if scope is not None:
+                    request.state.caller = await authenticate(request, scope)
+                rates = request.app.state.jobs.rates
+                allowance = rates.take(request.state.caller.owner) if is_limited else None
+                request.scope[_ADMITTED] = allowance
+            allowance = request.scope[_ADMITTED]
             if check_query is not None:
                 check_query(request.query_params)
-            json_request = JsonRequest(request.scope, request.receive)
             try:
-                response = await handler(json_request)
+                response: Response | None = await handler(request)
             except HTTPException:
-                if json_request.refusal is not None:
-                    raise json_request.refusal from None
+                if request.refusal is not None:
+                    raise request.refusal from None
                 raise
             finally:
-                if json_request.claim is not None:
-                    json_request.claim.release()
-            if allowance is not None:
+                if request.claim is not None:
+                    request.claim.release()
+            if allowance is not None and response is not None:
                 response.headers.update(allowance.headers())
             return response
 
-        return handle
+        return answered
 
 
 def _query_check(dependant: Dependant) -> Callable[[QueryParams], None]:
@@ -195,6 +247,8 @@ def _query_check(dependant: Dependant) -> Callable[[QueryParams], None]:
             is_list[field.alias] = _is_list(annotation)
 
     def check(query: QueryParams) -> None:
+        if not query:
+            return
         faults = []
         for name, count in Counter(name for name, _ in query.multi_items()).items():
             if name not in is_list:

@@ -8,7 +8,7 @@ message, since a library's message may quote a value.
 import difflib
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -166,14 +166,27 @@ def _allowed_methods(request: Request) -> set[str]:
     return methods | {"HEAD"} if "GET" in methods else methods
 
 
+_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    RequestValidationError: _on_validation_error,
+    AppError: _on_app_error,
+    ProviderError: _on_provider_error,
+    FormatError: _on_format_error,
+    HTTPException: _on_http_exception,
+}
+
+EXPECTED: tuple[type[Exception], ...] = tuple(_HANDLERS)
+"""Classes of the errors that have a response of their own."""
+
+
+async def error_response(request: Request, error: Exception) -> Response:
+    """Return the response to an error of one of the classes `EXPECTED`."""
+    return await next(handle for kind, handle in _HANDLERS.items() if isinstance(error, kind))(request, error)
+
+
 def install(app: FastAPI) -> None:
     """Register one handler for each kind of error."""
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
-    app.add_exception_handler(AppError, _on_app_error)
-    app.add_exception_handler(ProviderError, _on_provider_error)
-    app.add_exception_handler(FormatError, _on_format_error)
-    app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_middleware(UnexpectedErrors)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
 
 
 class UnexpectedErrors:

@@ -75,12 +75,21 @@ def preference_of(headers: list[str] | None, settings: Settings) -> Preference:
     return parse_prefer(headers or [], settings.default_wait_seconds, settings.max_wait_seconds)
 
 
+_LONGEST_KEY = 255
+"""Characters of an idempotency key."""
+
+
+def has_usual_length(key: str | None) -> bool:
+    """Return whether the header `Idempotency-Key` is absent or has a length that is allowed."""
+    return key is None or 1 <= len(key) <= _LONGEST_KEY
+
+
 IdempotencyKey = Annotated[
     str | SkipJsonSchema[None],
     Header(
         alias="Idempotency-Key",
         min_length=1,
-        max_length=255,
+        max_length=_LONGEST_KEY,
         description=(
             "Repeating a request with the same key returns the same job or buffer. The same key with a "
             "different request is rejected with 422. Keys expire after a day (`ROWVEIL_IDEMPOTENCY_TTL`); "

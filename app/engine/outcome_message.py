@@ -8,6 +8,8 @@ import json
 import struct
 from typing import Any
 
+from pydantic_core import from_json
+
 from app.engine.engine import INTERNAL_ERROR, Failure, Outcome
 
 MOST_BYTES = 2**30
@@ -53,10 +55,18 @@ def _joined(document: dict[str, Any], binary: list[bytes]) -> bytes:
     return b"".join([_HEAD.pack(len(text)), text, *binary])
 
 
+def _parsed(text: bytes) -> Any:
+    """Return the JSON value; integers of any size are exact."""
+    try:
+        return from_json(text)
+    except ValueError:  # such as half of a surrogate pair, which a name may have
+        return json.loads(text)
+
+
 def _decoded(message: memoryview) -> Outcome:
     (size,) = _HEAD.unpack_from(message)
     end = _HEAD.size + size
-    document = json.loads(bytes(message[_HEAD.size : end]))
+    document = _parsed(bytes(message[_HEAD.size : end]))
     if "failure" in document:
         code, text, pointer, trace = document["failure"]
         if not all(isinstance(value, str) for value in (code, text, pointer, *trace)):

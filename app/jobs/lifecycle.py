@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Self, TypeVar
 
 from app.engine.dask_address import cluster_of
@@ -44,6 +43,7 @@ from app.jobs.task_builder import TaskBuilder
 from app.jobs.transactions import JobTransactions
 from app.jobs.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
+from app.loop_threads import LoopThreads
 from app.settings import Settings
 from app.store.sql.db import DatabaseAway
 from app.telemetry import tracing
@@ -70,7 +70,7 @@ class Lifecycle:
         self._settings = settings
         self._closing_since: float | None = None
         self.stores = stores
-        self.threads = threads = ThreadPoolExecutor(_THREADS, "rowveil")
+        self.threads = threads = LoopThreads(_THREADS, "rowveil")
         self.watchers = watchers = Watchers()
         self.progress_reader = ProgressReader()
         self.engine = engine = _engine_of(settings)

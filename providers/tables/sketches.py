@@ -215,9 +215,7 @@ def _texts(values: pa.ChunkedArray) -> list[bytes]:
         plain = values.to_pylist()
     except (ValueError, OverflowError):  # nanoseconds, and times beyond Python's
         return [_text(value) for value in values]
-    return [
-        b"" if value is None else b"=" + repr(value).encode("utf-8", "surrogatepass") for value in plain
-    ]
+    return [b"" if value is None else b"=" + repr(value).encode("utf-8", "surrogatepass") for value in plain]
 
 
 def _text(value: pa.Scalar) -> bytes:

@@ -6,7 +6,8 @@ Metrics and logs use the route's template instead of the path, whose segments an
 import logging
 import time
 
-from starlette.datastructures import Headers, MutableHeaders
+from prometheus_client import Counter, Histogram
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.telemetry import tracing
@@ -15,6 +16,8 @@ from app.telemetry.metrics import METHODS, Metrics, known
 from app.telemetry.request_id import REQUEST_ID, request_id_of
 
 REQUEST_ID_HEADER = "X-Request-ID"
+
+_HEADER = REQUEST_ID_HEADER.lower().encode()
 
 _log = logging.getLogger("rowveil.http")
 
@@ -32,6 +35,8 @@ class RequestLog:
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
+        self._series: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
+        """Method, route and status -> series of the metrics."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and record its outcome."""
@@ -48,7 +53,8 @@ class RequestLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
+                kept = [pair for pair in message.get("headers", ()) if pair[0] != _HEADER]
+                message["headers"] = [*kept, (_HEADER, request_id.encode())]
             await send(message)
 
         method = known(scope["method"], METHODS)
@@ -66,8 +72,18 @@ class RequestLog:
 
     def _log_request(self, method: str, route: str, status: int, seconds: float) -> None:
         shown = str(status) if status else _ABORTED
-        self._metrics.requests.labels(method, route, shown).inc()
-        self._metrics.request_seconds.labels(method, route).observe(seconds)
-        fields = {"method": method, "route": route, "status": shown, "seconds": round(seconds, 4)}
+        series = self._series.get((method, route, shown))
+        if series is None:  # its labels are looked up once
+            series = (
+                self._metrics.requests.labels(method, route, shown),
+                self._metrics.request_seconds.labels(method, route),
+            )
+            self._series[method, route, shown] = series
+        requests, request_seconds = series
+        requests.inc()
+        request_seconds.observe(seconds)
         level = logging.DEBUG if route in _PROBES else logging.INFO
+        if not _log.isEnabledFor(level):
+            return
+        fields = {"method": method, "route": route, "status": shown, "seconds": round(seconds, 4)}
         _log.log(level, "request", extra={FIELDS: fields})

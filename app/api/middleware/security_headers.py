@@ -1,6 +1,5 @@
 """Security and cache headers of every response."""
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _ALWAYS = {
@@ -12,9 +11,12 @@ _ALWAYS = {
 }
 """Default headers; a response may override them, such as a page with its own policy."""
 
-_KEPT_BY_NOBODY = "no-store"
-
 _GUARDED = "/v1/"
+
+_OF_ALL = [(name.lower().encode(), value.encode()) for name, value in _ALWAYS.items()]
+"""Names and values as bytes, encoded once for all responses."""
+
+_OF_GUARDED = [*_OF_ALL, (b"cache-control", b"no-store")]
 
 
 class SecurityHeaders:
@@ -31,11 +33,10 @@ class SecurityHeaders:
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _ALWAYS.items():
-                    headers.setdefault(name, value)
-                if scope["path"].startswith(_GUARDED):
-                    headers.setdefault("Cache-Control", _KEPT_BY_NOBODY)
+                headers = list(message.get("headers", ()))
+                given = {name for name, _ in headers}
+                defaults = _OF_GUARDED if scope["path"].startswith(_GUARDED) else _OF_ALL
+                message["headers"] = headers + [pair for pair in defaults if pair[0] not in given]
             await send(message)
 
         await self._app(scope, receive, send_safely)

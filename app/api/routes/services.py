@@ -5,17 +5,18 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from app.api.dependencies import Jobs, ServiceSettings
-from app.api.job_options import RequestSubmission
+from app.api.dependencies import Jobs, ServiceSettings, jobs_of
+from app.api.job_options import RequestSubmission, Submission
 from app.api.job_response import plan_response, previous_response, submit_job
-from app.api.json_request import JsonRoute
+from app.api.json_request import JsonRequest, JsonRoute, answer_usual, usual_body
 from app.api.openapi_responses import accepted, problems
-from app.api.request_headers import PreferHeaders, preference_of
-from app.api.request_tables import RequestTables, check_carried, checked_destination
+from app.api.request_headers import Preference, PreferHeaders, has_usual_length, preference_of
+from app.api.request_tables import RequestTables, Tables, check_carried, checked_destination
 from app.api.schemas import Job, Service, ServiceList
 from app.errors import NotFound
-from app.jobs.service import NewJob
+from app.jobs.service import JobService, NewJob
 from app.requests.run import RunRequest, checked_run, run_request_model
+from app.settings import Settings
 from providers import PROVIDERS
 from providers.errors import did_you_mean
 from providers.provider import Provider
@@ -67,37 +68,59 @@ def _run_operation(provider: Provider[Any]) -> Callable[..., Awaitable[Response]
         submission: RequestSubmission,
         prefer: PreferHeaders = None,
     ) -> Response:
-        call: RunRequest = body
-        preference = preference_of(prefer, settings)
-        terms = await submission.job_options(call)
-        if not call.validate_only and (
-            before := await previous_response(jobs, terms, preference, submission)
-        ):
-            return before
-        send_to = await checked_destination(call.destination, jobs)  # before anything large is read
-        source = await tables.read(call.source)
-        check_carried(send_to, source.schema)
-        parameters, options = await tables.in_thread_unless_small(
-            checked_run, provider, call, source.schema, jobs.attack_thresholds
-        )
-        new = NewJob(
-            service=provider.identifier,
-            parameters=parameters,
-            seed=call.seed.secret if call.seed else None,
-            seed_bits=call.seed.bits if call.seed else None,
-            source=source.table,
-            send_to=send_to,
-            report=call.report,
-            options=options,
-            retain_source=call.retain_source,
-            inline=source.inline,
-            submission=terms,
-        )
-        if call.validate_only:
-            return await plan_response(jobs, new, source, call.preview_rows)
-        return await submit_job(jobs, new, preference, submission)
+        return await _run(provider, body, jobs, tables, submission, preference_of(prefer, settings))
 
+    async def run_usual(request: JsonRequest) -> Response | None:
+        key = request.headers.get("idempotency-key")
+        if not has_usual_length(key) or (body := await usual_body(request, request_model)) is None:
+            return None
+        settings: Settings = request.app.state.settings
+        jobs = jobs_of(request)
+        tables = Tables(request, jobs)
+        preference = preference_of(request.headers.getlist("prefer"), settings)
+        try:
+            return await _run(provider, body, jobs, tables, Submission(request, settings, key), preference)
+        finally:
+            await tables.release_unused()
+
+    answer_usual(run_service, run_usual)
     return run_service
+
+
+async def _run(
+    provider: Provider[Any],
+    call: RunRequest,
+    jobs: JobService,
+    tables: Tables,
+    submission: Submission,
+    preference: Preference,
+) -> Response:
+    """Run a service as requested, or preview the run; return the response."""
+    terms = await submission.job_options(call)
+    if not call.validate_only and (before := await previous_response(jobs, terms, preference, submission)):
+        return before
+    send_to = await checked_destination(call.destination, jobs)  # before anything large is read
+    source = await tables.read(call.source)
+    check_carried(send_to, source.schema)
+    parameters, options = await tables.in_thread_unless_small(
+        checked_run, provider, call, source.schema, jobs.attack_thresholds
+    )
+    new = NewJob(
+        service=provider.identifier,
+        parameters=parameters,
+        seed=call.seed.secret if call.seed else None,
+        seed_bits=call.seed.bits if call.seed else None,
+        source=source.table,
+        send_to=send_to,
+        report=call.report,
+        options=options,
+        retain_source=call.retain_source,
+        inline=source.inline,
+        submission=terms,
+    )
+    if call.validate_only:
+        return await plan_response(jobs, new, source, call.preview_rows)
+    return await submit_job(jobs, new, preference, submission)
 
 
 for _provider in PROVIDERS.values():

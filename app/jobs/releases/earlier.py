@@ -1,9 +1,9 @@
 """Earlier releases that a new job's source is compared with, kept in memory between jobs.
 
-Entries of the ledger never change, so a family is read once, and later only what was added to it. Whether
-something was added, the database says in each transaction: nothing is recognised, or counted, that it does not
-have. A source that was released before under the same digest needs no comparison; its family alone is sent to
-the worker, with the sketch that the ledger has of it.
+Entries of the ledger never change, so a family is read once, and later only what was added to it. The
+database says in each transaction whether something was added, so that no release is missed. A source that was
+released before under the same digest needs no comparison: its family alone is sent to the worker, with the
+sketch that the ledger has of it.
 """
 
 from collections import OrderedDict
@@ -89,35 +89,33 @@ class EarlierReleases:
         family = ledger.family_of_source(session, job)
         families = ledger.near_families(session, job) if family is None else [family]
         with self._lock:
-            self._read(session, job, families)
-            found = [self._known[_key(job, each)] for each in families]
+            found = self._read(session, job, families)
             sent = [known.sent(each.id, job) for known, each in zip(found, families, strict=True)]
             sketch = None if family is None else found[0].sketches[job.source_digest]
         if sketch is None:
             return tuple(sent), None
         return (sent[0]._replace(sketches=()),), unpacked(sketch)
 
-    def _read(self, session: Transaction, job: Job, families: Sequence[Family]) -> None:
-        """Read the entries that are missing.
+    def _read(self, session: Transaction, job: Job, families: Sequence[Family]) -> list[_Known]:
+        """Return the entries of the families; read those that are missing.
 
         Entries are only added. So the entries in memory are at least those that this transaction sees if
         they are as many; another transaction may have seen more.
         """
-        unknown = []
+        found, unknown = [], {}
+        owner, project = job.owner, job.project
         for family in families:
-            known = self._known.get(_key(job, family))
-            if known is not None and known.count < family.count:
+            key = owner, project, family.id
+            known = self._known.get(key)
+            if known is not None and known.count < family.entries:
                 known.add(ledger.members(session, job, [family.id], known.newest))
             # Entries of two transactions at once need not be committed in the order of their ids.
-            if known is None or known.count < family.count:
-                known = self._known[_key(job, family)] = _Known()
-                unknown.append(family.id)
-            self._known.move_to_end(_key(job, family))
+            if known is None or known.count < family.entries:
+                known = self._known[key] = unknown[family.id] = _Known()
+            self._known.move_to_end(key)
+            found.append(known)
         for row in ledger.members(session, job, unknown) if unknown else ():
-            self._known[job.owner, job.project, row.family].add([row])
+            unknown[row.family].add([row])
         while len(self._known) > _MOST_FAMILIES:
             self._known.popitem(last=False)
-
-
-def _key(job: Job, family: Family) -> _Key:
-    return job.owner, job.project, family.id
+        return found

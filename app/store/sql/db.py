@@ -27,6 +27,7 @@ from sqlalchemy.orm import Session
 from app.errors import InvalidRequest, StorageFull, Unavailable
 from app.settings import Settings
 from app.store.sql import schema
+from app.store.sql.quick_query import QuickQuery
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -106,7 +107,8 @@ class Database:
         self._most_connections = connections or _POOL_SIZE + _POOL_OVERFLOW
         self._write_lock = nullcontext() if self.shared else threading.RLock()
         self._look_lock = threading.Lock()
-        self._looking: sa.Connection | None = None
+        self._looking: sa.PoolProxiedConnection | None = None
+        self._quick: dict[int, QuickQuery] = {}
 
     @property
     def shared(self) -> bool:
@@ -116,8 +118,9 @@ class Database:
     def look(self, statement: sa.Select[Any], parameters: Mapping[str, Any]) -> sa.Row[Any] | None:
         """Run one query outside a transaction: a single statement sees one snapshot anyway. Return its row.
 
-        It takes a quarter of the time of `read`, for the queries of every request. An embedded database has a
-        connection of its own for them.
+        It takes a small part of the time of `read`, for the queries of every request. An embedded database
+        has a connection of its own for them, and runs them as `QuickQuery`, whose rows have the same
+        attributes.
         """
         with _translated_errors():
             if self.shared:
@@ -125,15 +128,20 @@ class Database:
                     connection = connection.execution_options(isolation_level="AUTOCOMMIT")
                     return connection.execute(statement, parameters).one_or_none()
             with self._look_lock:
+                quick = self._quick.get(id(statement))
+                if quick is None:  # which holds the statement, so that its id stays its own
+                    quick = self._quick[id(statement)] = QuickQuery(statement, self.engine)
                 if self._looking is None:
-                    options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", _BEGIN: ""}
-                    self._looking = self.engine.connect().execution_options(**options)
+                    self._looking = self.engine.raw_connection()
+                raw = self._looking.driver_connection
+                assert isinstance(raw, sqlite3.Connection)
                 try:
-                    return self._looking.execute(statement, parameters).one_or_none()
-                except sa.exc.DBAPIError:
+                    found: sa.Row[Any] | None = quick.one_or_none(raw, parameters)
+                except sqlite3.Error as error:
                     self._looking.close()
                     self._looking = None
-                    raise
+                    raise sa.exc.OperationalError(quick.text, None, error) from error
+                return found
 
     def connections(self) -> tuple[int, int]:
         """Return the number of connections in use, and the largest number; 0 and 0 without a pool."""

@@ -32,7 +32,7 @@ class Family(NamedTuple):
 
     id: str
     """Id of the job of the first release."""
-    count: int
+    entries: int
     """Number of releases."""
 
 
@@ -78,7 +78,7 @@ def has_digests(session: Session, job: Job, rows: int, form: DigestForm) -> bool
 
 
 def family_of_source(session: Session, job: Job) -> Family | None:
-    """Return the family of the newest visible release with the digest of the job's source, if there is one."""
+    """Return the family of the newest visible release with the digest of the job's source; or None."""
     return next(iter(_families_found(session, job, _by_digest(job.project is not None))), None)
 
 

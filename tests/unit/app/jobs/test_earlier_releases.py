@@ -1,0 +1,150 @@
+"""Earlier releases in memory: what a worker is sent is always what the database has."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.orm import Session
+
+from app.jobs.releases.earlier import EarlierReleases
+from app.store.sql import ledger
+from app.store.sql.models import Base, Job, Release
+from providers.tables.sketches import TableSketch, packed
+from tests.unit.app.jobs.sketching import document
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+ENTRIES = st.lists(
+    st.tuples(
+        st.integers(0, 2),  # family
+        st.integers(0, 2),  # source
+        st.integers(0, 2),  # destination
+        st.sampled_from(["me", "colleague", "stranger"]),
+        st.sampled_from([10, 15, 500]),  # rows
+        st.sampled_from([None, 1.5]),  # epsilon
+        st.booleans(),  # whether its id is smaller than the ids before
+    ),
+    max_size=12,
+)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Engine]:
+    made = sa.create_engine(f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.db'}")
+    Base.metadata.create_all(made, tables=[Base.metadata.tables["ledger"]])
+    yield made
+    made.dispose()
+
+
+def entry(number: int, drawn: tuple[Any, ...]) -> Release:
+    family, source, destination, owner, rows, epsilon, early = drawn
+    return Release(
+        id=f"{(100 - number) if early else (1000 + number):036d}",
+        job_id=f"job {number}",
+        family=f"family {family}",
+        released_at=START + timedelta(seconds=number),
+        owner=owner,
+        project="p" if owner == "colleague" else None,
+        service="DSWAP",
+        revision=1,
+        source_digest=f"source {family} {source}",
+        destination_digest=f"sha256:{destination}",
+        row_count=rows,
+        epsilon=None if epsilon is None else {"epsilon": epsilon},
+        sketch=document(family * 3 + source),
+    )
+
+
+def expected(entries: list[Release], job: Job) -> Any:
+    """The same from all visible entries, one after the other."""
+    seen = [
+        each
+        for each in sorted(entries, key=lambda one: one.id)
+        if each.owner == job.owner or (job.project is not None and each.project == job.project)
+    ]
+    same = [each for each in seen if each.source_digest == job.source_digest]
+    near = [each for each in seen if job.row_count // 2 <= each.row_count <= job.row_count * 2]
+    families = {each.family for each in (same[-1:] or near)}
+    found = {}
+    for name in families:
+        of_family = [each for each in seen if each.family == name]
+        found[name] = (
+            set() if same else {packed(each.sketch) for each in of_family},
+            {
+                each.destination_digest: each.epsilon["epsilon"] if each.epsilon else None
+                for each in of_family
+            },
+            of_family[-1].released_at.isoformat(timespec="seconds"),
+        )
+    return found, same[-1].sketch if same else None
+
+
+@given(ENTRIES, st.lists(st.integers(0, 8), min_size=1, max_size=6))
+def test_a_worker_is_sent_what_the_database_has(
+    engine: sa.Engine, drawn: list[tuple[Any, ...]], sources: list[int]
+) -> None:
+    """Entries are added between the questions, also with smaller ids; some are not visible."""
+    releases = EarlierReleases()
+    added: list[Release] = []
+    with Session(engine) as session:
+        for number, source in enumerate(sources):
+            for each in drawn[len(added) :] if number == len(sources) - 1 else drawn[len(added) : number + 2]:
+                ledger.insert(session, entry(len(added), each))
+                added.append(entry(len(added), each))
+            project = "p" if source % 2 else None
+            digest = f"source {source // 3} {source % 3}"
+            job = Job(owner="me", project=project, row_count=12, source_digest=digest)
+            sent, sketch = releases.of(session, job)
+            families, known_sketch = expected(added, job)
+            assert sketch == known_sketch
+            assert {each.family for each in sent} == set(families)
+            for each in sent:
+                sketches, epsilons, last = families[each.family]
+                assert set(each.sketches) == sketches
+                assert each.destinations.splitlines() == list(epsilons)
+                assert each.releases == len(epsilons)
+                assert each.last_released_at == last
+                finite = any(value is not None for value in epsilons.values())
+                assert list(each.epsilons) == (list(epsilons.values()) if finite else [])
+        session.rollback()
+
+
+def test_an_older_snapshot_reads_nothing_again(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another transaction has seen more of the family: its entries are enough."""
+    releases = EarlierReleases()
+    first, second = ((0, 0, number, "me", 10, None, False) for number in (0, 1))
+    job = Job(owner="me", project=None, row_count=10, source_digest="source 0 0")
+    with Session(engine) as session:
+        ledger.insert(session, entry(0, first))
+        before = ledger.family_of_source(session, job)
+        ledger.insert(session, entry(1, second))
+        releases.of(session, job)
+        monkeypatch.setattr(ledger, "family_of_source", lambda *_: before)
+        monkeypatch.setattr(ledger, "members", None)
+        (sent,), _ = releases.of(session, job)
+        assert sent.releases == 2
+        session.rollback()
+
+
+def test_families_used_longest_ago_are_forgotten(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("app.jobs.releases.earlier._MOST_FAMILIES", 2)
+    releases = EarlierReleases()
+    with Session(engine) as session:
+        for number in range(3):
+            ledger.insert(session, entry(number, (number, 0, number, "me", 10, None, False)))
+        job = Job(owner="me", project=None, row_count=10, source_digest="another")
+        for _ in range(2):
+            assert len(releases.of(session, job)[0]) == 3
+        assert len(releases._known) == 2
+        session.rollback()
+
+
+def test_sketches_of_the_tests_are_sketches() -> None:
+    assert TableSketch.from_document(document(4)).document() == document(4)

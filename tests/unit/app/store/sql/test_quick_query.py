@@ -1,0 +1,73 @@
+"""Queries without SQLAlchemy's execution: the same rows, value by value, and errors as before."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.errors import Unavailable
+from app.settings import Settings
+from app.store.sql.db import Database
+from app.store.sql.models import Base, Release
+
+LEDGER = Base.metadata.tables["ledger"]
+
+VALUES: dict[str, Any] = {
+    "id": "1",
+    "job_id": "j",
+    "family": "ü 'quoted'",
+    "released_at": datetime(2026, 1, 1, 12, 30, 0, 5, tzinfo=timezone(timedelta(hours=2))),
+    "owner": "me",
+    "project": None,
+    "service": "DSWAP",
+    "revision": 2**40,
+    "source_digest": "s",
+    "destination_digest": "d",
+    "row_count": 0,
+    "match": None,
+    "risk": {"rate": 0.1, "large": 2**70, "nested": [None, True, "x"]},
+    "reason": "",
+    "epsilon": None,
+    "sketch": {},
+}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    made = Database(Settings(home=tmp_path))
+    LEDGER.create(made.engine)
+    with made.write() as session:
+        session.add(Release(**VALUES))
+    return made
+
+
+def test_a_row_is_that_of_sqlalchemy(database: Database) -> None:
+    """Text, numbers, times with a zone, JSON and nulls; a parameter that is converted, too."""
+    since = sa.bindparam("since", type_=LEDGER.c.released_at.type)
+    query = sa.select(LEDGER).where(LEDGER.c.id == sa.bindparam("wanted"), LEDGER.c.released_at >= since)
+    given = {"wanted": "1", "since": datetime(2026, 1, 1, tzinfo=UTC)}
+    with database.read() as session:
+        expected = session.connection().execute(query, given).one()
+    for _ in range(2):  # compiled, and as compiled before
+        found = database.look(query, given)
+        assert found is not None
+        assert {name: getattr(found, name) for name in VALUES} == dict(expected._mapping)
+    assert database.look(query, given | {"wanted": "2"}) is None
+    assert database.look(query, given | {"since": datetime(2027, 1, 1, tzinfo=UTC)}) is None
+    database.close()
+
+
+def test_a_lost_database_is_reported_and_opened_again(database: Database) -> None:
+    query = sa.select(LEDGER.c.id).where(LEDGER.c.owner == sa.bindparam("owner"))
+    with database.write() as session:
+        session.connection().exec_driver_sql("ALTER TABLE ledger RENAME TO hidden")
+    with pytest.raises(Unavailable):
+        database.look(query, {"owner": "me"})
+    with database.write() as session:
+        session.connection().exec_driver_sql("ALTER TABLE hidden RENAME TO ledger")
+    found = database.look(query, {"owner": "me"})
+    assert found is not None
+    assert found.id == "1"
+    database.close()

@@ -107,8 +107,8 @@ def _call_in_threads(
     """Generate the call of numba's thread pool, and the function that each thread calls.
 
     The pool calls a function for the numbers 0, 1, ... of ranges. It passes pointers to arguments that
-    move by a step from one number to the next. The first pointer moves by one byte from the null pointer, so that it
-    is the number itself. The second does not move: it is the struct with all that the threads share.
+    move by a step from one number to the next. The first pointer moves by one byte from the null pointer, so
+    that it is the number itself. The second does not move: it is the struct with all that the threads share.
     """
     word, code, byte_pointer = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
     problem = context.call_conv.get_function_type(types.none, ()).args[1].pointee  # of an exception

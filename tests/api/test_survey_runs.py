@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.api.calls import Api
-from tests.api.conftest import Service
+from tests.conftest import Service
 from tests.survey_runs import KNOWN, RUNS, WEIGHTED, survey
 
 ROWS = survey()

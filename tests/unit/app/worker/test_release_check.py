@@ -48,9 +48,9 @@ def test_the_same_risk_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_destination_of_before_adds_no_epsilon() -> None:
     guarantee = {"epsilon": 2.0}
-    again = {"destination": {"digest": "sha256:a"}}
+    again = "sha256:a"
     assert composed_epsilon(guarantee, again, FAMILY)["releases"] == 2
-    new = composed_epsilon(guarantee, {"destination": {"digest": "sha256:c"}}, FAMILY)
+    new = composed_epsilon(guarantee, "sha256:c", FAMILY)
     assert (new["releases"], new["without"], new["all_releases"]) == (3, 1, None)
     without = composed_epsilon(guarantee, again, FAMILY._replace(epsilons=()))
     assert (without["releases"], without["without"]) == (2, 2)

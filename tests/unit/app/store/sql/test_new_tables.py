@@ -44,13 +44,16 @@ def _described(settings: Settings) -> tuple[list[Any], dict[str, Any]]:
 
 def _described_index(index: Any) -> dict[str, Any]:
     options = {name: str(value) for name, value in index["dialect_options"].items()}
-    return index | {"dialect_options": options}
+    return {**index, "dialect_options": options}
 
 
 def _rows(connection: sa.Connection, table: str) -> list[tuple[Any, ...]]:
     columns = [column for column in sa.inspect(connection).get_columns(table) if "at" not in column["name"]]
-    names = sa.select(*(sa.column(column["name"]) for column in columns)).select_from(sa.table(table))
-    return sorted(map(tuple, connection.execute(names)))
+    query: sa.Select[Any] = sa.select(*[sa.column(column["name"]) for column in columns]).select_from(
+        sa.table(table)
+    )
+    rows: list[tuple[Any, ...]] = [tuple(row) for row in connection.execute(query)]
+    return sorted(rows)
 
 
 @pytest.mark.parametrize("kind", DATABASES)

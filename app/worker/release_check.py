@@ -57,7 +57,7 @@ def with_release(
     match: str | None
     family: EarlierSource | None
     if question.known_sketch is not None:
-        sketched, family = question.known_sketch, question.earlier[0]
+        sketched, match, family = question.known_sketch, "digest", question.earlier[0]
     else:
         own = sketch(_first_rows(source), question.key)
         sketched = own.document()

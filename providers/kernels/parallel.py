@@ -126,8 +126,8 @@ def _call_in_threads(
     zero, one = word(0), word(1)
     count = builder.sub(last, first)
     with builder.if_then(builder.icmp_signed(">", count, zero)):
-        threads = builder.call(outside("get_num_threads", word), [])
-        threads = builder.select(builder.icmp_signed("<", count, threads), count, threads)
+        available = builder.call(outside("get_num_threads", word), [])
+        threads = builder.select(builder.icmp_signed("<", count, available), count, available)
         shared = cgutils.alloca_once(builder, shared_type)
         for index, value in enumerate((first, count, threads, code(0), problem(None), *given)):
             builder.store(value, cgutils.gep_inbounds(builder, shared, 0, index))
@@ -141,6 +141,8 @@ def _call_in_threads(
         pool = outside("numba_parallel_for", ir.VoidType(), *[byte_pointer] * 5, word, word, word)
         called = builder.bitcast(task, byte_pointer)
         builder.call(pool, [called, *lists, byte_pointer(None), zero, word(len(pointers)), threads])
+        # The pool makes the number of threads of this call that of the caller, who would keep it.
+        builder.call(outside("set_num_threads", ir.VoidType(), code), [builder.trunc(available, code)])
         status = context.call_conv._get_return_status(
             builder,
             builder.load(cgutils.gep_inbounds(builder, shared, 0, _CODE)),

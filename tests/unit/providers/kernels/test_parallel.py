@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import pytest
 
 from providers.kernels.decorators import within
 from providers.kernels.parallel import parallel
-from providers.numba import prange
+from providers.numba import get_num_threads, prange, set_num_threads
 
 
 @parallel
@@ -24,6 +25,18 @@ def test_each_index_is_visited_once(first: int, last: int) -> None:
     expected = np.full(101, -1, np.int64)
     expected[first:last] = np.arange(first, last) ** 2
     np.testing.assert_array_equal(numbers, expected)
+
+
+def test_a_short_loop_leaves_the_caller_all_threads() -> None:
+    """The pool takes fewer threads for it, and would keep that number for the calling thread."""
+    before = get_num_threads()
+    available = min(2, numba.config.NUMBA_NUM_THREADS)
+    set_num_threads(available)
+    try:
+        _square(np.zeros(9, np.int64), 4, 5)
+        assert get_num_threads() == available
+    finally:
+        set_num_threads(before)
 
 
 @within

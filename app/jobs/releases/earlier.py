@@ -56,9 +56,9 @@ class _Known:
         """Return what the job's worker needs of the family."""
         other = f"{other_form(form_of(job.source_digest)).value}:"
         digests = (digest for digest, rows in self._rows.items() if rows == job.row_count)
-        return self._common(family)._replace(
-            other_digests=tuple(digest for digest in digests if digest.startswith(other))
-        )
+        found = tuple(digest for digest in digests if digest.startswith(other))
+        common = self._common(family)
+        return common._replace(other_digests=found) if found else common
 
     def _common(self, family: str) -> EarlierSource:
         if self._sent is None:

@@ -14,8 +14,12 @@ from sqlalchemy.orm import Session
 from app.jobs.releases.earlier import EarlierReleases
 from app.store.sql import ledger
 from app.store.sql.models import Base, Job, Release
+from providers.tables.digest import form_of
 from providers.tables.sketches import TableSketch, packed
 from tests.unit.app.jobs.sketching import document
+
+ROWS = (12, 500, 12)
+"""Rows of each source of a family."""
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -25,7 +29,6 @@ ENTRIES = st.lists(
         st.integers(0, 2),  # source
         st.integers(0, 2),  # destination
         st.sampled_from(["me", "colleague", "stranger"]),
-        st.sampled_from([10, 15, 500]),  # rows
         st.sampled_from([None, 1.5]),  # epsilon
         st.booleans(),  # whether its id is smaller than the ids before
     ),
@@ -41,8 +44,13 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Engine]:
     made.dispose()
 
 
+def digest_of(family: int, source: int) -> str:
+    """Digest of a source, in one of the two forms."""
+    return f"{'sha256' if source == 2 else 'sha256t'}:{family}{source}"
+
+
 def entry(number: int, drawn: tuple[Any, ...]) -> Release:
-    family, source, destination, owner, rows, epsilon, early = drawn
+    family, source, destination, owner, epsilon, early = drawn
     return Release(
         id=f"{(100 - number) if early else (1000 + number):036d}",
         job_id=f"job {number}",
@@ -52,9 +60,9 @@ def entry(number: int, drawn: tuple[Any, ...]) -> Release:
         project="p" if owner == "colleague" else None,
         service="DSWAP",
         revision=1,
-        source_digest=f"source {family} {source}",
+        source_digest=digest_of(family, source),
         destination_digest=f"sha256:{destination}",
-        row_count=rows,
+        row_count=ROWS[source],
         epsilon=None if epsilon is None else {"epsilon": epsilon},
         sketch=document(family * 3 + source),
     )
@@ -80,6 +88,12 @@ def expected(entries: list[Release], job: Job) -> Any:
                 for each in of_family
             },
             of_family[-1].released_at.isoformat(timespec="seconds"),
+            {
+                each.source_digest
+                for each in of_family
+                if each.row_count == job.row_count
+                and form_of(each.source_digest) != form_of(job.source_digest)
+            },
         )
     return found, same[-1].sketch if same else None
 
@@ -97,18 +111,19 @@ def test_a_worker_is_sent_what_the_database_has(
                 ledger.insert(session, entry(len(added), each))
                 added.append(entry(len(added), each))
             project = "p" if source % 2 else None
-            digest = f"source {source // 3} {source % 3}"
+            digest = digest_of(source // 3, source % 3)
             job = Job(owner="me", project=project, row_count=12, source_digest=digest)
             sent, sketch = releases.of(session, job)
             families, known_sketch = expected(added, job)
             assert sketch == known_sketch
             assert {each.family for each in sent} == set(families)
             for each in sent:
-                sketches, epsilons, last = families[each.family]
+                sketches, epsilons, last, other = families[each.family]
                 assert set(each.sketches) == sketches
                 assert each.destinations.splitlines() == list(epsilons)
                 assert each.releases == len(epsilons)
                 assert each.last_released_at == last
+                assert set(each.other_digests) == other
                 finite = any(value is not None for value in epsilons.values())
                 assert list(each.epsilons) == (list(epsilons.values()) if finite else [])
         session.rollback()
@@ -117,8 +132,8 @@ def test_a_worker_is_sent_what_the_database_has(
 def test_an_older_snapshot_reads_nothing_again(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another transaction has seen more of the family: its entries are enough."""
     releases = EarlierReleases()
-    first, second = ((0, 0, number, "me", 10, None, False) for number in (0, 1))
-    job = Job(owner="me", project=None, row_count=10, source_digest="source 0 0")
+    first, second = ((0, 0, number, "me", None, False) for number in (0, 1))
+    job = Job(owner="me", project=None, row_count=10, source_digest=digest_of(0, 0))
     with Session(engine) as session:
         ledger.insert(session, entry(0, first))
         before = ledger.family_of_source(session, job)
@@ -138,8 +153,8 @@ def test_families_used_longest_ago_are_forgotten(
     releases = EarlierReleases()
     with Session(engine) as session:
         for number in range(3):
-            ledger.insert(session, entry(number, (number, 0, number, "me", 10, None, False)))
-        job = Job(owner="me", project=None, row_count=10, source_digest="another")
+            ledger.insert(session, entry(number, (number, 0, number, "me", None, False)))
+        job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
         for _ in range(2):
             assert len(releases.of(session, job)[0]) == 3
         assert len(releases._known) == 2

@@ -25,11 +25,11 @@ from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
 from app.store.crypto.sealing import SealBroken, Sealer, Signer
 from app.store.sql import ledger
-from app.store.sql.audit import AuditTrail
-from app.store.sql.audit_anchor import AnchorUnreadable, kept_anchors
-from app.store.sql.audit_checkpoints import Anchor, add_checkpoint
-from app.store.sql.audit_fold import CHAINS_SINCE, fold
-from app.store.sql.audit_verification import verify
+from app.store.sql.audit.anchor import AnchorUnreadable, kept_anchors
+from app.store.sql.audit.checkpoints import Anchor, add_checkpoint
+from app.store.sql.audit.fold import CHAINS_SINCE, fold
+from app.store.sql.audit.trail import AuditTrail
+from app.store.sql.audit.verification import verify
 from app.store.sql.db import Database, DatabaseUnusable, downgrade, migrate
 from app.store.sql.deployment import StorageMismatch, StorageUnusable, pair
 from app.store.sql.key_rotation import reseal_rows

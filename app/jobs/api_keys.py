@@ -26,7 +26,7 @@ from app.errors import InvalidRequest, StorageFull, Unavailable
 from app.store.crypto.canonical_json import canonical_json
 from app.store.crypto.key_files import subkey
 from app.store.sql import api_keys
-from app.store.sql.audit import AuditTrail
+from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Database
 from app.store.sql.models import ApiKey
 from app.store.sql.replicas import moment

@@ -30,7 +30,7 @@ from app.jobs.reference_writer import ReferenceWriter
 from app.jobs.states import State, Step
 from app.jobs.stores import Stores
 from app.jobs.task_builder import TaskBuilder
-from app.jobs.unit_runner import JobRuns
+from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.store.sql import jobs, replicas
 from app.store.sql.models import Job

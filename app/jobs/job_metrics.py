@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.job_kinds import ATTACKS, FRONTIER, MEASURES
-from app.jobs.repeated_tasks import REASONS
 from app.jobs.states import State
+from app.jobs.units.repeated_tasks import REASONS
 from app.store.sql.models import Job
 from app.telemetry.metrics import OTHER, Metrics, known
 from providers import PROVIDERS

@@ -35,13 +35,13 @@ from app.jobs.plans import Plans
 from app.jobs.recorder import Recorder
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.reference_writer import ReferenceWriter
-from app.jobs.repeated_tasks import RepeatPolicy
 from app.jobs.series import SeriesTransactions
 from app.jobs.stores import Stores
 from app.jobs.tables.views import TableViews
 from app.jobs.task_builder import TaskBuilder
 from app.jobs.transactions import JobTransactions
-from app.jobs.unit_runner import JobRuns
+from app.jobs.units.repeated_tasks import RepeatPolicy
+from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.loop_threads import LoopThreads
 from app.settings import Settings

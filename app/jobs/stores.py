@@ -20,7 +20,7 @@ from app.store.blobs.sealed_files import BlobAccess, BlobMissing, BlobStore, own
 from app.store.crypto.key_files import KEY_BYTES, load_folder_id, load_master_keys, load_signing_key
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, Signer, first_fingerprint_key
 from app.store.sql import jobs, replicas
-from app.store.sql.audit import OPERATOR, AuditTrail
+from app.store.sql.audit.trail import OPERATOR, AuditTrail
 from app.store.sql.bindings import NamedBlob, Role, blob_of_job, rows_binding, table_binding
 from app.store.sql.db import Database, Transaction, migrate
 from app.store.sql.deployment import pair, usable

@@ -13,8 +13,8 @@ from app.jobs.stores import Stores
 from app.store.blobs.arrow_stream import TableReader
 from app.store.blobs.sealed_files import BlobAccess, BlobMissing
 from app.store.sql import buffers, idempotency, jobs, ledger, webhook_outbox
-from app.store.sql.audit import Entry
-from app.store.sql.audit_queue import AuditQueue
+from app.store.sql.audit.queue import AuditQueue
+from app.store.sql.audit.trail import Entry
 from app.store.sql.bindings import blob_of_buffer, report_binding, seed_binding
 from app.store.sql.models import Buffer, Job, Release
 from app.store.sql.replicas import moment

@@ -22,7 +22,7 @@ from providers.binning.out_of_core import (
     run_in_cells,
 )
 from providers.binning.swap import BinParams
-from providers.out_of_core.partitions import Rows, unused
+from providers.out_of_core.partitions import Rows
 from providers.out_of_core.samplesort import Splitters, splitting_rows
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
@@ -30,7 +30,7 @@ from providers.provider import Division, Run, Sharing, StreamedResult, UnitResul
 from providers.storage import Spool
 from providers.swapping.out_of_core.exchange import Tally
 from providers.swapping.out_of_core.swap import SwapRun
-from providers.tables.columns import take_rows
+from providers.tables.columns import take_rows, unused
 
 P = TypeVar("P", bound=BinParams)
 

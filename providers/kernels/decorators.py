@@ -9,7 +9,7 @@ Kernels without reference counting only borrow their arrays. They cannot allocat
 reports when it compiles them, and must not return any. They may create views, and call other such kernels.
 The ordinary kernel that calls them owns the arrays.
 
-Kernels with threads have the decorator `providers.kernels.parallel.parallel`, not numba's ``parallel=True``.
+Kernels with threads have the decorator `providers.kernels.parallel.parallel`, not numba's own.
 `tests/unit/repository/test_parallel_kernels.py` checks it.
 """
 

@@ -116,10 +116,3 @@ def in_ranges(source: Source, fields: Sequence[str], rows: int) -> Iterator[tupl
     reader = Reader(source, fields)
     for first in range(0, source.rows, rows):
         yield first, reader.take(min(rows, source.rows - first))
-
-
-def unused(wish: str, names: Sequence[str]) -> str:
-    """Return `wish` with as many underscores as make it different from all `names`."""
-    while wish in names:
-        wish += "_"
-    return wish

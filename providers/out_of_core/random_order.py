@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from providers.grouping.large_groups import LargeGroup
 from providers.grouping.shuffle import ONE_BUCKET, shuffle_rows
-from providers.out_of_core.partitions import scatter, unused
+from providers.out_of_core.partitions import scatter
 from providers.randomness.chacha20 import Key
 from providers.storage import Spool
-from providers.tables.columns import take_rows
+from providers.tables.columns import take_rows, unused
 
 
 class Shuffle:

@@ -56,7 +56,6 @@ from providers.binning.swap import (
 from providers.binning.values import FieldValues, standard_deviation
 from providers.errors import ParameterError, SourceError
 from providers.grouping.groups import Groups
-from providers.out_of_core.partitions import unused
 from providers.params import MOST_ROWS, Suppression, SwapParams
 from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import Provider, Scaling, StreamedResult
@@ -66,6 +65,7 @@ from providers.storage import Resources, Source
 from providers.swapping.reversible_groups import uniform_pairs
 from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
 from providers.swapping.swap import least_memory
+from providers.tables.columns import unused
 
 Width = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 from providers.arrays import BoolArray, Int64Array
 from providers.errors import ParameterError, UnswappableError
 from providers.grouping.groups import Groups, Pairing
-from providers.out_of_core.partitions import unused
 from providers.params import Params, RiskSelection, Suppression, SwapParams
 from providers.progress import Progress
 from providers.randomness.chacha20 import Stream
@@ -28,7 +27,7 @@ from providers.swapping.report import add_nothing_changed_events, swap_summary
 from providers.swapping.risk_report import unique_rows
 from providers.swapping.row_risk import row_risk
 from providers.swapping.suppression import Unswappable, describe, remaining_rows, suppress
-from providers.tables.columns import gathered, take, take_rows
+from providers.tables.columns import gathered, take, take_rows, unused
 from providers.tables.series_pairs import Identities, SeriesPairs, positions
 
 P = TypeVar("P", bound=SwapParams)

@@ -5,6 +5,7 @@ as machine words (`providers.swapping.exchange.exchange`), all others by Arrow's
 is zero in every column that this module creates.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -274,6 +275,13 @@ def take_rows(table: pa.Table, rows: IndexArray) -> pa.Table:
     """Return these rows of the table in the same schema."""
     indices = pa.array(rows)
     return pa.Table.from_arrays([take(column, indices) for column in table.columns], schema=table.schema)
+
+
+def unused(wish: str, names: Sequence[str]) -> str:
+    """Return `wish` with as many underscores as make it different from all `names`."""
+    while wish in names:
+        wish += "_"
+    return wish
 
 
 def check_movable(field: pa.Field, pointer: str) -> None:

@@ -13,8 +13,8 @@ import pytest
 from app.engine.dask_address import Cluster
 from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome
-from app.jobs.repeated_tasks import LOST
-from app.jobs.unit_runner import JobRuns
+from app.jobs.units.repeated_tasks import LOST
+from app.jobs.units.unit_runner import JobRuns
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobStore
 from app.worker.run_job import run_job

@@ -16,8 +16,8 @@ import pytest
 from app.engine.engine import Failure, Outcome, Progress
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.progress_file import read_progress
-from app.jobs.repeated_tasks import LOST, SLOW, RepeatPolicy
-from app.jobs.unit_runner import JobRuns
+from app.jobs.units.repeated_tasks import LOST, SLOW, RepeatPolicy
+from app.jobs.units.unit_runner import JobRuns
 from app.store.blobs.sealed_files import BlobStore
 from app.worker.run_job import run_job
 from app.worker.run_units import GATHERED
@@ -154,7 +154,7 @@ def test_a_job_whose_workers_are_killed_has_the_same_bytes(
 def test_a_unit_that_stands_still_is_done_by_another_worker(
     home: Home, store: BlobStore, table: pa.Table, digests: list[str], tmp_path: Path
 ) -> None:
-    """As soon as it takes three times as long as the others; its process is gone when the job has ended."""
+    """It starts when the unit takes three times as long as the others; its process is gone at the end."""
     home.wait_until_all_are_free()
     home.repeated.clear()
     parameters = {"fields": ["x", "y"], "iterations": 50}

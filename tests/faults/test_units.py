@@ -21,8 +21,8 @@ from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome, Progress
 from app.engine.progress_file import read_progress
 from app.engine.worker_process import WorkerSetup
-from app.jobs.repeated_tasks import LOST, SLOW
-from app.jobs.unit_runner import JobRuns
+from app.jobs.units.repeated_tasks import LOST, SLOW
+from app.jobs.units.unit_runner import JobRuns
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer

@@ -15,8 +15,8 @@ from app.jobs.maintenance.audit_anchors import AuditAnchors
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.crypto.sealing import signature_holds
-from app.store.sql.audit_checkpoints import Anchor, newest_checkpoint
-from app.store.sql.audit_verification import verify
+from app.store.sql.audit.checkpoints import Anchor, newest_checkpoint
+from app.store.sql.audit.verification import verify
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
 from tests.faults.receivers import SECRET, Receiver, status

@@ -20,7 +20,7 @@ from app.jobs.recorder import Recorder
 from app.jobs.stores import Stores
 from app.jobs.task_builder import TaskBuilder
 from app.jobs.transactions import JobTransactions
-from app.jobs.unit_runner import JobRuns
+from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.worker.run_job import run_job
 from tests.simulation.database import Server, SimulatedDatabase

@@ -19,6 +19,7 @@ from app.jobs.job_metrics import CODES
 from app.jobs.maintenance.certificates import CERTIFICATES
 from app.jobs.requests import PRIORITIES
 from app.jobs.states import State
+from app.jobs.units.repeated_tasks import REASONS
 from app.telemetry.metrics import AUTHENTICATION_FAILURES, METHODS, UPLOAD_RESULTS
 from providers import PROVIDERS
 from tests.watch.collector import PATIENCE
@@ -259,7 +260,7 @@ def test_no_label_grows_with_what_callers_send(watched: WatchedService) -> None:
         "priority": set(PRIORITIES),
         "limit": {"jobs", "rows", "bytes", "buffer_bytes", "requests"},
         "result": {"delivered", "refused", "gone", "given_up", "retried", *UPLOAD_RESULTS},
-        "reason": set(AUTHENTICATION_FAILURES),
+        "reason": {*AUTHENTICATION_FAILURES, *REASONS},
         "pool": {"connections", "workers"},
         "folder": {"home", "shared"},
         "certificate": set(CERTIFICATES),

@@ -9,7 +9,7 @@ from app.settings import Settings
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
 from app.store.sql import jobs, replicas
-from app.store.sql.audit import AuditTrail
+from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Database, Transaction
 from app.store.sql.deployment import FolderMark, draw_id, usable
 from app.store.sql.replicas import moment

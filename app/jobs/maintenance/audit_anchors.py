@@ -14,8 +14,8 @@ from app.jobs.stores import Stores
 from app.references import Reference, ReferenceFault, parse_prefix
 from app.settings import Settings
 from app.store.crypto.canonical_json import canonical_json
-from app.store.sql.audit_anchor import keep_anchor
-from app.store.sql.audit_checkpoints import Checkpoint, add_checkpoint
+from app.store.sql.audit.anchor import keep_anchor
+from app.store.sql.audit.checkpoints import Checkpoint, add_checkpoint
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
 from app.webhooks.addresses import AddressRefused, Reach

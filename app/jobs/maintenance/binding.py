@@ -10,7 +10,7 @@ from app.jobs.maintenance.adoption import refuse_in_use
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
-from app.store.sql.audit import AuditTrail
+from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Database
 from app.store.sql.deployment import usable
 from app.store.sql.replicas import moment

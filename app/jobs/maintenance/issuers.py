@@ -13,7 +13,7 @@ from app.callers import ISSUER_PREFIX, OIDC_BEFORE, THE_SERVICE, Caller, issuer_
 from app.jobs.maintenance.adoption import refuse_in_use
 from app.settings import Settings
 from app.store.crypto.sealing import Sealer
-from app.store.sql.audit import AuditTrail
+from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Database
 from app.store.sql.deployment import StorageUnusable, usable
 from app.store.sql.replicas import moment

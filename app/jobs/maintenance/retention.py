@@ -17,7 +17,7 @@ from app.jobs.maintenance.sweep import MOST_FILES
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.sql import buffers, idempotency, jobs, usage, webhook_outbox
-from app.store.sql.audit import Entry
+from app.store.sql.audit.trail import Entry
 from app.store.sql.db import Transaction
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics

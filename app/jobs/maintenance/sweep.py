@@ -11,7 +11,7 @@ from app.errors import StorageFull, Unavailable
 from app.jobs.maintenance.lease import Lease
 from app.store.blobs.sealed_files import DRAFT, BlobStore, owner_of
 from app.store.sql import jobs, replicas
-from app.store.sql.audit import AuditTrail
+from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Database
 from app.store.sql.deployment import FolderMark, StorageMismatch, StorageUnusable
 from app.store.sql.replicas import moment

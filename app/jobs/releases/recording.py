@@ -12,7 +12,7 @@ from app.jobs.releases.earlier import EarlierReleases
 from app.jobs.releases.policy import check_policy, policy_of
 from app.settings import Settings
 from app.store.sql import ledger
-from app.store.sql.audit import AuditTrail
+from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Transaction
 from app.store.sql.models import Job, Release
 from app.worker.tasks import ReleaseQuestion

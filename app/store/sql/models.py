@@ -446,7 +446,7 @@ class SharedAuditLine(Base):
     """Request id, as in the service's log."""
     reason: Mapped[str | None] = mapped_column(Text)
     mac: Mapped[str | None] = mapped_column(String(64))
-    """HMAC-SHA256 over the line and the one before: see `app.store.sql.audit`."""
+    """HMAC-SHA256 over the line and the one before: see `app.store.sql.audit.trail`."""
 
 
 class SharedAuditHead(Base):
@@ -490,11 +490,11 @@ class AuditLine(Base):
     """Request id, as in the service's log."""
     reason: Mapped[str | None] = mapped_column(Text)
     mac: Mapped[str] = mapped_column(String(64))
-    """HMAC-SHA256 over the line and the one before: see `app.store.sql.audit`."""
+    """HMAC-SHA256 over the line and the one before: see `app.store.sql.audit.trail`."""
 
 
 class AuditCheckpoint(Base):
-    """Signed statement of where the chains of the audit log end: see `app.store.sql.audit_checkpoints`."""
+    """Signed statement of where the chains of the audit log end: see `app.store.sql.audit.checkpoints`."""
 
     __tablename__ = "audit_checkpoints"
 

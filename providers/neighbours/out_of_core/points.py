@@ -25,12 +25,13 @@ from providers.neighbours.points import (
     refuse_unknown,
     scale,
 )
-from providers.out_of_core.partitions import Reader, Rows, unused
+from providers.out_of_core.partitions import Reader, Rows
 from providers.out_of_core.row_ranges import Ranges
 from providers.out_of_core.samplesort import label_keys, sorted_parts
 from providers.out_of_core.unit_sizes import Sizes
 from providers.progress import Progress, sub_progress
 from providers.storage import Resources, Source
+from providers.tables.columns import unused
 from providers.tables.numbers import counted, smallest_whole
 
 _DIGIT = 16

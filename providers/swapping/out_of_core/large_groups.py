@@ -11,7 +11,7 @@ from providers.arrays import BoolArray, IndexArray
 from providers.grouping.groups import Groups, Pairing
 from providers.grouping.large_groups import BucketRange, LargeGroup
 from providers.grouping.shuffle import ONE_BUCKET
-from providers.out_of_core.partitions import scatter, unused
+from providers.out_of_core.partitions import scatter
 from providers.out_of_core.row_ranges import Marks
 from providers.progress import Progress
 from providers.storage import Scratch
@@ -19,7 +19,7 @@ from providers.swapping.out_of_core.exchange import Exchanger
 from providers.swapping.out_of_core.permutation import PermutedGroup
 from providers.swapping.participation import REASONS, Exchange, Participation, absent_mask, row_marks
 from providers.swapping.permutation import draw_exchange
-from providers.tables.columns import take_rows
+from providers.tables.columns import take_rows, unused
 
 ReadGroup = Callable[[], Iterator[pa.Table]]
 """Callback(): batches of the group's rows in listing order; called several times."""

@@ -12,7 +12,7 @@ from providers.arrays import BoolArray, IndexArray, Int64Array, UInt64Array
 from providers.errors import ParameterError
 from providers.grouping.groups import Groups, Pairing
 from providers.grouping.shuffle import ONE_BUCKET
-from providers.out_of_core.partitions import Rows, numbered, unused
+from providers.out_of_core.partitions import Rows, numbered
 from providers.out_of_core.row_ranges import Ranges
 from providers.out_of_core.samplesort import Labels, sorted_parts
 from providers.out_of_core.unit_sizes import Sizes
@@ -27,7 +27,7 @@ from providers.swapping.out_of_core.assemble import AbsentMask, Assembly
 from providers.swapping.out_of_core.exchange import Exchanger, GroupCounter, Tally, all_moves
 from providers.swapping.out_of_core.large_groups import Share, exchange_large
 from providers.swapping.participation import REASONS
-from providers.tables.columns import null_mask, take_rows
+from providers.tables.columns import null_mask, take_rows, unused
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import sys
 import numba
 import pytest
 
+import providers.kernel_compiler
 import providers.numba
 from providers import PROVIDERS
 
@@ -78,8 +79,8 @@ def test_nothing_is_left_out_once_numba_is_there() -> None:
     run(LATE)
 
 
-def test_names_are_numbas_own() -> None:
-    assert providers.numba.njit is numba.njit
+def test_names_are_those_of_numba_and_of_the_compiler() -> None:
+    assert providers.numba.njit is providers.kernel_compiler.njit
     assert providers.numba.prange is numba.prange
     with pytest.raises(AttributeError, match="no attribute 'jit'"):
         providers.numba.jit  # noqa: B018

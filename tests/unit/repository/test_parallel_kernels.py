@@ -15,7 +15,7 @@ def test_no_kernel_has_numbas_own_parallel_loops() -> None:
 
 
 def test_loops_over_prange_belong_to_parallel_kernels() -> None:
-    """In other kernels `prange` would be `range`."""
+    """Loops over `prange` in other kernels would be loops over `range`."""
     with_loops = [
         path for path in _SOURCES if "in prange(" in path.read_text() and path.name != "parallel.py"
     ]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.engine import CANCELLED, WORKER_DIED, Failure, Outcome
-from app.jobs.repeated_tasks import LOST, SLOW, RepeatedTasks, RepeatPolicy, Step, Stop
+from app.jobs.units.repeated_tasks import LOST, SLOW, RepeatedTasks, RepeatPolicy, Step, Stop
 from app.worker.run_units import SECONDS
 
 GONE = Failure(WORKER_DIED, "the worker was killed", lost=True)
@@ -114,7 +114,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     ) -> None:
         async def main() -> None:
             bench = Bench(tasks, RepeatPolicy(**policy))
-            monkeypatch.setattr("app.jobs.repeated_tasks.time.monotonic", lambda: bench.engine.now)
+            monkeypatch.setattr("app.jobs.units.repeated_tasks.time.monotonic", lambda: bench.engine.now)
             await bench.settle()
             await scenario(bench)
             bench.running.cancel()

@@ -17,7 +17,7 @@ from app.job_kinds import Runs, own_runs, revision_of
 from app.store.sql import buffers, idempotency, jobs
 from app.store.sql import usage as callers
 from app.store.sql import webhook_outbox as deliveries
-from app.store.sql.audit import AuditTrail
+from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.bindings import Role
 from app.store.sql.db import Database, Transaction, migrate
 from app.store.sql.models import AuditLine, Buffer, Delivery, IdempotencyKey, Job, Queue

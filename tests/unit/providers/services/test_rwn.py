@@ -13,7 +13,7 @@ from providers.neighbours.points import encode
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from providers.services.rwn import PROVIDER, RwnParams
-from providers.tables.digest import table_digest
+from providers.tables.digest import DigestForm, table_digest
 from tests.naive.agreement import swap
 
 TABLE = pa.table(
@@ -263,7 +263,7 @@ def test_what_revision_2_gives(parameters: dict[str, Any], digest: str) -> None:
     )
     result = swap("RWN", table, {"categorical_weight": 0.5, **parameters})
     assert PROVIDER.revision == 2
-    assert table_digest(result.table) == digest
+    assert table_digest(result.table, DigestForm.WHOLE) == digest
 
 
 # ------------------------------------------------------------------------------------------ the space

@@ -14,7 +14,7 @@ from app.jobs.maintenance.sweep import MOST_FILES
 from app.jobs.stores import Stores
 from app.settings import Settings
 from app.store.sql import jobs
-from app.store.sql.audit_verification import verify
+from app.store.sql.audit.verification import verify
 from app.store.sql.db import Transaction
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics

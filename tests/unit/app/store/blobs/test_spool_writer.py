@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from app.jobs.unit_runner import _delete_others
+from app.jobs.units.unit_runner import _delete_others
 from app.store.blobs.scratch import SpoolReader, SpoolWriter
 
 
@@ -31,7 +31,7 @@ def test_a_spool_of_a_run_that_succeeds_stays(tmp_path: Path) -> None:
 
 
 def test_of_a_units_spools_one_is_kept_and_repeats_of_a_run_are_counted(tmp_path: Path) -> None:
-    """Of unit 1: run 0 was started twice by the cluster, and run 1 once. Those of unit 11 stay."""
+    """Unit 1 has run 0, which the cluster started twice, and run 1. The spools of unit 11 stay."""
     names = ["1-0-aa", "1-0-bb", "1-1-cc", "11-0-dd"]
     for name in names:
         (tmp_path / name).write_bytes(b"sealed")

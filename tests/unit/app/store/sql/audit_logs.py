@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.callers import Caller
 from app.store.crypto.sealing import Signer
-from app.store.sql.audit import AuditTrail
-from app.store.sql.audit_checkpoints import Anchor, add_checkpoint
-from app.store.sql.audit_verification import Verdict, verify
+from app.store.sql.audit.checkpoints import Anchor, add_checkpoint
+from app.store.sql.audit.trail import AuditTrail
+from app.store.sql.audit.verification import Verdict, verify
 from app.store.sql.db import Database
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)

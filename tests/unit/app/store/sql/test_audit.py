@@ -13,11 +13,11 @@ from app.cli.admin import administer
 from app.errors import InvalidRequest
 from app.settings import Settings
 from app.store.crypto.sealing import Signer, signature_holds
-from app.store.sql.audit import AuditTrail, Entry
-from app.store.sql.audit_anchor import AnchorUnreadable, keep_anchor, kept_anchors
-from app.store.sql.audit_checkpoints import Anchor, newest_checkpoint
-from app.store.sql.audit_fold import fold
-from app.store.sql.audit_queue import AuditQueue
+from app.store.sql.audit.anchor import AnchorUnreadable, keep_anchor, kept_anchors
+from app.store.sql.audit.checkpoints import Anchor, newest_checkpoint
+from app.store.sql.audit.fold import fold
+from app.store.sql.audit.queue import AuditQueue
+from app.store.sql.audit.trail import AuditTrail, Entry
 from app.store.sql.db import Database, migrate
 from app.store.sql.models import AuditChain, AuditLine
 from tests.unit.app.store.sql.audit_logs import (

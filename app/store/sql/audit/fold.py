@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.store.sql.audit import (
+from app.store.sql.audit.trail import (
     LINES,
     SHARED,
     SHARED_HEADS,

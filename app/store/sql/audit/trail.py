@@ -2,8 +2,8 @@
 
 Each process that serves has a chain of its own, so that replicas do not wait for each other. Each line has an
 HMAC-SHA256 over itself and the HMAC of the line before, under a key that is stored sealed. Checkpoints, which
-are signed and form a chain, contain the last lines of all chains (`app.store.sql.audit_checkpoints`), and
-`app.store.sql.audit_verification` checks everything.
+are signed and form a chain, contain the last lines of all chains (`app.store.sql.audit.checkpoints`), and
+`app.store.sql.audit.verification` checks everything.
 
 Versions before the chains per replica appended to one chain, the shared one, in tables of its own. It stays
 as it is, and replicas of such a version go on with it during an upgrade.

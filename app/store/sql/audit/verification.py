@@ -19,7 +19,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.store.crypto.sealing import Signer, signature_holds
-from app.store.sql.audit import (
+from app.store.sql.audit.checkpoints import CHECKPOINT_HEADS, CHECKPOINTS, Anchor, Checkpoint, from_row
+from app.store.sql.audit.trail import (
     CHAINS,
     LINES,
     SHARED,
@@ -29,7 +30,6 @@ from app.store.sql.audit import (
     line_mac,
     shared_lines,
 )
-from app.store.sql.audit_checkpoints import CHECKPOINT_HEADS, CHECKPOINTS, Anchor, Checkpoint, from_row
 
 _AT_ONCE = 1000
 

@@ -7,7 +7,7 @@ of the shared chain in a file of their own, which is still read.
 import os
 from pathlib import Path
 
-from app.store.sql.audit_checkpoints import Anchor
+from app.store.sql.audit.checkpoints import Anchor
 
 _FILE = Path("keys") / "audit.checkpoint"
 

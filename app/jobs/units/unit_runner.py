@@ -5,7 +5,7 @@ cluster with a single worker can run them one after the other. Units exchange ro
 of the job, which exists as long as the units run.
 
 A job that may be divided loses only the tasks of a lost worker: they are started again
-(`app.jobs.repeated_tasks`). Any other job ends with its worker.
+(`app.jobs.units.repeated_tasks`). Any other job ends with its worker.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from typing import Any
 
 from app.engine.engine import CANCELLED, CLUSTER_LOST, TIME_LIMIT, Engine, Failure, Outcome, TaskFunction
 from app.engine.progress_file import ProgressFile
-from app.jobs.repeated_tasks import LOST, RepeatedTasks, RepeatPolicy, Step, Stop
+from app.jobs.units.repeated_tasks import LOST, RepeatedTasks, RepeatPolicy, Step, Stop
 from app.worker.run_units import DIVIDED, DIVISION, GATHERED, SPOOL, UNIT, UNITS, run_gather, run_unit
 from app.worker.tasks import GatherTask, JobTask, SwapTask, UnitTask
 
@@ -66,8 +66,8 @@ class JobRuns:
         policy
             Limits for starting tasks again.
         on_repeat
-            Called with one of `app.jobs.repeated_tasks.REASONS` whenever a task is started again, in the
-            event loop.
+            Called in the event loop with one of `app.jobs.units.repeated_tasks.REASONS` whenever a task is
+            started again.
         """
         self._engine = engine
         self._work = work

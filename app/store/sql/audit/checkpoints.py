@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from app.store.crypto.canonical_json import canonical_json
 from app.store.crypto.sealing import Signer
-from app.store.sql.audit import CHAINS, SHARED, SHARED_HEADS, early_digest, shared_lines
+from app.store.sql.audit.trail import CHAINS, SHARED, SHARED_HEADS, early_digest, shared_lines
 from app.store.sql.models import AuditCheckpoint, AuditCheckpointHead
 
 CHECKPOINTS = cast(sa.Table, AuditCheckpoint.__table__)

@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 
 from app.errors import InvalidRequest
-from app.store.sql.audit import AuditTrail, Entry
+from app.store.sql.audit.trail import AuditTrail, Entry
 from app.store.sql.db import Database
 from app.store.sql.replicas import moment
 

@@ -27,7 +27,7 @@ import logging
 import ssl
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from distributed import Client, Security, Worker
@@ -310,7 +310,8 @@ class DaskEngine:
         self._slots = sum(state.slots for state in answered.values())
         if self._slots:
             self._usable.set()
-        self._note_places(answered)
+        running = {address: state.running for address, state in answered.items()}
+        self._note_places(running | await self._assigned(client))
         if self.capacity() > before:
             self.on_capacity()
 
@@ -338,12 +339,23 @@ class DaskEngine:
         self._workers = {address: answered.get(address, WorkerState(0)) for address in addresses}
         return answered
 
-    def _note_places(self, answered: dict[str, WorkerState]) -> None:
-        """Note where the tasks of this service run."""
+    async def _assigned(self, client: Client) -> dict[str, Collection[str]]:
+        """Return the keys that the scheduler has given to each silent worker.
+
+        A worker can fall silent before it has answered a look at the task that it runs.
+        """
+        if not self._silent:
+            return {}
+        async with asyncio.timeout(_CALL_SECONDS):
+            assigned: dict[str, Collection[str]] = await client.processing(workers=list(self._silent))
+        return assigned
+
+    def _note_places(self, running: Mapping[str, Collection[str]]) -> None:
+        """Note where the tasks of this service run, from the keys at each address."""
         own = set(self._keys.values())
         now = time.monotonic()
-        for address, state in answered.items():
-            for key in own.intersection(state.running):
+        for address, keys in running.items():
+            for key in own.intersection(keys):
                 if self._places.get(key, ("", 0.0))[0] != address:
                     self._places[key] = address, now
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from app.store.blobs.batches import pieces
 from app.store.blobs.field_digests import FieldDigests
 from app.store.blobs.sealed_files import BlobAccess, SealedWriter, open_blob
+from app.store.blobs.small_threads import submit
 
 _BATCH_ROWS = 65_536  # rows that a reader in bounded memory holds
 
@@ -118,7 +119,7 @@ class TableWriter:
             return
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "seal")
-        self._pending = self._thread.submit(self._writer.write_batch, batch)
+        self._pending = submit(self._thread, self._writer.write_batch, batch)
 
     def _settle(self) -> None:
         pending, self._pending = self._pending, None

@@ -8,13 +8,14 @@ from typing import Self
 import pyarrow as pa
 
 from app.store.blobs.field_digests import FieldDigests
+from app.store.blobs.small_threads import submit
 from providers.tables.digest import DigestForm, TableDigest
 
 _LEAST_BACKGROUND = 1 << 18
 """Least bytes of a batch that is hashed in the background; handing over a smaller one costs more."""
 
 _MOST_THREADS = 2
-"""Most threads; each has a stack of 8 MB, which counts towards the worker's memory budget."""
+"""Most threads that hash one table."""
 
 
 def digested(table: pa.Table, form: DigestForm) -> tuple[str, FieldDigests | None]:
@@ -61,7 +62,7 @@ class BackgroundDigest:
             return
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._most, "digest")
-        self._pending = [self._threads.submit(add) for add in self._digest.work(batch, self._most)]
+        self._pending = [submit(self._threads, add) for add in self._digest.work(batch, self._most)]
 
     def finish(self) -> str:
         """Return the digest of all rows."""

@@ -1,0 +1,34 @@
+"""Threads with small stacks."""
+
+import ctypes
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from app.store.blobs.small_threads import submit
+
+
+def _stack_bytes() -> int:
+    """Return the size of the mapping that holds this thread's stack, by its limits in the C library."""
+    library = ctypes.CDLL(None)
+    attributes = ctypes.create_string_buffer(64)
+    size = ctypes.c_size_t()
+    library.pthread_self.restype = ctypes.c_void_p
+    assert library.pthread_getattr_np(ctypes.c_void_p(library.pthread_self()), attributes) == 0
+    assert library.pthread_attr_getstacksize(attributes, ctypes.byref(size)) == 0
+    library.pthread_attr_destroy(attributes)
+    return size.value
+
+
+def test_a_thread_of_these_has_a_small_stack_and_later_threads_the_usual_one() -> None:
+    found: list[int] = []
+
+    def note() -> None:
+        found.append(_stack_bytes())
+
+    before = threading.stack_size()
+    with ThreadPoolExecutor(1) as threads:
+        submit(threads, note).result()
+    assert threading.stack_size() == before
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(note).result()
+    assert found[0] <= 2**21 < found[1]

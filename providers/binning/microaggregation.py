@@ -65,7 +65,7 @@ def _box(tree, low, high):
     return tree.edges[0], tree.edges[1]
 
 
-@njit(cache=True, nogil=True)  # with a wrapper that nothing calls: without it `_rounds` takes 6 % longer
+@within
 def _open(tree, node):
     """Give the node's children or sites bounds of their own; until computed, that of the node.
 

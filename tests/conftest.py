@@ -173,25 +173,29 @@ def served(service_on: Callable[[str], Service]) -> Service:
     return service_on("sqlite")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def service_home(served: Service) -> Path:
-    """Home folder of the service."""
+    """Home folder of the service.
+
+    It and the fixtures below last a module: some folders have a ``served`` of their own, and a longer life would
+    hand what one service gave to the tests of another.
+    """
     return served.home
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address(served: Service) -> str:
     """Address of the service."""
     return served.address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def key(served: Service) -> str:
     """A key with every scope."""
     return served.key
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(served: Service) -> httpx.Client:
     """A client of the service that says who it is."""
     return served.client

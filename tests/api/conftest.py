@@ -10,19 +10,19 @@ from tests.api.calls import Api
 from tests.conftest import DATABASES, Service
 
 
-@pytest.fixture(scope="session", params=DATABASES)
+@pytest.fixture(scope="module", params=DATABASES)
 def served(request: pytest.FixtureRequest, service_on: Callable[[str], Service]) -> Service:
     """Service on each database; every test runs on each kind."""
     return service_on(request.param)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def database(served: Service) -> dict[str, str]:
     """Database settings of the service; empty for the SQLite file below its home."""
     return served.database
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def api(client: httpx.Client) -> Api:
     return Api(client)
 

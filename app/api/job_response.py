@@ -161,15 +161,16 @@ def _encoded_bytes(table: pa.Table) -> int:
     return names + int(table.nbytes)
 
 
-def _encoded(document: dict[str, Any]) -> bytes:
-    """Encode the document as JSON; a parameter may be an integer beyond the 64 bits that orjson supports."""
+def _encoded(value: Any) -> bytes:
+    """Encode a document as JSON; a value in it may be an integer beyond the 64 bits that orjson supports."""
     try:
-        return orjson.dumps(document)
+        return orjson.dumps(value)
     except TypeError:
-        large = {name: document[name] for name in ("parameters", "options", "report") if name in document}
-        return orjson.dumps(
-            document | {name: orjson.Fragment(to_json(value)) for name, value in large.items()}
-        )
+        if isinstance(value, dict):
+            return orjson.dumps({name: orjson.Fragment(_encoded(each)) for name, each in value.items()})
+        if isinstance(value, list | tuple):
+            return orjson.dumps([orjson.Fragment(_encoded(each)) for each in value])
+        return to_json(value)
 
 
 def _with_rows(document: dict[str, Any], table: pa.Table) -> Iterator[bytes]:

@@ -323,6 +323,8 @@ def test_what_a_document_says_of_its_rows_never_gets_among_them(api: Api) -> Non
     assert job["parameters"]["suppression"]["replacement"] == {"price": 10**25}
     assert [field["name"] for field in job["destination"]["fields"]] == ["\0", "\x00[]", "price"]
     assert job["destination"]["rows"] == api.client.get(f"/v1/jobs/{job['id']}/rows").json()["rows"]
+    listed = api.client.get("/v1/jobs", params={"page_size": 1}).json()["jobs"]
+    assert [(each["id"], each["parameters"]) for each in listed] == [(job["id"], job["parameters"])]
 
 
 def test_many_rows_are_sent_while_they_are_written(api: Api) -> None:

@@ -1,6 +1,8 @@
 """A Dask cluster's processes talk to each other only in the roles that their certificates say."""
 
 import asyncio
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ from app.engine.certificate_roles import ROLES, SCHEDULER, SERVICE, WORKER, Chec
 from deploy.certificates import ensure_authority, ensure_certificate
 from tests.faults.running import PATIENCE
 
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""Dask leaves the sockets of a refused connection to the collector."""
+
 ALLOWED = {
     (SERVICE, SCHEDULER),
     (WORKER, SCHEDULER),
@@ -18,6 +23,13 @@ ALLOWED = {
     (SCHEDULER, WORKER),
 }
 """Role that connects, and role that it connects to."""
+
+
+@pytest.fixture(autouse=True)
+def sockets_collected() -> Iterator[None]:
+    """Collect them here, and not in the test of another module."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +56,17 @@ async def answers(caller: CheckedSecurity, called: CheckedSecurity, patience: fl
 
     async def answer(comm: Any) -> None:
         await comm.write(await comm.read())
+        await comm.close()
 
     async with listen("tls://127.0.0.1:0", answer, **called.get_listen_args("worker")) as listener:
         try:
             given = caller.get_connection_args("worker")
             comm = await connect(listener.contact_address, timeout=patience, **given)
-            await comm.write("hello")
-            return bool(await comm.read() == "hello")
+            try:
+                await comm.write("hello")
+                return bool(await comm.read() == "hello")
+            finally:
+                await comm.close()
         except (CommClosedError, OSError):
             return False
 

@@ -26,6 +26,7 @@ _COMMANDS = (
     ("measures", "measure a table against its source", "app.cli.commands:add_measures"),
     ("frontier", "compare services and parameters by risk and utility", "app.cli.commands:add_frontier"),
     ("attack", "attack a release, and judge the risk", "app.cli.commands:add_attack"),
+    ("plan", "estimate memory, scratch space and time of a job", "app.cli.commands:add_plan"),
     ("verify", "verify a manifest's signature and its tables", "app.cli.commands:add_verify"),
     ("keys", "make, list and revoke API keys", "app.cli.admin:add_keys"),
     ("rotate-keys", "encrypt everything again under the first master key", ""),

@@ -32,6 +32,7 @@ from benchmarks import (
     streams,
     waiting,
 )
+from benchmarks.scale import measure as scale
 
 RESULT = Path("var/benchmarks.md")
 
@@ -59,6 +60,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "measures": lambda given: [measures.measure(given.rounds)],
     "reads": lambda given: [audited_reads.measure(min(3, given.rounds))],
     "start": lambda given: [start.measure(given.rounds)],
+    "scale": lambda given: [scale.report(max(given.rows))],
     "waiting": lambda given: [waiting.measure(min(3, given.rounds))],
 }
 """Available benchmarks, in order of execution."""

@@ -1,4 +1,4 @@
-"""Arguments and exit codes of ``rowveil run``, ``measures``, ``frontier``, ``attack`` and ``verify``."""
+"""Arguments and exit codes of the commands on tables: ``rowveil run``, ``measures`` and others."""
 
 import argparse
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import get_args
 
-from app.cli import attack_command, report_commands, run, seeds, verify
+from app.cli import attack_command, plan_command, report_commands, run, seeds, verify
 from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, add_format, drop_output
 from app.cli.options import Options
@@ -110,6 +110,22 @@ def add_attack(parser: argparse.ArgumentParser) -> None:
     _add_report(parser)
     _add_csv(options)
     seeds.add_options(parser)
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the table's file and the services to the parser of `plan`."""
+    _add_tables(parser, "source")
+    services = parser.add_subparsers(
+        dest="service", required=True, metavar="SERVICE", parser_class=LineParser
+    )
+    for identifier, provider in PROVIDERS.items():
+        service = services.add_parser(identifier, help=provider.title)
+        about = "Estimate what a job needs on several workers, from measured costs and a simulation."
+        _describe(service, about, plan_command.plan)
+        options = _options(service)
+        options.add_model(provider.params, ("parameters",))
+        plan_command.add_arguments(service)
+        _add_csv(options)
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:

@@ -121,6 +121,21 @@ def fits(provider: Provider[Any], source: BlobTable, params: Any, memory_bytes: 
     return _needed(provider, source, params) <= _USED * memory_bytes
 
 
+def memory_budget(provider: Provider[Any], source: BlobTable, params: Any, rows: int) -> int:
+    """Return the least memory budget with which a table of ``rows`` rows like the source's runs in memory.
+
+    Parameters
+    ----------
+    provider, params
+    source : BlobTable
+        Table whose mean row counts.
+    rows : int
+        Rows of the table to plan for.
+    """
+    read = bytes_read(source, provider.scaling.reads(params, source.schema)) * rows // max(1, source.rows)
+    return int(provider.scaling.memory(params, rows, read) / _USED)
+
+
 def _least_bytes(source: BlobTable, fields: tuple[str, ...]) -> int:
     """Sum the bytes of the fields with fixed-width values: a lower bound of what the fields take."""
     fixed = [field.type for field in source.schema if field.name in fields and is_words(field.type)]

@@ -1,0 +1,32 @@
+"""Measure the costs of services, and their scaling: ``python -m benchmarks.scale``."""
+
+import argparse
+from pathlib import Path
+
+from app.capacity import costs as model
+from app.capacity.costs import dumped, measured_costs
+from benchmarks.scale.measure import all_costs, prediction, scaling
+from benchmarks.scale.tasks import CASES
+
+_FILE = Path(model.__file__).with_name("costs.json")
+
+
+def main() -> None:
+    """Print the tables; with ``--write``, measure the costs first and write them into the package."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument(
+        "--write", action="store_true", help="measure the costs and write app/capacity/costs.json"
+    )
+    parser.add_argument("--rows", type=int, default=0, help="measure the scaling on a table of so many rows")
+    parser.add_argument("--services", nargs="*", choices=CASES, default=list(CASES))
+    given = parser.parse_args()
+    if given.write:
+        _FILE.write_bytes(dumped(all_costs(given.services)))
+    costs = measured_costs()
+    if given.rows:
+        print(scaling(given.rows, costs, given.services), "\n")
+    print(prediction(costs, given.services))
+
+
+if __name__ == "__main__":
+    main()

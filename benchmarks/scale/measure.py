@@ -1,0 +1,214 @@
+"""Measured costs of all services, their scaling on this machine, and predictions for more workers."""
+
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from app.capacity.costs import Costs, ServiceCosts, StepCosts, measured_costs
+from app.capacity.estimate import JobSize, NotPossible, best, estimate
+from app.capacity.simulation import Cluster
+from app.store.blobs.column_reader import BlobTable
+from app.store.blobs.sealed_files import BlobStore
+from app.worker.memory import memory_budget
+from benchmarks.harness import table
+from benchmarks.scale.fit import step, steps
+from benchmarks.scale.source import StoredSource, numbers, survey
+from benchmarks.scale.tasks import CASES, PLENTY, Measured, Workers, checked, store
+from providers import PROVIDERS
+
+SMALL_ROWS = 50_000
+"""Rows of the run that loads a worker's kernels before anything is measured."""
+
+SIZES = (2_000_000, 8_000_000)
+"""Rows of the tables on which costs are measured."""
+
+SMALLER = {"MEDS": (250_000, 1_000_000), "RWN": (500_000, 2_000_000), "RSWAP": (250_000, 1_000_000)}
+"""The same of services that take longer."""
+
+UNITS = (2, 4, 8)
+
+WORKERS = (4, 16, 64, 256)
+ROWS = (10**9, 10**10)
+WORKER_MEMORY = 2 * 10**9
+"""Memory of a worker in the predictions."""
+
+_SCALED_UNITS = 4
+"""Units of the jobs whose scaling is measured."""
+
+_FITS, _CUT = 0.6, 0.1
+"""Memory budgets as shares of what a run in memory needs: units fit, and they do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Workers, and tables of several sizes in their store."""
+
+    workers: Workers
+    blobs: BlobStore
+    sources: dict[tuple[bool, int], StoredSource] = field(default_factory=dict)
+
+    def source(self, service: str, rows: int) -> StoredSource:
+        """Return the service's table of this many rows."""
+        households = service == "RSWAP"
+        if (households, rows) not in self.sources:
+            self.sources[households, rows] = (survey if households else numbers)(self.blobs, rows)
+        return self.sources[households, rows]
+
+    def needed(self, service: str, rows: int) -> int:
+        """Return the memory budget with which a table of this many rows runs in memory."""
+        small = self.source(service, SMALL_ROWS)
+        table = BlobTable(small.access, small.rows)
+        return memory_budget(PROVIDERS[service], table, checked(service, small), rows)
+
+    def run(self, service: str, rows: int, memory: int, units: int) -> Measured:
+        """Run a job once."""
+        return self.workers.run(service, self.source(service, rows), memory, units)
+
+    def warm(self, service: str, memory: int, units: int) -> None:
+        """Load the kernels of the service."""
+        self.run(service, SMALL_ROWS, memory, units)
+
+
+@contextmanager
+def bench(workers: int) -> Iterator[Bench]:
+    """Yield a bench with this many workers."""
+    with store() as (folder, blobs):
+        running = Workers(workers, folder, blobs)
+        try:
+            yield Bench(running, blobs)
+        finally:
+            running.close()
+
+
+_LEAST_MEMORY = 4 * 10**6
+"""Smallest memory budget of a run that only loads kernels."""
+
+
+def costs_of(on: Bench, service: str) -> ServiceCosts:
+    """Measure the costs of one service."""
+    scaling = PROVIDERS[service].scaling
+    sizes = SMALLER.get(service, SIZES)
+    on.warm(service, PLENTY, 1)
+    in_memory = step("whole", [on.run(service, rows, PLENTY, 1) for rows in sizes])
+    out_of_core = None
+    if scaling.swap is not None:
+        on.warm(service, _LEAST_MEMORY, 1)
+        runs = [on.run(service, rows, int(_CUT * on.needed(service, rows)), 1) for rows in sizes]
+        out_of_core = step("whole", runs)
+    if scaling.sharing is None:
+        return ServiceCosts(in_memory, out_of_core, (), ())
+    return ServiceCosts(in_memory, out_of_core, _divided(on, service, _FITS), _divided(on, service, _CUT))
+
+
+def _divided(on: Bench, service: str, share: float) -> tuple[StepCosts, ...]:
+    sizes = SMALLER.get(service, SIZES)
+    on.warm(service, _LEAST_MEMORY, UNITS[0])
+    budgets = {rows: int(share * on.needed(service, rows)) for rows in sizes}
+    return steps(
+        [on.run(service, rows, memory, units) for rows, memory in budgets.items() for units in UNITS]
+    )
+
+
+def all_costs(services: Sequence[str] = tuple(CASES)) -> Costs:
+    """Measure the costs of services, one after the other, on one worker of one thread."""
+    with bench(1) as on:
+        found = {service: costs_of(on, service) for service in services}
+    return Costs(f"{datetime.now(UTC).date()}, one thread of {_processor()}", found)
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(": ")[2]
+    return platform.processor() or platform.machine()
+
+
+def report(rows: int) -> str:
+    """Return the scaling of jobs on this machine, and the model's predictions, as Markdown."""
+    costs = measured_costs()
+    return f"### Scaling, {rows:,} rows\n\n{scaling(rows, costs)}\n\n{prediction(costs)}\n"
+
+
+def scaling(rows: int, costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
+    """Run jobs on one worker and on two, and return times, speed-up and prediction as Markdown."""
+    lines = []
+    with bench(1) as one, bench(2) as two:
+        for service in services:
+            lines.append([service, *_scaling_of(one, two, service, rows, costs.services[service])])
+            print("  ", *lines[-1], flush=True)
+    header = [
+        "service",
+        "way",
+        "1 worker s",
+        "2 workers s",
+        "speed-up",
+        "model, 1",
+        "model, 2",
+        "moved / least",
+    ]
+    return table(header, lines)
+
+
+def _scaling_of(one: Bench, two: Bench, service: str, rows: int, costs: ServiceCosts) -> list[str]:
+    provider = PROVIDERS[service].scaling
+    needed = one.needed(service, rows)
+    memory = int(_FITS * needed) if provider.swap is not None else PLENTY
+    units = _SCALED_UNITS if provider.sharing is not None else 1
+    jobs = []
+    for on in (one, two) if units > 1 else (one,):
+        on.warm(service, _LEAST_MEMORY if provider.swap is not None else PLENTY, units)
+        jobs.append(on.run(service, rows, memory, units))
+    if len({job.digest for job in jobs}) != 1:
+        raise RuntimeError(f"{service}: the destinations of {rows} rows differ")
+    stored = one.source(service, rows).stored_bytes
+    size = JobSize(rows, stored / rows, needed, long=service == "LOCALITY")
+    models = [
+        estimate(costs, size, _quiet(number), memory, job.units).seconds for number, job in enumerate(jobs, 1)
+    ]
+    moved = sum(task.read + task.written for tasks in jobs[-1].steps.values() for task in tasks) / (
+        2 * stored
+    )
+    seconds = [job.seconds for job in jobs]
+    return [
+        f"{jobs[-1].units} units" if units > 1 else "whole",
+        *_both(seconds),
+        f"{seconds[0] / seconds[1]:.2f}" if units > 1 else "",
+        *_both(models),
+        f"{moved:.1f}",
+    ]
+
+
+def _both(values: Sequence[float]) -> list[str]:
+    return [f"{value:.1f}" for value in values] + [""] * (2 - len(values))
+
+
+def _quiet(workers: int) -> Cluster:
+    """Return workers that neither differ nor fail, with files in the memory of their machine."""
+    memory = 3e9
+    return Cluster(
+        workers, memory, memory, start_seconds=0.0, spread=0.0, slow_share=0.0, losses_per_hour=0.0
+    )
+
+
+def prediction(costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
+    """Return the model's times for many workers and rows as Markdown."""
+    lines = []
+    with bench(1) as on:
+        for service in services:
+            small = on.source(service, SMALL_ROWS)
+            for rows in ROWS:
+                size = JobSize(rows, small.stored_bytes / SMALL_ROWS, on.needed(service, rows))
+                cells = [_predicted(costs.services[service], size, workers) for workers in WORKERS]
+                lines.append([service, f"{rows:.0e}", *cells])
+    return table(["service", "rows", *(f"{workers} workers" for workers in WORKERS)], lines)
+
+
+def _predicted(costs: ServiceCosts, size: JobSize, workers: int) -> str:
+    try:
+        found = best(costs, size, Cluster(workers), WORKER_MEMORY)
+    except NotPossible:
+        return "-"
+    return f"{found.seconds:,.0f} s ({found.low:,.0f} to {found.high:,.0f}), {found.units}"

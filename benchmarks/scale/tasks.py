@@ -1,0 +1,209 @@
+"""Steps of a job in worker processes of one thread, each measured: seconds, processor time, bytes, memory."""
+
+import multiprocessing
+import resource
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import pyarrow as pa
+
+from app.engine.engine import Failure
+from app.engine.progress_file import make_progress_file
+from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.sealing import Sealer
+from app.worker.run_units import DIVISION, UNIT, UNITS, run_gather, run_or_divide, run_unit
+from app.worker.tasks import GatherTask, SwapTask, UnitTask
+from benchmarks import rswap
+from benchmarks.kernels import SEED
+from benchmarks.scale.source import StoredSource
+from providers import PROVIDERS
+from providers.params import Params
+
+CASES: dict[str, dict[str, Any]] = {
+    "DSWAP": {"swap_fields": ["a", "b"]},
+    "CDSWAP": {"swap_fields": ["a", "b"], "control_field": "class10000"},
+    "DDSWAP": {"swap_fields": ["a", "b"], "control_field": "age", "block_size": 10},
+    "MEWS": {"swap_fields": ["a", "b"], "bins": 10},
+    "MEDS": {"swap_fields": ["a", "b"], "k": 20},
+    "RWN": {"k": 10, "distance_fields": ["a", "b"], "perturb_fields": ["a", "b"]},
+    "PABIDOT": {},
+    "LOCALITY": {"fields": ["age"]},
+    "RSWAP": rswap.PARAMETERS,
+}
+"""Parameters of each service on the table of `benchmarks.scale.source`."""
+
+PLENTY = 10**11
+"""Memory budget under which every job runs in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of one task."""
+
+    began: float
+    ended: float
+    """Monotonic seconds, comparable between the processes of a machine."""
+    processor: float
+    read: int
+    written: int
+    peak: int
+    """Peak resident bytes above those at the beginning."""
+
+    @property
+    def seconds(self) -> float:
+        """Elapsed seconds."""
+        return self.ended - self.began
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Figures of one job."""
+
+    rows: float
+    """Rows of `ROW_BYTES` bytes that take as much as the table."""
+    units: int
+    steps: dict[str, list[Figures]]
+    """Figures of the tasks of each step."""
+    seconds: float
+    """From the start of the first task to the end of the last one."""
+    digest: str
+
+
+def _prepare() -> None:
+    pa.set_memory_pool(pa.system_memory_pool())  # as a worker does
+    pa.set_cpu_count(1)
+    numba.set_num_threads(1)
+
+
+def _io() -> tuple[int, int]:
+    text = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    found = dict(line.split(": ") for line in text)
+    return int(found["rchar"]), int(found["wchar"])
+
+
+def _resident(name: str) -> int:
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(name)
+
+
+def _measured(function: Callable[[Any], Any], task: Any) -> tuple[dict[str, Any], Figures]:
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the high-water mark
+    resident, (read, written) = _resident("VmRSS"), _io()
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    began = time.monotonic()
+    outcome = function(task)
+    ended = time.monotonic()
+    after, (read_after, written_after) = resource.getrusage(resource.RUSAGE_SELF), _io()
+    if isinstance(outcome, Failure):
+        raise RuntimeError(f"{outcome.message} {outcome.trace}")
+    processor = after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime
+    figures = Figures(
+        began, ended, processor, read_after - read, written_after - written, _resident("VmHWM") - resident
+    )
+    return outcome, figures
+
+
+class Workers:
+    """Processes of one thread each, which run the steps of jobs on one table."""
+
+    def __init__(self, number: int, folder: Path, store: BlobStore) -> None:
+        self._folder = folder
+        self._store = store
+        self._pool = ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), _prepare)
+
+    def run(self, service: str, source: StoredSource, memory: int, units: int) -> Measured:
+        """Run a job and delete its destination.
+
+        Parameters
+        ----------
+        service, source
+            Service, which gets the parameters of `CASES`, and its table.
+        memory
+            Memory budget of a task in bytes.
+        units
+            Most units; 1: the job is not divided.
+
+        Raises RuntimeError if a step fails.
+        """
+        job = self._task(service, source, memory, units)
+        began = time.monotonic()
+        outcome, first = self._pool.submit(_measured, run_or_divide, job).result()
+        if DIVISION not in outcome:
+            steps = {"whole": [first]}
+        else:
+            steps = {"divide": [first]}
+            outcome = self._divided(job, outcome, steps)
+        seconds = time.monotonic() - began
+        self._store.delete(job.destination.id)
+        shutil.rmtree(job.spool_folder, ignore_errors=True)
+        number = len(steps.get("unit", [first]))
+        return Measured(source.reference_rows, number, steps, seconds, outcome["destination"]["digest"])
+
+    def _divided(
+        self, job: SwapTask, outcome: dict[str, Any], steps: dict[str, list[Figures]]
+    ) -> dict[str, Any]:
+        division = outcome[DIVISION]
+        job.spool_folder.mkdir(parents=True, exist_ok=True)
+        waiting = [
+            self._pool.submit(_measured, run_unit, UnitTask(job, division, number))
+            for number in range(outcome[UNITS])
+        ]
+        done = [each.result() for each in waiting]
+        steps["unit"] = [figures for _, figures in done]
+        gather = GatherTask(job, division, tuple(unit[UNIT] for unit, _ in done))
+        gathered, figures = self._pool.submit(_measured, run_gather, gather).result()
+        steps["gather"] = [figures]
+        return gathered
+
+    def _task(self, service: str, source: StoredSource, memory: int, units: int) -> SwapTask:
+        provider, params = PROVIDERS[service], checked(service, source)
+        name = secrets.token_hex(16)
+        progress = self._folder / "progress" / name
+        make_progress_file(progress)
+        return SwapTask(
+            job_id=name,
+            service=service,
+            revision=provider.revision,
+            parameters=params.model_dump(mode="json", by_alias=True),
+            seed=SEED,
+            seed_bits=256,
+            source=source.access,
+            destination=self._store.allocate(),
+            rows=source.rows,
+            report="summary",
+            options={},
+            progress_path=str(progress),
+            memory_bytes=memory,
+            scratch_folder=str(self._folder / "scratch"),
+            units=units,
+        )
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.shutdown()
+
+
+def checked(service: str, source: StoredSource) -> Params:
+    """Return the checked parameters of the service's case."""
+    provider = PROVIDERS[service]
+    params: Params = provider.check(provider.params.model_validate(CASES[service]), source.schema)
+    return params
+
+
+@contextmanager
+def store() -> Iterator[tuple[Path, BlobStore]]:
+    """Yield a temporary folder and a store of sealed blobs in it."""
+    with tempfile.TemporaryDirectory(prefix="rowveil-scale-") as name:
+        folder = Path(name)
+        yield folder, BlobStore(folder / "blobs", Sealer([bytes(32)]))

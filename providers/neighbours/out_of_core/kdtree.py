@@ -30,7 +30,7 @@ from providers.neighbours.kdtree import (
 from providers.neighbours.out_of_core.points import MARK, ROW, Layout
 from providers.out_of_core.partitions import Span, scatter
 from providers.progress import Progress, sub_progress
-from providers.storage import Scratch, Spool
+from providers.storage import Resources, Scratch, Spool
 from providers.tables.columns import take_rows
 
 _SAMPLED = 2**14
@@ -40,6 +40,9 @@ _LEAST_CELL = 64  # rows
 
 _MEMORY_FRACTION = 40
 """Memory is divided by this for the rows that are scattered together; their parts take as much again."""
+
+_CACHE_FRACTION = 6
+"""Memory is divided by this for the cells that are kept in memory."""
 
 
 def cell_rows(layout: Layout, memory: int) -> int:
@@ -60,6 +63,26 @@ class Cell:
     """Position of the cell's first row in the whole tree."""
 
 
+@dataclass(frozen=True)
+class TreeOutline:
+    """Data of a stored tree apart from its points. It is pickled between processes."""
+
+    layout: Layout
+    rows: int
+    level: int
+    """Level of the cells."""
+    boxes: Float64Array
+    """Boxes of the nodes down to the cells; shape (nodes, 2, numbers)."""
+    code_boxes: Int32Array
+    """Boxes of their codes; shape (nodes, 2, codes)."""
+
+    def tree(self, spool: Spool, memory: int) -> "StoredTree":
+        """Return the tree whose points are in a spool, one part for each cell; ``memory``: bytes."""
+        tree = StoredTree(self.layout, self.rows, self.level, spool, memory // _CACHE_FRACTION)
+        tree.boxes[:], tree.code_boxes[:] = self.boxes, self.code_boxes
+        return tree
+
+
 class StoredTree:
     """Tree of points that do not fit in memory."""
 
@@ -77,7 +100,8 @@ class StoredTree:
         nodes = 2 * cells - 1
         self.boxes: Float64Array = np.empty((nodes, 2, layout.numbers))
         self.code_boxes: Int32Array = np.empty((nodes, 2, layout.codes), np.int32)
-        self._spool = spool
+        self.spool = spool
+        """Points, one part for each cell, in the order of the tree."""
         self._cache: OrderedDict[int, tuple[Cell, int]] = OrderedDict()
         self._cache_bytes = cache_bytes
 
@@ -85,6 +109,10 @@ class StoredTree:
     def cells(self) -> int:
         """Number of cells."""
         return 1 << self.level
+
+    def outline(self) -> TreeOutline:
+        """Return the tree apart from its points."""
+        return TreeOutline(self.layout, self.rows, self.level, self.boxes, self.code_boxes)
 
     def upper(self) -> Tree:
         """Return the nodes down to the cells as a tree without points."""
@@ -101,7 +129,7 @@ class StoredTree:
         if number in self._cache:
             self._cache.move_to_end(number)
             return self._cache[number][0]
-        table = pa.concat_tables(self._spool.read(number))
+        table = pa.concat_tables(self.spool.read(number))
         points = self.layout.points(table)
         rows = np.array(table.column(ROW).to_numpy())
         marks = np.array(table.column(MARK).to_numpy()) if MARK in table.column_names else None
@@ -133,9 +161,22 @@ class StoredTree:
 
 
 def build_stored_tree(
-    layout: Layout, rows: int, points: Spool, scratch: Scratch, memory: int, progress: Progress
+    layout: Layout, rows: int, points: Spool, resources: Resources, kept: Scratch, progress: Progress
 ) -> StoredTree:
-    """Build the tree of the points in the only part of a spool, one or more, and clear the spool."""
+    """Build the tree of the points in the only part of a spool, one or more, and clear the spool.
+
+    Parameters
+    ----------
+    layout : Layout
+    rows : int
+        Number of points.
+    points : Spool
+    resources : Resources
+    kept : Scratch
+        Scratch space for the tree; that of `resources` is used while the tree is built.
+    progress : Progress
+    """
+    memory, scratch = resources.memory_bytes, resources.scratch
     most = cell_rows(layout, memory)
     level = 0
     while level + 1 < depth_of(rows) and np.diff(node_starts(rows, level)).max() > most:
@@ -152,8 +193,8 @@ def build_stored_tree(
         for index, (node, left) in enumerate(zip(nodes, lefts, strict=True)):
             halves += node.halves(layout, left, spool, sum(parts[:index]), parts[index] - 2)
         nodes = halves
-    cells = scratch.spool(len(nodes), buffered)
-    tree = StoredTree(layout, rows, level, cells, memory // 6)
+    cells = kept.spool(len(nodes), buffered)
+    tree = StoredTree(layout, rows, level, cells, memory // _CACHE_FRACTION)
     for number, node in enumerate(nodes):
         first, last = (0.6 + 0.4 * each / len(nodes) for each in (number, number + 1))
         _grow(tree, number, node, cells, sub_progress(progress, first, last))

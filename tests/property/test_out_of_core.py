@@ -196,6 +196,52 @@ def test_bins_come_out_the_same(parameters: dict[str, Any], memory: int, units: 
         assert found.provider["merged"] > 20
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 40), st.sampled_from([1, 2, 3, 7]))
+def test_parts_come_out_the_same(data: st.DataObject, batch_rows: int, units: int) -> None:
+    """Every type, policy and gap, ties at each cut, and numbers whose distances leave float64."""
+    table, swap_fields, unusable = data.draw(number_tables())
+    source = pa.concat_tables([table] * data.draw(st.sampled_from([1, 1, 4, 20])))
+    parameters = data.draw(bin_parameters(source, swap_fields, unusable)) | {"others": "keep"}
+    parameters |= data.draw(st.sampled_from([{"k": 2}, {"k": 7}, {"degree": 9}]))
+    parameters |= {"method": "partitioned", "parts": data.draw(st.integers(2, 7))}
+    parameters["standardise"] = data.draw(st.booleans())
+    assert_same("MEDS", source, parameters, 4_000_000, batch_rows, units)
+
+
+PARTS: list[dict[str, Any]] = [
+    {"swap_fields": ["x", "huge"], "k": 20, "parts": 13},
+    {"swap_fields": ["v", "x", "still"], "degree": 500, "parts": 32, "nulls": "keep"},
+    {"swap_fields": ["still"], "k": 7, "parts": 40, "standardise": False},
+]
+
+
+@pytest.mark.parametrize(("memory", "units"), [(2_200_000, 1), (10**9, 1), (2_200_000, 2), (2_200_000, 4)])
+@pytest.mark.parametrize("parameters", PARTS)
+def test_parts_are_cut_on_disk_the_same(
+    parameters: dict[str, Any], memory: int, units: int, table: pa.Table
+) -> None:
+    """More rows than are sorted together, one part in memory; equal values on both sides of cuts."""
+    found = assert_same("MEDS", table, {"method": "partitioned"} | parameters, memory, 5000, units)
+    assert found is not None
+    assert found.provider["parts"] == parameters["parts"]
+    assert 0 <= found.provider["within_bin_variance"] < 0.05
+
+
+def test_a_part_of_meds_that_does_not_fit_is_refused_with_a_number_that_does() -> None:
+    """The number of parts that the error advises runs, and one less does not."""
+    table = pa.table({"x": np.arange(20_000.0), "y": np.arange(20_000) % 13})
+    given = {"swap_fields": ["x"], "k": 5, "method": "partitioned"}
+    with pytest.raises(SourceError, match=r"a part of 10000 rows takes about \d+ bytes") as raised:
+        swap_out_of_core("MEDS", table, given | {"parts": 2}, 600_000, 5000)
+    assert raised.value.pointer == "/parameters/parts"
+    enough = int(re.findall(r"at least (\d+) parts", str(raised.value))[0])
+    assert enough > 3
+    with pytest.raises(SourceError, match=f"use at least {enough} parts"):
+        swap_out_of_core("MEDS", table, given | {"parts": enough - 1}, 600_000, 5000)
+    assert_same("MEDS", table, given | {"parts": enough}, 600_000, 5000)
+
+
 def test_cells_that_are_too_many_to_merge_are_reported() -> None:
     """Without merging there may be as many cells as rows."""
     rows = 10_000

@@ -2,7 +2,8 @@
 
 The rows are cut in two at a median, and each half again, until there are as many parts as wanted. A node is
 cut along the field with the largest range in it. Ties go by the field with the next largest range, and at the
-end by row number. Parts are equally large, up to one row.
+end by row number. Parts are about equally large. All but the last hold a multiple of 2k rows, so that only
+the last one leaves a remainder, as a table that is not cut does.
 
 References
 ----------
@@ -33,40 +34,43 @@ class PartRule:
     method: str
     """Choice of the two distant rows in a part: ``exact`` or ``mdav``."""
 
+    def places(self, rows: int) -> list[int]:
+        """Return the first of `rows` rows of each part, in the order of the cuts, and the end."""
+        pair = 2 * self.k
+        return [rows * part // (self.parts * pair) * pair for part in range(self.parts)] + [rows]
+
+    def part_sizes(self, rows: int) -> tuple[int, int]:
+        """Return the number of rows of the smallest and of the largest part."""
+        sizes = np.diff(self.places(rows))
+        return int(sizes.min()), int(sizes.max())
+
     def bins(self, points: Float64Array, report: ReportShare) -> Int32Array:
         """Return the bin of each row of a part, numbered from 0; ``points``: shape (fields, rows)."""
         return partition(points, self.k, self.method, report)
 
 
-def cut_places(rows: int, parts: int) -> list[int]:
-    """Return the first row of each part in the order of the cuts, and the end."""
-    return [rows * part // parts for part in range(parts + 1)]
-
-
-def largest_part(rows: int, parts: int) -> int:
-    """Return the number of rows of the largest part."""
-    return -(-rows // parts)
-
-
 def check_parts(rows: int, rule: PartRule) -> None:
-    """Raise SourceError if a part has fewer rows than a bin."""
-    most = rows // rule.k
+    """Raise SourceError if a part has fewer rows than two bins."""
+    most = rows // (2 * rule.k)
     if rule.parts <= max(most, 1):
         return
-    advice = f"use at most {most} parts" if most > 1 else "use another method, which does not divide the rows"
+    advice = f"use at most {most} parts" if most > 1 else "use another method, which does not cut the rows"
     raise SourceError(
-        f"{rule.parts} parts of {rows} rows hold fewer rows than a bin of {rule.k}; {advice}",
+        f"{rule.parts} parts of {rows} rows hold fewer rows than two bins of {rule.k}; {advice}",
         "/parameters/parts",
     )
 
 
-def parts_of(points: Float64Array, parts: int) -> Iterator[Int64Array]:
+def parts_of(points: Float64Array, places: Sequence[int]) -> Iterator[Int64Array]:
     """Yield the rows of each part, ascending.
 
-    ``points``: shape (fields, rows), with at least as many rows as `parts`.
+    Parameters
+    ----------
+    points : ndarray of float64, shape (fields, rows)
+    places : sequence of int
+        Ascending, as `PartRule.places` returns them.
     """
-    places = cut_places(points.shape[1], parts)
-    nodes = [(0, parts, np.arange(points.shape[1], dtype=np.int64))]
+    nodes = [(0, len(places) - 1, np.arange(points.shape[1], dtype=np.int64))]
     while nodes:
         first, stop, rows = nodes.pop()
         if stop - first == 1:
@@ -162,7 +166,7 @@ def bins_in_parts(
     bin_of = np.empty(points.shape[1], np.int32)
     within: list[float] = []
     bins = 0
-    for part, rows in enumerate(parts_of(points, rule.parts)):
+    for part, rows in enumerate(parts_of(points, rule.places(points.shape[1]))):
         own = np.ascontiguousarray(points[:, rows])
 
         def report_part(share: float, part: int = part) -> None:

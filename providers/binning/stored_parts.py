@@ -17,8 +17,6 @@ from providers.binning.first_cut import (
     PartRule,
     Spread,
     check_parts,
-    cut_places,
-    largest_part,
     middle_part,
 )
 from providers.binning.out_of_core import NumberRanges, Numbers, keep_absent, not_finite, run_in_cells
@@ -131,7 +129,7 @@ class PartRun(Generic[P]):
         """Raise SourceError if a part does not fit in memory; the message names the number that does."""
         row_bytes = 3 * self._row_bytes + 16 * len(self._dimensions) + _TREE_BYTES
         most = max(_LEAST_ROWS, self._run.resources.memory_bytes // (2 * row_bytes))
-        largest = largest_part(rows, self.rule.parts)
+        _, largest = self.rule.part_sizes(rows)
         if largest > most:
             raise SourceError(
                 f"a part of {largest} rows takes about {largest * row_bytes} bytes, and {most * row_bytes} "
@@ -157,7 +155,7 @@ class PartRun(Generic[P]):
         """Cut the rows, and return a spool that has one part for each of theirs; ``kept``: space for it."""
         resources, rows = self._run.resources, self.numbers.rows.count
         memory, parts = resources.memory_bytes, self.rule.parts
-        places = cut_places(rows, parts)
+        places = self.rule.places(rows)
         points = resources.scratch.spool(1, memory // _MEMORY_FRACTION)
         for table in self.numbers.rows.read(self.numbers.names):
             points.add(0, self._with_points(table, standards))
@@ -226,7 +224,7 @@ class PartRun(Generic[P]):
                 **own,
             )
             if rows:
-                smallest = rows // self.rule.parts
+                smallest, _ = self.rule.part_sizes(rows)
                 report.measures[P_PRIVACY_KEY] = privacy_of_meds(smallest, minimal_depth)
             return report
 

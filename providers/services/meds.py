@@ -9,11 +9,12 @@ are.
 A remainder of two or more rows, always fewer than 2k, is the last bin; a single row joins the bin with the
 nearest centroid. The bins depend on the numbers alone and on no random draw.
 
-With `method` `partitioned` the rows are first cut into `parts` equal parts, in each of which bins are formed
-in this way. The rows are cut in two at the median of the field with the largest range, and each half again.
-This is not in the paper: it forms bins of tables of any length, and on several machines, at the price of
-wider bins at the borders of parts. `within_bin_variance` in the report is the share of the variance of the
-swap fields that remains within bins, with every method.
+With `method` `partitioned` the rows are first cut into `parts` parts of about equally many rows, in each of
+which bins are formed in this way. The rows are cut in two at the median of the field with the largest range,
+and each half again. All parts but the last hold a multiple of 2k rows. This is not in the paper: it forms
+bins of tables larger than memory, and on several machines, at the price of wider bins at the borders of
+parts. `within_bin_variance` in the report, with every method, is the share of the variance of the swap
+fields that is within bins.
 
 With `risk`, only some rows of each bin exchange values: those whose combination of key fields is rare, and
 others up to `rate`, each with a probability in proportion to its risk. The bins stay the same.
@@ -37,7 +38,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from providers.arrays import Float64Array
-from providers.binning.first_cut import PartRule, Spread, bins_in_parts, check_parts, largest_part
+from providers.binning.first_cut import PartRule, Spread, bins_in_parts, check_parts
 from providers.binning.privacy import P_PRIVACY_KEY, privacy_of_meds
 from providers.binning.shrinking_tree import MOST_ROWS as MOST_BINNED
 from providers.binning.stored_parts import PartService, sharing_of_parts, swap_in_parts
@@ -97,7 +98,7 @@ class MedsParams(BinParams):
         default=None, title="Number of parts"
     )
     """Number of parts into which the rows are cut first, with `method` `partitioned`. Each part has at least
-    as many rows as a bin. [2 or more]"""
+    as many rows as two bins. [2 or more]"""
 
     def larger_groups(self) -> str:
         """Return advice for bins of two or three rows."""
@@ -172,14 +173,14 @@ def make_bins(params: MedsParams, fields: Sequence[FieldValues], progress: Progr
         singletons=int(np.count_nonzero(sizes == 1)),
         figures=_figures(rule, spread.share(within, rows)),
         events=events,
-        measures={P_PRIVACY_KEY: privacy_of_meds(rows // rule.parts, int(sizes.min()))},  # lemma 1
+        measures={P_PRIVACY_KEY: privacy_of_meds(rule.part_sizes(rows)[0], int(sizes.min()))},  # lemma 1
     )
 
 
 def part_rule(params: MedsParams, rows: int, fields: int) -> PartRule:
     """Return the rule of the bins of a table of `rows` rows."""
     parts = params.parts or 1
-    return PartRule(depth(params, rows), parts, method_used(params, largest_part(rows, parts), fields))
+    return PartRule(depth(params, rows), parts, method_used(params, -(-rows // parts), fields))
 
 
 def _figures(rule: PartRule, within: float) -> dict[str, Any]:

@@ -165,7 +165,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("LOCALITY", {"fields": ["x", "y"], "iterations": 1}),
     ("RWN", {"distance_fields": ["x", "y"], "perturb_fields": ["y", "name"]}),
     ("RWN", {"distance_fields": ["x", "class"], "neighbours": "partition", "parts": 5, "epsilon": 0.02}),
-    ("MEDS", {"swap_fields": ["x", "y"], "k": 20, "method": "partitioned", "parts": 6}),
+    ("MEDS", {"swap_fields": ["x", "y"], "k": 20, "method": "partitioned", "parts": 12}),
 ]
 
 

@@ -79,18 +79,20 @@ def bins(points: Sequence[Point], k: int, method: str) -> list[list[int]]:
     return made
 
 
-def parts(points: Sequence[Point], rows: list[int], number: int, first: int, stop: int) -> list[list[int]]:
-    """Cut rows into the parts `first` to `stop` of `number`: each cut is at a median, by the widest field."""
+def parts(
+    points: Sequence[Point], rows: list[int], places: list[int], first: int, stop: int
+) -> list[list[int]]:
+    """Cut rows into the parts `first` to `stop`: each cut is at the place of a part, by the widest field."""
     if stop - first == 1:
         return [sorted(rows)]
     middle = (first + stop) // 2
-    place = [len(points) * part // number for part in (first, middle)]
+    size = places[middle] - places[first]
     columns = list(zip(*(points[row] for row in rows), strict=True))
     widths = [max(values) - min(values) for values in columns]
     fields = sorted(range(len(widths)), key=lambda field: (-widths[field], field))
     ordered = sorted(rows, key=lambda row: ([points[row][field] for field in fields], row))
-    left, right = ordered[: place[1] - place[0]], ordered[place[1] - place[0] :]
-    return [*parts(points, left, number, first, middle), *parts(points, right, number, middle, stop)]
+    left, right = ordered[:size], ordered[size:]
+    return [*parts(points, left, places, first, middle), *parts(points, right, places, middle, stop)]
 
 
 def squares(points: Sequence[Point]) -> Fraction:
@@ -116,7 +118,8 @@ def make_bins(params: MedsParams, columns: list[list[float]]) -> Bins:
         columns = [standardised(values) for values in columns]
     points = list(zip(*columns, strict=True))
     made: list[list[int]] = []
-    for rows in parts(points, list(range(n)), number, 0, number):
+    places = [n * part // number // (2 * k) * (2 * k) for part in range(number)] + [n]
+    for rows in parts(points, list(range(n)), places, 0, number):
         made += [[rows[index] for index in found] for found in bins([points[row] for row in rows], k, method)]
     total = squares(points)
     within = sum((squares([points[row] for row in rows]) for rows in made), Fraction(0))

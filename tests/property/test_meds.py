@@ -248,16 +248,29 @@ def test_parts_are_explained(parameters: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "advice"), [(29, "use at most 5 parts"), (9, "use another method, which does not divide")]
+    ("rows", "advice"), [(59, "use at most 5 parts"), (19, "use another method, which does not cut")]
 )
-def test_parts_smaller_than_a_bin_are_refused(rows: int, advice: str) -> None:
+def test_parts_smaller_than_two_bins_are_refused(rows: int, advice: str) -> None:
     """The error points to `parts`, and the number that it advises runs."""
     parameters: dict[str, Any] = {"swap_fields": ["x"], "k": 5, "method": "partitioned", "parts": 6}
     with pytest.raises(SourceError, match=advice) as error:
         swap("MEDS", table_of(np.arange(float(rows))), parameters)
     assert error.value.pointer == "/parameters/parts"
-    result = swap("MEDS", table_of(np.arange(29.0)), parameters | {"parts": 5})
-    assert result.provider["parts"] == result.provider["partition_degree"] == 5  # 5 or 6 rows each
+    result = swap("MEDS", table_of(np.arange(59.0)), parameters | {"parts": 5})
+    assert result.provider["parts"] == 5
+
+
+@given(st.integers(2, 60), st.sampled_from([2, 3, 5]), st.data())
+def test_every_bin_of_parts_holds_k_rows(pairs: int, k: int, data: st.DataObject) -> None:
+    """Bins have the sizes that they have without parts: only the last part has a remainder."""
+    rows = pairs * 2 * k + data.draw(st.integers(0, 2 * k - 1))
+    table = table_of(np.random.default_rng(rows).normal(size=rows))
+    parameters: dict[str, Any] = {"swap_fields": ["x"], "k": k}
+    whole = swap("MEDS", table, parameters)
+    parameters |= {"method": "partitioned", "parts": data.draw(st.integers(2, pairs))}
+    found = swap("MEDS", table, parameters)
+    assert found.summary.group_size == whole.summary.group_size
+    assert found.summary.groups == whole.summary.groups
 
 
 def test_parts_are_neighbours() -> None:
@@ -265,11 +278,11 @@ def test_parts_are_neighbours() -> None:
     random = np.random.default_rng(3)
     x = np.concatenate([random.normal(size=40), random.normal(100.0, 1.0, 40)])[random.permutation(80)]
     table = pa.table({"x": x, "y": random.normal(size=80), "row": range(80)})
-    parameters = {"swap_fields": ["x", "y"], "k": 5, "method": "partitioned", "parts": 2}
-    result = swap("MEDS", table, parameters)
+    parameters = {"swap_fields": ["x", "y"], "k": 5, "standardise": False}
+    whole = swap("MEDS", table, parameters)
+    result = swap("MEDS", table, parameters | {"method": "partitioned", "parts": 2})
     assert ((result.table["x"].to_numpy() > 50) == (x > 50)).all()
     assert (result.provider["method"], result.provider["method_in_parts"]) == ("partitioned", "exact")
-    whole = swap("MEDS", table, {"swap_fields": ["x", "y"], "k": 5})
     assert 0 < whole.provider["within_bin_variance"] < 1
     assert result.provider["within_bin_variance"] == pytest.approx(
         whole.provider["within_bin_variance"], rel=0.5

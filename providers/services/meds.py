@@ -21,6 +21,7 @@ others up to `rate`, each with a probability in proportion to its risk. The bins
 
 References
 ----------
+Bentley 1975, doi:10.1145/361002.361007: the k-d tree, by which `partitioned` cuts the rows.
 Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities.
 Li and Shen 2010, Multivariate equi-width data swapping for private data publication, PAKDD, LNAI 6118,
 pp. 208-215: algorithm 1 (section 3.1), lemma 1 (section 4).
@@ -281,12 +282,17 @@ PROVIDER = Provider(
         RISK_GUARANTEE,
         uniform_pairs("bin", "bins"),
         "Bins depend on the numbers alone. `exact` always chooses the paper's pair; ties go to the smallest "
-        "rows.",
+        "rows. `partitioned` does so within each part, whose borders depend on the numbers as well.",
     ),
     changes=(
         "The row of its bin that a combination of values belongs to.",
         "Correlations of the swap fields with the remaining fields: they come nearer to those between bins.",
         "Outliers most: their bin extends as far as it must to hold k rows.",
+        "With `partitioned`, relations more than with `exact`, since no bin reaches into another part. At 16 "
+        "parts and k 5, 20 or 50, `within_bin_variance` is 1.05 to 1.27 times that of `exact` on abalone "
+        "(two and seven fields), 1.06 to 1.12 times on magic_gamma (two and ten), and 1.20 to 1.22 times on "
+        "wine_quality_white (four). On svcensus (age and income) it is 2.46 times at k 5 and 1.17 at k 50: a "
+        "cut divides the rows with the top-coded income, and one bin of each part joins some with others.",
     ),
     limits=(
         "In a bin of m rows an intruder who knows the bins guesses a row's own values with chance 1/(m - 1). "
@@ -324,7 +330,7 @@ PROVIDER = Provider(
     ),
     cost="About n log n time in up to six fields for n rows; more for small k and in more fields, where "
     "`exact` comes near to n^2 in the worst case and `mdav` does not. Memory: 16 bytes per row and field, "
-    "and about 40 per row. A plan forms the bins as well.",
+    "and about 40 per row. A plan forms the bins as well. `partitioned` sorts the rows log2(parts) times.",
     instead=(
         "MEWS, if no value shall move further than a given width, or for tens of millions of rows.",
         "DDSWAP, if one field, not several, defines which rows are close.",
@@ -340,6 +346,7 @@ PROVIDER = Provider(
         "The paper drops a remainder of fewer than 2k rows. Here two or more rows form the last bin, and a "
         "single row joins the bin with the nearest centroid.",
         "The paper does not say how ties are broken. Here the smallest row numbers are taken.",
+        "The paper does not cut the rows into parts: `partitioned` is an addition.",
         "The sum for P that Lemma 1 prints (eq. 2) is not the one that follows from eq. 1. The report has "
         "both: `p` as printed, and `p_eq1` (abalone: .003846 and .003939).",
         "Table 2 cannot be reproduced under any interpretation: swapping all fields changes no correlation, "

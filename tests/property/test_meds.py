@@ -16,7 +16,7 @@ from providers.errors import ParameterError, SourceError
 from providers.results import SwapResult
 from providers.services.meds import MedsParams, depth, method_used
 from tests.naive.agreement import assert_agree, swap
-from tests.naive.bins import BinsOutcome
+from tests.naive.bins import BinsOutcome, assert_figures
 from tests.property.bin_tables import bin_parameters, number_tables, selected_by_risk
 
 SEEDS = st.binary(min_size=32, max_size=32)
@@ -31,13 +31,6 @@ def assert_meds_agrees(table: pa.Table, parameters: dict[str, Any], seed: bytes)
             assert fast.provider["others"][field].keys() == figures.keys()
             assert_figures(fast.provider["others"][field], figures)
     return fast
-
-
-def assert_figures(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Assert that figures are equal, but for the last digits of a share that the twin computes exactly."""
-    for name, value in expected.items():
-        close = pytest.approx(value, rel=1e-9, abs=1e-12) if isinstance(value, float) else value
-        assert found[name] == close, name
 
 
 @given(st.data(), SEEDS)

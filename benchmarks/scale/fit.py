@@ -48,7 +48,7 @@ def step(name: str, measured: Sequence[Measured]) -> StepCosts:
         )
 
     written = through(lambda task: task.written)
-    if name == "unit":
+    if name in ("prepare", "unit"):
         scratch = written
     elif name == "whole":
         scratch = Line(0.0, 0.0, max(0.0, written.of_job + written.of_task - _DESTINATION_BYTES))

@@ -61,7 +61,7 @@ class Bench:
         """Return the memory budget with which a table of this many rows runs in memory."""
         small = self.source(service, SMALL_ROWS)
         table = BlobTable(small.access, small.rows)
-        return memory_budget(PROVIDERS[service], table, checked(service, small), rows)
+        return memory_budget(PROVIDERS[service], table, checked(service, small.schema, rows), rows)
 
     def run(self, service: str, rows: int, memory: int, units: int) -> Measured:
         """Run a job once."""

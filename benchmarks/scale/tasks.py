@@ -20,8 +20,18 @@ from app.engine.engine import Failure
 from app.engine.progress_file import make_progress_file
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
-from app.worker.run_units import DIVISION, UNIT, UNITS, run_gather, run_or_divide, run_unit
-from app.worker.tasks import GatherTask, SwapTask, UnitTask
+from app.worker.run_units import (
+    DIVISION,
+    PREPARED,
+    PREPARES,
+    UNIT,
+    UNITS,
+    run_gather,
+    run_or_divide,
+    run_prepare,
+    run_unit,
+)
+from app.worker.tasks import GatherTask, PrepareTask, SwapTask, UnitTask
 from benchmarks import rswap
 from benchmarks.kernels import SEED
 from benchmarks.scale.source import StoredSource
@@ -33,13 +43,16 @@ CASES: dict[str, dict[str, Any]] = {
     "CDSWAP": {"swap_fields": ["a", "b"], "control_field": "class10000"},
     "DDSWAP": {"swap_fields": ["a", "b"], "control_field": "age", "block_size": 10},
     "MEWS": {"swap_fields": ["a", "b"], "bins": 10},
-    "MEDS": {"swap_fields": ["a", "b"], "k": 20},
+    "MEDS": {"swap_fields": ["a", "b"], "k": 20, "method": "partitioned"},
     "RWN": {"k": 10, "distance_fields": ["a", "b"], "perturb_fields": ["a", "b"]},
     "PABIDOT": {},
     "LOCALITY": {"fields": ["age"]},
     "RSWAP": rswap.PARAMETERS,
 }
 """Parameters of each service on the table of `benchmarks.scale.source`."""
+
+_ROWS_OF_A_PART = 20_000
+"""Rows of a part of MEDS: a part takes more than proportionally longer with its rows."""
 
 PLENTY = 10**11
 """Memory budget under which every job runs in memory."""
@@ -155,19 +168,24 @@ class Workers:
     ) -> dict[str, Any]:
         division = outcome[DIVISION]
         job.spool_folder.mkdir(parents=True, exist_ok=True)
+        prepared = None
+        if outcome[PREPARES]:
+            task = PrepareTask(job, division)
+            made, figures = self._pool.submit(_measured, run_prepare, task).result()
+            prepared, steps["prepare"] = made[PREPARED], [figures]
         waiting = [
-            self._pool.submit(_measured, run_unit, UnitTask(job, division, number))
+            self._pool.submit(_measured, run_unit, UnitTask(job, division, prepared, number))
             for number in range(outcome[UNITS])
         ]
         done = [each.result() for each in waiting]
         steps["unit"] = [figures for _, figures in done]
-        gather = GatherTask(job, division, tuple(unit[UNIT] for unit, _ in done))
+        gather = GatherTask(job, division, prepared, tuple(unit[UNIT] for unit, _ in done))
         gathered, figures = self._pool.submit(_measured, run_gather, gather).result()
         steps["gather"] = [figures]
         return gathered
 
     def _task(self, service: str, source: StoredSource, memory: int, units: int) -> SwapTask:
-        provider, params = PROVIDERS[service], checked(service, source)
+        provider, params = PROVIDERS[service], checked(service, source.schema, source.rows)
         name = secrets.token_hex(16)
         progress = self._folder / "progress" / name
         make_progress_file(progress)
@@ -194,10 +212,11 @@ class Workers:
         self._pool.shutdown()
 
 
-def checked(service: str, source: StoredSource) -> Params:
-    """Return the checked parameters of the service's case."""
+def checked(service: str, schema: pa.Schema, rows: int) -> Params:
+    """Return the checked parameters of the service's case for a table of ``rows`` rows."""
     provider = PROVIDERS[service]
-    params: Params = provider.check(provider.params.model_validate(CASES[service]), source.schema)
+    more = {"parts": max(2, rows // _ROWS_OF_A_PART)} if service == "MEDS" else {}
+    params: Params = provider.check(provider.params.model_validate(CASES[service] | more), schema)
     return params
 
 

@@ -16,8 +16,9 @@ from app.jobs.maintenance.issuers import name_issuer_once
 from app.jobs.maintenance.lease import Lease, renewed
 from app.jobs.maintenance.sweep import Sweeper
 from app.settings import Settings
+from app.store.blobs.places import load_folder_id, open_blobs, place_of
 from app.store.blobs.sealed_files import BlobAccess, BlobMissing, BlobStore, owner_of, small_table
-from app.store.crypto.key_files import KEY_BYTES, load_folder_id, load_master_keys, load_signing_key
+from app.store.crypto.key_files import KEY_BYTES, load_master_keys, load_signing_key
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, Signer, first_fingerprint_key
 from app.store.sql import jobs, replicas
 from app.store.sql.audit.trail import OPERATOR, AuditTrail
@@ -74,12 +75,12 @@ class Stores:
             signer = Signer(load_signing_key(settings))
             sealer, audit = open_keys(settings, database, _audit_chain(database))
             folder = settings.shared_folder.resolve()
-            blobs = BlobStore(folder / "blobs", sealer)
-            deployment_id = pair(database, blobs, folder)
-            bind_once(database, sealer, blobs, audit, folder)
+            place, blobs = place_of(settings), open_blobs(settings, sealer)
+            deployment_id = pair(database, blobs, place)
+            bind_once(database, sealer, blobs, audit, place)
             name_issuer_once(settings, database, sealer, audit)
-            with usable(folder):
-                folder_id = load_folder_id(folder)
+            with usable(place):
+                folder_id = load_folder_id(place)
             lease = Lease(database, sealer, folder_id, settings.lease_seconds)
             lease.acquire()
             unnamed: set[str] = set()

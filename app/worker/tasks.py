@@ -6,10 +6,13 @@ A task holds only what its worker needs: of the keys, those of its own blobs.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from app.store.blobs.sealed_files import BlobAccess
 from providers.tables.digest import DigestForm
+
+WRITTEN: Final = "written"
+"""Key in the metadata of a task's field: the task writes this blob. It reads all others."""
 
 
 class EarlierSource(NamedTuple):
@@ -71,7 +74,7 @@ class SwapTask:
     seed: bytes = field(repr=False)
     seed_bits: int
     source: BlobAccess
-    destination: BlobAccess
+    destination: BlobAccess = field(metadata={WRITTEN: True})
     rows: int
     """Rows of the source."""
     report: str
@@ -127,6 +130,8 @@ class GatherTask:
     division: bytes = field(repr=False)
     done: tuple[bytes, ...] = field(repr=False)
     """Pickle of the spool and the figures of each unit, in order."""
+    spools: tuple[str, ...] = ()
+    """Names of the files of these spools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +204,7 @@ class IngestTask:
     media_type: str
     options: Mapping[str, Any] = field(repr=False)
     """Further arguments of `app.formats.open_table`, by name."""
-    table: BlobAccess
+    table: BlobAccess = field(metadata={WRITTEN: True})
     max_bytes: int
     """Largest size of the decoded table in bytes."""
     draft: str = ""

@@ -9,6 +9,7 @@ from pathlib import Path
 from app.callers import THE_SERVICE
 from app.errors import StorageFull, Unavailable
 from app.jobs.maintenance.lease import Lease
+from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.blobs.sealed_files import DRAFT, BlobStore, owner_of
 from app.store.sql import jobs, replicas
 from app.store.sql.audit.trail import AuditTrail
@@ -57,7 +58,8 @@ class Sweeper:
         """
         self._database = database
         self._blobs = blobs
-        self._mark = FolderMark(folder)
+        self._bucket = blobs if isinstance(blobs, BucketBlobs) else None
+        self._mark = FolderMark(folder if self._bucket is None else self._bucket.bucket)
         self._deployment_id = deployment_id
         self._progress_folder, self._scratch_folder = folder / "progress", folder / "scratch"
         self._lease = lease
@@ -72,7 +74,7 @@ class Sweeper:
         found = self._mark.read()
         if found != self._deployment_id:
             raise StorageMismatch(
-                "the shared folder is not mounted any more, or was given to another database by "
+                "the storage is not mounted any more, or was given to another database by "
                 "`rowveil adopt-storage`"
             )
 
@@ -112,6 +114,8 @@ class Sweeper:
         for path in spools:
             if path.name not in running:
                 shutil.rmtree(path, ignore_errors=True)
+        if self._bucket is not None:
+            self._bucket.sweep_others(running, lambda blob: _ownerless(blob, alive, unnamed))
         return True
 
     def _put_away(self, orphans: list[Path], total: int, today: date) -> None:

@@ -11,18 +11,16 @@ A job that may be divided loses only the tasks of a lost worker: they are starte
 import asyncio
 import contextlib
 import logging
-import shutil
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from app.engine.engine import CANCELLED, CLUSTER_LOST, TIME_LIMIT, Engine, Failure, Outcome, TaskFunction
 from app.engine.progress_file import ProgressFile
 from app.jobs.units.repeated_tasks import LOST, RepeatedTasks, RepeatPolicy, Step, Stop
+from app.jobs.units.spools import FolderSpools, Spools
 from app.worker.run_units import DIVIDED, DIVISION, GATHERED, SPOOL, UNIT, UNITS, run_gather, run_unit
 from app.worker.tasks import GatherTask, JobTask, SwapTask, UnitTask
 
@@ -52,6 +50,7 @@ class JobRuns:
         time_limit: float,
         policy: RepeatPolicy = _DEFAULT_POLICY,
         on_repeat: Callable[[str], None] = lambda reason: None,
+        spools: Spools | None = None,
     ) -> None:
         """Keep the arguments.
 
@@ -68,7 +67,10 @@ class JobRuns:
         on_repeat
             Called in the event loop with one of `app.jobs.units.repeated_tasks.REASONS` whenever a task is
             started again.
+        spools
+            Spools of the units. Default: files of the shared folder.
         """
+        self._spools = spools or FolderSpools()
         self._engine = engine
         self._work = work
         self._time_limit = time_limit
@@ -132,20 +134,21 @@ class JobRuns:
             "(ROWVEIL_JOB_TIME_LIMIT) and were stopped",
         )
         timer = asyncio.get_running_loop().call_later(self._time_limit, run.stop.set, too_long)
-        await asyncio.to_thread(job.spool_folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+        await asyncio.to_thread(self._spools.open, job)
         try:
             units = Step("unit", run_unit, [partial(UnitTask, job, division, each) for each in range(number)])
             done = await self._run_step(job, units, run, self._policy)
             if isinstance(done, Failure):
                 return done
-            gather = GatherTask(job, division, tuple(unit[UNIT] for unit in done))
+            spools = tuple(str(unit[SPOOL]) for unit in done)
+            gather = GatherTask(job, division, tuple(unit[UNIT] for unit in done), spools)
             gathered = await self._run_step(
                 job, Step("assembly", run_gather, [lambda number: gather]), run, self._policy
             )
             return gathered if isinstance(gathered, Failure) else gathered[0]
         finally:
             timer.cancel()
-            await asyncio.to_thread(shutil.rmtree, job.spool_folder, ignore_errors=True)
+            await asyncio.to_thread(self._spools.close, job)
 
     async def _run_step(
         self, job: SwapTask, step: Step, run: _Run, policy: RepeatPolicy
@@ -177,21 +180,10 @@ class JobRuns:
     async def _delete_spools(self, job: SwapTask, number: int, kept: str) -> None:
         """Delete the unit's spools except one, and count the runs that the cluster has started again."""
         loop = asyncio.get_running_loop()
-        again = await loop.run_in_executor(self._thread, _delete_others, job.spool_folder, number, kept)
+        again = await loop.run_in_executor(self._thread, self._spools.delete_others, job, number, kept)
         for _ in range(again):
             _log.warning("job %s: unit %d was started again by the cluster", job.job_id, number)
             self._on_repeat(LOST)
-
-
-def _delete_others(folder: Path, number: int, kept: str) -> int:
-    """Delete the spools of a unit except one; return how many share a run with another one. Blocking."""
-    runs: Counter[str] = Counter()
-    with contextlib.suppress(OSError):  # the job has ended
-        for path in folder.glob(f"{number}-*"):
-            runs[path.name.rpartition("-")[0]] += 1
-            if path.name != kept:
-                path.unlink(missing_ok=True)
-    return runs.total() - len(runs)
 
 
 def _report(progress_path: str, fraction: float) -> None:

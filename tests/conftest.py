@@ -19,10 +19,10 @@ from tests.issuer import AUDIENCE, Issuer, running_issuer
 from tests.order import longest_first
 from tests.own_key import own_key
 from tests.postgres import Postgres, running_postgres
-from tests.references.storage import s3_address, storage
+from tests.references.storage import new_bucket, s3_address, storage
 from tests.reports.schema import check_reports
 
-__all__ = ["address", "client", "data_dir", "s3_address", "storage"]
+__all__ = ["address", "client", "data_dir", "new_bucket", "s3_address", "storage"]
 
 DATABASES = ("sqlite", "postgresql")
 

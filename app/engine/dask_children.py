@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from distributed import Worker, WorkerPlugin, get_worker
@@ -15,7 +14,6 @@ from distributed import Worker, WorkerPlugin, get_worker
 from app.engine.engine import CANCELLED, CLUSTER_LOST, Failure, Progress, TaskFilesSetup, TaskFunction
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.outcome_message import encode_outcome
-from app.engine.progress_file import read_progress
 from app.engine.worker_process import WorkerSetup
 
 _log = logging.getLogger("rowveil.engine")
@@ -67,8 +65,6 @@ class Children(WorkerPlugin):
         ``files``: how the files of tasks come to the worker's machine; None: from the shared folder.
         """
         self._files = files
-        self.progress_paths: dict[str, str] = {}
-        """Progress files on this machine of the tasks that the service has given, by their keys."""
         self.name = name
         self._setup = setup
         self._time_limit = time_limit
@@ -85,7 +81,12 @@ class Children(WorkerPlugin):
         self.hear()
         self.orphaned = False
         self._watching = asyncio.create_task(self._stop_when_silent())
-        self.engine = EmbeddedEngine(worker.state.nthreads, self._setup, self._time_limit, self._files)
+        setup, files = self._setup, self._files
+        if files is not None:
+            files = files.on_this_machine()
+            if setup.confinement is not None:
+                setup = replace(setup, confinement=replace(setup.confinement, writable=files.writable))
+        self.engine = EmbeddedEngine(worker.state.nthreads, setup, self._time_limit, files)
         await self.engine.start()
 
     async def teardown(self, worker: Worker) -> None:
@@ -104,16 +105,6 @@ class Children(WorkerPlugin):
         self.stopped[task_id] = None
         if len(self.stopped) > _MOST_STOPPED:
             del self.stopped[next(iter(self.stopped))]
-
-    @property
-    def moves_files(self) -> bool:
-        """Whether the service has no folder in common with this machine."""
-        return self._files is not None
-
-    def progress(self) -> tuple[tuple[str, Progress], ...]:
-        """Return the progress of the tasks that run, if the service cannot read it."""
-        found = ((key, read_progress(Path(path))) for key, path in self.progress_paths.items())
-        return tuple((key, replace(progress, pid=0)) for key, progress in found if progress is not None)
 
     @property
     def silent(self) -> bool:
@@ -139,15 +130,7 @@ async def run_in_child(name: str, key: str, job: Job) -> bytes:
         return encode_outcome(_REMOVED)
     if key in children.stopped:
         return encode_outcome(_CANCELLED)
-    path = getattr(job.task, "progress_path", "")  # units have none of their own
-    if not path or not children.moves_files:
-        return encode_outcome(await children.engine.run(key, job.function, job.task))
-    children.progress_paths[key] = path
-    try:
-        return encode_outcome(await children.engine.run(key, job.function, job.task))
-    finally:
-        del children.progress_paths[key]
-        Path(path).unlink(missing_ok=True)
+    return encode_outcome(await children.engine.run(key, job.function, job.task))
 
 
 async def stop_child(name: str, key: str, dask_worker: Worker) -> None:
@@ -169,7 +152,7 @@ async def state_of_worker(name: str, dask_worker: Worker) -> WorkerState:
         await children.setup(dask_worker)
     slots = int(dask_worker.state.nthreads) if children.engine.ready() else 0
     return WorkerState(
-        slots, executing=executing, running=children.engine.running(), progress=children.progress()
+        slots, executing=executing, running=children.engine.running(), progress=children.engine.progress()
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 CANCELLED = "cancelled"
 WORKER_DIED = "worker_died"
@@ -82,6 +82,13 @@ class TaskFiles(Protocol):
 
 class TaskFilesSetup(Protocol):
     """Description of `TaskFiles`, which can be sent to another machine."""
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """Folders that the files of tasks are in."""
+
+    def on_this_machine(self) -> Self:
+        """Return the description with the folders of this machine, which is not the service's."""
 
     def open(self) -> TaskFiles:
         """Begin to move files. Blocking."""

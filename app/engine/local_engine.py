@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from app.engine.engine import (
@@ -27,12 +28,14 @@ from app.engine.engine import (
     WORKER_DIED,
     Failure,
     Outcome,
+    Progress,
     Running,
     TaskFiles,
     TaskFilesSetup,
     TaskFunction,
 )
 from app.engine.oom_kills import oom_kills, open_statistics
+from app.engine.progress_file import read_progress
 from app.engine.worker_link import WorkerLink, exists
 from app.engine.worker_process import WorkerSetup, failure_of
 
@@ -71,6 +74,8 @@ class EmbeddedEngine:
         """
         self._files_setup = files
         self._files: TaskFiles | None = None
+        self._progress_paths: dict[str, str] = {}
+        """Progress files of running tasks whose files were moved."""
         self._movers = ThreadPoolExecutor(2 * workers, "rowveil-files")
         self.on_capacity: Callable[[], None] = lambda: None
         self._workers = [WorkerLink(setup) for _ in range(workers)]
@@ -126,8 +131,14 @@ class EmbeddedEngine:
         """Return the ids of the tasks that workers run."""
         return tuple(self._since)
 
+    def progress(self) -> tuple[tuple[str, Progress], ...]:
+        """Return the progress of the running tasks whose files were moved, without process ids."""
+        found = ((task_id, read_progress(Path(path))) for task_id, path in self._progress_paths.items())
+        return tuple((task_id, replace(each, pid=0)) for task_id, each in found if each is not None)
+
     def _ended(self, task_id: str) -> None:
         del self._running[task_id]
+        self._progress_paths.pop(task_id, None)
         self._since.pop(task_id, None)
 
     async def cancel(self, task_id: str) -> None:
@@ -177,6 +188,8 @@ class EmbeddedEngine:
             self._give_back(worker)
             outcome: Outcome = fetched if isinstance(fetched, Failure) else _CANCELLED
         else:
+            if path := getattr(fetched, "progress_path", ""):
+                self._progress_paths[task_id] = path
             outcome = await self._work(task_id, worker, function, fetched, stop)
             outcome = await self._moved(self._files.send, stop, fetched, outcome)
         if not isinstance(fetched, Failure):

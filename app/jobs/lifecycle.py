@@ -212,7 +212,7 @@ def _engine_of(settings: Settings) -> Engine:
     files: StagingSetup | None = None
     if isinstance(place, Bucket):
         folder = str(settings.shared_folder.resolve())
-        files = StagingSetup(place, folder, sends_spools=settings.engine == "dask")
+        files = StagingSetup(place, folder, remote=settings.engine == "dask")
     if settings.engine == "local":
         return EmbeddedEngine(settings.workers, setup, settings.job_time_limit, files)
     from app.engine.dask_engine import DaskEngine  # imported late: Dask takes long to import

@@ -109,7 +109,7 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
         source = BlobTable(job.source, job.rows)
         run = _run(job, params, source, scratch)
         done = [
-            UnitResult(opened.enter_context(SpoolReader(spool)).parts(), figures)
+            UnitResult(opened.enter_context(SpoolReader(job.spool_folder, spool)).parts(), figures)
             for spool, figures in map(pickle.loads, task.done)  # workers of this job made them
         ]
         streamed = _sharing(provider).gather(

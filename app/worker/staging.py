@@ -25,12 +25,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from app.engine.engine import CANCELLED, INTERNAL_ERROR, STORAGE_AWAY, STORAGE_FULL, Failure, Outcome
 from app.engine.progress_file import make_progress_file
 from app.engine.worker_process import failure_of
 from app.errors import NO_ROOM
+from app.settings import Settings
 from app.store.blobs.bucket import Bucket, Stopped
 from app.store.blobs.sealed_files import BlobAccess
 from app.worker.run_units import SPOOL
@@ -42,6 +43,8 @@ _KEPT_SECONDS = 60.0
 """Time for which a copy stays after its last use."""
 
 _FOLDER = re.compile(r"staged-[0-9a-f]{16}")
+
+_SPOOL = re.compile(r"[0-9]+-[0-9]+-[0-9a-f]{32}")
 
 _LOCK = "lock"
 
@@ -62,9 +65,18 @@ class StagingSetup:
 
     bucket: Bucket
     folder: str
-    """Work folder, at the same path on each machine. Workers may write to its folder ``blobs``."""
-    sends_spools: bool
-    """Whether the units of a job run on several machines."""
+    """Work folder. Workers may write to its folder ``blobs``."""
+    remote: bool
+    """Whether tasks run on other machines than the service's, and units of a job on several ones."""
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """Folders that the files of tasks are in, of a machine that is not the service's."""
+        return (str(Path(self.folder) / "blobs"),)
+
+    def on_this_machine(self) -> Self:
+        """Return the set-up with the work folder of this machine's settings."""
+        return replace(self, folder=str(Settings().shared_folder.resolve()))
 
     def open(self) -> "Staging":
         """Make the folder of this process, and delete those of dead processes. Blocking."""
@@ -86,9 +98,11 @@ class Staging:
 
     def __init__(self, setup: StagingSetup) -> None:
         self._bucket = setup.bucket
-        self._sends_spools = setup.sends_spools
+        self._remote = setup.remote
         self._guard = threading.Lock()
         self._copies: dict[str, _Copy] = {}
+        self._tasks: dict[int, tuple[Path, list[str]]] = {}
+        """Own folder and copies of each staged task, by the identity of the task."""
         self._timer: threading.Timer | None = None
         root = Path(setup.folder) / "blobs"
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -104,12 +118,19 @@ class Staging:
         A task that was returned must be given to `release` afterwards.
         """
         taken: list[str] = []
+        own = self._folder / f"task-{secrets.token_hex(8)}"
         try:
-            staged = _changed(task, partial(self._take, taken, stopped))
-            self._make_files(staged, stopped)
+            own.mkdir(mode=0o700)
+            staged = _changed(task, partial(self._take, own, taken, stopped))
+            if self._remote:
+                staged = _moved_to(own, staged)
+                self._make_files(staged, stopped)
         except BaseException as error:
             self._give_back(taken)
+            shutil.rmtree(own, ignore_errors=True)
             return _failure(error)
+        with self._guard:
+            self._tasks[id(staged)] = own, taken
         return staged
 
     def send(self, task: Any, outcome: Outcome, stopped: Callable[[], bool]) -> Outcome:
@@ -120,7 +141,7 @@ class Staging:
             for access in _written(task):
                 with contextlib.suppress(FileNotFoundError):  # the table came back with the result
                     self._bucket.send(Path(access.path), access.key, stopped)
-            if isinstance(task, UnitTask) and self._sends_spools:
+            if isinstance(task, UnitTask) and self._remote:
                 self._send_spool(task, outcome, stopped)
         except BaseException as error:
             return _failure(error)
@@ -128,11 +149,10 @@ class Staging:
 
     def release(self, task: Any) -> None:
         """Give back the copies of a staged task, and delete its other files."""
-        self._give_back([access.id for access in _read(task)])
-        for access in _written(task):
-            Path(access.path).unlink(missing_ok=True)
-        if self._sends_spools and isinstance(task, GatherTask):
-            shutil.rmtree(task.job.spool_folder, ignore_errors=True)
+        with self._guard:
+            own, taken = self._tasks.pop(id(task))
+        self._give_back(taken)
+        shutil.rmtree(own, ignore_errors=True)
 
     def close(self) -> None:
         """Delete all copies."""
@@ -143,14 +163,13 @@ class Staging:
         os.close(self._lock)
 
     def _take(
-        self, taken: list[str], stopped: Callable[[], bool], access: BlobAccess, new: bool
+        self, own: Path, taken: list[str], stopped: Callable[[], bool], access: BlobAccess, new: bool
     ) -> BlobAccess:
         """Return access to a blob on this machine: to a copy, or to a file that the task makes."""
         if access.bucket is None:
             return access
         if new:
-            path = self._folder / f"{access.id}.{secrets.token_hex(8)}"
-            return replace(access, path=str(path), bucket=None)
+            return replace(access, path=str(own / access.id), bucket=None)
         copy = self._copy(access, stopped)
         taken.append(access.id)
         return replace(access, path=str(copy.path), bucket=None)
@@ -221,24 +240,23 @@ class Staging:
     def _make_files(self, task: Any, stopped: Callable[[], bool]) -> None:
         """Make what a task finds in the shared folder where there is one."""
         job = task.job if isinstance(task, UnitTask | GatherTask) else task
-        if (progress := getattr(job, "progress_path", "")) and not Path(progress).exists():
-            make_progress_file(Path(progress))
-        if not self._sends_spools or not isinstance(task, UnitTask | GatherTask):
+        if hasattr(job, "progress_path"):
+            make_progress_file(Path(job.progress_path))
+        if not isinstance(task, UnitTask | GatherTask):
             return
         task.job.spool_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if isinstance(task, GatherTask):
             for name in task.spools:
-                with contextlib.suppress(FileExistsError):  # of a unit that ran on this machine
-                    self._bucket.fetch(spool_key(task.job, name), task.job.spool_folder / name, stopped)
+                if not _SPOOL.fullmatch(name):
+                    raise ValueError("a worker named a spool that is none")
+                self._bucket.fetch(spool_key(task.job, name), task.job.spool_folder / name, stopped)
 
     def _send_spool(self, task: UnitTask, outcome: dict[str, Any], stopped: Callable[[], bool]) -> None:
-        """Send the spool of a unit and delete its file. Its name comes from the worker, so it is checked."""
+        """Send the spool of a unit. Its name comes from the worker, so it is checked."""
         name = str(outcome.get(SPOOL))
         if not re.fullmatch(rf"{re.escape(task.spool_prefix)}[0-9a-f]{{32}}", name):
             raise ValueError("the worker named a spool that is not its own")
-        path = task.job.spool_folder / name
-        self._bucket.send(path, spool_key(task.job, name), stopped)
-        path.unlink(missing_ok=True)
+        self._bucket.send(task.job.spool_folder / name, spool_key(task.job, name), stopped)
 
 
 def spool_key(job: SwapTask, name: str) -> str:
@@ -261,6 +279,18 @@ def _changed(value: Any, change: Callable[[BlobAccess, bool], BlobAccess], new: 
     return replace(value, **changes) if changes else value
 
 
+def _moved_to(folder: Path, task: Any) -> Any:
+    """Return a task whose progress and scratch files are in a folder of this machine."""
+    if isinstance(task, UnitTask | GatherTask):
+        return replace(task, job=_moved_to(folder, task.job))
+    changes = {}
+    if hasattr(task, "progress_path"):
+        changes["progress_path"] = str(folder / Path(task.progress_path).name)
+    if hasattr(task, "scratch_folder"):
+        changes["scratch_folder"] = str(folder / "scratch")
+    return replace(task, **changes) if changes else task
+
+
 def _accesses(value: Any, new: bool = False) -> Iterator[tuple[BlobAccess, bool]]:
     """Yield each access of a task, and whether the task writes its blob."""
     if isinstance(value, BlobAccess):
@@ -268,10 +298,6 @@ def _accesses(value: Any, new: bool = False) -> Iterator[tuple[BlobAccess, bool]
     elif not isinstance(value, type) and is_dataclass(value):
         for each in fields(value):
             yield from _accesses(getattr(value, each.name), WRITTEN in each.metadata)
-
-
-def _read(task: Any) -> list[BlobAccess]:
-    return [access for access, new in _accesses(task) if access.id and not new]
 
 
 def _written(task: Any) -> list[BlobAccess]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from app.callers import THE_SERVICE
 from app.errors import StorageFull, Unavailable
 from app.jobs.maintenance.lease import Lease
+from app.store.blobs.bucket import BucketUnusable
 from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.blobs.sealed_files import DRAFT, BlobStore, owner_of
 from app.store.sql import jobs, replicas
@@ -79,19 +80,26 @@ class Sweeper:
             )
 
     def run(self) -> bool:
-        """Sweep once; return False, and log why, if the folder is of another deployment. Raises Unavailable.
+        """Sweep once; return False, and log why, if the storage is of another deployment or is away.
 
-        A blob that cannot be moved is logged.
+        A blob that cannot be moved is logged. Raises Unavailable.
+        """
+        try:
+            self.check_folder()
+            return self._sweep()
+        except (StorageMismatch, StorageUnusable) as error:
+            _log.error("nothing is swept: %s", error)
+        except BucketUnusable as error:
+            _log.error("the sweep was interrupted: %s", error.strerror)
+        return False
+
+    def _sweep(self) -> bool:
+        """Sweep a storage of this deployment, and return True. Raises BucketUnusable, Unavailable.
 
         A blob is needed by a row that names it, or by its replica as long as that is alive. The order of the
         reads matters: first the folder, then the live replicas, then the named blobs. A blob that is named
         after the listing had a live owner, or is found among the named ones.
         """
-        try:
-            self.check_folder()
-        except (StorageMismatch, StorageUnusable) as error:
-            _log.error("nothing is swept: %s", error)
-            return False
         files, trashed = self._blobs.files(), self._blobs.trash.files()
         progress = list(self._progress_folder.glob("*"))
         spools = [path for path in self._scratch_folder.glob("*") if path.is_dir()]

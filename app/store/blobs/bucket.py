@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -285,10 +286,14 @@ def _exceptions() -> Any:
 
 def _uploads_client() -> Any:
     """Return a client that can list uploads, which obstore cannot."""
+    return _uploads_client_of(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"))
+
+
+@lru_cache(maxsize=4)  # making one takes half a second
+def _uploads_client_of(endpoint: str | None) -> Any:
     import botocore.config
     import botocore.session
 
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     config = botocore.config.Config(
         connect_timeout=5,
         read_timeout=60,
@@ -313,7 +318,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _is_missing_bucket(error: Exception) -> bool:
-    return _code(error) == "NoSuchBucket"
+    return _code(error) == "NoSuchBucket" or "<Code>NoSuchBucket</Code>" in str(error)
 
 
 def _is_failure(error: Exception) -> bool:

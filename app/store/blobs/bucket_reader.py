@@ -27,8 +27,8 @@ class ObjectReader:
         self._key = key
         self._start = 0
         self._piece = memoryview(b"")
-        self._next = 0
-        """Position after the last read."""
+        self._next = -1
+        """Position after the last read; -1: there was none."""
         self._thread: ThreadPoolExecutor | None = None
         self._ahead: tuple[int, Future[bytes]] | None = None
         """Position of the piece that is being fetched in advance."""

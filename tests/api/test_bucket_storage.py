@@ -17,7 +17,6 @@ from tests.api.test_buffers import (
 from tests.api.test_jobs import (
     Rows,
     job,
-    test_cancel_stops_running_and_queued_jobs_and_others_go_on,
     test_get_answers_the_same_job_without_rows,
     test_purged_job_is_gone,
     test_rerun_needs_the_source_unless_it_was_retained,
@@ -39,7 +38,6 @@ __all__ = [
     "test_a_preview_shows_rows_of_a_trial_run",
     "test_a_profile_counts_what_the_table_has",
     "test_broken_upload_is_a_problem",
-    "test_cancel_stops_running_and_queued_jobs_and_others_go_on",
     "test_get_answers_the_same_job_without_rows",
     "test_gzip_is_undone_on_the_way",
     "test_purged_job_is_gone",
@@ -68,8 +66,7 @@ def test_tables_are_in_the_bucket_alone_until_they_are_deleted(
 ) -> None:
     """A retained source and a destination; deleting the job deletes both."""
     before = stored(served)
-    call = {"source": people, "parameters": {"swap_fields": ["income"]}, "retain_source": True}
-    job = api.job(api.client.post("/v1/services/DSWAP", json=call))
+    job = api.run("DSWAP", people, {"swap_fields": ["income"]}, retain_source=True)
     assert len(stored(served).keys() - before.keys()) == 2
     assert not [path for path in (served.home / "blobs").glob("??/*") if path.is_file()]
     assert api.client.delete(f"/v1/jobs/{job['id']}").status_code == 204

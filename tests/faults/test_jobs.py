@@ -24,6 +24,7 @@ from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.sql.db import Database
 from app.store.sql.models import Job
 from providers.tables.digest import table_digest
+from tests.conftest import BUCKET, DATABASES
 from tests.faults import doings
 from tests.faults.conftest import (
     Running,
@@ -140,10 +141,16 @@ def test_a_service_that_is_shut_down_goes_on_where_it_was(start: Start) -> None:
     assert (ended[0].attempt, ended[0].crashes) == (2, 0)
 
 
-@in_bucket
 @pytest.mark.parametrize(
-    ("kind", "dies_first"), [("DSWAP", False), ("DSWAP", True), ("RSWAP", False), ("frontier", False)]
-)
+    ("database_kind", "kind", "dies_first"),
+    [
+        *((database, *case) for database in DATABASES for case in (
+            ("DSWAP", False), ("DSWAP", True), ("RSWAP", False), ("frontier", False),
+        )),
+        (BUCKET, "DSWAP", False),
+    ],
+    indirect=["database_kind"],
+)  # fmt: skip
 def test_a_service_that_is_killed_loses_no_job(
     start: Start, tmp_path: Path, database: dict[str, str], kind: str, dies_first: bool
 ) -> None:

@@ -150,7 +150,7 @@ def test_a_transfer_that_fails_is_a_failure_with_its_cause(
     staging: Staging, task: SwapTask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception,
     code: str, words: str,
 ) -> None:  # fmt: skip
-    """When it is fetched, and, apart from a missing table, when it is sent; nothing is left on the machine."""
+    """When it is fetched, and when it is sent; nothing is left on the machine."""
     kept = staging.fetch(task, never)
     write_table(kept.destination, TABLE)
 

@@ -19,6 +19,7 @@ from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.blobs.marks import delete_mark, read_mark
 from app.store.sql.bindings import buffer_binding
 from app.store.sql.deployment import StorageMismatch, StorageUnusable
+from app.store.sql.models import Buffer
 from tests.unit.app.jobs.maintenance.test_sweep import Open, audited, name_all, names, opening, trashed
 from tests.unit.app.store.test_store import add, buffer
 
@@ -90,8 +91,9 @@ def test_a_table_is_read_by_the_key_of_its_row_after_a_rotation(
     stores = open_stores()
     access = stores.new_blob()
     write_table(access, TABLE)
-    row = buffer(blob=access.id)
+    row = buffer(blob=access.id, owner="anonymous")
     row.sealed_key = stores.blobs.seal_key(access, buffer_binding(row))
+    row_id = row.id
     add(stores.database, row)
     stores.close()
     before = bucket.objects("blobs")
@@ -105,7 +107,7 @@ def test_a_table_is_read_by_the_key_of_its_row_after_a_rotation(
     keys.write_text("0123456789abcdef" * 4 + "\n")
     opened = open_stores()
     with opened.database.read() as session:
-        found = session.get(type(row), row.id)
+        found = session.get(Buffer, row_id)
         assert found is not None
         sealed, binding = found.sealed_key, buffer_binding(found)
     assert read_table(opened.blobs.access(access.id, sealed, binding)) == TABLE

@@ -179,8 +179,8 @@ def served(service_on: Callable[[str], Service]) -> Service:
 def service_home(served: Service) -> Path:
     """Home folder of the service.
 
-    It and the fixtures below last a module: some folders have a ``served`` of their own, and a longer life would
-    hand what one service gave to the tests of another.
+    It and the fixtures below last a module: some folders have a ``served`` of their own, and a longer life
+    would hand what one service gave to the tests of another.
     """
     return served.home
 

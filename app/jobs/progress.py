@@ -30,7 +30,11 @@ def shared_progress(blobs: BlobStore) -> Callable[[Path], Progress | None]:
         own = read_progress(path)
         if own is not None:
             return own
-        content = bucket.get(_key(path.name))
+        try:
+            content = bucket.get(_key(path.name))
+        except OSError as error:  # a call that shows a job does without
+            _log.warning("progress cannot be read: %s", error.strerror)
+            return None
         return None if content is None else parse_progress(content)
 
     return read

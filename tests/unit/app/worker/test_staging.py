@@ -62,7 +62,7 @@ def test_a_task_finds_its_files_and_what_it_writes_is_sent(
     assert staged.progress_path != task.progress_path
     assert staged.spool_folder.name == task.spool_folder.name
     write_table(staged.destination, TABLE)
-    done = {"destination": {}}
+    done: dict[str, Any] = {"destination": {}}
     assert staging.send(staged, done, never) is done
     staging.release(staged)
     assert read_table(task.destination) == TABLE
@@ -150,7 +150,7 @@ def test_a_transfer_that_fails_is_a_failure_with_its_cause(
     staging: Staging, task: SwapTask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception,
     code: str, words: str,
 ) -> None:  # fmt: skip
-    """When it is fetched, and when it is sent; nothing is left on the machine."""
+    """Both for a fetch and for a send; nothing is left on the machine."""
     kept = staging.fetch(task, never)
     write_table(kept.destination, TABLE)
 

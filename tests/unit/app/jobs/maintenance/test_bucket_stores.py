@@ -207,6 +207,6 @@ def test_a_storage_that_is_none_or_is_not_the_services_own_is_refused(
         Settings.model_validate(settings)
 
 
-def test_a_prefix_beside_the_storage_is_accepted() -> None:
+def test_a_prefix_that_does_not_overlap_is_accepted() -> None:
     settings = Settings(storage="s3://one/a", source_prefixes="*=s3://one/ab", audit_anchor_url="s3://two")
     assert settings.storage == "s3://one/a"

@@ -189,7 +189,7 @@ def test_the_trash_hides_a_blob_and_gives_it_back(store: BucketBlobs) -> None:
 
 
 def test_emptying_the_trash_deletes_the_blobs_of_earlier_days(store: BucketBlobs) -> None:
-    """What is no mark of a blob stays."""
+    """An object that is no mark of a blob stays."""
     old, young, free = (written(store, b"rows") for _ in range(3))
     by_name = {path.name: path for path in store.files()}
     assert store.trash.put(by_name[old.id], DAY)

@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -54,6 +54,8 @@ class Stores:
     scratch_folder: Path
     """Folder of the scratch files of jobs that exceed their memory budget."""
     sweeper: Sweeper
+    local_workers: bool
+    """Whether tasks run on this machine."""
     _lock: int | None
     _unnamed: set[str]
     """Blobs that this process has created and that no row names yet."""
@@ -95,6 +97,7 @@ class Stores:
                 folder / "progress",
                 folder / "scratch",
                 Sweeper(database, blobs, folder, deployment_id, lease, audit, unnamed, settings.trash_days),
+                settings.engine == "local",
                 lock,
                 unnamed,
             )
@@ -144,6 +147,14 @@ class Stores:
         access = self.blobs.allocate(self.lease.replica)
         self._unnamed.add(access.id)
         return access
+
+    def new_upload(self) -> BlobAccess:
+        """Allocate a blob that one task reads and that is dropped then: no row ever names it.
+
+        If the workers are on this machine, it is a file, also where tables are in a bucket.
+        """
+        access = self.new_blob()
+        return replace(access, bucket=None) if self.local_workers else access
 
     def move_key(self, named: NamedBlob, to: Binding) -> bytes:
         """Seal the data key of a row's blob to a new row, for a caller. Raises AppError as `open_value`."""

@@ -5,9 +5,9 @@ worker process sees sealed files of its machine only. It has neither network nor
 no object, not even that of its own task.
 
 A blob that a task reads is fetched into a folder of this parent process, under the lock of which no other
-process deletes it. The copy stays for a minute after its last use: the next unit of the same job probably
-reads the same blob. A blob that a task has written, and the spool of a unit, are sent after the task and
-before its outcome is returned. So a recorded job has its tables in the bucket.
+process deletes it. The copy stays for a minute after its last use, and so does a blob that was written here:
+the next task probably reads it. A blob that a task has written, and the spool of a unit, are sent after the
+task and before its outcome is returned. So a recorded job has its tables in the bucket.
 """
 
 import contextlib
@@ -141,6 +141,7 @@ class Staging:
             for access in _written(task):
                 with contextlib.suppress(FileNotFoundError):  # the table came back with the result
                     self._bucket.send(Path(access.path), access.key, stopped)
+                    self._keep(access)
             if isinstance(task, UnitTask) and self._remote:
                 self._send_spool(task, outcome, stopped)
         except BaseException as error:
@@ -210,6 +211,15 @@ class Staging:
             copy.fetched.set_exception(error)
         else:
             copy.fetched.set_result(None)
+
+    def _keep(self, access: BlobAccess) -> None:
+        """Keep a blob that was sent as a copy: the next task probably reads it."""
+        copy = _Copy(self._folder / f"{access.id}.{secrets.token_hex(4)}", used_at=time.monotonic())
+        copy.fetched.set_result(None)
+        with self._guard:
+            if access.id not in self._copies:
+                Path(access.path).rename(copy.path)
+                self._copies[access.id] = copy
 
     def _give_back(self, blob_ids: list[str]) -> None:
         with self._guard:

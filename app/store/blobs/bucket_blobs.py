@@ -75,7 +75,13 @@ class BucketTrash(Trash):
         self._bucket = bucket
 
     def put(self, path: Path, day: date) -> bool:
-        """Mark a blob for the day; False if it is gone. Raises OSError."""
+        """Mark a blob for the day; False if it is gone. Raises OSError.
+
+        An upload on this machine, which no row can name, is deleted.
+        """
+        if isinstance(path, Path):
+            path.unlink(missing_ok=True)
+            return False
         if self._bucket.size(key_of(path.name)) is None:
             return False
         self._bucket.put(f"{TRASH}/{day.isoformat()}/{path.name}", b"")
@@ -131,16 +137,18 @@ class BucketBlobs(BlobStore):
         raise SealUnbound(f"blob {blob_id} of a bucket has no header: its row has no key, and is lost")
 
     def delete(self, blob_id: str) -> None:
-        """Delete the blob and the drafts of this machine; nothing happens if there is none.
+        """Delete the blob, and its files on this machine; nothing happens if there is none.
 
         A mark in the trash stays until the trash is emptied.
         """
+        path = self._path(blob_id)
+        path.unlink(missing_ok=True)
         self.bucket.delete([key_of(blob_id)])
-        for draft in drafts_of(self._path(blob_id)):
+        for draft in drafts_of(path):
             draft.unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
-        """Return every stored blob that is not in the trash, and the drafts of this machine."""
+        """Return every stored blob that is not in the trash, and the drafts and uploads of this machine."""
         return [*map(_as_path, self._objects()), *self.folder.glob("??/*")]
 
     def names(self) -> set[str]:

@@ -54,7 +54,7 @@ def files(tmp_path: Path) -> list[Path]:
 def test_a_task_finds_its_files_and_what_it_writes_is_sent(
     staging: Staging, store: BucketBlobs, task: SwapTask, tmp_path: Path
 ) -> None:
-    """The task in the worker names no object. Afterwards only the copy of the source is on the machine."""
+    """The task in the worker names no object. Afterwards copies of both tables are here."""
     staged = staging.fetch(task, never)
     assert (staged.source.bucket, staged.destination.bucket) == (None, None)
     assert read_table(staged.source) == TABLE
@@ -66,7 +66,11 @@ def test_a_task_finds_its_files_and_what_it_writes_is_sent(
     assert staging.send(staged, done, never) is done
     staging.release(staged)
     assert read_table(task.destination) == TABLE
-    assert len(files(tmp_path)) == 1
+    assert len(files(tmp_path)) == 2
+    store.bucket.delete([task.destination.key])
+    again = staging.fetch(replace(task, source=task.destination), never)
+    assert read_table(again.source) == TABLE
+    staging.release(again)
     staging._delete_unused(0.0)
     assert not files(tmp_path)
 

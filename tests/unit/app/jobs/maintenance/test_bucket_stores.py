@@ -187,6 +187,27 @@ def test_another_replica_sees_the_progress_of_a_job(
     assert (read(there), bucket.objects("progress")) == (None, [])
 
 
+def test_an_upload_is_a_file_where_the_workers_are_on_this_machine(
+    open_stores: Open, bucket: Bucket, tmp_path: Path
+) -> None:
+    """No row can name it; a sweep deletes what a dead service left of it, and `drop` what is read."""
+    stores = open_stores()
+    left, upload = stores.new_upload(), stores.new_upload()
+    for access in (left, upload):
+        write_table(access, TABLE)
+        assert read_table(access) == TABLE
+    assert (bucket.objects("blobs"), stores.blobs.names()) == ([], set())
+    stores.drop([upload.id])
+    assert [path.name for path in stores.blobs.folder.rglob("*") if path.is_file()] == [left.id]
+    assert stores.sweep()
+    assert Path(left.path).exists()
+    stores.close()
+    stores = open_stores()
+    assert not Path(left.path).exists()
+    stores.close()
+    assert open_stores(engine="dask").new_upload().bucket == bucket
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

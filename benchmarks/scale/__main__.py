@@ -5,7 +5,7 @@ from pathlib import Path
 
 from app.capacity import costs as model
 from app.capacity.costs import dumped, measured_costs
-from benchmarks.scale.measure import all_costs, prediction, scaling
+from benchmarks.scale.measure import measure_costs, prediction, scaling
 from benchmarks.scale.tasks import CASES
 
 _FILE = Path(model.__file__).with_name("costs.json")
@@ -17,11 +17,12 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="measure the costs and write app/capacity/costs.json"
     )
-    parser.add_argument("--rows", type=int, default=0, help="measure the scaling on a table of so many rows")
+    parser.add_argument("--rows", type=int, default=0, help="measure the scaling on a table of this size")
     parser.add_argument("--services", nargs="*", choices=CASES, default=list(CASES))
     given = parser.parse_args()
     if given.write:
-        _FILE.write_bytes(dumped(all_costs(given.services)))
+        for costs in measure_costs(measured_costs(), given.services):
+            _FILE.write_bytes(dumped(costs))
     costs = measured_costs()
     if given.rows:
         print(scaling(given.rows, costs, given.services), "\n")

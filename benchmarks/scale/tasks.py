@@ -51,7 +51,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 """Parameters of each service on the table of `benchmarks.scale.source`."""
 
-_ROWS_OF_A_PART = 20_000
+_ROWS_OF_A_PART = 2_000
 """Rows of a part of MEDS: a part takes more than proportionally longer with its rows."""
 
 PLENTY = 10**11

@@ -129,7 +129,7 @@ class UnitTask:
 
     job: SwapTask
     division: bytes = field(repr=False)
-    """As in `PrepareTask`."""
+    """Pickle of the division, as for `PrepareTask`."""
     prepared: bytes | None = field(repr=False)
     """Pickle of the preparation's data and spools; None if the job has none."""
     number: int
@@ -151,7 +151,7 @@ class GatherTask:
     job: SwapTask
     division: bytes = field(repr=False)
     prepared: bytes | None = field(repr=False)
-    """As in `UnitTask`."""
+    """Pickle of the preparation, as for `UnitTask`."""
     done: tuple[bytes, ...] = field(repr=False)
     """Pickle of the spool and the figures of each unit, in order."""
     spools: tuple[str, ...] = ()

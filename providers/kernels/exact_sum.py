@@ -125,14 +125,30 @@ def nearest_mean(limbs, count):
 
 @njit(cache=True, nogil=True)
 def _add_all(bits, limbs):
-    """Add float64 numbers with these bits (int64, shape (n,)) to a sum (int64, shape (LIMBS,)), written."""
+    """Add numbers to a sum.
+
+    Parameters
+    ----------
+    bits : int64, shape (n,)
+        Bits of finite float64 numbers.
+    limbs : int64, shape (LIMBS,)
+        The sum; updated.
+    """
     for at in range(len(bits)):
         add_exactly(limbs, bits[at], 1)
 
 
 @njit(cache=True, nogil=True)
 def _mean_of_sum(limbs, count):
-    """Return the mean of a sum (int64, shape (LIMBS,)) of `count` (int64) numbers, as `nearest_mean`."""
+    """Return the mean of a sum, as `nearest_mean`.
+
+    Parameters
+    ----------
+    limbs : int64, shape (LIMBS,)
+        The sum; not modified.
+    count : int64
+        Number of terms, 1 or more.
+    """
     return nearest_mean(limbs, count)
 
 

@@ -90,7 +90,8 @@ class Settings(BaseSettings):
     """For engine `dask`: the private key of that certificate."""
     shared_folder: Path = Field(default_factory=lambda given: Path(given.get("home", ".")))
     """The folder of sealed buffers, progress files and scratch space. Every replica must reach it, and
-    with engine `dask` every worker at the same path. Default: the home."""
+    with engine `dask` every worker at the same path. With `ROWVEIL_STORAGE` it is the work folder of this
+    machine. Default: the home."""
     storage: str = ""
     """Bucket of all sealed tables, such as `s3://bucket/prefix`, with the credentials and the endpoint of
     the usual AWS variables. The shared folder is then a work folder of each machine. Default: none; the

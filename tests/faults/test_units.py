@@ -22,6 +22,7 @@ from app.engine.dask_address import Cluster
 from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome, Progress
 from app.engine.progress_file import read_progress
+from app.engine.sandbox import Confinement
 from app.engine.worker_process import WorkerSetup
 from app.jobs.units.repeated_tasks import LOST, SLOW
 from app.jobs.units.spools import BucketSpools
@@ -153,14 +154,18 @@ def workers(new_bucket: Callable[[], Bucket], tmp_path_factory: pytest.TempPathF
 
 
 class Apart:
-    """Another service on the workers, which shares no folder with them: its tables are in a bucket."""
+    """Another service on the workers, which shares no folder with them: its tables are in a bucket.
+
+    Its worker processes are confined, to the folders of their machine and not to those of the service.
+    """
 
     def __init__(self, workers: Workers, bucket: Bucket, folder: Path) -> None:
         self.workers = workers
         self.folder = folder
         self.store = BucketBlobs(bucket, folder / "blobs", Sealer([bytes(32)]))
         files = StagingSetup(bucket, str(folder), remote=True)
-        self.engine = DaskEngine(workers.cluster, SETUP, LONG, files=files)
+        confined = replace(SETUP, confinement=Confinement((str(folder),), compiles=True))
+        self.engine = DaskEngine(workers.cluster, confined, LONG, files=files)
         self.runs = JobRuns(self.engine, run_job, LONG, spools=BucketSpools(bucket))
         workers.loop.do(self.engine.start())
         workers.wait_until_all_are_free(self.engine)

@@ -113,9 +113,11 @@ class Sweeper:
 
         drafts, blobs = _drafts_and_blobs(files)
         orphans = [path for path in blobs if path.name not in named and _ownerless(path.name, alive, unnamed)]
-        self._take_back([path for path in trashed if path.name in named])
+        back = [path for path in trashed if path.name in named]
+        self._take_back(back)
         self._put_away(orphans, len(blobs), today)
-        self._blobs.trash.empty(today - timedelta(days=self._trash_days))
+        if not back or not self._are_left(named):
+            self._blobs.trash.empty(today - timedelta(days=self._trash_days))
         dead = [path for path in drafts if _ownerless(path.name.partition(".")[0], alive, unnamed)]
         for path in (*dead, *(path for path in progress if path.name not in running)):
             _unlink(path)
@@ -147,6 +149,14 @@ class Sweeper:
         """Move blobs that a row names out of the trash, such as after the right state was restored."""
         if taken := take_back(self._blobs, paths):
             self._note("storage.take_back", f"{taken} tables in the trash are named by rows")
+
+    def _are_left(self, named: Collection[str]) -> bool:
+        """Whether a blob that a row names could not be taken back: then the trash is not emptied."""
+        left = {path.name for path in self._blobs.trash.files()}.intersection(named)
+        if not left - self._blobs.names():
+            return False
+        _log.error("%d tables that rows name are still in the trash, which is not emptied", len(left))
+        return True
 
     def _note(self, action: str, reason: str) -> None:
         _log.info("%s: %s", action, reason)

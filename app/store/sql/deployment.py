@@ -185,7 +185,7 @@ def _other_mark(database: Database, blobs: BlobStore, place: Place, found: str |
     owner = "" if found is None else f" (deployment {found[:_SHOWN]})"
     return (
         f"{place_name(place)} belongs to another database{owner}: {_shown(database)} names {named} of "
-        f"{len(files)} sealed tables in it. Set ROWVEIL_DATABASE_URL to the database of these tables, or "
+        f"{len(files)} sealed tables in it. Set ROWVEIL_DATABASE_URL to the database of "
         f"{_other(place)}. {_ADOPT}"
     )
 
@@ -200,8 +200,8 @@ def _no_mark(database: Database, place: Place, own: str | None) -> str:
 
 def _other(place: Place) -> str:
     if isinstance(place, Bucket):
-        return "ROWVEIL_STORAGE to a prefix of its own"
-    return "ROWVEIL_SHARED_FOLDER to a folder of its own"
+        return "this bucket, or ROWVEIL_STORAGE to a prefix of its own"
+    return "this folder, or ROWVEIL_SHARED_FOLDER to a folder of its own"
 
 
 def _missed(place: Place) -> str:

@@ -74,6 +74,30 @@ def test_what_no_row_names_goes_to_the_trash_and_comes_back(open_stores: Open, b
     assert len(bucket.objects("blobs")) == 3
 
 
+def test_a_trash_is_not_emptied_while_a_named_table_is_in_it(
+    open_stores: Open, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mark of the table cannot be deleted, and its day is over."""
+    stores = open_stores()
+    named, orphan = names(2)
+    put(bucket, named, orphan)
+    for blob in (named, orphan):
+        bucket.put(f"trash/2026-01-01/{blob}", b"")
+    name_all(stores, [named])
+
+    def refused(*_: object) -> bool:
+        raise BucketUnusable(errno.EACCES, "refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BucketBlobs, "take_back", refused)
+        assert stores.sweep()
+    assert "1 tables that rows name are still in the trash" in caplog.text
+    assert len(bucket.objects("blobs")) == 2
+    assert stores.sweep()
+    assert stores.blobs.names() == {named}
+    assert len(bucket.objects("blobs")) == 1
+
+
 def test_a_sweep_that_would_take_too_much_takes_nothing(open_stores: Open, bucket: Bucket) -> None:
     stores = open_stores(trash_days=0)
     put(bucket, *names(101))

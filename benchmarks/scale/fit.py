@@ -1,6 +1,7 @@
 """Lines through measured steps: costs per row of the job and per row of the task, none of them negative."""
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 import numpy as np
 from scipy.optimize import nnls
@@ -35,15 +36,17 @@ def line(points: Sequence[tuple[float, float, float]]) -> Line:
 
 
 def step(name: str, measured: Sequence[Measured]) -> StepCosts:
-    """Return the costs of the step of this name, from jobs of several sizes and numbers of units."""
+    """Return the costs of the step of this name, from jobs of several sizes and numbers of units.
+
+    The tasks of a job count by their mean: a unit that begins late in the table reads more than the others.
+    """
     several = any(len(job.steps[name]) > 1 for job in measured)
 
     def through(value: Callable[[Figures], float]) -> Line:
         return line(
             [
-                (job.rows, job.rows / len(job.steps[name]), value(task))
+                (job.rows, job.rows / len(job.steps[name]), fmean(map(value, job.steps[name])))
                 for job in measured
-                for task in job.steps[name]
             ]
         )
 

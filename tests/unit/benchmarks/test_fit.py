@@ -34,6 +34,18 @@ def test_what_is_never_used_costs_nothing() -> None:
     assert line([(10.0, 10.0, 0.0), (20.0, 20.0, 0.0)]) == Line(0.0, 0.0, 0.0)
 
 
+def test_unequal_tasks_count_by_their_mean() -> None:
+    """Units that read from the beginning of the table to the end of their own rows."""
+
+    def job(rows: int, units: int) -> Measured:
+        tasks = [Figures(0.0, 1.0, 1.0, 8 * rows * (unit + 1) // units, 0, 0) for unit in range(units)]
+        return Measured(rows, units, {"unit": tasks}, 1.0, "digest")
+
+    (unit,) = steps([job(rows, units) for rows in (1000, 4000) for units in (2, 4, 8)])
+    for rows, units in ((4000, 4), (80_000, 2)):
+        assert unit.read.at(rows, rows / units) == pytest.approx(8 * rows * (units + 1) / 2 / units)
+
+
 def test_steps_of_divided_jobs() -> None:
     """Units write what stays in scratch space until the assembly has read it."""
 

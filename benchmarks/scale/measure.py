@@ -25,7 +25,12 @@ SMALL_ROWS = 50_000
 SIZES = (2_000_000, 8_000_000)
 """Rows of the tables on which costs are measured."""
 
-SMALLER = {"MEDS": (250_000, 1_000_000), "RWN": (250_000, 1_000_000), "RSWAP": (250_000, 1_000_000)}
+SMALLER = {
+    "MEDS": (250_000, 1_000_000),
+    "RWN": (250_000, 1_000_000),
+    "LOCALITY": (1_000_000, 2_000_000),
+    "RSWAP": (250_000, 1_000_000),
+}
 """The same of services that take longer."""
 
 UNITS = (2, 8)

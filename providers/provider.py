@@ -10,7 +10,7 @@ from providers.params import MODELS, Params
 from providers.progress import Progress
 from providers.randomness.chacha20 import Stream
 from providers.results import Event, Plan, SwapResult
-from providers.storage import Resources, Source, Spool
+from providers.storage import Resources, Scratch, Source, Spool
 from providers.tables.series_pairs import SeriesPairs
 
 P = TypeVar("P", bound=Params)
@@ -30,6 +30,16 @@ class StreamedResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """Results of the preparation of a divided run, for all of its units."""
+
+    data: Any
+    """Plain data; pickled between processes."""
+    spools: tuple[Spool, ...]
+    """Rows that the units read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Run(Generic[P]):
     """Out-of-core run: the source, the checked parameters, the random stream and the resources."""
 
@@ -38,6 +48,8 @@ class Run(Generic[P]):
     """Parameters as `Provider.check` returned them."""
     stream: Stream
     resources: Resources
+    prepared: Prepared | None = None
+    """Results of `Sharing.prepare`, for units and assembly of a divided run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,9 @@ class Sharing(Generic[P]):
     """(run, division, number of the unit, spool for its rows) -> figures of the unit."""
     gather: Callable[[Run[P], Progress, Division, Sequence[UnitResult]], StreamedResult]
     """(run, progress, division, all units in their order) -> destination."""
+    prepare: Callable[[Run[P], Progress, Division, Scratch], Prepared] | None = None
+    """(run, progress, division, scratch space whose rows all units can read) -> data and rows for all units;
+    None: the units need no more than the division."""
     from_rows: int | None = None
     """Minimum number of rows from which an in-memory run is divided too; None: never."""
 

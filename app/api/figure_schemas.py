@@ -200,6 +200,12 @@ class BinFigures(ResponseModel):
     """Rows of a bin (MEDS)."""
     method: str | SkipJsonSchema[None] = None
     """Method by which bins were formed (MEDS)."""
+    within_bin_variance: float | SkipJsonSchema[None] = None
+    """Share of the variance of the swap fields that is within bins, 0 to 1 (MEDS)."""
+    method_in_parts: str | SkipJsonSchema[None] = None
+    """Method by which bins were formed in each part, if the rows were cut into parts (MEDS)."""
+    parts: int | SkipJsonSchema[None] = None
+    """Number of parts into which the rows were cut (MEDS)."""
 
 
 class NeighbourhoodSize(ResponseModel):

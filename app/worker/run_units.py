@@ -1,7 +1,8 @@
-"""Run a divided job in workers: divide it, run its units, gather their results.
+"""Run a divided job in workers: divide it, prepare it, run its units, gather their results.
 
-Each of the three is a separate task in a separate process. Its memory and time are limited, and a cancelled
-one is killed, like a job of a single worker. Only the units run in parallel.
+Not every provider has a preparation. Each of the four is a separate task in a separate process. Its memory
+and time are limited, and a cancelled one is killed, like a job of a single worker. Only the units run in
+parallel.
 """
 
 import pickle
@@ -13,7 +14,7 @@ from typing import Any
 from app.engine.engine import Outcome
 from app.engine.progress_file import ProgressFile
 from app.store.blobs.column_reader import BlobTable
-from app.store.blobs.scratch import SealedScratch, SpoolReader, SpoolWriter
+from app.store.blobs.scratch import SealedScratch, SealedSpool, SpoolReader, SpoolWriter
 from app.worker.headline import with_headline
 from app.worker.memory import fits
 from app.worker.release_check import with_release
@@ -27,22 +28,27 @@ from app.worker.run_swap import (
     run_swap,
     write_streamed,
 )
-from app.worker.tasks import GatherTask, SwapTask, UnitTask
+from app.worker.tasks import GatherTask, PrepareTask, SwapTask, UnitTask
 from providers.params import Params
 from providers.progress import sub_progress
-from providers.provider import Division, Provider, Run, Sharing, UnitResult
+from providers.provider import Division, Prepared, Provider, Run, Sharing, UnitResult
 from providers.randomness.chacha20 import Stream
 from providers.storage import Resources, Scratch
 
-DIVISION, UNITS = "division", "units"
-"""Keys of the result of a divided job: its division, pickled for workers, and its number of units."""
+DIVISION, UNITS, PREPARES = "division", "units", "prepares"
+"""Keys of the result of a divided job: its division, pickled for workers; its number of units; and whether a
+preparation runs before them."""
+
+PREPARED = "prepared"
+"""Key of the preparation's data and spools, pickled for workers."""
 
 UNIT, SPOOL, SECONDS = "unit", "spool", "seconds"
 """Keys of a unit's spool and figures, pickled for the worker that gathers them; of the name of the spool's
 file; and of the unit's duration in seconds."""
 
-DIVIDED, GATHERED = 0.1, 0.8
-"""Estimated shares of the run at which the job is divided, and at which all units are done."""
+DIVIDED, BEGUN, GATHERED = 0.1, 0.3, 0.8
+"""Estimated shares of the run at which the job is divided, at which it is prepared if it has a preparation,
+and at which all units are done."""
 
 
 def run_or_divide(task: SwapTask) -> Outcome:
@@ -62,7 +68,11 @@ def _divide(task: SwapTask) -> dict[str, Any]:
     with ProgressFile(task.progress_path) as progress, SealedScratch(Path(task.scratch_folder)) as scratch:
         run = _run(task, params, source, scratch)
         division = sharing.divide(run, sub_progress(progress, 0.0, DIVIDED), task.units)
-        return {DIVISION: pickle.dumps(division), UNITS: len(division.units)}
+        return {
+            DIVISION: pickle.dumps(division),
+            UNITS: len(division.units),
+            PREPARES: sharing.prepare is not None,
+        }
 
 
 def _sharing_of(
@@ -80,6 +90,27 @@ def _sharing_of(
 
 
 @returns_user_errors
+def run_prepare(task: PrepareTask) -> dict[str, Any]:
+    """Prepare the job. Return its data and spools for the units, and the name of the spools' file."""
+    job = task.job
+    provider, params = provider_of(job)
+    prepare = _sharing(provider).prepare
+    assert prepare is not None  # the division says so
+    with (
+        ProgressFile(job.progress_path) as progress,
+        SealedScratch(Path(job.scratch_folder)) as scratch,
+        SpoolWriter(job.spool_folder, task.spool_prefix) as writer,
+    ):
+        run = _run(job, params, BlobTable(job.source, job.rows), scratch)
+        made = prepare(run, sub_progress(progress, DIVIDED, BEGUN), _division(task), writer)
+        shared = []
+        for spool in made.spools:
+            assert isinstance(spool, SealedSpool)  # the writer made it
+            shared.append(writer.shared(spool))
+    return {PREPARED: pickle.dumps((made.data, shared)), SPOOL: writer.name}
+
+
+@returns_user_errors
 def run_unit(task: UnitTask) -> dict[str, Any]:
     """Run one unit. Return the spool with its rows, its figures, and how long it took."""
     began = time.monotonic()
@@ -89,8 +120,9 @@ def run_unit(task: UnitTask) -> dict[str, Any]:
         ProgressFile(job.progress_path),  # for the note of a worker that outlives the service
         SealedScratch(Path(job.scratch_folder)) as scratch,
         SpoolWriter(job.spool_folder, task.spool_prefix) as writer,
+        ExitStack() as opened,
     ):
-        run = _run(job, params, BlobTable(job.source, job.rows), scratch)
+        run = _run(job, params, BlobTable(job.source, job.rows), scratch, _prepared(task, opened))
         spool = writer.spool(division.parts, job.memory_bytes // 10)
         figures = _sharing(provider).work(run, division, task.number, spool)
         unit = pickle.dumps((writer.shared(spool), figures))
@@ -107,7 +139,7 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
         scratch = opened.enter_context(SealedScratch(Path(job.scratch_folder)))
         held_space = opened.enter_context(destination_space(job))
         source = BlobTable(job.source, job.rows)
-        run = _run(job, params, source, scratch)
+        run = _run(job, params, source, scratch, _prepared(task, opened))
         done = [
             UnitResult(opened.enter_context(SpoolReader(spool)).parts(), figures)
             for spool, figures in map(pickle.loads, task.done)  # workers of this job made them
@@ -125,9 +157,17 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
     return with_release(job, result_columns(result, written, report), result.provider.get("guarantee"))
 
 
-def _division(task: UnitTask | GatherTask) -> Division:
+def _division(task: PrepareTask | UnitTask | GatherTask) -> Division:
     division: Division = pickle.loads(task.division)  # noqa: S301 - a worker of this job made it
     return division
+
+
+def _prepared(task: UnitTask | GatherTask, opened: ExitStack) -> Prepared | None:
+    """Open the spools of the preparation, if the job has one."""
+    if task.prepared is None:
+        return None
+    data, spools = pickle.loads(task.prepared)  # noqa: S301 - a worker of this job made it
+    return Prepared(data, tuple(opened.enter_context(SpoolReader(spool)).parts() for spool in spools))
 
 
 def _sharing(provider: Provider[Any]) -> Sharing[Any]:
@@ -136,6 +176,8 @@ def _sharing(provider: Provider[Any]) -> Sharing[Any]:
     return sharing
 
 
-def _run(task: SwapTask, params: Params, source: BlobTable, scratch: Scratch) -> Run[Any]:
+def _run(
+    task: SwapTask, params: Params, source: BlobTable, scratch: Scratch, prepared: Prepared | None = None
+) -> Run[Any]:
     stream = Stream(task.seed, task.service, task.revision)
-    return Run(source, params, stream, Resources(scratch, task.memory_bytes))
+    return Run(source, params, stream, Resources(scratch, task.memory_bytes), prepared)

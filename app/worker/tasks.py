@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from app.store.blobs.sealed_files import BlobAccess
 from providers.tables.digest import DigestForm
 
+PREPARED_SPOOL = "prepared"
+"""Name of the preparation's spools, in place of the number of a unit."""
+
 
 class EarlierSource(NamedTuple):
     """Source that was released before, with all tables that were recognised as it."""
@@ -103,12 +106,30 @@ class SwapTask:
 
 
 @dataclass(frozen=True, slots=True)
+class PrepareTask:
+    """Prepare a divided job: write the rows that all of its units need."""
+
+    job: SwapTask
+    division: bytes = field(repr=False)
+    """Pickle of the division, made by a worker for workers: the service only passes it on."""
+    run: int = 0
+    """Number of this run of the preparation: 0, and one more each time that it is started again."""
+
+    @property
+    def spool_prefix(self) -> str:
+        """Beginning of the name of the spool that this run makes."""
+        return f"{PREPARED_SPOOL}-{self.run}-"
+
+
+@dataclass(frozen=True, slots=True)
 class UnitTask:
     """Run one unit of a divided job."""
 
     job: SwapTask
     division: bytes = field(repr=False)
-    """Pickle of the division, made by a worker for workers: the service only passes it on."""
+    """Pickle of the division, as for `PrepareTask`."""
+    prepared: bytes | None = field(repr=False)
+    """Pickle of the preparation's data and spools; None if the job has none."""
     number: int
     run: int = 0
     """Number of this run of the unit: 0, and one more each time that it is started again."""
@@ -125,6 +146,8 @@ class GatherTask:
 
     job: SwapTask
     division: bytes = field(repr=False)
+    prepared: bytes | None = field(repr=False)
+    """Pickle of the preparation, as for `UnitTask`."""
     done: tuple[bytes, ...] = field(repr=False)
     """Pickle of the spool and the figures of each unit, in order."""
 

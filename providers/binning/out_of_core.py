@@ -340,7 +340,7 @@ def assembled_cells(
     UnswappableError
         Rows cannot be swapped and the policy is ``fail``.
     """
-    streamed = run.assembled(spools, tally, None, _not_finite)
+    streamed = run.assembled(spools, tally, None, not_finite)
     rows, bin_sizes = numbers.rows.count, tally.groups
     minimal_depth = min(bin_sizes) if bin_sizes else 0
     degree, singletons = grid.cells or (bin_sizes.total(), bin_sizes[1])
@@ -361,7 +361,7 @@ def assembled_cells(
     return replace(streamed, result=result)
 
 
-def _not_finite(column: pa.ChunkedArray) -> BoolArray:
+def not_finite(column: pa.ChunkedArray) -> BoolArray:
     """Mask of the rows whose value cannot take part."""
     return ~np.isfinite(float_values(column))
 

@@ -60,9 +60,10 @@ class BinParams(PairingParams):
 
     @model_serializer(mode="wrap")
     def _leave_out_defaults_of_later_versions(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Write a run without risk as versions without these parameters do, which can run the job."""
+        """Leave out unused parameters that older versions do not have, so that they can run the job."""
         document: dict[str, Any] = handler(self)
         left_out = {"risk", "rate"} if document["risk"] is None else set()
+        left_out |= {"parts"} if document.get("parts") is None else set()  # MEDS has this parameter
         return {name: value for name, value in document.items() if name not in left_out}
 
     @model_validator(mode="after")

@@ -9,6 +9,9 @@ Kulisch 2013, Computer Arithmetic and Validity, doi:10.1515/9783110301793: the l
 """
 
 import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -121,27 +124,113 @@ def nearest_mean(limbs, count):
 
 
 @njit(cache=True, nogil=True)
-def _mean_of_bits(bits):
-    """Return the exact mean of the float64 numbers with these bits (int64, shape (n,)), as `nearest_mean`."""
-    limbs = np.zeros(LIMBS, np.int64)
+def _add_all(bits, limbs):
+    """Add numbers to a sum.
+
+    Parameters
+    ----------
+    bits : int64, shape (n,)
+        Bits of finite float64 numbers.
+    limbs : int64, shape (LIMBS,)
+        The sum; updated.
+    """
     for at in range(len(bits)):
         add_exactly(limbs, bits[at], 1)
-    return nearest_mean(limbs, len(bits))
+
+
+@njit(cache=True, nogil=True)
+def _mean_of_sum(limbs, count):
+    """Return the mean of a sum, as `nearest_mean`.
+
+    Parameters
+    ----------
+    limbs : int64, shape (LIMBS,)
+        The sum; not modified.
+    count : int64
+        Number of terms, 1 or more.
+    """
+    return nearest_mean(limbs, count)
+
+
+class ExactSum:
+    """Exact sum of finite float64 numbers, up to 2**30 - 1 of them, that are added in any order."""
+
+    def __init__(self) -> None:
+        self._limbs = np.zeros(LIMBS, np.int64)
+        self._count = 0
+
+    def add(self, values: npt.NDArray[np.float64]) -> None:
+        """Add finite numbers."""
+        _add_all(np.ascontiguousarray(values).view(np.int64), self._limbs)
+        self._count += len(values)
+
+    def mean(self) -> float:
+        """Return the float64 nearest to the mean of the numbers, one or more."""
+        return float(_mean_of_sum(self._limbs, self._count))
 
 
 def exact_mean(values: npt.NDArray[np.float64]) -> float:
     """Return the float64 nearest to the mean of finite numbers, 1 to 2**30 - 1 of them."""
-    return float(_mean_of_bits(np.ascontiguousarray(values).view(np.int64)))
+    total = ExactSum()
+    total.add(values)
+    return total.mean()
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """Mean and standard deviation of a field, scaled by a power of two so that no square overflows."""
+
+    exponent: int
+    """The numbers are multiplied by 2**-exponent, which is exact; all are then below 1."""
+    mean: float
+    """Mean of the scaled numbers."""
+    sd: float
+    """Population standard deviation of the scaled numbers; 0 if all numbers are equal."""
+
+    @classmethod
+    def of_batches(
+        cls, low: float, high: float, batches: Callable[[], Iterable[npt.NDArray[np.float64]]]
+    ) -> Self:
+        """Return the statistics of finite numbers, which are read twice.
+
+        Parameters
+        ----------
+        low, high : float
+            Smallest and largest number.
+        batches : callable
+            Yields the numbers in any order.
+        """
+        if low == high:
+            return cls(0, low, 0.0)
+        exponent = int(np.frexp(max(abs(low), abs(high)))[1])
+        total = ExactSum()
+        for values in batches():
+            total.add(np.ldexp(values, -exponent))
+        mean, squares = total.mean(), ExactSum()
+        for values in batches():
+            deviations = np.ldexp(values, -exponent)
+            deviations -= mean
+            deviations *= deviations
+            squares.add(deviations)
+        return cls(exponent, mean, math.sqrt(squares.mean()))
+
+    @classmethod
+    def of_values(cls, values: npt.NDArray[np.float64]) -> Self:
+        """Return the statistics of finite numbers, one or more."""
+        return cls.of_batches(float(values.min()), float(values.max()), lambda: [values])
+
+    def standardised(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return (y - mean) / sd of numbers y of the field; 0 if all are equal."""
+        if self.sd == 0.0:
+            return np.zeros(len(values))
+        deviations = np.ldexp(values, -self.exponent)
+        deviations -= self.mean
+        deviations /= self.sd
+        return np.asarray(deviations)
 
 
 def standardised(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return (y - mean) / sd of the numbers y, with the population's sd; all 0 if the numbers are equal.
-
-    The numbers are first scaled by a power of two, which is exact, so that no square overflows.
-    """
-    if not len(values) or values.min() == values.max():
-        return np.zeros(len(values))
-    _, exponent = np.frexp(np.abs(values).max())
-    deviations = np.ldexp(values, -exponent)
-    deviations -= exact_mean(deviations)
-    return np.asarray(deviations / math.sqrt(exact_mean(deviations * deviations)))
+    """Return (y - mean) / sd of the numbers y, with the population's sd; all 0 if the numbers are equal."""
+    if not len(values):
+        return np.zeros(0)
+    return Standard.of_values(values).standardised(values)

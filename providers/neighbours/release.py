@@ -6,6 +6,7 @@ The method itself is in `providers.services.rwn`, and for tables larger than mem
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -113,6 +114,26 @@ def kept_rows(key: Key, q: float, first: int, rows: int) -> BoolArray:
     return kept[before:]
 
 
+@dataclass
+class NeighbourhoodCounts:
+    """Counts of the neighbourhoods of some rows. Those of a unit are pickled between processes."""
+
+    sizes: Counter[int] = field(default_factory=Counter)
+    """Size -> number of counted neighbourhoods of this size."""
+    shortage: PairShortage = field(default_factory=PairShortage)
+    """Rows with too few pairs."""
+
+    def add_sizes(self, sizes: Int32Array) -> None:
+        """Count the sizes of some neighbourhoods."""
+        count_sizes(self.sizes, sizes.astype(np.int64))
+
+    def add(self, other: "NeighbourhoodCounts") -> None:
+        """Add the counts of other rows."""
+        self.sizes.update(other.sizes)
+        self.shortage.few += other.shortage.few
+        self.shortage.none += other.shortage.none
+
+
 class ReleaseTally:
     """Released table and the counts for its report, filled field by field and row range by row range."""
 
@@ -121,21 +142,15 @@ class ReleaseTally:
         fields = settings.perturb_fields
         self.table: pa.Table = schema.empty_table()
         """Released table; without rows if it is streamed."""
-        self.shortage = PairShortage()
-        """Rows with too few pairs."""
+        self.neighbourhoods = NeighbourhoodCounts()
         self._schema = schema
         self._settings = settings
         self._rows = 0
-        self._sizes: Counter[int] = Counter()
         self._replaced: dict[str, int] = dict.fromkeys(fields, 0)
         self._changed: dict[str, int] = dict.fromkeys(fields, 0)
         self._rows_replaced = self._rows_kept = self._rows_unchanged = 0
         self._range_masks: tuple[BoolArray, BoolArray, BoolArray] | None = None
         """Rows of the current range with a replaced, with a kept, and with a changed value."""
-
-    def add_sizes(self, sizes: Int32Array) -> None:
-        """Count the sizes of some neighbourhoods."""
-        count_sizes(self._sizes, sizes.astype(np.int64))
 
     def add(self, name: str, kept: BoolArray, changed: BoolArray) -> None:
         """Count the kept and the changed values of one field in the current row range."""
@@ -176,7 +191,7 @@ class ReleaseTally:
         return Summary(
             rows=self._rows,
             groups=self._rows,
-            group_size=group_size_of_counts(self._sizes),
+            group_size=group_size_of_counts(self.neighbourhoods.sizes),
             took_part=self._rows_replaced,
             took_part_by_field=self._replaced,
             changed=self._changed,
@@ -193,13 +208,14 @@ class ReleaseTally:
         neighbourhoods was counted, it is scaled up to all rows.
         """
         settings, rows = self._settings, self._rows
-        sizes = np.array(sorted(self._sizes), np.int64)
-        frequencies = np.array([self._sizes[size] for size in sizes.tolist()], np.int64)
-        counted = self._sizes.total()
+        counts = self.neighbourhoods.sizes
+        sizes = np.array(sorted(counts), np.int64)
+        frequencies = np.array([counts[size] for size in sizes.tolist()], np.int64)
+        counted = counts.total()
         # At q < 1 the row itself is one more possible origin of each value.
         bits = float(np.sum(frequencies * np.log2(sizes + (settings.q < 1)))) if counted else 0.0
         scale = rows / counted if counted else 0.0
-        size = group_size_of_counts(self._sizes)
+        size = group_size_of_counts(counts)
         figures = {
             "neighbourhood_size": {
                 "smallest": size.smallest,
@@ -214,7 +230,8 @@ class ReleaseTally:
             "matching_bits": bits * scale * len(settings.perturb_fields),
         }
         if settings.candidates.method == "pairs":
-            figures |= {"rows_below_k": self.shortage.few, "rows_without_pair": self.shortage.none}
+            shortage = self.neighbourhoods.shortage
+            figures |= {"rows_below_k": shortage.few, "rows_without_pair": shortage.none}
         return figures
 
     def _events(self, varies: Callable[[str], bool]) -> Events:

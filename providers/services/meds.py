@@ -9,11 +9,19 @@ are.
 A remainder of two or more rows, always fewer than 2k, is the last bin; a single row joins the bin with the
 nearest centroid. The bins depend on the numbers alone and on no random draw.
 
+With `method` `partitioned` the rows are first cut into `parts` parts of about equally many rows, in each of
+which bins are formed in this way. The rows are cut in two at the median of the field with the largest range,
+and each half again. All parts but the last hold a multiple of 2k rows. This is not in the paper: it forms
+bins of tables larger than memory, and on several machines, at the price of wider bins at the borders of
+parts. `within_bin_variance` in the report, with every method, is the share of the variance of the swap
+fields that is within bins.
+
 With `risk`, only some rows of each bin exchange values: those whose combination of key fields is rare, and
 others up to `rate`, each with a probability in proportion to its risk. The bins stay the same.
 
 References
 ----------
+Bentley 1975, doi:10.1145/361002.361007: the k-d tree, by which `partitioned` cuts the rows.
 Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, unequal probabilities.
 Li and Shen 2010, Multivariate equi-width data swapping for private data publication, PAKDD, LNAI 6118,
 pp. 208-215: algorithm 1 (section 3.1), lemma 1 (section 4).
@@ -22,7 +30,7 @@ Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982: maximum distance to a
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,12 +39,14 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from providers.arrays import Float64Array
-from providers.binning.microaggregation import partition
+from providers.binning.first_cut import PartRule, Spread, bins_in_parts, check_parts
 from providers.binning.privacy import P_PRIVACY_KEY, privacy_of_meds
 from providers.binning.shrinking_tree import MOST_ROWS as MOST_BINNED
+from providers.binning.stored_parts import PartService, sharing_of_parts, swap_in_parts
 from providers.binning.swap import (
     BinParams,
     Bins,
+    as_swap,
     bin_fields_read,
     bin_memory,
     check_bins,
@@ -46,13 +56,14 @@ from providers.binning.swap import (
 from providers.binning.values import FieldValues
 from providers.errors import SourceError
 from providers.grouping.groups import Groups
-from providers.kernels.exact_sum import standardised
+from providers.kernels.exact_sum import Standard
 from providers.kernels.radix_sort import radix_order
 from providers.params import MOST_ROWS
 from providers.progress import Progress
-from providers.provider import Provider, Scaling
+from providers.provider import Provider, Run, Scaling, StreamedResult
 from providers.randomness.chacha20 import Stream
 from providers.results import Event, Plan, SwapResult
+from providers.storage import Resources, Source
 from providers.swapping.reversible_groups import uniform_pairs
 from providers.swapping.risk_report import RISK_GUARANTEE, RISK_LIMIT
 from providers.swapping.swap import least_memory
@@ -78,11 +89,17 @@ class MedsParams(BinParams):
     standardise: bool = True
     """true: distances are measured in population standard deviations of each field; false: in the fields'
     own units, so that the field with the largest numbers decides which rows are near."""
-    method: Literal["auto", "exact", "mdav"] = "auto"
+    method: Literal["auto", "exact", "mdav", "partitioned"] = "auto"
     """Choice of the two distant rows. `exact`: the two most distant rows, as in the paper; `mdav`: the row
     farthest from the centroid of the rows that are left, and the row farthest from that one, which is
     quicker in many fields; `auto`: `exact` in up to 6 fields, or if rows^2 * fields is at most 10^11.
-    The report states which was used."""
+    `partitioned`: as `auto`, separately in each of `parts` parts of neighbouring rows. The report states
+    which was used."""
+    parts: Annotated[int, Field(ge=2, le=MOST_ROWS)] | SkipJsonSchema[None] = Field(
+        default=None, title="Number of parts"
+    )
+    """Number of parts into which the rows are cut first, with `method` `partitioned`. Each part has at least
+    as many rows as two bins. [2 or more]"""
 
     def larger_groups(self) -> str:
         """Return advice for bins of two or three rows."""
@@ -96,6 +113,20 @@ class MedsParams(BinParams):
                 "one_of_two",
                 "give one of 'k' and 'degree', which say how many rows a bin holds; given: {given}",
                 {"given": "none" if self.k is None else "k, degree"},
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _parts_go_with_partitioned(self) -> Self:
+        if self.method == "partitioned" and self.parts is None:
+            raise PydanticCustomError(
+                "size_missing", "method 'partitioned' needs 'parts', the number of parts, 2 or more"
+            )
+        if self.method != "partitioned" and self.parts is not None:
+            raise PydanticCustomError(
+                "size_unused",
+                "'parts' goes with method 'partitioned', not '{given}'",
+                {"given": self.method},
             )
         return self
 
@@ -119,26 +150,46 @@ def make_bins(params: MedsParams, fields: Sequence[FieldValues], progress: Progr
     progress : Progress
     """
     rows = len(fields[0].values)
-    k = depth(params, rows)
-    method = method_used(params, rows, len(fields))
+    rule = part_rule(params, rows, len(fields))
     progress(0.0, "measuring fields")
-    points = _points(params, fields)  # x[S] of every tuple
-    bin_of = partition(points, k, method, lambda share: progress(share, "making bins"))
+    _check_distances(params, fields, rows)
+    check_parts(rows, rule)
+    standards = [Standard.of_values(field.values) for field in fields]
+    points = _points(params, fields, standards)  # x[S] of every tuple
+    ranges = [(field.low, field.high) for field in fields]
+    spread = Spread.of_fields(ranges, standards, params.standardise)
+    bin_of, within = bins_in_parts(rule, points, spread, lambda share: progress(share, "making bins"))
     order = radix_order([bin_of.astype(np.uint64)])
     sizes = np.bincount(bin_of)
     starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     events: tuple[Event, ...] = ()
     if len(sizes) == 1 and rows > 1:
-        message = f"{rows} rows are fewer than two bins of {k}: all are one bin; lower k, or raise degree"
+        message = (
+            f"{rows} rows are fewer than two bins of {rule.k}: all are one bin; lower k, or raise degree"
+        )
         events = (Event("one_bin", message),)
     return Bins(
         groups=Groups(rows, order, starts, order[starts[:-1]].astype(np.uint64)),
         degree=len(sizes),
         singletons=int(np.count_nonzero(sizes == 1)),
-        figures={"k": k, "method": method},
+        figures=_figures(rule, spread.share(within, rows)),
         events=events,
-        measures={P_PRIVACY_KEY: privacy_of_meds(rows, int(sizes.min()))},  # lemma 1
+        measures={P_PRIVACY_KEY: privacy_of_meds(rule.part_sizes(rows)[0], int(sizes.min()))},  # lemma 1
     )
+
+
+def part_rule(params: MedsParams, rows: int, fields: int) -> PartRule:
+    """Return the rule of the bins of a table of `rows` rows."""
+    parts = params.parts or 1
+    return PartRule(depth(params, rows), parts, method_used(params, -(-rows // parts), fields))
+
+
+def _figures(rule: PartRule, within: float) -> dict[str, Any]:
+    """Figures of MEDS alone; ``within``: share of the variance that is within bins."""
+    figures: dict[str, Any] = {"k": rule.k, "method": rule.method, "within_bin_variance": within}
+    if rule.parts > 1:
+        figures |= {"method": "partitioned", "method_in_parts": rule.method, "parts": rule.parts}
+    return figures
 
 
 def depth(params: MedsParams, rows: int) -> int:
@@ -147,24 +198,19 @@ def depth(params: MedsParams, rows: int) -> int:
 
 
 def method_used(params: MedsParams, rows: int, fields: int) -> str:
-    """Return the choice of distant rows: ``exact`` or ``mdav``."""
-    if params.method != "auto":
+    """Return the choice of distant rows in a table or part of `rows` rows: ``exact`` or ``mdav``."""
+    if params.method in ("exact", "mdav"):
         return params.method
     return "exact" if fields <= _EXACT_FIELDS or rows * rows * fields <= _EXACT_WORK else "mdav"
 
 
-def _points(params: MedsParams, fields: Sequence[FieldValues]) -> Float64Array:
-    """Return the coordinates that distances are computed of, standardised or not; shape (fields, rows).
+def _check_distances(params: MedsParams, fields: Sequence[FieldValues], rows: int) -> None:
+    """Raise SourceError if the table is too long, or a squared distance is outside the range of float64.
 
-    Raises
-    ------
-    SourceError
-        The table is too long, or a squared distance is outside the range of float64.
+    ``fields``: ranges of the fields; their values are not used.
     """
-    rows = len(fields[0].values)
     if rows > MOST_BINNED:
         raise SourceError(f"MEDS takes up to {MOST_BINNED} rows; this table holds {rows}: cut it into parts")
-    points = np.empty((len(fields), rows))
     with np.errstate(over="ignore", under="ignore"):
         largest_square = sum(np.square(field.high - field.low) for field in fields)
     usable = np.isfinite(largest_square) and (largest_square > 0 or _all_constant(fields))
@@ -174,8 +220,13 @@ def _points(params: MedsParams, fields: Sequence[FieldValues]) -> Float64Array:
             f"squared distances of {named} are too large or too small for float64; set 'standardise' to "
             "true, or scale the fields by a power of ten"
         )
-    for point, field in zip(points, fields, strict=True):
-        point[:] = standardised(field.values) if params.standardise else field.values
+
+
+def _points(params: MedsParams, fields: Sequence[FieldValues], standards: Sequence[Standard]) -> Float64Array:
+    """Return the coordinates that distances are computed of, standardised or not; shape (fields, rows)."""
+    points = np.empty((len(fields), len(fields[0].values)))
+    for point, field, standard in zip(points, fields, standards, strict=True):
+        point[:] = standard.standardised(field.values) if params.standardise else field.values
     return points
 
 
@@ -194,6 +245,22 @@ def plan(table: pa.Table, params: MedsParams) -> Plan:
 def swap(table: pa.Table, params: MedsParams, stream: Stream, progress: Progress) -> SwapResult:
     """Exchange the swap fields' values together between uniformly random pairs of rows of one bin."""
     return swap_in_bins(table, params, partial(make_bins, params), stream, progress, binning_share=0.9)
+
+
+_PARTS: PartService[MedsParams] = PartService(
+    rule=part_rule,
+    check=_check_distances,
+    standardise=lambda params: params.standardise,
+    figures=_figures,
+    swap=lambda params, schema: as_swap(params, schema, params.suppression),
+)
+
+
+def swap_out_of_core(
+    source: Source, params: MedsParams, stream: Stream, progress: Progress, resources: Resources
+) -> StreamedResult:
+    """Do the same as `swap`, with one part of the first cut in memory; `method` is ``partitioned``."""
+    return swap_in_parts(_PARTS, Run(source, params, stream, resources), progress)
 
 
 PROVIDER = Provider(
@@ -215,12 +282,17 @@ PROVIDER = Provider(
         RISK_GUARANTEE,
         uniform_pairs("bin", "bins"),
         "Bins depend on the numbers alone. `exact` always chooses the paper's pair; ties go to the smallest "
-        "rows.",
+        "rows. `partitioned` does so within each part, whose borders depend on the numbers as well.",
     ),
     changes=(
         "The row of its bin that a combination of values belongs to.",
         "Correlations of the swap fields with the remaining fields: they come nearer to those between bins.",
         "Outliers most: their bin extends as far as it must to hold k rows.",
+        "With `partitioned`, relations more than with `exact`, since no bin reaches into another part. At 16 "
+        "parts and k 5, 20 or 50, `within_bin_variance` is 1.05 to 1.27 times that of `exact` on abalone "
+        "(two and seven fields), 1.06 to 1.12 times on magic_gamma (two and ten), and 1.20 to 1.22 times on "
+        "wine_quality_white (four). On svcensus (age and income) it is 2.46 times at k 5 and 1.17 at k 50: a "
+        "cut divides the rows with the top-coded income, and one bin of each part joins some with others.",
     ),
     limits=(
         "In a bin of m rows an intruder who knows the bins guesses a row's own values with chance 1/(m - 1). "
@@ -243,14 +315,22 @@ PROVIDER = Provider(
     scaling=Scaling(
         reads=lambda params, schema: bin_fields_read(params, schema),
         memory=lambda params, rows, nbytes: bin_memory(params, rows, nbytes),
-        cut="The table is not cut, since every bin depends on all bins formed before it. The swap fields "
-        "must fit in memory, at about 76 bytes a row for two float64 fields and 22 for each further field; "
-        "the other fields need not. DDSWAP takes any number of rows.",
+        cut="With `method` `partitioned`: the rows are cut into parts in scratch space, and the bins of one "
+        "part at a time are formed in memory; the units of a divided job are ranges of whole parts. With the "
+        "other methods the table is not cut, since every bin depends on all bins formed before it, and with "
+        "`others` `univariate` or `risk` neither. The swap fields must then fit in memory, at about 76 bytes "
+        "a row for two float64 fields and 22 for each further field; the other fields need not. DDSWAP takes "
+        "any number of rows.",
+        swap=swap_out_of_core,
+        can_cut=lambda params: (
+            params.method == "partitioned" and params.others == "keep" and params.risk is None
+        ),
+        sharing=sharing_of_parts(_PARTS),
         least=lambda params, rows: least_memory(params, rows),
     ),
     cost="About n log n time in up to six fields for n rows; more for small k and in more fields, where "
     "`exact` comes near to n^2 in the worst case and `mdav` does not. Memory: 16 bytes per row and field, "
-    "and about 40 per row. A plan forms the bins as well.",
+    "and about 40 per row. A plan forms the bins as well. `partitioned` sorts the rows log2(parts) times.",
     instead=(
         "MEWS, if no value shall move further than a given width, or for tens of millions of rows.",
         "DDSWAP, if one field, not several, defines which rows are close.",
@@ -266,6 +346,7 @@ PROVIDER = Provider(
         "The paper drops a remainder of fewer than 2k rows. Here two or more rows form the last bin, and a "
         "single row joins the bin with the nearest centroid.",
         "The paper does not say how ties are broken. Here the smallest row numbers are taken.",
+        "The paper does not cut the rows into parts: `partitioned` is an addition.",
         "The sum for P that Lemma 1 prints (eq. 2) is not the one that follows from eq. 1. The report has "
         "both: `p` as printed, and `p_eq1` (abalone: .003846 and .003939).",
         "Table 2 cannot be reproduced under any interpretation: swapping all fields changes no correlation, "

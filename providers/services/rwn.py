@@ -33,6 +33,7 @@ from pydantic_core import PydanticCustomError
 
 from providers.errors import ParameterError, SourceError, did_you_mean
 from providers.neighbours.candidates import CandidateRows, Method, OrderKeys, draw_from_candidates
+from providers.neighbours.out_of_core.distribute import sharing_of_neighbours
 from providers.neighbours.out_of_core.release import release_out_of_core
 from providers.neighbours.points import Points, category_codes, check_kinds, encode
 from providers.neighbours.release import ReleaseTally, check_rows, donor_keys, kept_rows, neighbour_rule
@@ -155,10 +156,10 @@ def release(source: pa.Table, params: RwnParams, stream: Stream, progress: Progr
     # Step 2: S_i holds the k nearest records of r_i or those within epsilon, whichever are more, without
     # r_i itself. All neighbourhoods together would not fit in memory. Therefore a record of S_i is drawn for
     # every j, with replacement, while S_i is at hand; step 3 decides if it is used.
-    donors, tally.shortage = draw_from_candidates(
+    donors, tally.neighbourhoods.shortage = draw_from_candidates(
         points, params.candidates, OrderKeys.of(stream), rule, keys, sub_progress(progress, 0.05, 0.8)
     )  # fmt: skip
-    tally.add_sizes(donors.sizes[:: rule.count_every])
+    tally.neighbourhoods.add_sizes(donors.sizes[:: rule.count_every])
     del points  # frees memory that the next step needs
 
     # Step 3: for j = 1, ..., p: with probability q, w'_ij is the value of the drawn record, else w_ij.
@@ -353,8 +354,10 @@ PROVIDER = Provider(
         "36 for each further field. With `neighbours` `own_sample` or `pairs` candidates are anywhere in the "
         "table, so that all rows must fit in memory, with `pairs` also 6 n m bytes for the pairs. `sample` "
         "and `partition` have no such limit. With `within` `own_sample` or `pairs` one part at a time must "
-        "fit: more parts need less memory.",
+        "fit: more parts need less memory. The units of a divided job are ranges of the tree's leaves, or of "
+        "whole parts; one worker stores the tree or the parts for all of them.",
         swap=swap_out_of_core,
+        sharing=sharing_of_neighbours(),
         can_cut=lambda params: params.neighbours not in ("own_sample", "pairs"),
     ),
     cost=(

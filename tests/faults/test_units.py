@@ -42,7 +42,7 @@ SETUP = WorkerSetup(threads=1, memory_bytes=512 * 2**20, preload=PRELOAD)
 ROWS = 20_000
 LITTLE = 10**6
 LONG = 3 * PATIENCE
-"""Eight jobs of six tasks each, and workers that start, on a machine that may be busy."""
+"""Eleven jobs of six or seven tasks each, and workers that start, on a machine that may be busy."""
 
 
 class Workers:
@@ -163,6 +163,9 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("PABIDOT", {"fields": ["x", "y"]}),
     ("PABIDOT", {"fields": ["x", "y"], "shuffle": False}),
     ("LOCALITY", {"fields": ["x", "y"], "iterations": 1}),
+    ("RWN", {"distance_fields": ["x", "y"], "perturb_fields": ["y", "name"]}),
+    ("RWN", {"distance_fields": ["x", "class"], "neighbours": "partition", "parts": 5, "epsilon": 0.02}),
+    ("MEDS", {"swap_fields": ["x", "y"], "k": 20, "method": "partitioned", "parts": 12}),
 ]
 
 

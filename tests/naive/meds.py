@@ -79,23 +79,60 @@ def bins(points: Sequence[Point], k: int, method: str) -> list[list[int]]:
     return made
 
 
+def parts(
+    points: Sequence[Point], rows: list[int], places: list[int], first: int, stop: int
+) -> list[list[int]]:
+    """Cut rows into the parts `first` to `stop`: each cut is at the place of a part, by the widest field."""
+    if stop - first == 1:
+        return [sorted(rows)]
+    middle = (first + stop) // 2
+    size = places[middle] - places[first]
+    columns = list(zip(*(points[row] for row in rows), strict=True))
+    widths = [max(values) - min(values) for values in columns]
+    fields = sorted(range(len(widths)), key=lambda field: (-widths[field], field))
+    ordered = sorted(rows, key=lambda row: ([points[row][field] for field in fields], row))
+    left, right = ordered[:size], ordered[size:]
+    return [*parts(points, left, places, first, middle), *parts(points, right, places, middle, stop)]
+
+
+def squares(points: Sequence[Point]) -> Fraction:
+    """Sum of squared distances from the centroid, exact."""
+    total = Fraction(0)
+    for values in zip(*points, strict=True):
+        exact = [Fraction(value) for value in values]
+        centre = sum(exact, Fraction(0)) / len(exact)
+        total += sum(((value - centre) ** 2 for value in exact), Fraction(0))
+    return total
+
+
 def make_bins(params: MedsParams, columns: list[list[float]]) -> Bins:
     """Form the bins of these columns, with their figures for the report."""
     n, p = len(columns[0]), len(columns)
     k = params.k or max(2, n // (params.degree or 1))
+    number = params.parts or 1
+    largest = math.ceil(n / number)
     method = params.method
-    if method == "auto":
-        method = "exact" if p <= 6 or n * n * p <= 1e11 else "mdav"
+    if method in ("auto", "partitioned"):
+        method = "exact" if p <= 6 or largest * largest * p <= 1e11 else "mdav"
     if params.standardise:
         columns = [standardised(values) for values in columns]
-    made = bins(list(zip(*columns, strict=True)), k, method)
+    points = list(zip(*columns, strict=True))
+    made: list[list[int]] = []
+    places = [n * part // number // (2 * k) * (2 * k) for part in range(number)] + [n]
+    for rows in parts(points, list(range(n)), places, 0, number):
+        made += [[rows[index] for index in found] for found in bins([points[row] for row in rows], k, method)]
+    total = squares(points)
+    within = sum((squares([points[row] for row in rows]) for rows in made), Fraction(0))
     figures = {
         "partition_degree": len(made),
         "minimal_depth": min(map(len, made)),
         "singletons": sum(len(rows) == 1 for rows in made),
         "k": k,
-        "method": method,
+        "method": params.method if params.method == "partitioned" else method,
+        "within_bin_variance": float(within / total) if total else 0.0,
     }
+    if params.method == "partitioned":
+        figures |= {"method_in_parts": method, "parts": number}
     return Bins(made, figures, ["one_bin"] if len(made) == 1 < n else [])
 
 

@@ -3,6 +3,7 @@
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from app.store.blobs.scratch import SealedScratch
 from providers import PROVIDERS
 from providers.errors import ProviderError
 from providers.progress import no_progress
-from providers.provider import Run, StreamedResult, UnitResult
+from providers.provider import Prepared, Run, StreamedResult, UnitResult
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.storage import Resources
@@ -78,6 +79,9 @@ def swap_in_units(
         stream = Stream(SEED, service, provider.revision)
         run = Run(TableSource(table, batch_rows), params, stream, Resources(scratch, memory))
         division = _sent(sharing.divide(run, no_progress, wanted))
+        if sharing.prepare is not None:
+            made = sharing.prepare(run, no_progress, division, scratch)
+            run = replace(run, prepared=Prepared(_sent(made.data), made.spools))
         done = []
         for number in reversed(range(len(division.units))):
             spool = scratch.spool(division.parts, memory)

@@ -1,6 +1,7 @@
 """Out of core is in memory to the last bit, however the table and the work are cut."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 from providers.errors import SourceError
 from providers.grouping.shuffle import ONE_BUCKET
 from providers.neighbours import donors
+from providers.neighbours.out_of_core.donors import DrawnDonors
+from providers.neighbours.out_of_core.fetch import DonorValues
 from providers.neighbours.out_of_core.kdtree import StoredTree
+from providers.neighbours.out_of_core.release import NeighbourRun
 from tests.every_type import COLUMNS, in_two_chunks
 from tests.property.bin_tables import bin_parameters, number_tables
 from tests.property.out_of_core import assert_same, swap_out_of_core
@@ -77,18 +81,19 @@ def test_cells_come_out_the_same(data: st.DataObject, batch_rows: int, units: in
     st.integers(1, 40),
     st.sampled_from([1, 1, 4]),
     st.sampled_from([(1024, 64), (1024, 64), (8, 64), (3, 8), (0, 2)]),
+    st.sampled_from([1, 2, 3, 7]),
 )
 def test_neighbours_come_out_the_same(
-    case: tuple[pa.Table, dict[str, Any]], batch_rows: int, times: int, large: tuple[int, int]
+    case: tuple[pa.Table, dict[str, Any]], batch_rows: int, times: int, large: tuple[int, int], units: int
 ) -> None:
-    """Every type, rule, tie and null, in cells of 64 rows or fewer, whatever is too large to be listed."""
+    """Every type, rule, tie and null, in cells of 64 rows or fewer and in units, however large the lists."""
     table, parameters = case
     assume(parameters.get("neighbours") not in ("own_sample", "pairs"))  # which have to fit
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(donors, "MOST_LISTED", large[0])
         patch.setattr(donors, "MOST_COVER_NODES", large[1])
         memory = 4_000_000 if "within" in parameters else TINY  # a part has to fit
-        assert_same("RWN", pa.concat_tables([table] * times), parameters, memory, batch_rows)
+        assert_same("RWN", pa.concat_tables([table] * times), parameters, memory, batch_rows, units)
 
 
 BROKEN_FIELDS: list[tuple[dict[str, Any], str]] = [
@@ -191,6 +196,52 @@ def test_bins_come_out_the_same(parameters: dict[str, Any], memory: int, units: 
         assert found.provider["merged"] > 20
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 40), st.sampled_from([1, 2, 3, 7]))
+def test_parts_come_out_the_same(data: st.DataObject, batch_rows: int, units: int) -> None:
+    """Every type, policy and gap, ties at each cut, and numbers whose distances leave float64."""
+    table, swap_fields, unusable = data.draw(number_tables())
+    source = pa.concat_tables([table] * data.draw(st.sampled_from([1, 1, 4, 20])))
+    parameters = data.draw(bin_parameters(source, swap_fields, unusable)) | {"others": "keep"}
+    parameters |= data.draw(st.sampled_from([{"k": 2}, {"k": 7}, {"degree": 9}]))
+    parameters |= {"method": "partitioned", "parts": data.draw(st.integers(2, 7))}
+    parameters["standardise"] = data.draw(st.booleans())
+    assert_same("MEDS", source, parameters, 4_000_000, batch_rows, units)
+
+
+PARTS: list[dict[str, Any]] = [
+    {"swap_fields": ["x", "huge"], "k": 20, "parts": 13},
+    {"swap_fields": ["v", "x", "still"], "degree": 500, "parts": 32, "nulls": "keep"},
+    {"swap_fields": ["still"], "k": 7, "parts": 40, "standardise": False},
+]
+
+
+@pytest.mark.parametrize(("memory", "units"), [(2_200_000, 1), (10**9, 1), (2_200_000, 2), (2_200_000, 4)])
+@pytest.mark.parametrize("parameters", PARTS)
+def test_parts_are_cut_on_disk_the_same(
+    parameters: dict[str, Any], memory: int, units: int, table: pa.Table
+) -> None:
+    """More rows than are sorted together, one part in memory; equal values on both sides of cuts."""
+    found = assert_same("MEDS", table, {"method": "partitioned"} | parameters, memory, 5000, units)
+    assert found is not None
+    assert found.provider["parts"] == parameters["parts"]
+    assert 0 <= found.provider["within_bin_variance"] < 0.05
+
+
+def test_a_part_of_meds_that_does_not_fit_is_refused_with_a_number_that_does() -> None:
+    """The number of parts that the error advises runs, and one less does not."""
+    table = pa.table({"x": np.arange(20_000.0), "y": np.arange(20_000) % 13})
+    given = {"swap_fields": ["x"], "k": 5, "method": "partitioned"}
+    with pytest.raises(SourceError, match=r"a part of 10000 rows takes about \d+ bytes") as raised:
+        swap_out_of_core("MEDS", table, given | {"parts": 2}, 600_000, 5000)
+    assert raised.value.pointer == "/parameters/parts"
+    enough = int(re.findall(r"at least (\d+) parts", str(raised.value))[0])
+    assert enough > 3
+    with pytest.raises(SourceError, match=f"use at least {enough} parts"):
+        swap_out_of_core("MEDS", table, given | {"parts": enough - 1}, 600_000, 5000)
+    assert_same("MEDS", table, given | {"parts": enough}, 600_000, 5000)
+
+
 def test_cells_that_are_too_many_to_merge_are_reported() -> None:
     """Without merging there may be as many cells as rows."""
     rows = 10_000
@@ -244,6 +295,35 @@ def test_neighbours_in_other_cells_are_found(
         assert len(cells) == 200
     else:
         assert max(cells) > 3
+
+
+@pytest.mark.parametrize("units", [2, 4])
+@pytest.mark.parametrize(("fields", "parameters", "rows", "memory"), NEIGHBOURS)
+def test_neighbours_in_the_rows_of_other_units_are_found(
+    fields: list[str],
+    parameters: dict[str, Any],
+    rows: int,
+    memory: int,
+    units: int,
+    table: pa.Table,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each unit draws the donors of its own leaves or parts, and all of them are drawn."""
+    drawn: list[int] = []
+    fetched = NeighbourRun.fetch
+
+    def noted(self: NeighbourRun, values: DonorValues, batches: Iterator[DrawnDonors], *args: Any) -> None:
+        own = list(batches)
+        drawn.append(sum(len(batch.rows) for batch in own))
+        fetched(self, values, iter(own), *args)
+
+    monkeypatch.setattr(NeighbourRun, "fetch", noted)
+    given = {"distance_fields": fields, "perturb_fields": ["v", "text"]} | parameters
+    assert assert_same("RWN", table.slice(0, rows), given, memory, 5000, units) is not None
+    parts = parameters.get("parts", rows)
+    assert len(drawn) == min(units, parts)
+    assert sum(drawn) == rows
+    assert max(drawn) - min(drawn) <= max(16, rows // parts + 2)  # a leaf, or a part
 
 
 def _noting(cells: list[int]) -> Any:

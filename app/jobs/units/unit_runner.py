@@ -1,8 +1,8 @@
 """Run a job as one task, or as parallel units if the first task divided it.
 
-No worker waits for another one: the division, the units and the gathering are separate tasks, so that a
-cluster with a single worker can run them one after the other. Units exchange rows through spools in a folder
-of the job, which exists as long as the units run.
+No worker waits for another one: the division, the preparation that some services have, the units and the
+gathering are separate tasks, so that a cluster with a single worker can run them one after the other. They
+exchange rows through spools in a folder of the job, which exists until the last of them ends.
 
 A job that may be divided loses only the tasks of a lost worker: they are started again
 (`app.jobs.units.repeated_tasks`). Any other job ends with its worker.
@@ -23,8 +23,21 @@ from typing import Any
 from app.engine.engine import CANCELLED, CLUSTER_LOST, TIME_LIMIT, Engine, Failure, Outcome, TaskFunction
 from app.engine.progress_file import ProgressFile
 from app.jobs.units.repeated_tasks import LOST, RepeatedTasks, RepeatPolicy, Step, Stop
-from app.worker.run_units import DIVIDED, DIVISION, GATHERED, SPOOL, UNIT, UNITS, run_gather, run_unit
-from app.worker.tasks import GatherTask, JobTask, SwapTask, UnitTask
+from app.worker.run_units import (
+    BEGUN,
+    DIVIDED,
+    DIVISION,
+    GATHERED,
+    PREPARED,
+    PREPARES,
+    SPOOL,
+    UNIT,
+    UNITS,
+    run_gather,
+    run_prepare,
+    run_unit,
+)
+from app.worker.tasks import PREPARED_SPOOL, GatherTask, JobTask, PrepareTask, SwapTask, UnitTask
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -105,7 +118,7 @@ class JobRuns:
             if isinstance(outcome, Failure) or DIVISION not in outcome:
                 return outcome
             assert isinstance(task, SwapTask)
-            return await self._run_divided(task, outcome[DIVISION], outcome[UNITS], run)
+            return await self._run_divided(task, outcome, run)
         finally:
             del self._jobs[job_id]
 
@@ -125,7 +138,7 @@ class JobRuns:
         done = await self._run_step(task, again, run, policy)
         return done if isinstance(done, Failure) else done[0]
 
-    async def _run_divided(self, job: SwapTask, division: bytes, number: int, run: _Run) -> Outcome:
+    async def _run_divided(self, job: SwapTask, divided: dict[str, Any], run: _Run) -> Outcome:
         too_long = Failure(
             TIME_LIMIT,
             f"the job's units ran longer than the {self._time_limit:g} seconds allowed "
@@ -134,11 +147,16 @@ class JobRuns:
         timer = asyncio.get_running_loop().call_later(self._time_limit, run.stop.set, too_long)
         await asyncio.to_thread(job.spool_folder.mkdir, mode=0o700, parents=True, exist_ok=True)
         try:
-            units = Step("unit", run_unit, [partial(UnitTask, job, division, each) for each in range(number)])
-            done = await self._run_step(job, units, run, self._policy)
+            prepared = await self._prepare(job, divided, run)
+            if isinstance(prepared, Failure):
+                return prepared
+            division = divided[DIVISION]
+            numbers = range(divided[UNITS])
+            units = [partial(UnitTask, job, division, prepared, number) for number in numbers]
+            done = await self._run_step(job, Step("unit", run_unit, units), run, self._policy)
             if isinstance(done, Failure):
                 return done
-            gather = GatherTask(job, division, tuple(unit[UNIT] for unit in done))
+            gather = GatherTask(job, division, prepared, tuple(unit[UNIT] for unit in done))
             gathered = await self._run_step(
                 job, Step("assembly", run_gather, [lambda number: gather]), run, self._policy
             )
@@ -147,47 +165,75 @@ class JobRuns:
             timer.cancel()
             await asyncio.to_thread(shutil.rmtree, job.spool_folder, ignore_errors=True)
 
+    async def _prepare(self, job: SwapTask, divided: dict[str, Any], run: _Run) -> bytes | Failure | None:
+        """Run the preparation if the job has one. Return its pickle for workers."""
+        if not divided[PREPARES]:
+            return None
+        task = partial(PrepareTask, job, divided[DIVISION])
+        made = await self._run_step(job, Step("preparation", run_prepare, [task]), run, self._policy)
+        if isinstance(made, Failure):
+            return made
+        prepared: bytes = made[0][PREPARED]
+        return prepared
+
     async def _run_step(
         self, job: SwapTask, step: Step, run: _Run, policy: RepeatPolicy
     ) -> list[dict[str, Any]] | Failure:
         """Run the tasks of a step in parallel. Return their results in order, or the first failure."""
         run.step = tasks = RepeatedTasks(self._engine, job.job_id, step, run.stop, policy, self._on_repeat)
+        if step.function is run_prepare:
+            tasks.on_result = partial(self._keep_one_spool, job, lambda number: PREPARED_SPOOL)
         if step.function is run_unit:
-            self._thread.submit(_report, job.progress_path, DIVIDED)
-            tasks.on_result = partial(self._unit_ended, job, count(1), len(step.tasks))
-            tasks.on_loser = partial(self._keep_one_spool, job)
+            begun = DIVIDED if step.tasks[0](0).prepared is None else BEGUN
+            self._thread.submit(_report, job.progress_path, begun)
+            tasks.on_result = partial(self._unit_ended, job, begun, count(1), len(step.tasks))
+            tasks.on_loser = partial(self._keep_one_spool, job, str)
         return await tasks.run()
 
     def _unit_ended(
-        self, job: SwapTask, ended: "count[int]", units: int, number: int, result: dict[str, Any]
+        self,
+        job: SwapTask,
+        begun: float,
+        ended: "count[int]",
+        units: int,
+        number: int,
+        result: dict[str, Any],
     ) -> None:
         """Report that one more of the units has ended, and delete what its other runs have written."""
         share = next(ended) / units
-        self._thread.submit(_report, job.progress_path, DIVIDED + (GATHERED - DIVIDED) * share)
-        self._keep_one_spool(job, number, result)
+        self._thread.submit(_report, job.progress_path, begun + (GATHERED - begun) * share)
+        self._keep_one_spool(job, str, number, result)
 
-    def _keep_one_spool(self, job: SwapTask, number: int, result: dict[str, Any]) -> None:
-        """Delete the spools of a unit's other runs, without waiting for that."""
+    def _keep_one_spool(
+        self, job: SwapTask, spool_of: Callable[[int], str], number: int, result: dict[str, Any]
+    ) -> None:
+        """Delete the spools of a task's other runs, without waiting for that.
+
+        ``spool_of``: callback that returns the beginning of the names of a task's spools.
+        """
         kept = result.get(SPOOL)
         if isinstance(kept, str):  # else the worker's result is malformed
-            deleting = asyncio.ensure_future(self._delete_spools(job, number, kept))
+            deleting = asyncio.ensure_future(self._delete_spools(job, spool_of(number), kept))
             self._deleting.add(deleting)
             deleting.add_done_callback(self._deleting.discard)
 
-    async def _delete_spools(self, job: SwapTask, number: int, kept: str) -> None:
-        """Delete the unit's spools except one, and count the runs that the cluster has started again."""
+    async def _delete_spools(self, job: SwapTask, task: str, kept: str) -> None:
+        """Delete the task's spools except one, and count the runs that the cluster has started again."""
         loop = asyncio.get_running_loop()
-        again = await loop.run_in_executor(self._thread, _delete_others, job.spool_folder, number, kept)
+        again = await loop.run_in_executor(self._thread, _delete_others, job.spool_folder, task, kept)
         for _ in range(again):
-            _log.warning("job %s: unit %d was started again by the cluster", job.job_id, number)
+            _log.warning("job %s: unit %s was started again by the cluster", job.job_id, task)
             self._on_repeat(LOST)
 
 
-def _delete_others(folder: Path, number: int, kept: str) -> int:
-    """Delete the spools of a unit except one; return how many share a run with another one. Blocking."""
+def _delete_others(folder: Path, task: str, kept: str) -> int:
+    """Delete the spools of a task except one; return how many share a run with another one. Blocking.
+
+    ``task``: beginning of the names of its spools, before a hyphen.
+    """
     runs: Counter[str] = Counter()
     with contextlib.suppress(OSError):  # the job has ended
-        for path in folder.glob(f"{number}-*"):
+        for path in folder.glob(f"{task}-*"):
             runs[path.name.rpartition("-")[0]] += 1
             if path.name != kept:
                 path.unlink(missing_ok=True)

@@ -27,23 +27,37 @@ from providers.out_of_core.random_order import Shuffle
 from providers.out_of_core.row_ranges import Ranges
 from providers.progress import Progress, no_progress, sub_progress
 from providers.randomness.chacha20 import Key
-from providers.storage import Resources, Spool
+from providers.storage import Resources, Scratch, Spool
 from providers.tables.columns import take_rows
 
 
-def draw_from_candidates(
-    encoding: Encoding, layout: Layout, chosen: CandidateRows, order: OrderKeys, rule: NeighbourRule,
-    keys: Sequence[Key], resources: Resources, shortage: PairShortage, progress: Progress,
-) -> Iterator[DrawnDonors]:  # fmt: skip
-    """Draw a donor for each row and field, in batches of rows in any order.
+@dataclass(frozen=True)
+class StoredTrees:
+    """Trees of a search in the whole table."""
+
+    candidates: StoredTree
+    queries: StoredTree
+    """Tree of all rows; the same object as `candidates` if all rows are candidates."""
+
+
+@dataclass(frozen=True)
+class StoredParts:
+    """Points of the parts of a random partition."""
+
+    spool: Spool
+    """Points with the number of their part, one part of the spool for each batch."""
+    batches: tuple[tuple[int, int], ...]
+    """First part of each batch, and the end; the parts of a batch fit in memory together."""
+
+
+@dataclass(frozen=True)
+class CandidateSearch:
+    """Search for the donors of all rows, whose points are stored first.
 
     The donors are those of `providers.neighbours.candidates.draw_from_candidates`.
 
     Parameters
     ----------
-    encoding : Encoding
-        Fitted encoding of one row or more.
-    layout : Layout
     chosen : CandidateRows
         Not `own_sample` or `pairs` of the whole table.
     order : OrderKeys
@@ -51,45 +65,164 @@ def draw_from_candidates(
     keys : sequence of Key
         One for each field.
     resources : Resources
-    shortage : Shortage
+    shortage : PairShortage
         Rows are added as their donors are drawn.
-    progress : Progress
-
-    Raises
-    ------
-    SourceError
-        k is too large for the memory.
     """
-    rows, memory, scratch = encoding.source.rows, resources.memory_bytes, resources.scratch
-    search = _Searches(layout, chosen, order, rule, keys, resources, shortage)
-    report = _DonorProgress(rows, sub_progress(progress, 0.4, 1.0))
-    if not chosen.parts and chosen.method_for(rows) == "exact":
-        all_points = scratch.spool(1, memory // _MEMORY_FRACTION)
-        for table in encoding.pieces(layout):
-            all_points.add(0, table)
-        tree = search.tree(all_points, rows, sub_progress(progress, 0.1, 0.4))
-        yield from search.drawn(tree, tree, report)
-        return
-    cuts = np.array(chosen.cuts(rows) if chosen.parts else [0, chosen.size, rows], np.int64)
-    part_of_rows = _in_random_order(encoding, cuts, order.whole, resources)
-    if not chosen.parts:
-        all_points, sample = (scratch.spool(1, memory // _MEMORY_FRACTION) for _ in range(2))
+
+    chosen: CandidateRows
+    order: OrderKeys
+    rule: NeighbourRule
+    keys: Sequence[Key]
+    resources: Resources
+    shortage: PairShortage
+
+    def store_trees(
+        self, encoding: Encoding, layout: Layout, kept: Scratch, progress: Progress
+    ) -> StoredTrees:
+        """Store the trees of a table that is not divided into parts; ``kept``: scratch space for them."""
+        chosen, rows = self.chosen, encoding.source.rows
+        if chosen.method_for(rows) == "exact":
+            all_points = self._points_spool()
+            for table in encoding.pieces(layout):
+                all_points.add(0, table)
+            tree = self._tree(layout, all_points, rows, kept, progress)
+            return StoredTrees(tree, tree)
+        cuts = np.array([0, chosen.size, rows], np.int64)
+        part_of_rows = _in_random_order(encoding, cuts, self.order.whole, self.resources)
+        all_points, sample = self._points_spool(), self._points_spool()
         for number, table in enumerate(encoding.pieces(layout)):
             _add_marked(table, part_of_rows(number) == 0, all_points, sample)
-        candidates = search.tree(sample, chosen.size, sub_progress(progress, 0.1, 0.2))
-        queries = search.tree(all_points, rows, sub_progress(progress, 0.2, 0.4))
-        yield from search.drawn(candidates, queries, report)
-        return
-    parts_per_batch = max(1, cell_rows(layout, memory) // (rows // chosen.parts + 1))
-    batches = scratch.spool(-(-chosen.parts // parts_per_batch), memory // 10)
-    for number, table in enumerate(encoding.pieces(layout)):
-        parts = part_of_rows(number)
-        scatter(batches, parts // parts_per_batch, table.append_column(_PART, pa.array(parts)))
-    for batch in range(batches.parts):
-        for number, (points, count) in enumerate(
-            _split_batch(batches, batch, parts_per_batch, resources), batch * parts_per_batch
-        ):
-            yield from search.part(number, points, count, report)
+        candidates = self._tree(layout, sample, chosen.size, kept, sub_progress(progress, 0.0, 0.3))
+        queries = self._tree(layout, all_points, rows, kept, sub_progress(progress, 0.3, 1.0))
+        return StoredTrees(candidates, queries)
+
+    def draw_from_trees(
+        self, trees: StoredTrees, report: Callable[[int], None], leaves: tuple[int, int] | None = None
+    ) -> Iterator[DrawnDonors]:
+        """Draw a donor for each query and field, in batches of rows in any order.
+
+        ``leaves``: first leaf and end of the queries that get donors; None: all. Raises SourceError if k is
+        too large for the memory.
+        """
+        search = DonorSearch(
+            trees.candidates, trees.queries, self.rule, self.keys, self.resources.memory_bytes
+        )
+        yield from search.drawn(report, leaves)
+
+    def store_parts(
+        self, encoding: Encoding, layout: Layout, shares: Sequence[tuple[int, int]], kept: Scratch
+    ) -> StoredParts:
+        """Store the points of a random partition.
+
+        Parameters
+        ----------
+        encoding : Encoding
+        layout : Layout
+        shares : sequence of (int, int)
+            Consecutive ranges of parts, together all of them. No batch has parts of two ranges.
+        kept : Scratch
+            Scratch space for the points.
+        """
+        chosen, rows = self.chosen, encoding.source.rows
+        together = max(1, cell_rows(layout, self.resources.memory_bytes) // (rows // chosen.parts + 1))
+        batches = tuple(
+            (first, min(first + together, stop))
+            for start, stop in shares
+            for first in range(start, stop, together)
+        )
+        batch_of_part = np.repeat(np.arange(len(batches)), [stop - first for first, stop in batches])
+        cuts = np.array(chosen.cuts(rows), np.int64)
+        part_of_rows = _in_random_order(encoding, cuts, self.order.whole, self.resources)
+        spool = kept.spool(len(batches), self.resources.memory_bytes // 10)
+        for number, table in enumerate(encoding.pieces(layout)):
+            parts = part_of_rows(number)
+            scatter(spool, batch_of_part[parts], table.append_column(_PART, pa.array(parts)))
+        return StoredParts(spool, batches)
+
+    def draw_in_parts(
+        self, stored: StoredParts, layout: Layout, share: tuple[int, int], report: Callable[[int], None]
+    ) -> Iterator[DrawnDonors]:
+        """Draw a donor for each row and field of a range of parts, in batches of rows in any order.
+
+        ``share``: first part and end, one of the ranges for which the parts were stored. Raises SourceError
+        if k is too large for the memory.
+        """
+        for batch, (first, stop) in enumerate(stored.batches):
+            if share[0] <= first < share[1]:
+                for number, points in enumerate(self._split_batch(stored.spool, batch, stop - first), first):
+                    yield from self._draw_in_part(number, layout, points, report)
+
+    def _draw_in_part(
+        self, number: int, layout: Layout, points: Spool, report: Callable[[int], None]
+    ) -> Iterator[DrawnDonors]:
+        """Draw donors for the rows of one part, whose points are in row order."""
+        count = points.rows(0)
+        method = self.chosen.method_for(count)
+        if method in _IN_MEMORY:
+            drawn = self._draw_without_tree(number, layout, points)
+            report(count)
+            yield drawn
+            return
+        scratch = self.resources.scratch
+        if method == "exact":
+            tree = self._tree(layout, points, count, scratch, no_progress)
+            self.shortage.count_complete(self.chosen, count, self.rule.k)
+            yield from self.draw_from_trees(StoredTrees(tree, tree), report)
+            return
+        all_points, sample = self._points_spool(), self._points_spool()
+        marks = np.zeros(count, np.bool_)
+        marks[random_order(count, self.order.within, number)[: self.chosen.size]] = True
+        first = 0
+        for table in points.read(0):
+            _add_marked(table, marks[first : first + table.num_rows], all_points, sample)
+            first += table.num_rows
+        points.clear(0)
+        candidates = self._tree(layout, sample, self.chosen.size, scratch, no_progress)
+        queries = self._tree(layout, all_points, count, scratch, no_progress)
+        yield from self.draw_from_trees(StoredTrees(candidates, queries), report)
+
+    def _draw_without_tree(self, number: int, layout: Layout, points: Spool) -> DrawnDonors:
+        """Draw donors for the rows of one part, which is read into memory as a whole."""
+        table = pa.concat_tables(points.read(0))
+        points.clear(0)
+        rows = np.asarray(table.column(ROW).to_numpy())
+        keys = key_array(self.keys)
+        words, sizes = np.empty((len(keys), len(rows)), np.uint32), np.empty(len(rows), np.int32)
+        first_words_of_rows(rows, keys, words)
+        part = PartRows(layout.points(table), rows, keys, words, sizes)
+        draw_without_tree(
+            part, self.chosen, self.rule, self.order.within, number, self.shortage, lambda share: None
+        )  # fmt: skip
+        return DrawnDonors(rows, rows[words.view(np.int32)], sizes)
+
+    def _split_batch(self, batches: Spool, batch: int, parts: int) -> Iterator[Spool]:
+        """Yield the points of each part of a batch of ``parts`` parts."""
+        if parts == 1:
+            points = self._points_spool()
+            for table in batches.read(batch):
+                points.add(0, table.drop_columns([_PART]))
+            batches.clear(batch)
+            yield points
+            return
+        table = pa.concat_tables(batches.read(batch))
+        batches.clear(batch)
+        part_of_row = table.column(_PART).to_numpy()
+        order = np.argsort(part_of_row, kind="stable")
+        table = take_rows(table.drop_columns([_PART]), order)
+        starts = [0, *(np.flatnonzero(np.diff(part_of_row[order])) + 1).tolist(), table.num_rows]
+        for start, stop in itertools.pairwise(starts):
+            points = self._points_spool()
+            points.add(0, table.slice(start, stop - start))
+            yield points
+
+    def _points_spool(self) -> Spool:
+        return self.resources.scratch.spool(1, self.resources.memory_bytes // _MEMORY_FRACTION)
+
+    def _tree(
+        self, layout: Layout, points: Spool, count: int, kept: Scratch, progress: Progress
+    ) -> StoredTree:
+        """Build the tree of `count` points, the only part of a spool."""
+        return build_stored_tree(layout, count, points, self.resources, kept, progress)
 
 
 def check_parts_fit(
@@ -119,72 +252,6 @@ def check_parts_fit(
     )
 
 
-@dataclass(frozen=True)
-class _Searches:
-    """Donor searches with the parameters of one run."""
-
-    layout: Layout
-    chosen: CandidateRows
-    order: OrderKeys
-    rule: NeighbourRule
-    keys: Sequence[Key]
-    resources: Resources
-    shortage: PairShortage
-
-    def tree(self, points: Spool, count: int, report: Progress) -> StoredTree:
-        """Build the tree of `count` points, the only part of a spool."""
-        return build_stored_tree(
-            self.layout, count, points, self.resources.scratch, self.resources.memory_bytes, report
-        )
-
-    def drawn(
-        self, tree: StoredTree, queries: StoredTree, report: Callable[[int], None]
-    ) -> Iterator[DrawnDonors]:
-        """Draw donors for the rows of `queries` from `tree`, which may be the same object."""
-        return DonorSearch(tree, queries, self.rule, self.keys, self.resources.memory_bytes).drawn(report)
-
-    def part(
-        self, number: int, points: Spool, count: int, report: Callable[[int], None]
-    ) -> Iterator[DrawnDonors]:
-        """Draw donors for the rows of one part, whose points are in row order."""
-        method = self.chosen.method_for(count)
-        if method in _IN_MEMORY:
-            drawn = self._without_tree(number, points)
-            report(count)
-            yield drawn
-            return
-        if method == "exact":
-            tree = self.tree(points, count, no_progress)
-            self.shortage.count_complete(self.chosen, count, self.rule.k)
-            yield from self.drawn(tree, tree, report)
-            return
-        scratch, buffered = self.resources.scratch, self.resources.memory_bytes // _MEMORY_FRACTION
-        all_points, sample = (scratch.spool(1, buffered) for _ in range(2))
-        marks = np.zeros(count, np.bool_)
-        marks[random_order(count, self.order.within, number)[: self.chosen.size]] = True
-        first = 0
-        for table in points.read(0):
-            _add_marked(table, marks[first : first + table.num_rows], all_points, sample)
-            first += table.num_rows
-        points.clear(0)
-        candidates = self.tree(sample, self.chosen.size, no_progress)
-        yield from self.drawn(candidates, self.tree(all_points, count, no_progress), report)
-
-    def _without_tree(self, number: int, points: Spool) -> DrawnDonors:
-        """Draw donors for the rows of one part, which is read into memory as a whole."""
-        table = pa.concat_tables(points.read(0))
-        points.clear(0)
-        rows = np.asarray(table.column(ROW).to_numpy())
-        keys = key_array(self.keys)
-        words, sizes = np.empty((len(keys), len(rows)), np.uint32), np.empty(len(rows), np.int32)
-        first_words_of_rows(rows, keys, words)
-        part = PartRows(self.layout.points(table), rows, keys, words, sizes)
-        draw_without_tree(
-            part, self.chosen, self.rule, self.order.within, number, self.shortage, lambda share: None
-        )  # fmt: skip
-        return DrawnDonors(rows, rows[words.view(np.int32)], sizes)
-
-
 def _add_marked(table: pa.Table, marks: BoolArray, all_points: Spool, sample: Spool) -> None:
     """Add points with their marks to `all_points`, and the marked ones to `sample`."""
     all_points.add(0, table.append_column(MARK, pa.array(marks)))
@@ -201,20 +268,6 @@ _PART = "part"
 
 _MEMORY_FRACTION = 40
 """Memory is divided by this for the rows buffered before one write, of which three copies are made."""
-
-
-class _DonorProgress:
-    """Progress counter of the rows that have donors."""
-
-    def __init__(self, rows: int, progress: Progress) -> None:
-        self._rows = rows
-        self._progress = progress
-        self._done = 0
-
-    def __call__(self, more: int) -> None:
-        """Count `more` rows, and report the fraction."""
-        self._done += more
-        self._progress(self._done / self._rows, "drawing donors")
 
 
 def _in_random_order(
@@ -246,26 +299,3 @@ def _in_random_order(
         return np.asarray(parts.to_numpy())
 
     return of_range
-
-
-def _split_batch(
-    batches: Spool, batch: int, parts_per_batch: int, resources: Resources
-) -> Iterator[tuple[Spool, int]]:
-    """Yield the points of each part of a batch, and their number."""
-    if parts_per_batch == 1:
-        points = resources.scratch.spool(1, resources.memory_bytes // _MEMORY_FRACTION)
-        for table in batches.read(batch):
-            points.add(0, table.drop_columns([_PART]))
-        batches.clear(batch)
-        yield points, points.rows(0)
-        return
-    table = pa.concat_tables(batches.read(batch))
-    batches.clear(batch)
-    parts = table.column(_PART).to_numpy()
-    order = np.argsort(parts, kind="stable")
-    table = take_rows(table.drop_columns([_PART]), order)
-    starts = [0, *(np.flatnonzero(np.diff(parts[order])) + 1).tolist(), table.num_rows]
-    for start, stop in itertools.pairwise(starts):
-        points = resources.scratch.spool(1, resources.memory_bytes // _MEMORY_FRACTION)
-        points.add(0, table.slice(start, stop - start))
-        yield points, stop - start

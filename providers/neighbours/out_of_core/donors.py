@@ -80,13 +80,20 @@ class DonorSearch:
         self._leaves = most_bytes // leaf_bytes
         """Leaves of a batch of queries."""
 
-    def drawn(self, report: Callable[[int], None]) -> Iterator[DrawnDonors]:
-        """Yield the donors of all queries in batches, and report the number of rows of each."""
-        for number in range(self.queries.cells):
-            cell = self.queries.cell(number)
-            leaves = 1 << cell.tree.depth
-            for first in range(0, leaves, self._leaves):
-                batch = self._draw_batch(number, cell, first, min(first + self._leaves, leaves))
+    def drawn(
+        self, report: Callable[[int], None], leaves: tuple[int, int] | None = None
+    ) -> Iterator[DrawnDonors]:
+        """Yield the donors of queries in batches, and report the number of rows of each.
+
+        ``leaves``: first leaf and end of a range of leaves of the tree of the queries; None: all.
+        """
+        below = self.queries.below
+        start, end = leaves or (0, self.queries.cells << below)
+        for number in range(start >> below, -(-end >> below)):
+            cell, before = self.queries.cell(number), number << below
+            stop = min(end - before, 1 << below)
+            for first in range(max(start - before, 0), stop, self._leaves):
+                batch = self._draw_batch(number, cell, first, min(first + self._leaves, stop))
                 report(len(batch.rows))
                 yield batch
 

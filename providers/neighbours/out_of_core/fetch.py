@@ -11,7 +11,7 @@ from providers.out_of_core.partitions import Span, in_ranges, scatter
 from providers.out_of_core.row_ranges import Ranges
 from providers.out_of_core.unit_sizes import Sizes
 from providers.progress import Progress
-from providers.storage import Resources, Source
+from providers.storage import Resources, Source, Spool
 from providers.tables.columns import gathered, take
 
 Kept = Callable[[str, int, int], BoolArray]
@@ -22,20 +22,42 @@ OnRange = Callable[[str, BoolArray, BoolArray], None]
 
 
 class DonorValues:
-    """Values of the donors, by field: requested by donor row, read once, returned in row order."""
+    """Values of the donors, by field: requested by donor row, read once, returned in row order.
 
-    def __init__(self, source: Source, fields: Sequence[str], resources: Resources) -> None:
-        """``fields``: the fields whose values are replaced."""
+    Parameters
+    ----------
+    source : Source
+    fields : sequence of str
+        Fields whose values are replaced.
+    resources : Resources
+    received : sequence of Spool, optional
+        Spools of `parts` parts for the values, by receiving row: the one to write, or those of all units to
+        read. Default: one in the scratch space of `resources`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        fields: Sequence[str],
+        resources: Resources,
+        received: Sequence[Spool] | None = None,
+    ) -> None:
         self._source = source
         self._fields = tuple(fields)
         self._sizes = Sizes.of(
             source, self._fields, resources.memory_bytes // 2
         )  # half, because own values and donor values are in memory together
-        parts = Ranges.parts(source.rows, self._sizes.range_rows, len(self._fields))
-        requests, received = (resources.scratch.spool(parts, self._sizes.waiting) for _ in range(2))
+        parts, scratch = self.parts, resources.scratch
+        requests = scratch.spool(parts, self._sizes.waiting)
         count = -(-source.rows // self._sizes.range_rows)
         self._requests = [Span([requests], which * count, count) for which in range(len(self._fields))]
-        self._received = Ranges([received], source.rows, self._sizes.range_rows, len(self._fields))
+        spools = [scratch.spool(parts, self._sizes.waiting)] if received is None else received
+        self._received = Ranges(spools, source.rows, self._sizes.range_rows, len(self._fields))
+
+    @property
+    def parts(self) -> int:
+        """Number of parts of each spool."""
+        return Ranges.parts(self._source.rows, self._sizes.range_rows, len(self._fields))
 
     def request(self, drawn: DrawnDonors) -> None:
         """Request the donor values of a batch of rows."""

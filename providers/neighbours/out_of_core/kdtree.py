@@ -5,16 +5,13 @@ the order in which `providers.neighbours.kdtree` cuts nodes. Then each cell is b
 in the order of the tree. The boxes of the cells and of the nodes above them stay in memory.
 """
 
-import itertools
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from providers.arrays import BoolArray, Float64Array, IndexArray, Int32Array
+from providers.arrays import BoolArray, Float64Array, Int32Array
 from providers.neighbours.kdtree import (
     LEAF,
     Tree,
@@ -28,18 +25,19 @@ from providers.neighbours.kdtree import (
     tree_from_sorted,
 )
 from providers.neighbours.out_of_core.points import MARK, ROW, Layout
-from providers.out_of_core.partitions import Span, scatter
+from providers.neighbours.points import Points
+from providers.out_of_core.median_cut import CutKeys, StoredNode, cut_nodes
 from providers.progress import Progress, sub_progress
-from providers.storage import Scratch, Spool
+from providers.storage import Resources, Scratch, Spool
 from providers.tables.columns import take_rows
-
-_SAMPLED = 2**14
-"""Approximate number of sampled rows by which a node is cut."""
 
 _LEAST_CELL = 64  # rows
 
 _MEMORY_FRACTION = 40
 """Memory is divided by this for the rows that are scattered together; their parts take as much again."""
+
+_CACHE_FRACTION = 6
+"""Memory is divided by this for the cells that are kept in memory."""
 
 
 def cell_rows(layout: Layout, memory: int) -> int:
@@ -60,6 +58,26 @@ class Cell:
     """Position of the cell's first row in the whole tree."""
 
 
+@dataclass(frozen=True)
+class TreeOutline:
+    """Data of a stored tree apart from its points. It is pickled between processes."""
+
+    layout: Layout
+    rows: int
+    level: int
+    """Level of the cells."""
+    boxes: Float64Array
+    """Boxes of the nodes down to the cells; shape (nodes, 2, numbers)."""
+    code_boxes: Int32Array
+    """Boxes of their codes; shape (nodes, 2, codes)."""
+
+    def tree(self, spool: Spool, memory: int) -> "StoredTree":
+        """Return the tree whose points are in a spool, one part for each cell; ``memory``: bytes."""
+        tree = StoredTree(self.layout, self.rows, self.level, spool, memory // _CACHE_FRACTION)
+        tree.boxes[:], tree.code_boxes[:] = self.boxes, self.code_boxes
+        return tree
+
+
 class StoredTree:
     """Tree of points that do not fit in memory."""
 
@@ -77,7 +95,8 @@ class StoredTree:
         nodes = 2 * cells - 1
         self.boxes: Float64Array = np.empty((nodes, 2, layout.numbers))
         self.code_boxes: Int32Array = np.empty((nodes, 2, layout.codes), np.int32)
-        self._spool = spool
+        self.spool = spool
+        """Points, one part for each cell, in the order of the tree."""
         self._cache: OrderedDict[int, tuple[Cell, int]] = OrderedDict()
         self._cache_bytes = cache_bytes
 
@@ -85,6 +104,10 @@ class StoredTree:
     def cells(self) -> int:
         """Number of cells."""
         return 1 << self.level
+
+    def outline(self) -> TreeOutline:
+        """Return the tree apart from its points."""
+        return TreeOutline(self.layout, self.rows, self.level, self.boxes, self.code_boxes)
 
     def upper(self) -> Tree:
         """Return the nodes down to the cells as a tree without points."""
@@ -101,7 +124,7 @@ class StoredTree:
         if number in self._cache:
             self._cache.move_to_end(number)
             return self._cache[number][0]
-        table = pa.concat_tables(self._spool.read(number))
+        table = pa.concat_tables(self.spool.read(number))
         points = self.layout.points(table)
         rows = np.array(table.column(ROW).to_numpy())
         marks = np.array(table.column(MARK).to_numpy()) if MARK in table.column_names else None
@@ -133,27 +156,36 @@ class StoredTree:
 
 
 def build_stored_tree(
-    layout: Layout, rows: int, points: Spool, scratch: Scratch, memory: int, progress: Progress
+    layout: Layout, rows: int, points: Spool, resources: Resources, kept: Scratch, progress: Progress
 ) -> StoredTree:
-    """Build the tree of the points in the only part of a spool, one or more, and clear the spool."""
+    """Build the tree of the points in the only part of a spool, one or more, and clear the spool.
+
+    Parameters
+    ----------
+    layout : Layout
+    rows : int
+        Number of points.
+    points : Spool
+    resources : Resources
+    kept : Scratch
+        Scratch space for the tree; that of `resources` is used while the tree is built.
+    progress : Progress
+    """
+    memory, scratch = resources.memory_bytes, resources.scratch
     most = cell_rows(layout, memory)
     level = 0
     while level + 1 < depth_of(rows) and np.diff(node_starts(rows, level)).max() > most:
         level += 1
     buffered = memory // 20
     rows_together = max(_LEAST_CELL, memory // (_MEMORY_FRACTION * layout.row_bytes))
-    nodes: list[_Node] = [_Node(rows, points, (0,), rows_together)]
+    keys = _cut_keys(layout)
+    nodes = [StoredNode(rows, points, (0,), rows_together)]
     for current in range(level):
         progress(0.6 * current / level, "growing the tree")
-        parts = [max(1, -(-node.rows // most)) + 2 for node in nodes]
-        spool = scratch.spool(sum(parts), buffered)
-        halves: list[_Node] = []
         lefts = np.diff(node_starts(rows, current + 1))[::2].tolist()
-        for index, (node, left) in enumerate(zip(nodes, lefts, strict=True)):
-            halves += node.halves(layout, left, spool, sum(parts[:index]), parts[index] - 2)
-        nodes = halves
-    cells = scratch.spool(len(nodes), buffered)
-    tree = StoredTree(layout, rows, level, cells, memory // 6)
+        nodes = cut_nodes(nodes, lefts, keys, most, scratch, buffered)
+    cells = kept.spool(len(nodes), buffered)
+    tree = StoredTree(layout, rows, level, cells, memory // _CACHE_FRACTION)
     for number, node in enumerate(nodes):
         first, last = (0.6 + 0.4 * each / len(nodes) for each in (number, number + 1))
         _grow(tree, number, node, cells, sub_progress(progress, first, last))
@@ -161,7 +193,18 @@ def build_stored_tree(
     return tree
 
 
-def _grow(tree: StoredTree, number: int, node: "_Node", cells: Spool, progress: Progress) -> None:
+def _cut_keys(layout: Layout) -> CutKeys:
+    no_numbers, no_codes = np.empty((0, layout.numbers)), np.empty((0, layout.codes), np.int32)
+    extents = code_widths(Points(no_numbers, no_codes, layout.flags, layout.weight))
+
+    def widths(ranges: Float64Array) -> Float64Array:
+        ranges[layout.numbers :] = np.where(ranges[layout.numbers :] > 0.0, extents, 0.0)
+        return ranges
+
+    return CutKeys(layout.dimensions, ROW, widths)
+
+
+def _grow(tree: StoredTree, number: int, node: StoredNode, cells: Spool, progress: Progress) -> None:
     """Build one cell in memory, store its points in tree order, and note its box."""
     table = pa.concat_tables(node.pieces())
     node.clear()
@@ -173,105 +216,3 @@ def _grow(tree: StoredTree, number: int, node: "_Node", cells: Spool, progress: 
     cells.add(number, take_rows(table, grown.rows.astype(np.int64)))
     index = tree.cells - 1 + number
     tree.boxes[index], tree.code_boxes[index] = grown.boxes[0], grown.code_boxes[0]
-
-
-@dataclass
-class _Node:
-    """Node above the cells, whose points are in some parts of a spool."""
-
-    rows: int
-    spool: Spool
-    parts: tuple[int, ...]
-    rows_together: int
-    """Approximate rows that are scattered together; small batches would leave many small pieces."""
-
-    def pieces(self) -> Iterator[pa.Table]:
-        """Yield the points in tables of about `rows_together` rows."""
-        together: list[pa.Table] = []
-        for table in itertools.chain.from_iterable(self.spool.read(part) for part in self.parts):
-            if not table.num_rows:
-                continue
-            together.append(table)
-            if sum(each.num_rows for each in together) >= self.rows_together:
-                yield pa.concat_tables(together).combine_chunks()
-                together.clear()
-        if together:
-            yield pa.concat_tables(together).combine_chunks()
-
-    def clear(self) -> None:
-        """Delete the points."""
-        for part in self.parts:
-            self.spool.clear(part)
-
-    def halves(
-        self, layout: Layout, left: int, spool: Spool, first: int, parts: int
-    ) -> "tuple[_Node, _Node]":
-        """Cut the node: return its first `left` points in cutting order, and the others.
-
-        The points are written to `parts` parts of the spool from `first` on, and to two further parts. Only
-        the part that contains the median is sorted.
-        """
-        sample, order = self._sample(layout)
-        by = [*order, ROW]
-        splitting = _sorted(sample, by)
-        places = [splitting.num_rows * part // parts for part in range(1, parts)]
-        splitters = take_rows(splitting, np.array(places, np.int64))
-        for table in self.pieces():
-            scatter(Span([spool], first, parts), _parts_of(table, splitters, by), table)
-        self.clear()
-        sizes = np.array([spool.rows(first + part) for part in range(parts)])
-        ends = np.cumsum(sizes)
-        cut = int(np.searchsorted(ends, left, side="right"))
-        before = int(ends[cut] - sizes[cut])
-        both = _sorted(pa.concat_tables(spool.read(first + cut)), by)
-        spool.clear(first + cut)
-        extra = first + parts
-        spool.add(extra, take_rows(both, np.arange(left - before)))
-        spool.add(extra + 1, take_rows(both, np.arange(left - before, both.num_rows)))
-        whole = range(first, first + parts)
-        return (
-            _Node(left, spool, (*whole[:cut], extra), self.rows_together),
-            _Node(self.rows - left, spool, (extra + 1, *whole[cut + 1 :]), self.rows_together),
-        )
-
-    def _sample(self, layout: Layout) -> tuple[pa.Table, list[str]]:
-        """Return a sample of the points, and the varying dimensions in descending order of width."""
-        step = max(1, self.rows // _SAMPLED)
-        sample, before = [], 0
-        low, high = (np.full(len(layout.dimensions), end) for end in (np.inf, -np.inf))
-        for table in self.pieces():
-            for index, name in enumerate(layout.dimensions):
-                values = table.column(name).to_numpy()
-                low[index], high[index] = min(low[index], values.min()), max(high[index], values.max())
-            sample.append(take_rows(table, np.arange(-before % step, table.num_rows, step)))
-            before += table.num_rows
-        widths = high - low
-        extents = code_widths(layout.points(table.slice(0, 0)))
-        widths[layout.numbers :] = np.where(widths[layout.numbers :] > 0.0, extents, 0.0)
-        widest = np.argsort(-widths, kind="stable")
-        return pa.concat_tables(sample), [layout.dimensions[index] for index in widest if widths[index] > 0.0]
-
-
-def _sorted(table: pa.Table, by: list[str]) -> pa.Table:
-    """Sort a table by columns, the most significant first."""
-    return take_rows(table, _order(table, by))
-
-
-def _order(table: pa.Table, by: list[str]) -> IndexArray:
-    """Return the stable ascending order of a table's rows."""
-    order: IndexArray = np.lexsort([table.column(name).to_numpy() for name in reversed(by)])
-    return order
-
-
-def _parts_of(table: pa.Table, splitters: pa.Table, by: list[str]) -> npt.NDArray[np.int64]:
-    """Return the part of each row: the number of splitters at or before it."""
-    key, cuts = table.column(by[0]).to_numpy(), splitters.column(by[0]).to_numpy()
-    parts: npt.NDArray[np.int64] = np.searchsorted(cuts, key, side="left")
-    tied = np.flatnonzero(parts < np.searchsorted(cuts, key, side="right"))
-    if len(tied):
-        together = pa.concat_tables([splitters, take_rows(table, tied)])
-        order = _order(together, by)  # stable: a splitter precedes the row from which it was taken
-        preceding = np.empty(len(order), np.int64)
-        preceding[order] = np.cumsum(order < splitters.num_rows)
-        parts[tied] = preceding[splitters.num_rows :]
-    return parts

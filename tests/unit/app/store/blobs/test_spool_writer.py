@@ -35,6 +35,6 @@ def test_of_a_units_spools_one_is_kept_and_repeats_of_a_run_are_counted(tmp_path
     names = ["1-0-aa", "1-0-bb", "1-1-cc", "11-0-dd"]
     for name in names:
         (tmp_path / name).write_bytes(b"sealed")
-    assert _delete_others(tmp_path, 1, "1-0-bb") == 1
+    assert _delete_others(tmp_path, "1", "1-0-bb") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1-0-bb", "11-0-dd"]
-    assert _delete_others(tmp_path / "gone", 1, "1-0-bb") == 0
+    assert _delete_others(tmp_path / "gone", "1", "1-0-bb") == 0

@@ -1,0 +1,160 @@
+"""Cut points on disk in two at a median, level by level.
+
+A node is cut by its dimensions in descending order of width, ties by row number. Points are scattered by
+splitters from a sample, so that only those between two splitters are sorted.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from providers.arrays import Float64Array, IndexArray
+from providers.out_of_core.partitions import Span, scatter
+from providers.storage import Scratch, Spool
+from providers.tables.columns import take_rows
+
+_SAMPLED = 2**14
+"""Approximate number of sampled rows by which a node is cut."""
+
+
+@dataclass(frozen=True)
+class CutKeys:
+    """Columns by which points are cut."""
+
+    dimensions: tuple[str, ...]
+    """Names of the columns with coordinates."""
+    row: str
+    """Name of the column with row numbers, which orders equal points."""
+    widths: Callable[[Float64Array], Float64Array] = lambda ranges: ranges
+    """(range of each dimension in a node) -> width of each; dimensions of width 0 are left out."""
+
+
+@dataclass
+class StoredNode:
+    """Points that are cut together, in some parts of a spool."""
+
+    rows: int
+    spool: Spool
+    parts: tuple[int, ...]
+    rows_together: int
+    """Approximate rows that are scattered together; small batches would leave many small pieces."""
+
+    def pieces(self) -> Iterator[pa.Table]:
+        """Yield the points in tables of about `rows_together` rows."""
+        together: list[pa.Table] = []
+        for table in itertools.chain.from_iterable(self.spool.read(part) for part in self.parts):
+            if not table.num_rows:
+                continue
+            together.append(table)
+            if sum(each.num_rows for each in together) >= self.rows_together:
+                yield pa.concat_tables(together).combine_chunks()
+                together.clear()
+        if together:
+            yield pa.concat_tables(together).combine_chunks()
+
+    def clear(self) -> None:
+        """Delete the points."""
+        for part in self.parts:
+            self.spool.clear(part)
+
+    def halves(
+        self, keys: CutKeys, left: int, spool: Spool, first: int, parts: int
+    ) -> "tuple[StoredNode, StoredNode]":
+        """Cut the node: return its first `left` points in cutting order, and the others.
+
+        The points are written to `parts` parts of the spool from `first` on, and to two further parts. Only
+        the part that contains the median is sorted.
+        """
+        sample, order = self._sample(keys)
+        by = [*order, keys.row]
+        splitting = _sorted(sample, by)
+        places = [splitting.num_rows * part // parts for part in range(1, parts)]
+        splitters = take_rows(splitting, np.array(places, np.int64))
+        for table in self.pieces():
+            scatter(Span([spool], first, parts), _parts_of(table, splitters, by), table)
+        self.clear()
+        sizes = np.array([spool.rows(first + part) for part in range(parts)])
+        ends = np.cumsum(sizes)
+        cut = int(np.searchsorted(ends, left, side="right"))
+        before = int(ends[cut] - sizes[cut])
+        both = _sorted(pa.concat_tables(spool.read(first + cut)), by)
+        spool.clear(first + cut)
+        extra = first + parts
+        spool.add(extra, take_rows(both, np.arange(left - before)))
+        spool.add(extra + 1, take_rows(both, np.arange(left - before, both.num_rows)))
+        whole = range(first, first + parts)
+        return (
+            StoredNode(left, spool, (*whole[:cut], extra), self.rows_together),
+            StoredNode(self.rows - left, spool, (extra + 1, *whole[cut + 1 :]), self.rows_together),
+        )
+
+    def _sample(self, keys: CutKeys) -> tuple[pa.Table, list[str]]:
+        """Return a sample of the points, and the varying dimensions in descending order of width."""
+        step = max(1, self.rows // _SAMPLED)
+        sample, before = [], 0
+        low, high = (np.full(len(keys.dimensions), end) for end in (np.inf, -np.inf))
+        for table in self.pieces():
+            for index, name in enumerate(keys.dimensions):
+                values = table.column(name).to_numpy()
+                low[index], high[index] = min(low[index], values.min()), max(high[index], values.max())
+            sample.append(take_rows(table, np.arange(-before % step, table.num_rows, step)))
+            before += table.num_rows
+        widths = keys.widths(high - low)
+        widest = np.argsort(-widths, kind="stable")
+        return pa.concat_tables(sample), [keys.dimensions[index] for index in widest if widths[index] > 0.0]
+
+
+def cut_nodes(
+    nodes: Sequence[StoredNode], lefts: Sequence[int], keys: CutKeys, most: int, scratch: Scratch,
+    buffered: int,
+) -> list[StoredNode]:  # fmt: skip
+    """Cut each node in two. Return the halves in order.
+
+    Parameters
+    ----------
+    nodes : sequence of StoredNode
+        Cleared.
+    lefts : sequence of int
+        Points of the first half of each node: 0 or more, and fewer than it has.
+    keys : CutKeys
+    most : int
+        Approximate number of points that are sorted together.
+    scratch : Scratch
+    buffered : int
+        Bytes of points that are buffered before they are written.
+    """
+    parts = [max(1, -(-node.rows // most)) + 2 for node in nodes]
+    spool = scratch.spool(sum(parts), buffered)
+    halves: list[StoredNode] = []
+    for index, (node, left) in enumerate(zip(nodes, lefts, strict=True)):
+        halves += node.halves(keys, left, spool, sum(parts[:index]), parts[index] - 2)
+    return halves
+
+
+def _sorted(table: pa.Table, by: list[str]) -> pa.Table:
+    """Sort a table by columns, the most significant first."""
+    return take_rows(table, _order(table, by))
+
+
+def _order(table: pa.Table, by: list[str]) -> IndexArray:
+    """Return the stable ascending order of a table's rows."""
+    order: IndexArray = np.lexsort([table.column(name).to_numpy() for name in reversed(by)])
+    return order
+
+
+def _parts_of(table: pa.Table, splitters: pa.Table, by: list[str]) -> npt.NDArray[np.int64]:
+    """Return the part of each row: the number of splitters at or before it."""
+    key, cuts = table.column(by[0]).to_numpy(), splitters.column(by[0]).to_numpy()
+    parts: npt.NDArray[np.int64] = np.searchsorted(cuts, key, side="left")
+    tied = np.flatnonzero(parts < np.searchsorted(cuts, key, side="right"))
+    if len(tied):
+        together = pa.concat_tables([splitters, take_rows(table, tied)])
+        order = _order(together, by)  # stable: a splitter precedes the row from which it was taken
+        preceding = np.empty(len(order), np.int64)
+        preceding[order] = np.cumsum(order < splitters.num_rows)
+        parts[tied] = preceding[splitters.num_rows :]
+    return parts

@@ -70,9 +70,9 @@ lint: $(VENV)/.development ## check style, types, layers, and that openapi.json 
 	$(BIN)/lint-imports
 	$(BIN)/python -m website --check
 	$(BIN)/hadolint --config .hadolint.yaml Dockerfile
-	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml
-	$(BIN)/compose-lint check --fail-on low --strict-config compose.yaml
-	$(BIN)/kubernetes-validate --strict --quiet --kubernetes-version 1.31.0 $(wildcard deploy/kubernetes/[!k]*.yaml)
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml compose.s3.yaml
+	$(BIN)/compose-lint check --fail-on low --strict-config compose.yaml compose.s3.yaml
+	$(BIN)/kubernetes-validate --strict --quiet --kubernetes-version 1.31.0 $(wildcard deploy/kubernetes*/[!k]*.yaml)
 
 openapi docs: $(VENV)/.service ## write openapi/openapi.json and all pages derived from the code
 	$(BIN)/python -m website

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from app.references import ReferenceRefused, parse_prefix, parse_prefixes
+from app.references import Reference, ReferenceRefused, parse_prefix, parse_prefixes
 from providers.attacks.thresholds import Thresholds
 from providers.cores import available_cores
 from providers.errors import did_you_mean
@@ -90,7 +90,12 @@ class Settings(BaseSettings):
     """For engine `dask`: the private key of that certificate."""
     shared_folder: Path = Field(default_factory=lambda given: Path(given.get("home", ".")))
     """The folder of sealed buffers, progress files and scratch space. Every replica must reach it, and
-    with engine `dask` every worker at the same path. Default: the home."""
+    with engine `dask` every worker at the same path. With `ROWVEIL_STORAGE` it is the work folder of this
+    machine. Default: the home."""
+    storage: str = ""
+    """Bucket of all sealed tables, such as `s3://bucket/prefix`, with the credentials and the endpoint of
+    the usual AWS variables. The shared folder is then a work folder of each machine. Default: none; the
+    tables are in the shared folder."""
     small_table_bytes: Annotated[int, Field(ge=0, le=2**20)] = 131_072
     """Largest table of a job, in bytes of an Arrow stream, that is stored sealed in the job's row. Larger
     ones are sealed files of the shared folder. 0: every table is a file."""
@@ -432,6 +437,32 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _storage_is_a_bucket_of_its_own(self) -> Self:
+        if not self.storage:
+            return self
+        try:
+            storage = parse_prefix(self.storage)
+        except ReferenceRefused as error:
+            raise ValueError(f"ROWVEIL_STORAGE: {error.message}") from None
+        if storage.scheme != "s3" or "," in self.storage:
+            raise ValueError(
+                "ROWVEIL_STORAGE names one bucket or prefix, such as s3://bucket/prefix; for a folder, set "
+                "ROWVEIL_SHARED_FOLDER"
+            )
+        names = ("source_prefixes", "destination_prefixes", "overwrite_prefixes")
+        given = {name: parse_prefixes(getattr(self, name)) for name in names}
+        used = {f"ROWVEIL_{name.upper()}": [each.prefix for each in found] for name, found in given.items()}
+        if self.audit_anchor_url.startswith("s3://"):
+            used["ROWVEIL_AUDIT_ANCHOR_URL"] = [parse_prefix(self.audit_anchor_url)]
+        for name, prefixes in used.items():
+            if any(_overlap(storage, prefix) for prefix in prefixes):
+                raise ValueError(
+                    f"{name}: a prefix must neither contain nor be inside ROWVEIL_STORAGE, whose objects are "
+                    "the service's own; use a separate one"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _waits_fit(self) -> Self:
         if self.default_wait_seconds > self.max_wait_seconds:
             raise ValueError("default_wait_seconds must not be over max_wait_seconds")
@@ -450,6 +481,10 @@ class Settings(BaseSettings):
         except ValueError as error:
             raise ValueError(f"webhook_networks: {error}; a network is like 10.20.0.0/16") from None
         return self
+
+
+def _overlap(one: Reference, other: Reference) -> bool:
+    return one == other or one.is_below(other) or other.is_below(one)
 
 
 def webhook_networks(settings: Settings) -> tuple[IPv4Network | IPv6Network, ...]:

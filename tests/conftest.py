@@ -19,12 +19,15 @@ from tests.issuer import AUDIENCE, Issuer, running_issuer
 from tests.order import longest_first
 from tests.own_key import own_key
 from tests.postgres import Postgres, running_postgres
-from tests.references.storage import s3_address, storage
+from tests.references.storage import new_bucket, s3_address, storage
 from tests.reports.schema import check_reports
 
-__all__ = ["address", "client", "data_dir", "s3_address", "storage"]
+__all__ = ["address", "client", "data_dir", "new_bucket", "s3_address", "storage"]
 
 DATABASES = ("sqlite", "postgresql")
+
+BUCKET = "bucket"
+"""Kind of service with an embedded database whose tables are in a bucket, also small ones."""
 
 SERVICE = {
     "auth": "on",
@@ -133,7 +136,7 @@ class Service:
 
     home: Path
     database: dict[str, str]
-    """Database settings of the service; empty for the SQLite file below its home."""
+    """Settings of the database and the bucket; empty for the SQLite file and the tables below its home."""
     address: str
     key: str
     """A key with every scope."""
@@ -155,8 +158,7 @@ def service_on(
         def of(kind: str) -> Service:
             if kind not in started:
                 home = tmp_path_factory.mktemp("service")
-                address = new_address(kind, request)
-                database = {} if address is None else {"database_url": address}
+                database = settings_of_kind(kind, request)
                 running = running_service(home, **SERVICE, **tokens_of(issuer), **database)
                 address = until_the_end.enter_context(running)
                 key = own_key(home, **database)
@@ -220,8 +222,17 @@ def postgres() -> Iterator[Postgres]:
 
 def settings_on(kind: str, request: pytest.FixtureRequest, home: Path) -> Settings:
     """Settings of a home and an empty database of a kind."""
+    return Settings.model_validate({"home": home, **settings_of_kind(kind, request)})
+
+
+def settings_of_kind(kind: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Settings of an empty database, or of an embedded one and an empty prefix of a bucket."""
+    if kind == BUCKET:
+        request.getfixturevalue("new_tables")
+        new_bucket = request.getfixturevalue("new_bucket")
+        return {"storage": str(new_bucket()), "small_table_bytes": "0"}
     address = new_address(kind, request)
-    return Settings(home=home) if address is None else Settings(home=home, database_url=address)
+    return {} if address is None else {"database_url": address}
 
 
 def new_address(kind: str, request: pytest.FixtureRequest) -> str | None:

@@ -29,10 +29,12 @@ from app.errors import (
     UnsupportedMediaType,
     invalid_request_problem,
     problem_type,
+    storage_error,
 )
 from app.formats.errors import FormatError
 from app.formats.media_types import sent_as
 from app.requests.validation_errors import error_items
+from app.store.blobs.bucket import BucketUnusable
 from app.telemetry.request_id import REQUEST_ID
 from providers import PROVIDERS
 from providers.errors import ProviderError, SourceError, did_you_mean
@@ -88,6 +90,13 @@ def _is_json(request: Request) -> bool:
 async def _on_app_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AppError)
     return problem_response(error.problem(), request.url.path, error.headers())
+
+
+async def _on_storage_error(request: Request, error: Exception) -> Response:
+    """Return the response to a bucket that does not respond or refuses; the log has the cause."""
+    assert isinstance(error, BucketUnusable)
+    _log.error("%s %s failed: %s", request.method, request.url.path, error.strerror)
+    return await _on_app_error(request, storage_error(error))
 
 
 async def _on_provider_error(request: Request, error: Exception) -> Response:
@@ -169,6 +178,7 @@ def _allowed_methods(request: Request) -> set[str]:
 _HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
     RequestValidationError: _on_validation_error,
     AppError: _on_app_error,
+    BucketUnusable: _on_storage_error,
     ProviderError: _on_provider_error,
     FormatError: _on_format_error,
     HTTPException: _on_http_exception,

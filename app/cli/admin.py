@@ -21,7 +21,7 @@ from app.jobs.maintenance.binding import BOUND_SINCE, reseal, unbind
 from app.jobs.maintenance.issuers import ISSUERS_SINCE, forget_issuer, name_issuer
 from app.jobs.stores import HomeInUse, lock_home, open_keys
 from app.settings import Settings
-from app.store.blobs.sealed_files import BlobStore
+from app.store.blobs.places import open_blobs, place_of
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
 from app.store.crypto.sealing import SealBroken, Sealer, Signer
 from app.store.sql import ledger
@@ -288,9 +288,10 @@ def _verify_ledger(database: Database) -> int:
 
 
 def _rotate(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> int:
-    folder = settings.shared_folder.resolve()
-    blobs = BlobStore(folder / "blobs", sealer)
-    pair(database, blobs, folder)  # otherwise the tables in the correct folder would keep the old keys
+    blobs = open_blobs(settings, sealer)
+    pair(
+        database, blobs, place_of(settings)
+    )  # otherwise the tables in the correct folder would keep the old keys
     rows = files = 0
     while (more := (reseal_rows(database, sealer), blobs.reseal())) != (0, 0):
         rows, files = rows + more[0], files + more[1]
@@ -337,8 +338,7 @@ def _migrate(settings: Settings, to: str | None) -> int:
 def _reseal(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> int:
     lock = None if database.shared else lock_home(settings.home)
     try:
-        folder = settings.shared_folder.resolve()
-        pair(database, BlobStore(folder / "blobs", sealer), folder)
+        pair(database, open_blobs(settings, sealer), place_of(settings))
         done = reseal(settings, database, sealer, audit, _operator())
         renamed = name_issuer(settings, database, sealer, audit, _operator())
     finally:
@@ -362,9 +362,9 @@ def _adopt(
         if lock is not None:
             os.close(lock)
     shown = database.engine.url.render_as_string(hide_password=True)
-    print(f"{done.folder} belongs to {shown} from now on: deployment {done.deployment_id}.")
-    print(f"Tables in the folder: {done.stored}, of which rows name {done.named}.")
-    print(f"Tables that rows name and that are not in the folder: {done.missing}.")
+    print(f"{done.place} belongs to {shown} from now on: deployment {done.deployment_id}.")
+    print(f"Tables in the {done.kind}: {done.stored}, of which rows name {done.named}.")
+    print(f"Tables that rows name and that are not in the {done.kind}: {done.missing}.")
     if done.taken_back:
         print(f"Tables taken back from the trash, because rows name them: {done.taken_back}.")
     _print_unnamed(done, settings.trash_days)

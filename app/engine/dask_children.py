@@ -6,12 +6,12 @@ These functions run in the process of a Dask worker, in its event loop.
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from distributed import Worker, WorkerPlugin, get_worker
 
-from app.engine.engine import CANCELLED, CLUSTER_LOST, Failure, TaskFunction
+from app.engine.engine import CANCELLED, CLUSTER_LOST, Failure, Progress, TaskFilesSetup, TaskFunction
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.outcome_message import encode_outcome
 from app.engine.worker_process import WorkerSetup
@@ -45,13 +45,26 @@ class WorkerState:
     """Number of tasks that it runs, of all services."""
     running: tuple[str, ...] = ()
     """Keys of the service's tasks that a child process runs."""
+    progress: tuple[tuple[str, Progress], ...] = ()
+    """Progress of these tasks, by their keys, if the service cannot read their progress files."""
 
 
 class Children(WorkerPlugin):
     """Dask plugin that keeps the child processes of one Dask worker."""
 
-    def __init__(self, name: str, setup: WorkerSetup, time_limit: float, patience: float) -> None:
-        """``patience``: seconds without a word from the service after which the child processes stop."""
+    def __init__(
+        self,
+        name: str,
+        setup: WorkerSetup,
+        time_limit: float,
+        patience: float,
+        files: TaskFilesSetup | None = None,
+    ) -> None:
+        """``patience``: seconds without a word from the service after which the child processes stop.
+
+        ``files``: how the files of tasks come to the worker's machine; None: from the shared folder.
+        """
+        self._files = files
         self.name = name
         self._setup = setup
         self._time_limit = time_limit
@@ -68,7 +81,12 @@ class Children(WorkerPlugin):
         self.hear()
         self.orphaned = False
         self._watching = asyncio.create_task(self._stop_when_silent())
-        self.engine = EmbeddedEngine(worker.state.nthreads, self._setup, self._time_limit)
+        setup, files = self._setup, self._files
+        if files is not None:
+            files = files.on_this_machine()
+            if setup.confinement is not None:
+                setup = replace(setup, confinement=replace(setup.confinement, writable=files.writable))
+        self.engine = EmbeddedEngine(worker.state.nthreads, setup, self._time_limit, files)
         await self.engine.start()
 
     async def teardown(self, worker: Worker) -> None:
@@ -133,7 +151,9 @@ async def state_of_worker(name: str, dask_worker: Worker) -> WorkerState:
     if children.orphaned:
         await children.setup(dask_worker)
     slots = int(dask_worker.state.nthreads) if children.engine.ready() else 0
-    return WorkerState(slots, executing=executing, running=children.engine.running())
+    return WorkerState(
+        slots, executing=executing, running=children.engine.running(), progress=children.engine.progress()
+    )
 
 
 async def silent_plugins(dask_worker: Worker) -> list[str]:

@@ -28,6 +28,7 @@ import ssl
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from distributed import Client, Security, Worker
@@ -47,9 +48,19 @@ from app.engine.dask_children import (
     stop_child,
 )
 from app.engine.dask_logs import keep_no_messages
-from app.engine.engine import CANCELLED, CLUSTER_LOST, WORKER_DIED, Failure, Outcome, Running, TaskFunction
+from app.engine.engine import (
+    CANCELLED,
+    CLUSTER_LOST,
+    WORKER_DIED,
+    Failure,
+    Outcome,
+    Running,
+    TaskFilesSetup,
+    TaskFunction,
+)
 from app.engine.kernel_compilation import KernelCompilation
 from app.engine.outcome_message import decode_outcome
+from app.engine.progress_file import write_progress
 from app.engine.worker_process import WorkerSetup
 from providers import KERNEL_CPU
 
@@ -98,7 +109,12 @@ class DaskEngine:
     """An `Engine` on a Dask cluster."""
 
     def __init__(
-        self, cluster: Cluster, setup: WorkerSetup, time_limit: float, patience: float = _PATIENCE_SECONDS
+        self,
+        cluster: Cluster,
+        setup: WorkerSetup,
+        time_limit: float,
+        patience: float = _PATIENCE_SECONDS,
+        files: TaskFilesSetup | None = None,
     ) -> None:
         """Keep the arguments; `start` connects.
 
@@ -112,7 +128,12 @@ class DaskEngine:
             Seconds that a task may take.
         patience
             Seconds after which a silent service counts as dead, and its child processes stop.
+        files
+            How the files of tasks come to the machines of the workers; None: from the shared folder.
         """
+        self._files = files
+        self._progress_paths: dict[str, str] = {}
+        """Progress files of running tasks, by their keys, if workers cannot write to this machine's."""
         self._patience = patience
         self._lacking = 0
         self._looked_at = 0.0
@@ -181,6 +202,8 @@ class DaskEngine:
         others = () if apart_from is None else self._others(apart_from)
         # One prefix for all keys: the scheduler keeps statistics of each prefix for ever.
         self._keys[task_id] = key = f"rowveil-{uuid.uuid4().hex}"
+        if self._files is not None and (path := getattr(task, "progress_path", "")):
+            self._progress_paths[key] = path
         running = asyncio.ensure_future(self._run(key, Job(function, task), stop, others))
         self._running[task_id] = Running(running, stop)
         running.add_done_callback(lambda _: self._ended(task_id))
@@ -254,7 +277,9 @@ class DaskEngine:
 
     def _ended(self, task_id: str) -> None:
         self._running.pop(task_id)
-        self._places.pop(self._keys.pop(task_id), None)
+        key = self._keys.pop(task_id)
+        self._places.pop(key, None)
+        self._progress_paths.pop(key, None)
         if self.capacity():
             self.on_capacity()
 
@@ -280,7 +305,9 @@ class DaskEngine:
         await self._register(client)
 
     async def _register(self, client: Client) -> None:
-        await client.register_plugin(Children(self._plugin, self._setup, self._time_limit, self._patience))
+        await client.register_plugin(
+            Children(self._plugin, self._setup, self._time_limit, self._patience, self._files)
+        )
 
     async def _disconnect(self) -> None:
         self._lose()
@@ -310,10 +337,17 @@ class DaskEngine:
         self._slots = sum(state.slots for state in answered.values())
         if self._slots:
             self._usable.set()
+        await asyncio.to_thread(self._write_progress, list(answered.values()))
         running = {address: state.running for address, state in answered.items()}
         self._note_places(running | await self._assigned(client))
         if self.capacity() > before:
             self.on_capacity()
+
+    def _write_progress(self, states: list[WorkerState]) -> None:
+        """Write the progress of this service's tasks where it would be in a shared folder. Blocking."""
+        for key, progress in (found for state in states for found in state.progress):
+            if (path := self._progress_paths.get(key)) is not None:
+                write_progress(Path(path), progress)
 
     async def _look(self, client: Client) -> dict[str, WorkerState]:
         """Return the states of the workers that answer in time, by address.

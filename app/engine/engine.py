@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 CANCELLED = "cancelled"
 WORKER_DIED = "worker_died"
@@ -12,6 +12,7 @@ TIME_LIMIT = "time_limit"
 MEMORY_LIMIT = "memory_limit"
 TOO_LARGE = "content_too_large"
 STORAGE_FULL = "storage_full"
+STORAGE_AWAY = "storage_unavailable"
 INTERNAL_ERROR = "internal_error"
 NOT_SENT = "destination_not_sent"
 ATTEMPTS_EXHAUSTED = "attempts_exhausted"
@@ -61,6 +62,36 @@ class Running:
         """Request the stop. Idempotent."""
         if not self.stop.done():
             self.stop.set_result(None)
+
+
+class TaskFiles(Protocol):
+    """Moves the files of tasks between a storage and the machine of their workers. All methods block."""
+
+    def fetch(self, task: Any, stopped: Callable[[], bool]) -> Any:
+        """Return the task with its files on this machine, or the Failure that prevents it."""
+
+    def send(self, task: Any, outcome: Outcome, stopped: Callable[[], bool]) -> Outcome:
+        """Send what a fetched task has written; return its outcome, or the Failure that prevents it."""
+
+    def release(self, task: Any) -> None:
+        """Give back the files of a fetched task."""
+
+    def close(self) -> None:
+        """Delete all files."""
+
+
+class TaskFilesSetup(Protocol):
+    """Description of `TaskFiles`, which can be sent to another machine."""
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """Folders that the files of tasks are in."""
+
+    def on_this_machine(self) -> Self:
+        """Return the description with the folders of this machine, which is not the service's."""
+
+    def open(self) -> TaskFiles:
+        """Begin to move files. Blocking."""
 
 
 class Engine(Protocol):

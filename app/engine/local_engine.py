@@ -13,14 +13,29 @@ began. Otherwise, and after a crash, its end is the task's fault: another worker
 
 import asyncio
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from app.engine.engine import CANCELLED, TIME_LIMIT, WORKER_DIED, Failure, Outcome, Running, TaskFunction
+from app.engine.engine import (
+    CANCELLED,
+    TIME_LIMIT,
+    WORKER_DIED,
+    Failure,
+    Outcome,
+    Progress,
+    Running,
+    TaskFiles,
+    TaskFilesSetup,
+    TaskFunction,
+)
 from app.engine.oom_kills import oom_kills, open_statistics
+from app.engine.progress_file import read_progress
 from app.engine.worker_link import WorkerLink, exists
 from app.engine.worker_process import WorkerSetup, failure_of
 
@@ -41,7 +56,27 @@ _CANCELLED = Failure(CANCELLED, "the job was cancelled")
 class EmbeddedEngine:
     """An `Engine` of worker processes on this machine."""
 
-    def __init__(self, workers: int, setup: WorkerSetup, time_limit: float) -> None:
+    def __init__(
+        self, workers: int, setup: WorkerSetup, time_limit: float, files: TaskFilesSetup | None = None
+    ) -> None:
+        """Keep the arguments; `start` starts the workers.
+
+        Parameters
+        ----------
+        workers
+            Number of worker processes.
+        setup
+            Limits of each process.
+        time_limit
+            Seconds that a task may take, and as many before and after it to move its files.
+        files
+            How the files of tasks come to this machine; None: tasks find them in the shared folder.
+        """
+        self._files_setup = files
+        self._files: TaskFiles | None = None
+        self._progress_paths: dict[str, str] = {}
+        """Progress files of running tasks whose files were moved."""
+        self._movers = ThreadPoolExecutor(2 * workers, "rowveil-files")
         self.on_capacity: Callable[[], None] = lambda: None
         self._workers = [WorkerLink(setup) for _ in range(workers)]
         self._time_limit = time_limit
@@ -60,6 +95,8 @@ class EmbeddedEngine:
         """Start the workers, without waiting for them."""
         open_statistics()
         self._oom_kills = oom_kills()
+        if self._files_setup is not None:
+            self._files = await asyncio.to_thread(self._files_setup.open)
         for worker in self._workers:
             self._spawn(self._bring_up(worker))
         self._spawn(self._replace_dead_idle_workers())
@@ -94,8 +131,14 @@ class EmbeddedEngine:
         """Return the ids of the tasks that workers run."""
         return tuple(self._since)
 
+    def progress(self) -> tuple[tuple[str, Progress], ...]:
+        """Return the progress of the running tasks whose files were moved, without process ids."""
+        found = ((task_id, read_progress(Path(path))) for task_id, path in self._progress_paths.items())
+        return tuple((task_id, replace(each, pid=0)) for task_id, each in found if each is not None)
+
     def _ended(self, task_id: str) -> None:
         del self._running[task_id]
+        self._progress_paths.pop(task_id, None)
         self._since.pop(task_id, None)
 
     async def cancel(self, task_id: str) -> None:
@@ -116,6 +159,9 @@ class EmbeddedEngine:
         await asyncio.gather(*self._background, return_exceptions=True)
         await asyncio.gather(*(running.task for running in left))  # nothing waits for a socket that closes
         await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._workers))
+        self._movers.shutdown(wait=False)
+        if self._files is not None:
+            await asyncio.to_thread(self._files.close)
 
     async def _run(
         self,
@@ -135,6 +181,43 @@ class EmbeddedEngine:
         if stop.done():
             self._give_back(worker)
             return _CANCELLED
+        if self._files is None:
+            return await self._work(task_id, worker, function, task, stop)
+        fetched = await self._moved(self._files.fetch, stop, task)
+        if isinstance(fetched, Failure) or stop.done():
+            self._give_back(worker)
+            outcome: Outcome = fetched if isinstance(fetched, Failure) else _CANCELLED
+        else:
+            if path := getattr(fetched, "progress_path", ""):
+                self._progress_paths[task_id] = path
+            outcome = await self._work(task_id, worker, function, fetched, stop)
+            outcome = await self._moved(self._files.send, stop, fetched, outcome)
+        if not isinstance(fetched, Failure):
+            await asyncio.get_running_loop().run_in_executor(self._movers, self._files.release, fetched)
+        return _CANCELLED if stop.done() else outcome
+
+    async def _moved(self, move: Callable[..., Any], stop: asyncio.Future[None], *given: Any) -> Any:
+        """Call a method of `TaskFiles` in a thread, and request its stop if the task stops."""
+        stopped = threading.Event()
+        loop = asyncio.get_running_loop()
+        moving = loop.run_in_executor(self._movers, lambda: move(*given, stopped.is_set))
+        await _first_of(moving, stop, within=self._time_limit)
+        if moving.done():
+            return moving.result()
+        stopped.set()
+        await asyncio.wait([moving])
+        result = moving.result()
+        return _over(self._time_limit) if isinstance(result, Failure) and not stop.done() else result
+
+    async def _work(
+        self,
+        task_id: str,
+        worker: WorkerLink,
+        function: TaskFunction,
+        task: Any,
+        stop: asyncio.Future[None],
+    ) -> Outcome:
+        """Run a task in a worker that is free, and give it back or replace it."""
         self._since[task_id] = time.monotonic()
         kills = self._oom_kills
         calling = asyncio.ensure_future(worker.call(function, task))

@@ -47,12 +47,25 @@ def read_progress(path: Path) -> Progress | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
+    return parse_progress(data)
+
+
+def parse_progress(data: bytes) -> Progress | None:
+    """Return the progress in the content of a progress file; None if it is incomplete."""
     if len(data) != _SIZE:
         return None
     (fraction,) = _FRACTION.unpack_from(data, 0)
     (pid,) = _PID.unpack_from(data, 8)
     (stage,) = _STAGE.unpack_from(data, 16)
     return Progress(min(1.0, max(0.0, fraction)), stage.decode(errors="ignore"), pid)
+
+
+def write_progress(path: Path, progress: Progress) -> None:
+    """Write progress that came from another machine; nothing happens if the task has ended. Blocking."""
+    with contextlib.suppress(OSError), path.open("r+b") as file:
+        file.write(
+            _FRACTION.pack(progress.fraction) + _PID.pack(progress.pid) + _STAGE.pack(progress.stage.encode())
+        )
 
 
 def has_outlived_service(path: Path) -> bool:

@@ -5,6 +5,7 @@ thread for any time. It must block neither the event loop nor threads that do ot
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,8 +24,21 @@ _MOST_KNOWN = 1024
 class ProgressReader:
     """Reads progress files for one event loop."""
 
-    def __init__(self, patience: float = _PATIENCE_SECONDS) -> None:
-        """``patience``: seconds after which a caller gets the progress as it was last read."""
+    def __init__(
+        self,
+        patience: float = _PATIENCE_SECONDS,
+        read: Callable[[Path], Progress | None] = lambda path: read_progress(path),
+    ) -> None:
+        """Make the threads.
+
+        Parameters
+        ----------
+        patience
+            Seconds after which a caller gets the progress as it was last read.
+        read
+            Blocking function that reads the progress of a file.
+        """
+        self._read = read
         self._patience = patience
         self._threads = ThreadPoolExecutor(_THREADS, "rowveil-progress")
         self._reading: dict[Path, asyncio.Future[Progress | None]] = {}
@@ -39,7 +53,7 @@ class ProgressReader:
         reading = self._reading.get(path)
         if reading is None:
             loop = asyncio.get_running_loop()
-            reading = loop.run_in_executor(self._threads, read_progress, path)
+            reading = loop.run_in_executor(self._threads, self._read, path)
             self._reading[path] = reading
             reading.add_done_callback(lambda done: self._ended(path, done))
         await asyncio.wait([reading], timeout=self._patience)

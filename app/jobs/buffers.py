@@ -411,7 +411,7 @@ class Buffers:
         gone: Callable[[], Awaitable[None]] | None,
         declared: DeclaredLength,
     ) -> StoredTable:
-        upload, table = self._stores.new_blob(), self._stores.new_blob()
+        upload, table = self._stores.new_upload(), self._stores.new_blob()
         succeeded = False
         try:
             async with self._reserving:  # of two uploads that do not fit together, one is taken

@@ -32,6 +32,7 @@ from app.jobs.stores import Stores
 from app.jobs.task_builder import TaskBuilder
 from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
+from app.store.blobs.bucket import BucketUnusable
 from app.store.sql import jobs, replicas
 from app.store.sql.models import Job
 from app.store.sql.series import SeriesMoved
@@ -386,7 +387,7 @@ class Dispatcher:
         self._starting.add(job.id)
         try:
             return self._tasks.build(job)
-        except Unavailable as error:
+        except (Unavailable, BucketUnusable) as error:
             self._starting.discard(job.id)
             _log.warning("job %s is not started yet: %s", job.id, failure_of(error).trace)
             return None

@@ -32,6 +32,7 @@ from app.jobs.maintenance.metrics_snapshot import MetricsSnapshot
 from app.jobs.maintenance.retention import Retention
 from app.jobs.maintenance.takeover import Takeover
 from app.jobs.plans import Plans
+from app.jobs.progress import ProgressSender, shared_progress
 from app.jobs.recorder import Recorder
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.reference_writer import ReferenceWriter
@@ -41,14 +42,19 @@ from app.jobs.tables.views import TableViews
 from app.jobs.task_builder import TaskBuilder
 from app.jobs.transactions import JobTransactions
 from app.jobs.units.repeated_tasks import RepeatPolicy
+from app.jobs.units.spools import BucketSpools
 from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.loop_threads import LoopThreads
 from app.settings import Settings
+from app.store.blobs.bucket import Bucket
+from app.store.blobs.bucket_blobs import BucketBlobs
+from app.store.blobs.places import place_of
 from app.store.sql.db import DatabaseAway
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
 from app.webhooks.delivery import Deliverer
+from app.worker.staging import StagingSetup
 from providers import KERNEL_CPU
 
 T = TypeVar("T")
@@ -72,7 +78,7 @@ class Lifecycle:
         self.stores = stores
         self.threads = threads = LoopThreads(_THREADS, "rowveil")
         self.watchers = watchers = Watchers()
-        self.progress_reader = ProgressReader()
+        self.progress_reader = ProgressReader(read=shared_progress(stores.blobs))
         self.engine = engine = _engine_of(settings)
         self.kernels: KernelCompilation | None = None
         if settings.compile_kernels and settings.engine == "local":  # else the cluster's workers compile
@@ -97,8 +103,10 @@ class Lifecycle:
         self.series = SeriesTransactions(stores)
         self.table_views = TableViews(settings, stores, turns, self.transactions, threads)
         recorder = Recorder(stores, job_metrics)
+        place = place_of(settings)
         policy = RepeatPolicy(settings.unit_repeats, settings.slow_unit_factor)
-        self._runs = JobRuns(engine, work, settings.job_time_limit, policy, job_metrics.count_repeat)
+        spools = BucketSpools(place) if isinstance(place, Bucket) and settings.engine == "dask" else None
+        self._runs = JobRuns(engine, work, settings.job_time_limit, policy, job_metrics.count_repeat, spools)
         self.dispatcher = Dispatcher(
             stores=stores,
             engine=engine,
@@ -118,6 +126,9 @@ class Lifecycle:
         retention = Retention(settings, stores, metrics)
         self.maintenance = MaintenanceLoop(settings, stores, retention, threads, metrics)
         self.load_sampler = LoadSampler(stores.database, engine, metrics)
+        self._progress_sender: ProgressSender | None = None
+        if isinstance(stores.blobs, BucketBlobs) and stores.database.shared:  # otherwise nobody else reads it
+            self._progress_sender = ProgressSender(stores.blobs.bucket, stores.progress_folder)
         self.health = HealthCheck(stores, engine)
         self.metrics_snapshot = MetricsSnapshot(settings, stores, engine, metrics, self.kernels)
 
@@ -142,6 +153,8 @@ class Lifecycle:
         lifecycle.deliverer.start()
         lifecycle.maintenance.start()
         lifecycle.load_sampler.start()
+        if lifecycle._progress_sender is not None:
+            lifecycle._progress_sender.start()
         return lifecycle
 
     def begin_closing(self) -> None:
@@ -156,6 +169,8 @@ class Lifecycle:
         self.begin_closing()
         assert self._closing_since is not None
         self.load_sampler.stop()
+        if self._progress_sender is not None:
+            await self._progress_sender.stop()
         await self.maintenance.stop()
         elapsed = time.monotonic() - self._closing_since  # spent on answering waiting requests
         await self.dispatcher.stop(max(0.0, self._settings.shutdown_grace - elapsed))
@@ -193,13 +208,18 @@ def _engine_of(settings: Settings) -> Engine:
         warm="providers.warm:warm" if settings.warm_workers else "",
         confinement=_confinement(settings),
     )
+    place = place_of(settings)
+    files: StagingSetup | None = None
+    if isinstance(place, Bucket):
+        folder = str(settings.shared_folder.resolve())
+        files = StagingSetup(place, folder, remote=settings.engine == "dask")
     if settings.engine == "local":
-        return EmbeddedEngine(settings.workers, setup, settings.job_time_limit)
+        return EmbeddedEngine(settings.workers, setup, settings.job_time_limit, files)
     from app.engine.dask_engine import DaskEngine  # imported late: Dask takes long to import
 
     # A service that has been silent for so long has lost its lease for certain.
     patience = _LEASES_OF_PATIENCE * settings.lease_seconds
-    return DaskEngine(cluster_of(settings), setup, settings.job_time_limit, patience)
+    return DaskEngine(cluster_of(settings), setup, settings.job_time_limit, patience, files)
 
 
 async def _retried(attempt: Callable[[], Awaitable[T]]) -> T:

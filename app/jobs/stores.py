@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -16,8 +16,9 @@ from app.jobs.maintenance.issuers import name_issuer_once
 from app.jobs.maintenance.lease import Lease, renewed
 from app.jobs.maintenance.sweep import Sweeper
 from app.settings import Settings
+from app.store.blobs.places import load_folder_id, open_blobs, place_of
 from app.store.blobs.sealed_files import BlobAccess, BlobMissing, BlobStore, owner_of, small_table
-from app.store.crypto.key_files import KEY_BYTES, load_folder_id, load_master_keys, load_signing_key
+from app.store.crypto.key_files import KEY_BYTES, load_master_keys, load_signing_key
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, Signer, first_fingerprint_key
 from app.store.sql import jobs, replicas
 from app.store.sql.audit.trail import OPERATOR, AuditTrail
@@ -53,6 +54,8 @@ class Stores:
     scratch_folder: Path
     """Folder of the scratch files of jobs that exceed their memory budget."""
     sweeper: Sweeper
+    local_workers: bool
+    """Whether tasks run on this machine."""
     _lock: int | None
     _unnamed: set[str]
     """Blobs that this process has created and that no row names yet."""
@@ -74,12 +77,12 @@ class Stores:
             signer = Signer(load_signing_key(settings))
             sealer, audit = open_keys(settings, database, _audit_chain(database))
             folder = settings.shared_folder.resolve()
-            blobs = BlobStore(folder / "blobs", sealer)
-            deployment_id = pair(database, blobs, folder)
-            bind_once(database, sealer, blobs, audit, folder)
+            place, blobs = place_of(settings), open_blobs(settings, sealer)
+            deployment_id = pair(database, blobs, place)
+            bind_once(database, sealer, blobs, audit, place)
             name_issuer_once(settings, database, sealer, audit)
-            with usable(folder):
-                folder_id = load_folder_id(folder)
+            with usable(place):
+                folder_id = load_folder_id(place)
             lease = Lease(database, sealer, folder_id, settings.lease_seconds)
             lease.acquire()
             unnamed: set[str] = set()
@@ -94,6 +97,7 @@ class Stores:
                 folder / "progress",
                 folder / "scratch",
                 Sweeper(database, blobs, folder, deployment_id, lease, audit, unnamed, settings.trash_days),
+                settings.engine == "local",
                 lock,
                 unnamed,
             )
@@ -143,6 +147,14 @@ class Stores:
         access = self.blobs.allocate(self.lease.replica)
         self._unnamed.add(access.id)
         return access
+
+    def new_upload(self) -> BlobAccess:
+        """Allocate a blob that one task reads and that is dropped then: no row ever names it.
+
+        If the workers are on this machine, it is a file, also where tables are in a bucket.
+        """
+        access = self.new_blob()
+        return replace(access, bucket=None) if self.local_workers else access
 
     def move_key(self, named: NamedBlob, to: Binding) -> bytes:
         """Seal the data key of a row's blob to a new row, for a caller. Raises AppError as `open_value`."""

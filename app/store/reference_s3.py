@@ -46,7 +46,7 @@ _EXISTS = 412
 def read_object(reference: Reference, check_size: Callable[[int], None]) -> Iterator[bytes]:
     """Yield the content of one version of the object in chunks. Raises ReferenceFault."""
     with _reported_as_faults("read"):
-        response = obstore.get(_bucket(reference.bucket), "/".join(reference.path))
+        response = obstore.get(open_bucket(reference.bucket), "/".join(reference.path))
         check_size(response.meta["size"])
         for chunk in response.stream(min_chunk_size=_CHUNK):
             yield bytes(chunk)
@@ -67,7 +67,7 @@ def write_object(
         Also if there is another object, and ``overwrite`` is false. An object with the same bytes, which an
         earlier attempt may have written, is left as it is.
     """
-    bucket, path = _bucket(reference.bucket), "/".join(reference.path)
+    bucket, path = open_bucket(reference.bucket), "/".join(reference.path)
     with _reported_as_faults("write"):
         if overwrite:
             _upload(bucket, path, chunks, media_type)
@@ -139,7 +139,7 @@ def write_once(reference: Reference, content: bytes, media_type: str) -> bool:
         "if-none-match": "*",
     }
     with _reported_as_faults("write"):
-        url = obstore.sign(_bucket(reference.bucket), "PUT", "/".join(reference.path), _SIGNED_FOR)
+        url = obstore.sign(open_bucket(reference.bucket), "PUT", "/".join(reference.path), _SIGNED_FOR)
     httpcore = importlib.import_module("httpcore")  # imported late: it takes a tenth of a second
     try:
         limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), _SECONDS)}
@@ -154,7 +154,8 @@ def write_once(reference: Reference, content: bytes, media_type: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _bucket(name: str) -> S3Store:
+def open_bucket(name: str) -> S3Store:
+    """Return the client of a bucket, with the settings of the environment."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     client: ClientConfig = {
         "connect_timeout": "5s",

@@ -16,6 +16,7 @@ from app.store.blobs.sealed_files import BlobAccess
 from app.worker.field_profile import flat
 from app.worker.run_ingest import reports_no_room, write_checked
 from app.worker.run_swap import returns_user_errors
+from app.worker.tasks import WRITTEN
 from providers.errors import ParameterError, SourceError, did_you_mean
 from providers.tables.digest import DigestForm
 from providers.tables.type_names import type_name, value_type
@@ -26,7 +27,7 @@ class CopyTask:
     """Copy a table to a blob."""
 
     source: BlobAccess
-    table: BlobAccess
+    table: BlobAccess = field(metadata={WRITTEN: True})
     drop: tuple[str, ...]
     """Fields to leave out."""
     types: dict[str, str]

@@ -141,7 +141,7 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
         source = BlobTable(job.source, job.rows)
         run = _run(job, params, source, scratch, _prepared(task, opened))
         done = [
-            UnitResult(opened.enter_context(SpoolReader(spool)).parts(), figures)
+            UnitResult(opened.enter_context(SpoolReader(job.spool_folder, spool)).parts(), figures)
             for spool, figures in map(pickle.loads, task.done)  # workers of this job made them
         ]
         streamed = _sharing(provider).gather(
@@ -167,7 +167,10 @@ def _prepared(task: UnitTask | GatherTask, opened: ExitStack) -> Prepared | None
     if task.prepared is None:
         return None
     data, spools = pickle.loads(task.prepared)  # noqa: S301 - a worker of this job made it
-    return Prepared(data, tuple(opened.enter_context(SpoolReader(spool)).parts() for spool in spools))
+    return Prepared(
+        data,
+        tuple(opened.enter_context(SpoolReader(task.job.spool_folder, spool)).parts() for spool in spools),
+    )
 
 
 def _sharing(provider: Provider[Any]) -> Sharing[Any]:

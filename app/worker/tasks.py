@@ -6,13 +6,15 @@ A task holds only what its worker needs: of the keys, those of its own blobs.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from app.store.blobs.sealed_files import BlobAccess
 from providers.tables.digest import DigestForm
 
 PREPARED_SPOOL = "prepared"
 """Name of the preparation's spools, in place of the number of a unit."""
+WRITTEN: Final = "written"
+"""Key in the metadata of a task's field: the task writes this blob. It reads all others."""
 
 
 class EarlierSource(NamedTuple):
@@ -74,7 +76,7 @@ class SwapTask:
     seed: bytes = field(repr=False)
     seed_bits: int
     source: BlobAccess
-    destination: BlobAccess
+    destination: BlobAccess = field(metadata={WRITTEN: True})
     rows: int
     """Rows of the source."""
     report: str
@@ -133,6 +135,8 @@ class UnitTask:
     number: int
     run: int = 0
     """Number of this run of the unit: 0, and one more each time that it is started again."""
+    spools: tuple[str, ...] = ()
+    """Names of the files of the preparation's spools."""
 
     @property
     def spool_prefix(self) -> str:
@@ -150,6 +154,8 @@ class GatherTask:
     """Pickle of the preparation, as for `UnitTask`."""
     done: tuple[bytes, ...] = field(repr=False)
     """Pickle of the spool and the figures of each unit, in order."""
+    spools: tuple[str, ...] = ()
+    """Names of the files of the spools that it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +228,7 @@ class IngestTask:
     media_type: str
     options: Mapping[str, Any] = field(repr=False)
     """Further arguments of `app.formats.open_table`, by name."""
-    table: BlobAccess
+    table: BlobAccess = field(metadata={WRITTEN: True})
     max_bytes: int
     """Largest size of the decoded table in bytes."""
     draft: str = ""

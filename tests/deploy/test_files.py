@@ -1,6 +1,9 @@
 """Compose file and Kubernetes manifests keep their promises; their linters run in `make lint`."""
 
+import copy
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +129,87 @@ def test_what_is_scaled_states_no_number_of_its_own() -> None:
     assert scaled == {"worker"}
     stated = {each["metadata"]["name"] for each in found if "replicas" in each.get("spec", {})}
     assert stated == {"service", "scheduler"}
+
+
+BUCKET_OVERLAY = ROOT / "deploy" / "kubernetes-s3"
+
+
+def overlay() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((BUCKET_OVERLAY / "kustomization.yaml").read_text())
+    return found
+
+
+def overlaid(name: str) -> dict[str, Any]:
+    """The pod of a deployment after the JSON patches (RFC 6902) of the overlay."""
+    pod = {"spec": {"template": {"spec": copy.deepcopy(pods()[name])}}}
+    target = {"kind": "Deployment", "name": name}
+    for patch in (each for each in overlay()["patches"] if each["target"] == target):
+        for step in yaml.safe_load(patch["patch"]):
+            *way, last = step["path"].strip("/").split("/")
+            place: Any = pod
+            for word in way:
+                place = place[int(word) if isinstance(place, list) else word]
+            if step["op"] == "test":
+                assert place[last] == step["value"]
+            elif last == "-":
+                assert step["op"] == "add"
+                place.append(step["value"])
+            else:
+                assert step["op"] == "replace"
+                place[int(last)] = step["value"]
+    spec: dict[str, Any] = pod["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize("name", ["service", "worker"])
+def test_the_overlay_with_a_bucket_has_no_shared_volume(name: str) -> None:
+    """Each pod has a folder of its own in its place, and the credentials; the settings are valid together."""
+    pod = overlaid(name)
+    assert not [volume for volume in pod["volumes"] if "persistentVolumeClaim" in volume]
+    (work,) = (volume for volume in pod["volumes"] if volume["name"] == "shared")
+    assert work["emptyDir"]["sizeLimit"] == "40Gi"
+    (container,) = pod["containers"]
+    assert {"name": "shared", "mountPath": "/srv/rowveil"} in container["volumeMounts"]
+    assert container["envFrom"][-1]["secretRef"]["name"] == "rowveil-storage"
+    more = dict(word.split("=", 1) for word in overlay()["configMapGenerator"][0]["literals"])
+    given = environments()[f"pod {name}"] | more
+    assert unknown_variables(given) == []
+    named = {key.removeprefix("ROWVEIL_").lower(): text for key, text in given.items() if "ROWVEIL_" in key}
+    assert Settings.model_validate({"home": "/var/lib/rowveil", **named}).storage == "s3://rowveil/sealed"
+
+
+def test_the_overlay_deletes_the_claim_and_lets_workers_reach_the_store() -> None:
+    assert overlay()["resources"] == ["../kubernetes", "network.yaml"]
+    claims = [each for each in manifests() if each["kind"] == "PersistentVolumeClaim"]
+    deleted = [yaml.safe_load(each["patch"]) for each in overlay()["patches"] if "$patch" in each["patch"]]
+    assert [each["metadata"]["name"] for each in deleted] == [each["metadata"]["name"] for each in claims]
+    (policy,) = yaml.safe_load_all((BUCKET_OVERLAY / "network.yaml").read_text())
+    (of_service,) = (each for each in manifests() if each["metadata"]["name"] == "service-outwards")
+    assert policy["spec"]["egress"] == of_service["spec"]["egress"][1:]
+    assert policy["spec"]["podSelector"]["matchLabels"] == {"app.kubernetes.io/component": "worker"}
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_kubectl_renders_the_overlay_with_a_bucket() -> None:
+    command = ["kubectl", "kustomize", str(BUCKET_OVERLAY)]
+    rendered = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = [each for each in yaml.safe_load_all(rendered) if each["kind"] != "Namespace"]
+    assert "PersistentVolumeClaim" not in {each["kind"] for each in found}
+    specs = {each["metadata"]["name"]: each["spec"] for each in found if each["kind"] == "Deployment"}
+    for name in ("service", "worker"):
+        assert specs[name]["template"]["spec"]["volumes"] == overlaid(name)["volumes"]
+
+
+@pytest.mark.parametrize("name", ["service", "worker"])
+def test_compose_with_a_bucket_has_no_shared_volume(name: str) -> None:
+    """Compose merges volumes by their targets; a volume without a name is one container's own."""
+    services = yaml.safe_load((ROOT / "compose.s3.yaml").read_text())["services"]
+    assert services.keys() == {"service", "worker"}
+    base = composed()[name]
+    assert "shared:/srv/rowveil" in base["volumes"]
+    assert services[name]["volumes"] == [{"type": "volume", "target": "/srv/rowveil"}]
+    assert services[name]["env_file"] == ["storage.env"]
+    for key in ("read_only", "cap_drop", "security_opt", "mem_limit", "cpus"):
+        assert services[name][key] == base[key]
+    reaches = {*base["networks"], *services[name].get("networks", [])}
+    assert reaches & {"front", "storage"}, "the other networks are internal"

@@ -11,7 +11,7 @@ from app.engine.engine import Progress, TaskFunction
 from app.jobs.service import JobService, NewJob
 from app.settings import Settings
 from app.store.sql.models import Job
-from tests.conftest import DATABASES, new_address
+from tests.conftest import BUCKET, DATABASES, settings_of_kind
 from tests.faults import doings
 from tests.faults.new_jobs import new_attack, new_frontier, new_job, new_measures, people, settings_of
 from tests.faults.running import PATIENCE, Loop
@@ -95,6 +95,13 @@ embedded = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 """Marks tests that do not depend on the database, or need the embedded one."""
 
 
+in_bucket = pytest.mark.parametrize("database_kind", [*DATABASES, BUCKET], indirect=True)
+"""Marks tests that move tables, and run on a bucket too."""
+
+embedded_or_bucket = pytest.mark.parametrize("database_kind", ["sqlite", BUCKET], indirect=True)
+"""Marks tests that do not depend on the database, and move tables."""
+
+
 @pytest.fixture(scope="module", params=DATABASES)
 def database_kind(request: pytest.FixtureRequest) -> str:
     """Kind of database of the services under test."""
@@ -146,9 +153,8 @@ def start(tmp_path: Path, database: dict[str, str]) -> Iterator[Callable[..., Ru
 
 
 def database_of(kind: str, request: pytest.FixtureRequest) -> dict[str, str]:
-    """The setting that names an empty database; nothing for one below the home."""
-    address = new_address(kind, request)
-    return {} if address is None else {"database_url": address}
+    """The settings of an empty database and an empty bucket; nothing for those below the home."""
+    return settings_of_kind(kind, request)
 
 
 def files_below(home: Path) -> Sequence[Path]:

@@ -20,11 +20,22 @@ from app.errors import StateConflict, Unavailable
 from app.jobs.maintenance.takeover import MOST_CRASHES
 from app.jobs.releases.recording import question_of
 from app.jobs.stores import HomeInUse
+from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.sql.db import Database
 from app.store.sql.models import Job
 from providers.tables.digest import table_digest
+from tests.conftest import BUCKET, DATABASES
 from tests.faults import doings
-from tests.faults.conftest import Running, embedded, files_below, new_job, new_measures, people
+from tests.faults.conftest import (
+    Running,
+    embedded,
+    embedded_or_bucket,
+    files_below,
+    in_bucket,
+    new_job,
+    new_measures,
+    people,
+)
 from tests.faults.running import PATIENCE, wait_until_gone
 
 pytestmark = pytest.mark.faults
@@ -32,6 +43,7 @@ pytestmark = pytest.mark.faults
 Start = Callable[..., Running]
 
 
+@in_bucket
 def test_a_killed_worker_fails_its_own_job_alone(service: Running) -> None:
     held, other = service.submit(people(), seed=doings.HELD), service.submit(people(), seed=doings.HELD)
     pids = [service.wait_until_held(job).pid for job in (held, other)]
@@ -75,6 +87,7 @@ def test_an_unforeseen_failure_shows_no_value_and_no_place(
     assert "Ada" not in logged
 
 
+@in_bucket
 def test_cancel_stops_the_worker_and_the_job(service: Running) -> None:
     job = service.submit(people(), seed=doings.HELD)
     pid = service.wait_until_held(job).pid
@@ -112,6 +125,7 @@ def test_a_queued_job_is_cancelled_without_having_run(start: Start) -> None:
         one.loop.do(one.jobs.cancel(held.id))
 
 
+@in_bucket
 def test_a_service_that_is_shut_down_goes_on_where_it_was(start: Start) -> None:
     before = start(workers=1)
     running, queued = before.submit(people(), seed=doings.HELD), before.submit(people())
@@ -128,8 +142,15 @@ def test_a_service_that_is_shut_down_goes_on_where_it_was(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "dies_first"), [("DSWAP", False), ("DSWAP", True), ("RSWAP", False), ("frontier", False)]
-)
+    ("database_kind", "kind", "dies_first"),
+    [
+        *((database, *case) for database in DATABASES for case in (
+            ("DSWAP", False), ("DSWAP", True), ("RSWAP", False), ("frontier", False),
+        )),
+        (BUCKET, "DSWAP", False),
+    ],
+    indirect=["database_kind"],
+)  # fmt: skip
 def test_a_service_that_is_killed_loses_no_job(
     start: Start, tmp_path: Path, database: dict[str, str], kind: str, dies_first: bool
 ) -> None:
@@ -230,6 +251,7 @@ def test_a_source_that_was_touched_fails_its_job_alone(start: Start) -> None:
     assert one.end(held).state == "succeeded"
 
 
+@in_bucket
 def test_a_job_whose_start_meets_a_lost_database_is_started_again(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,7 +300,7 @@ def test_the_bytes_do_not_depend_on_workers_or_threads(start: Start) -> None:
     assert len({table_digest(one) for one in results[0]}) == 4
 
 
-@embedded
+@embedded_or_bucket
 @pytest.mark.parametrize("small_table_bytes", [0, 2**17], ids=["files", "rows"])
 def test_nothing_at_rest_shows_a_seed_or_a_value(
     start: Start, caplog: pytest.LogCaptureFixture, small_table_bytes: int
@@ -304,13 +326,18 @@ def test_nothing_at_rest_shows_a_seed_or_a_value(
         "name": b"Person-0005",
         "category": b"City-1",
     }
-    files = files_below(one.settings.home)
-    names = {path.name for path in files}
+    stored = {path.name: path.read_bytes() for path in files_below(one.settings.home)}
+    if isinstance(blobs := one.jobs._stores.blobs, BucketBlobs):
+        bucket = blobs.bucket
+        stored |= {
+            each.key.rpartition("/")[2]: bucket.get(each.key) or b"" for each in bucket.objects("blobs")
+        }
+    names = set(stored)
     assert names >= {"rowveil.db", "rowveil.db-wal"}
     assert (str(ended.source_blob) in names) == (small_table_bytes == 0)
     for what, secret in secrets.items():
-        for path in files:
-            assert secret not in path.read_bytes(), f"{what} in {path}"
+        for name, content in stored.items():
+            assert secret not in content, f"{what} in {name}"
         assert secret not in caplog.text.encode(errors="replace"), f"{what} in the log"
     assert all(secret not in repr(ended.__dict__).encode() for secret in secrets.values())
     keys = one.settings.home / "keys"

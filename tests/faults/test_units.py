@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.engine.dask_address import Cluster
 from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome, Progress
 from app.engine.progress_file import read_progress
+from app.engine.sandbox import Confinement
 from app.engine.worker_process import WorkerSetup
 from app.jobs.units.repeated_tasks import LOST, SLOW
+from app.jobs.units.spools import BucketSpools
 from app.jobs.units.unit_runner import JobRuns
 from app.settings import Settings
+from app.store.blobs.arrow_stream import read_table
+from app.store.blobs.bucket import Bucket
+from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
 from app.worker.run_job import run_job
+from app.worker.staging import StagingSetup
 from app.worker.tasks import SwapTask
 from providers.tables.digest import table_digest
 from tests.faults.clusters import LocalCluster, certified
@@ -77,7 +85,8 @@ class Workers:
         }
         while len(self.processes) < workers:
             command = [sys.executable, "-m", "app", "worker"]
-            self.processes.append(subprocess.Popen(command, env=os.environ | settings))
+            own = {"ROWVEIL_SHARED_FOLDER": str(self._folder / f"machine-{len(self.processes)}")}
+            self.processes.append(subprocess.Popen(command, env=os.environ | settings | own))
 
         async def up() -> None:
             while self.engine.capacity() < workers:
@@ -86,21 +95,22 @@ class Workers:
 
         self.loop.do(up(), LONG)
 
-    def wait_until_all_are_free(self) -> None:
+    def wait_until_all_are_free(self, engine: DaskEngine | None = None) -> None:
         """Return when no worker runs a task, and all answer."""
+        asked = engine or self.engine
 
         async def free() -> None:
             async with asyncio.timeout(PATIENCE):
-                while self.engine.capacity() != len(self.processes):
+                while asked.capacity() != len(self.processes):
                     await asyncio.sleep(0.05)
 
         self.loop.do(free())
 
-    def start(self, task: SwapTask) -> Future[Outcome]:
+    def start(self, task: SwapTask, runs: JobRuns | None = None) -> Future[Outcome]:
         """A future of the outcome of a job."""
 
         async def run() -> Outcome:
-            return await self.runs.run(task.job_id, task)
+            return await (runs or self.runs).run(task.job_id, task)
 
         return self.loop.start(run())
 
@@ -119,6 +129,11 @@ class Workers:
         killed.wait(PATIENCE)
         self.processes.remove(killed)
 
+    @property
+    def cluster(self) -> Cluster:
+        """Address and certificates of the cluster."""
+        return self._cluster.cluster
+
     def close(self) -> None:
         self.loop.do(self.engine.close())
         for process in self.processes:
@@ -130,10 +145,53 @@ class Workers:
 
 
 @pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+def workers(new_bucket: Callable[[], Bucket], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """Workers that know the S3 server, which `new_bucket` has put into the environment."""
+    assert os.environ["AWS_ENDPOINT_URL"]
     made = Workers(tmp_path_factory.mktemp("cluster"))
     yield made
     made.close()
+
+
+class Apart:
+    """Another service on the workers, which shares no folder with them: its tables are in a bucket.
+
+    Its worker processes are confined, to the folders of their machine and not to those of the service.
+    """
+
+    def __init__(self, workers: Workers, bucket: Bucket, folder: Path) -> None:
+        self.workers = workers
+        self.folder = folder
+        self.store = BucketBlobs(bucket, folder / "blobs", Sealer([bytes(32)]))
+        files = StagingSetup(bucket, str(folder), remote=True)
+        confined = replace(SETUP, confinement=Confinement((str(folder),), compiles=True))
+        self.engine = DaskEngine(workers.cluster, confined, LONG, files=files)
+        self.runs = JobRuns(self.engine, run_job, LONG, spools=BucketSpools(bucket))
+        workers.loop.do(self.engine.start())
+        workers.wait_until_all_are_free(self.engine)
+
+    def task(self, service: str, table: pa.Table, parameters: dict[str, Any], units: int) -> SwapTask:
+        """A job whose progress file is named by its attempt."""
+        task = swap_task(self.store, self.folder, service, table, parameters, LITTLE, units)
+        path = Path(task.progress_path).rename(self.folder / f"{task.job_id}.1")
+        return replace(task, progress_path=str(path))
+
+    def start(self, task: SwapTask) -> Future[Outcome]:
+        return self.workers.start(task, self.runs)
+
+    def scratch(self) -> list[str]:
+        """Keys of the objects of running jobs."""
+        return [found.key for found in self.store.bucket.objects("scratch")]
+
+
+@pytest.fixture(scope="module")
+def apart(
+    workers: Workers, new_bucket: Callable[[], Bucket], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Apart]:
+    workers.grow(2)
+    made = Apart(workers, new_bucket(), tmp_path_factory.mktemp("apart"))
+    yield made
+    workers.loop.do(made.engine.close())
 
 
 @pytest.fixture
@@ -187,6 +245,54 @@ def test_a_job_in_units_has_the_same_digest(
         assert (read_progress(Path(task.progress_path)) or Progress()).fraction == 1.0
         assert found["destination"]["digest"] == table_digest(swap(service, table, parameters).table)
         assert not list(Path(task.scratch_folder).iterdir())
+
+
+def test_a_job_on_machines_without_a_common_folder_has_the_same_digest(apart: Apart, table: pa.Table) -> None:
+    """Tables and spools go through a bucket. The table there has the digest too, and nothing else is left."""
+    tasks = [(*call, apart.task(*call[:1], table, call[1], units=4)) for call in CALLS[2:6]]
+    outcomes = [apart.start(task) for _, _, task in tasks]
+    for (service, parameters, task), outcome in zip(tasks, outcomes, strict=True):
+        found = outcome.result(LONG)
+        assert not isinstance(found, Failure), (service, found)
+        expected = table_digest(swap(service, table, parameters).table)
+        assert found["destination"]["digest"] == expected
+        assert table_digest(read_table(task.destination)) == expected
+        assert not Path(task.destination.path).exists()
+    assert not list(apart.folder.glob("scratch/*"))
+    assert (apart.scratch(), apart.store.bucket.uploads("blobs")) == ([], [])
+
+
+def test_progress_comes_over_the_cluster_and_a_cancelled_job_leaves_no_object(
+    workers: Workers, apart: Apart, table: pa.Table
+) -> None:
+    """The worker cannot write the service's progress file; its process id means nothing here."""
+    stored = apart.store.names()
+    alone = apart.task("LOCALITY", table, {"fields": ["x", "y"], "iterations": 100_000}, units=1)
+    shared = apart.task("LOCALITY", table, {"fields": ["x", "y"], "iterations": 100_000}, units=2)
+    for task in (alone, shared):
+        outcome = apart.start(task)
+        deadline = time.monotonic() + PATIENCE
+        seen = Progress()
+        while not 0 < seen.fraction < 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+            seen = read_progress(Path(task.progress_path)) or Progress()
+        assert (bool(seen.stage), seen.pid if task is alone else 0) == (True, 0)
+        workers.loop.do(apart.runs.cancel(task.job_id))
+        ended = outcome.result(PATIENCE)
+        assert isinstance(ended, Failure)
+        assert ended.code == "cancelled"
+    workers.wait_until_all_are_free(apart.engine)
+    assert apart.store.names() == stored | {alone.source.id, shared.source.id}
+    assert apart.scratch() == []
+
+
+def test_a_job_whose_table_is_gone_fails_with_the_cause(apart: Apart, table: pa.Table) -> None:
+    task = apart.task("DSWAP", table, {"swap_fields": ["x"]}, units=1)
+    apart.store.delete(task.source.id)
+    found = apart.start(task).result(LONG)
+    assert isinstance(found, Failure)
+    assert (found.code, "deleted before" in found.message) == ("internal_error", True)
 
 
 def long_job(store: BlobStore, folder: Path, table: pa.Table, iterations: int) -> SwapTask:

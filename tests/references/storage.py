@@ -1,7 +1,8 @@
 """A real S3 server, a folder, and a service that may read and write some of both."""
 
 import logging
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.store.blobs.bucket import Bucket
 from demo.service import running_service
 
 SECRET = "kept-from-everybody/9f2c"
@@ -52,6 +54,31 @@ def s3_address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def new_bucket(s3_address: str) -> Iterator[Callable[[], Bucket]]:
+    """Make empty prefixes of a bucket, and set this process's credentials for it."""
+    import boto3
+
+    given = {"aws_access_key_id": "AKIAROWVEIL", "aws_secret_access_key": SECRET, "region_name": "eu-west-1"}
+    s3 = boto3.client("s3", endpoint_url=s3_address, **given)
+    s3.create_bucket(Bucket="sealed", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment_of(s3_address).items():
+            patch.setenv(name, value)
+        yield lambda: Bucket("sealed", f"{secrets.token_hex(4)}/rowveil/")
+    s3.close()
+
+
+def environment_of(s3_address: str) -> dict[str, str]:
+    """Return the variables of a process that uses the server."""
+    return {
+        "AWS_ENDPOINT_URL": s3_address,
+        "AWS_REGION": "eu-west-1",
+        "AWS_ACCESS_KEY_ID": "AKIAROWVEIL",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+    }
+
+
+@pytest.fixture(scope="session")
 def storage(s3_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
     import boto3
 
@@ -64,12 +91,7 @@ def storage(s3_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     for made in (folder, outside, folder / "out", folder / "out" / "again"):
         made.mkdir()
     (outside / "secret.csv").write_text("age\n31\n")
-    environment = {
-        "AWS_ENDPOINT_URL": s3_address,
-        "AWS_REGION": "eu-west-1",
-        "AWS_ACCESS_KEY_ID": "AKIAROWVEIL",
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-    }
+    environment = environment_of(s3_address)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)

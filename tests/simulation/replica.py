@@ -124,6 +124,7 @@ class Replica:
             progress_folder=root / "progress",
             scratch_folder=root / "scratch",
             sweeper=sweeper,
+            local_workers=True,
             _lock=None,
             _unnamed=unnamed,
         )

@@ -1,12 +1,11 @@
 """Adoption of a shared folder by a database: `rowveil adopt-storage`."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from app.callers import Caller
 from app.jobs.maintenance.sweep import put_away, take_back, takes_too_much
 from app.settings import Settings
-from app.store.blobs.sealed_files import BlobStore
+from app.store.blobs.places import open_blobs, place_of
 from app.store.crypto.sealing import Sealer
 from app.store.sql import jobs, replicas
 from app.store.sql.audit.trail import AuditTrail
@@ -23,7 +22,8 @@ class StorageInUse(Exception):
 class Adoption:
     """Result of an adoption; all figures are numbers of tables."""
 
-    folder: Path
+    place: str
+    """Shared folder or bucket, for a message."""
     deployment_id: str
     stored: int
     """Tables in the folder after the adoption, including those taken back."""
@@ -37,6 +37,11 @@ class Adoption:
     """Moved to the trash, because no row names them."""
     waits: bool
     """Whether those that no row names are too many for a sweep."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the place."""
+        return "bucket" if self.place.startswith("s3://") else "folder"
 
     @property
     def unnamed(self) -> int:
@@ -77,9 +82,9 @@ def adopt(
     StorageUnusable
         The folder cannot be read or written.
     """
-    folder = settings.shared_folder.resolve()
-    blobs, mark = BlobStore(folder / "blobs", sealer), FolderMark(folder)
-    with usable(folder):
+    place, blobs = place_of(settings), open_blobs(settings, sealer)
+    mark = FolderMark(place)
+    with usable(place):
         with database.write() as session:
             refuse_in_use(settings, database, session)
             deployment_id = draw_id(session)
@@ -98,7 +103,7 @@ def adopt(
                 reason = f"{trashed} of {len(stored)} tables were named by no row"
                 audit.append(session, operator, "storage.sweep", deployment_id, moment(session), reason)
     return Adoption(
-        folder,
+        str(place),
         deployment_id,
         len(stored),
         len(stored & named),

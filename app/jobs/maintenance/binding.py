@@ -1,13 +1,12 @@
 """Sealing of values to their rows: once at the first start, or by `rowveil reseal`; and back again."""
 
 import logging
-import os
-import secrets
-from pathlib import Path
 
 from app.callers import THE_SERVICE, Caller
 from app.jobs.maintenance.adoption import refuse_in_use
 from app.settings import Settings
+from app.store.blobs.marks import Place, delete_mark, read_mark, replace_mark
+from app.store.blobs.places import open_blobs, place_of
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
 from app.store.sql.audit.trail import AuditTrail
@@ -21,28 +20,29 @@ BOUND_SINCE = "2026_11_23_row_binding"
 
 _FILE = "rows-bound"
 
+_TEXT = "Every row of the database seals its values to itself: docs/security.md\n"
+
 _LOCK = 0x726F7762  # "rowb": id of the advisory lock of the resealing
 
 _log = logging.getLogger("rowveil.storage")
 
 
-def bind_once(database: Database, sealer: Sealer, blobs: BlobStore, audit: AuditTrail, folder: Path) -> None:
+def bind_once(database: Database, sealer: Sealer, blobs: BlobStore, audit: AuditTrail, place: Place) -> None:
     """Bind the values of the database to their rows, unless that has been done with this folder.
 
     The folder has a file that says so, and not the database: otherwise anyone who can write to the database
     could have rows that they have changed bound again. Raises StorageUnusable, Unavailable.
     """
-    with usable(folder):
-        mark = folder / _FILE
-        if mark.exists():
+    with usable(place):
+        if read_mark(place, _FILE) is not None:
             return
         with database.only_one(_LOCK):
-            if mark.exists():  # another replica was faster
+            if read_mark(place, _FILE) is not None:  # another replica was faster
                 return
             done = Binder(database, sealer, blobs).bind()
             if done.values or done.unopened:
                 _note(database, audit, THE_SERVICE, done)
-            _write(mark)
+            replace_mark(place, _FILE, _TEXT)
 
 
 def reseal(
@@ -56,13 +56,13 @@ def reseal(
 
     The caller makes sure that no other process works on an embedded database.
     """
-    folder = settings.shared_folder.resolve()
+    place = place_of(settings)
     with database.read() as session:
         refuse_in_use(settings, database, session)
-    with usable(folder), database.only_one(_LOCK):
-        done = Binder(database, sealer, BlobStore(folder / "blobs", sealer)).bind()
+    with usable(place), database.only_one(_LOCK):
+        done = Binder(database, sealer, open_blobs(settings, sealer)).bind()
         _note(database, audit, operator, done)
-        _write(folder / _FILE)
+        replace_mark(place, _FILE, _TEXT)
     return done
 
 
@@ -73,12 +73,12 @@ def unbind(
 
     The caller makes sure that no other process works on an embedded database.
     """
-    folder = settings.shared_folder.resolve()
+    place = place_of(settings)
     with database.read() as session:
         refuse_in_use(settings, database, session)
-    with usable(folder), database.only_one(_LOCK):
-        (folder / _FILE).unlink(missing_ok=True)  # first: a crash from here on is repaired by the next start
-        done = Binder(database, sealer, BlobStore(folder / "blobs", sealer)).unbind()
+    with usable(place), database.only_one(_LOCK):
+        delete_mark(place, _FILE)  # first: a crash from here on is repaired by the next start
+        done = Binder(database, sealer, open_blobs(settings, sealer)).unbind()
         with database.write() as session:
             reason = f"{done.values} values were sealed for an older version"
             audit.append(session, operator, "rows.unbind", "rows", moment(session), reason)
@@ -90,12 +90,3 @@ def _note(database: Database, audit: AuditTrail, caller: Caller, done: Resealed)
     _log.info("%s", reason)
     with database.write() as session:
         audit.append(session, caller, "rows.reseal", "rows", moment(session), reason)
-
-
-def _write(mark: Path) -> None:
-    draft = mark.with_name(f".{mark.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-        file.write("Every row of the database seals its values to itself: docs/security.md\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(mark)

@@ -51,7 +51,7 @@ class HealthCheck:
 
     def _check_storage(self) -> None:
         self._stores.sweeper.check_folder()
-        check_room(self._stores.blobs.folder)
+        check_room(self._stores.blobs.folder)  # of a bucket, where tables are sealed before they are sent
 
 
 def check_room(folder: Path) -> None:

@@ -5,13 +5,12 @@ was only one setting for it.
 """
 
 import logging
-import os
-import secrets
-from pathlib import Path
 
 from app.callers import ISSUER_PREFIX, OIDC_BEFORE, THE_SERVICE, Caller, issuer_prefix
 from app.jobs.maintenance.adoption import refuse_in_use
 from app.settings import Settings
+from app.store.blobs.marks import Place, delete_mark, place_name, read_mark, replace_mark
+from app.store.blobs.places import place_of
 from app.store.crypto.sealing import Sealer
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Database
@@ -42,14 +41,14 @@ def name_issuer_once(settings: Settings, database: Database, sealer: Sealer, aud
     StorageUnusable
     Unavailable
     """
-    folder = settings.shared_folder.resolve()
+    place = place_of(settings)
     if not settings.oidc_issuer:
         return
-    with usable(folder):
-        if (folder / _FILE).exists():
+    with usable(place):
+        if read_mark(place, _FILE) is not None:
             return
         with database.only_one(_LOCK):
-            if (folder / _FILE).exists():  # another replica was faster
+            if read_mark(place, _FILE) is not None:  # another replica was faster
                 return
             _name_issuer(settings, database, sealer, audit, THE_SERVICE)
 
@@ -62,7 +61,7 @@ def name_issuer(
     The caller makes sure that no other process works on an embedded database.
     Raises StorageInUse, StorageUnusable.
     """
-    with usable(settings.shared_folder.resolve()), database.only_one(_LOCK):
+    with usable(place_of(settings)), database.only_one(_LOCK):
         return _name_issuer(settings, database, sealer, audit, caller)
 
 
@@ -75,11 +74,11 @@ def forget_issuer(
     The caller makes sure that no other process works on an embedded database.
     Raises StorageInUse, StorageUnusable.
     """
-    folder = settings.shared_folder.resolve()
-    with usable(folder), database.only_one(_LOCK):
+    place = place_of(settings)
+    with usable(place), database.only_one(_LOCK):
         with database.read() as session:
             refuse_in_use(settings, database, session)
-        (folder / _FILE).unlink(missing_ok=True)  # first: a crash from here on is repaired by the next start
+        delete_mark(place, _FILE)  # first: a crash from here on is repaired by the next start
         if not settings.oidc_issuer:
             return Renamed()
         prefix = issuer_prefix(settings.oidc_issuer)
@@ -89,12 +88,12 @@ def forget_issuer(
 def _name_issuer(
     settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail, caller: Caller
 ) -> Renamed:
-    folder = settings.shared_folder.resolve()
-    prefix = _first(folder) or (issuer_prefix(settings.oidc_issuer) if settings.oidc_issuer else "")
+    place = place_of(settings)
+    prefix = _first(place) or (issuer_prefix(settings.oidc_issuer) if settings.oidc_issuer else "")
     if not prefix:
         return Renamed()
     done = _rename(settings, database, sealer, audit, caller, prefix, back=False)
-    _write(folder / _FILE, prefix)
+    replace_mark(place, _FILE, f"{prefix}\n")
     return done
 
 
@@ -120,21 +119,12 @@ def _rename(
     return done
 
 
-def _first(folder: Path) -> str | None:
-    """Return the prefix of the first issuer; None if none is known. Raises StorageUnusable."""
-    try:
-        prefix = (folder / _FILE).read_text(encoding="ascii", errors="replace").strip()
-    except FileNotFoundError:
+def _first(place: Place) -> str | None:
+    """Return the prefix of the first issuer; None if none is known. Raises StorageUnusable, OSError."""
+    text = read_mark(place, _FILE)
+    if text is None:
         return None
+    prefix = text.strip()
     if not ISSUER_PREFIX.fullmatch(prefix):
-        raise StorageUnusable(f"{folder / _FILE} names no issuer: restore it from a backup of the folder")
+        raise StorageUnusable(f"{_FILE} of {place_name(place)} names no issuer: restore it from a backup")
     return prefix
-
-
-def _write(mark: Path, prefix: str) -> None:
-    draft = mark.with_name(f".{mark.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-        file.write(f"{prefix}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(mark)

@@ -59,14 +59,21 @@ class MetricsSnapshot:
         except Exception as error:
             _log.error("the database is not available: %s", type(error).__qualname__)
             metrics.database_up.set(0)
+        try:
+            self._measure_storage()
+        except OSError as error:  # the gauges keep their values
+            _log.error("the storage cannot be measured: %s", error.strerror)
+        metrics.sweep_held.set(self._stores.sweeper.held)
+        return metrics.text()
+
+    def _measure_storage(self) -> None:
+        metrics = self._metrics
         blobs, size = self._stores.blobs.measure()
         metrics.blobs.set(blobs)
         metrics.blob_bytes.set(size)
         trashed, size = self._stores.blobs.measure_trash()
         metrics.trash.set(trashed)
         metrics.trash_bytes.set(size)
-        metrics.sweep_held.set(self._stores.sweeper.held)
-        return metrics.text()
 
     def _read_disks(self) -> None:
         """Read the room on the file systems of home and shared folder; one that is away keeps its values."""

@@ -9,6 +9,8 @@ from pathlib import Path
 from app.callers import THE_SERVICE
 from app.errors import StorageFull, Unavailable
 from app.jobs.maintenance.lease import Lease
+from app.store.blobs.bucket import BucketUnusable
+from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.blobs.sealed_files import DRAFT, BlobStore, owner_of
 from app.store.sql import jobs, replicas
 from app.store.sql.audit.trail import AuditTrail
@@ -57,7 +59,8 @@ class Sweeper:
         """
         self._database = database
         self._blobs = blobs
-        self._mark = FolderMark(folder)
+        self._bucket = blobs if isinstance(blobs, BucketBlobs) else None
+        self._mark = FolderMark(folder if self._bucket is None else self._bucket.bucket)
         self._deployment_id = deployment_id
         self._progress_folder, self._scratch_folder = folder / "progress", folder / "scratch"
         self._lease = lease
@@ -72,24 +75,31 @@ class Sweeper:
         found = self._mark.read()
         if found != self._deployment_id:
             raise StorageMismatch(
-                "the shared folder is not mounted any more, or was given to another database by "
+                "the storage is not mounted any more, or was given to another database by "
                 "`rowveil adopt-storage`"
             )
 
     def run(self) -> bool:
-        """Sweep once; return False, and log why, if the folder is of another deployment. Raises Unavailable.
+        """Sweep once; return False, and log why, if the storage is of another deployment or is away.
 
-        A blob that cannot be moved is logged.
+        A blob that cannot be moved is logged. Raises Unavailable.
+        """
+        try:
+            self.check_folder()
+            return self._sweep()
+        except (StorageMismatch, StorageUnusable) as error:
+            _log.error("nothing is swept: %s", error)
+        except BucketUnusable as error:
+            _log.error("the sweep was interrupted: %s", error.strerror)
+        return False
+
+    def _sweep(self) -> bool:
+        """Sweep a storage of this deployment, and return True. Raises BucketUnusable, Unavailable.
 
         A blob is needed by a row that names it, or by its replica as long as that is alive. The order of the
         reads matters: first the folder, then the live replicas, then the named blobs. A blob that is named
         after the listing had a live owner, or is found among the named ones.
         """
-        try:
-            self.check_folder()
-        except (StorageMismatch, StorageUnusable) as error:
-            _log.error("nothing is swept: %s", error)
-            return False
         files, trashed = self._blobs.files(), self._blobs.trash.files()
         progress = list(self._progress_folder.glob("*"))
         spools = [path for path in self._scratch_folder.glob("*") if path.is_dir()]
@@ -103,15 +113,19 @@ class Sweeper:
 
         drafts, blobs = _drafts_and_blobs(files)
         orphans = [path for path in blobs if path.name not in named and _ownerless(path.name, alive, unnamed)]
-        self._take_back([path for path in trashed if path.name in named])
+        back = [path for path in trashed if path.name in named]
+        self._take_back(back)
         self._put_away(orphans, len(blobs), today)
-        self._blobs.trash.empty(today - timedelta(days=self._trash_days))
+        if not back or not self._are_left(named):
+            self._blobs.trash.empty(today - timedelta(days=self._trash_days))
         dead = [path for path in drafts if _ownerless(path.name.partition(".")[0], alive, unnamed)]
         for path in (*dead, *(path for path in progress if path.name not in running)):
             _unlink(path)
         for path in spools:
             if path.name not in running:
                 shutil.rmtree(path, ignore_errors=True)
+        if self._bucket is not None:
+            self._bucket.sweep_others(running, lambda blob: _ownerless(blob, alive, unnamed))
         return True
 
     def _put_away(self, orphans: list[Path], total: int, today: date) -> None:
@@ -135,6 +149,14 @@ class Sweeper:
         """Move blobs that a row names out of the trash, such as after the right state was restored."""
         if taken := take_back(self._blobs, paths):
             self._note("storage.take_back", f"{taken} tables in the trash are named by rows")
+
+    def _are_left(self, named: Collection[str]) -> bool:
+        """Whether a blob that a row names could not be taken back: then the trash is not emptied."""
+        left = {path.name for path in self._blobs.trash.files()}.intersection(named)
+        if not left - self._blobs.names():
+            return False
+        _log.error("%d tables that rows name are still in the trash, which is not emptied", len(left))
+        return True
 
     def _note(self, action: str, reason: str) -> None:
         _log.info("%s: %s", action, reason)

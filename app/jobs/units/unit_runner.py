@@ -11,18 +11,17 @@ A job that may be divided loses only the tasks of a lost worker: they are starte
 import asyncio
 import contextlib
 import logging
-import shutil
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from app.engine.engine import CANCELLED, CLUSTER_LOST, TIME_LIMIT, Engine, Failure, Outcome, TaskFunction
 from app.engine.progress_file import ProgressFile
 from app.jobs.units.repeated_tasks import LOST, RepeatedTasks, RepeatPolicy, Step, Stop
+from app.jobs.units.spools import FolderSpools, Spools
 from app.worker.run_units import (
     BEGUN,
     DIVIDED,
@@ -55,6 +54,16 @@ class _Run:
         """The step that runs, after the first task."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """Results of a preparation; nothing if a job has none."""
+
+    data: bytes | None = field(default=None, repr=False)
+    """Pickle for workers."""
+    spools: tuple[str, ...] = ()
+    """Names of its spools' files."""
+
+
 class JobRuns:
     """Runs jobs in an engine, divided or not."""
 
@@ -65,6 +74,7 @@ class JobRuns:
         time_limit: float,
         policy: RepeatPolicy = _DEFAULT_POLICY,
         on_repeat: Callable[[str], None] = lambda reason: None,
+        spools: Spools | None = None,
     ) -> None:
         """Keep the arguments.
 
@@ -81,7 +91,10 @@ class JobRuns:
         on_repeat
             Called in the event loop with one of `app.jobs.units.repeated_tasks.REASONS` whenever a task is
             started again.
+        spools
+            Spools of the units. Default: files of the shared folder.
         """
+        self._spools = spools or FolderSpools()
         self._engine = engine
         self._work = work
         self._time_limit = time_limit
@@ -145,36 +158,39 @@ class JobRuns:
             "(ROWVEIL_JOB_TIME_LIMIT) and were stopped",
         )
         timer = asyncio.get_running_loop().call_later(self._time_limit, run.stop.set, too_long)
-        await asyncio.to_thread(job.spool_folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+        await asyncio.to_thread(self._spools.open, job)
         try:
             prepared = await self._prepare(job, divided, run)
             if isinstance(prepared, Failure):
                 return prepared
             division = divided[DIVISION]
             numbers = range(divided[UNITS])
-            units = [partial(UnitTask, job, division, prepared, number) for number in numbers]
+            units = [
+                partial(UnitTask, job, division, prepared.data, number, spools=prepared.spools)
+                for number in numbers
+            ]
             done = await self._run_step(job, Step("unit", run_unit, units), run, self._policy)
             if isinstance(done, Failure):
                 return done
-            gather = GatherTask(job, division, prepared, tuple(unit[UNIT] for unit in done))
+            spools = (*prepared.spools, *(str(unit[SPOOL]) for unit in done))
+            gather = GatherTask(job, division, prepared.data, tuple(unit[UNIT] for unit in done), spools)
             gathered = await self._run_step(
                 job, Step("assembly", run_gather, [lambda number: gather]), run, self._policy
             )
             return gathered if isinstance(gathered, Failure) else gathered[0]
         finally:
             timer.cancel()
-            await asyncio.to_thread(shutil.rmtree, job.spool_folder, ignore_errors=True)
+            await asyncio.to_thread(self._spools.close, job)
 
-    async def _prepare(self, job: SwapTask, divided: dict[str, Any], run: _Run) -> bytes | Failure | None:
-        """Run the preparation if the job has one. Return its pickle for workers."""
+    async def _prepare(self, job: SwapTask, divided: dict[str, Any], run: _Run) -> _Preparation | Failure:
+        """Run the preparation if the job has one."""
         if not divided[PREPARES]:
-            return None
+            return _Preparation()
         task = partial(PrepareTask, job, divided[DIVISION])
         made = await self._run_step(job, Step("preparation", run_prepare, [task]), run, self._policy)
         if isinstance(made, Failure):
             return made
-        prepared: bytes = made[0][PREPARED]
-        return prepared
+        return _Preparation(made[0][PREPARED], (str(made[0][SPOOL]),))
 
     async def _run_step(
         self, job: SwapTask, step: Step, run: _Run, policy: RepeatPolicy
@@ -220,24 +236,10 @@ class JobRuns:
     async def _delete_spools(self, job: SwapTask, task: str, kept: str) -> None:
         """Delete the task's spools except one, and count the runs that the cluster has started again."""
         loop = asyncio.get_running_loop()
-        again = await loop.run_in_executor(self._thread, _delete_others, job.spool_folder, task, kept)
+        again = await loop.run_in_executor(self._thread, self._spools.delete_others, job, task, kept)
         for _ in range(again):
             _log.warning("job %s: unit %s was started again by the cluster", job.job_id, task)
             self._on_repeat(LOST)
-
-
-def _delete_others(folder: Path, task: str, kept: str) -> int:
-    """Delete the spools of a task except one; return how many share a run with another one. Blocking.
-
-    ``task``: beginning of the names of its spools, before a hyphen.
-    """
-    runs: Counter[str] = Counter()
-    with contextlib.suppress(OSError):  # the job has ended
-        for path in folder.glob(f"{task}-*"):
-            runs[path.name.rpartition("-")[0]] += 1
-            if path.name != kept:
-                path.unlink(missing_ok=True)
-    return runs.total() - len(runs)
 
 
 def _report(progress_path: str, fraction: float) -> None:

@@ -37,9 +37,9 @@ Record = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SharedSpool:
-    """Path and key of a spool written by one process and read by others."""
+    """File name and key of a spool written by one process and read by others."""
 
-    path: str
+    name: str
     key: bytes = field(repr=False)
     records: tuple[tuple[Record, ...], ...] = field(repr=False)
     """Records of each partition, in order."""
@@ -144,14 +144,15 @@ class SpoolWriter(SealedFile):
 
     def shared(self, spool: "SealedSpool") -> SharedSpool:
         """Write all buffered rows, and return what other processes need to read the spool."""
-        return SharedSpool(str(self._path), self._key, spool.written(), spool.row_counts())
+        return SharedSpool(self.name, self._key, spool.written(), spool.row_counts())
 
 
 class SpoolReader(SealedFile):
     """Reader of a spool that another process has written."""
 
-    def __init__(self, shared: SharedSpool) -> None:
-        super().__init__(Path(shared.path).open("rb", buffering=0), shared.key)  # noqa: SIM115 - `close` does
+    def __init__(self, folder: Path, shared: SharedSpool) -> None:
+        """``folder``: the job's folder on this machine. Raises FileNotFoundError."""
+        super().__init__((folder / Path(shared.name).name).open("rb", buffering=0), shared.key)
         self._shared = shared
 
     def parts(self) -> "SealedSpool":

@@ -44,6 +44,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from typing_extensions import Buffer
 
+from app.store.blobs.bucket import Bucket
+from app.store.blobs.bucket_reader import ObjectReader
 from app.store.blobs.disk_space import reserve
 from app.store.blobs.trash import Trash
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, SealUnbound
@@ -60,7 +62,8 @@ DRAFT = ".draft"
 _OWNER = 12
 """Hex digits of a blob id that name its replica."""
 
-_NOBODY = "0" * _OWNER
+NOBODY = "0" * _OWNER
+"""Owner of a blob that no replica made."""
 
 _RESEAL_BATCH = 1000
 """Headers that one journal holds."""
@@ -83,6 +86,13 @@ class BlobAccess:
     data_key: bytes = field(repr=False)
     content: bytes | None = field(default=None, repr=False)
     """Plain bytes of a small table, which is in a row and not in a file; None: the file has them."""
+    bucket: Bucket | None = None
+    """Bucket that has the blob as an object, without a header; None: it is the file at ``path``."""
+
+    @property
+    def key(self) -> str:
+        """Key of the blob's object."""
+        return f"blobs/{self.id[:2]}/{self.id}"
 
 
 def small_table(content: bytes) -> BlobAccess:
@@ -100,7 +110,7 @@ class BlobStore:
         self._journal = folder / "reseal.journal"
         self._sealer = sealer
 
-    def allocate(self, owner: str = _NOBODY) -> BlobAccess:
+    def allocate(self, owner: str = NOBODY) -> BlobAccess:
         """Allocate a blob to write; ``owner`` is the replica's id, 12 hex digits."""
         blob_id = secrets.token_hex(16 - _OWNER // 2) + owner
         data_key = secrets.token_bytes(32)
@@ -160,10 +170,8 @@ class BlobStore:
         except FileNotFoundError:
             self.trash.delete(blob_id)
             path.unlink(missing_ok=True)  # a sweep may have taken it back meanwhile
-        with contextlib.suppress(FileNotFoundError), os.scandir(path.parent) as entries:
-            drafts = [entry.path for entry in entries if entry.name.startswith(f"{blob_id}.")]
-            for draft in drafts:
-                Path(draft).unlink(missing_ok=True)
+        for draft in drafts_of(path):
+            draft.unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
         """Return every stored file, drafts included."""
@@ -284,6 +292,13 @@ def _measured(paths: Iterable[Path]) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
+def drafts_of(path: Path) -> list[Path]:
+    """Return the drafts of the blob that this file is, or will be."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(path.parent) as entries:
+        return [Path(entry.path) for entry in entries if entry.name.startswith(f"{path.name}.")]
+    return []
+
+
 def _new_draft(access: BlobAccess) -> Path:
     return Path(f"{access.path}.{secrets.token_hex(8)}{DRAFT}")
 
@@ -291,8 +306,11 @@ def _new_draft(access: BlobAccess) -> Path:
 def reserve_draft(access: BlobAccess, size: int) -> str:
     """Create a draft of a new blob with ``size`` bytes of disk space, for a later writer; return its path.
 
-    It is deleted with the blob. Raises OSError: ENOSPC; then there is no draft.
+    It is deleted with the blob. A table of a bucket has no draft, because its writer may be on another
+    machine; the result is empty then. Raises OSError: ENOSPC; then there is no draft.
     """
+    if access.bucket is not None:
+        return ""
     draft = _new_draft(access)
     draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -308,6 +326,8 @@ def reserve_draft(access: BlobAccess, size: int) -> str:
 
 def extend_draft(draft: str, size: int, start: int) -> None:
     """Reserve the bytes ``start`` to ``size`` of a draft of `reserve_draft`. Raises OSError: ENOSPC."""
+    if not draft:
+        return
     handle = os.open(draft, os.O_WRONLY)
     try:
         reserve(handle, size, start)
@@ -336,6 +356,7 @@ class SealedWriter(io.RawIOBase):
         """
         super().__init__()
         self._path = Path(access.path)
+        self._bucket, self._key = access.bucket, access.key
         self._draft = _new_draft(access)
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         created = os.O_CREAT | os.O_EXCL
@@ -351,7 +372,8 @@ class SealedWriter(io.RawIOBase):
         except BaseException:
             self.discard()
             raise
-        self._flush = _BackgroundFlush(self._file.fileno()) if durable else None
+        flushed = durable and self._bucket is None
+        self._flush = _BackgroundFlush(self._file.fileno()) if flushed else None
         self._cipher = AESGCM(access.data_key)
         self._pending = bytearray()
         self._sealed = bytearray(CHUNK + _TAG)
@@ -387,7 +409,7 @@ class SealedWriter(io.RawIOBase):
         return len(view)
 
     def close(self) -> None:
-        """Seal the last chunk and rename the draft to the blob."""
+        """Seal the last chunk, and rename the draft to the blob or send it to the bucket. Raises OSError."""
         if self.closed:
             return
         try:
@@ -398,7 +420,11 @@ class SealedWriter(io.RawIOBase):
                 self._flush.settle()
                 os.fsync(self._file.fileno())
             self._file.close()
-            self._draft.rename(self._path)
+            if self._bucket is None:
+                self._draft.rename(self._path)
+            else:
+                self._bucket.send(self._draft, self._key)
+                self._draft.unlink()
             if self._flush is not None:
                 _flush_folder(self._path.parent)
         except BaseException:
@@ -499,19 +525,40 @@ def open_blob(access: BlobAccess) -> "SealedReader | MemoryReader":
     return SealedReader(access) if access.content is None else MemoryReader(access.content)
 
 
+class _FileBytes:
+    """Positioned reads of a file."""
+
+    def __init__(self, path: str) -> None:
+        self._file = io.FileIO(path, "rb")
+        self.size = os.fstat(self._file.fileno()).st_size
+
+    def read_into(self, target: memoryview, position: int) -> int:
+        """Read from a position; return the bytes read, fewer at the end of the file."""
+        return os.preadv(self._file.fileno(), [target], position)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _open_bytes(access: BlobAccess) -> _FileBytes | ObjectReader:
+    """Open the sealed bytes of a blob. Raises FileNotFoundError, OSError."""
+    return _FileBytes(access.path) if access.bucket is None else ObjectReader(access.bucket, access.key)
+
+
 class SealedReader(io.RawIOBase):
     """Seekable stream of a blob's plain bytes, which holds one chunk at a time."""
 
     def __init__(self, access: BlobAccess) -> None:
         super().__init__()
         try:
-            self._file = io.FileIO(access.path, "rb")
+            self._file = _open_bytes(access)
         except FileNotFoundError as error:
             raise BlobMissing(f"blob {access.id} is not in the store") from error
         self._id = access.id
         self._start = len(access.header)
         self._cipher = AESGCM(access.data_key)
-        body = os.fstat(self._file.fileno()).st_size - self._start
+        body = self._file.size - self._start
         self._chunks = max(1, -(-body // (CHUNK + _TAG)))
         self.size = body - self._chunks * _TAG
         """Total plain bytes."""
@@ -578,7 +625,10 @@ class SealedReader(io.RawIOBase):
 
     def _open_chunk(self, chunk: int, plain: memoryview) -> None:
         sealed = memoryview(self._sealed)[: len(plain) + _TAG]
-        got = os.preadv(self._file.fileno(), [sealed], self._start + chunk * (CHUNK + _TAG))
+        try:
+            got = self._file.read_into(sealed, self._start + chunk * (CHUNK + _TAG))
+        except FileNotFoundError as error:  # of a bucket, which has no open files
+            raise BlobMissing(f"blob {self._id} was deleted while it was read") from error
         nonce = _nonce(chunk, last=chunk == self._chunks - 1)
         try:
             if got != len(sealed):

@@ -45,23 +45,6 @@ def load_signing_key(settings: Settings) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(seed)
 
 
-def load_folder_id(folder: Path) -> str:
-    """Load the folder's id, 32 hex digits that all its users share. Creates it if there is none."""
-    return _folder_id(_read_or_make(folder / "identity"))
-
-
-def find_folder_id(folder: Path) -> str | None:
-    """Return what `load_folder_id` returns; None if the folder has no identity yet."""
-    try:
-        return _folder_id((folder / "identity").read_text())
-    except FileNotFoundError:
-        return None
-
-
-def _folder_id(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
 def key_id(key: bytes) -> bytes:
     """Return an 8-byte name of a key that reveals nothing about the key."""
     return hashlib.blake2b(key, digest_size=8, person=b"rowveil-key-id").digest()

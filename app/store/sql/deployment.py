@@ -10,18 +10,18 @@ start goes on from, and no state in which two databases pass for the owner of on
 all cases; see also docs/decisions/0014-deployment-id.md.
 """
 
-import os
 import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import sqlalchemy as sa
 import sqlalchemy.exc
 
+from app.store.blobs.bucket import Bucket, BucketUnusable
+from app.store.blobs.marks import Place, create_mark, place_name, read_mark, replace_mark
+from app.store.blobs.places import find_folder_id
 from app.store.blobs.sealed_files import BlobStore
-from app.store.crypto.key_files import find_folder_id
 from app.store.sql import jobs, replicas
 from app.store.sql.db import Database, Transaction
 from app.store.sql.models import Deployment
@@ -44,76 +44,56 @@ class StorageUnusable(Exception):
 
 
 class FolderMark:
-    """The file of a shared folder that says to which deployment the folder belongs."""
+    """The file of a shared folder, or the object of a bucket, that says to which deployment it belongs."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / _FILE
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
     def read(self) -> str | None:
-        """Return the deployment id; None if the folder has none. Raises StorageUnusable."""
+        """Return the deployment id; None if there is none. Raises StorageUnusable."""
         try:
-            text = self.path.read_text(encoding="ascii", errors="replace")
-        except FileNotFoundError:
-            return None
+            text = read_mark(self._place, _FILE)
         except OSError as error:
-            raise StorageUnusable(f"{self.path} cannot be read: {error.strerror}") from None
+            raise StorageUnusable(
+                f"{_FILE} of {place_name(self._place)} cannot be read: {error.strerror}"
+            ) from None
+        if text is None:
+            return None
         if not _ID.fullmatch(text):
             raise StorageUnusable(
-                f"{self.path} holds no deployment id (32 hex digits). Restore the file from a backup of the "
-                "folder, or run `rowveil adopt-storage`"
+                f"{_FILE} of {place_name(self._place)} holds no deployment id (32 hex digits). Restore it "
+                "from a backup, or run `rowveil adopt-storage`"
             )
         return text.strip()
 
     def write_once(self, deployment_id: str) -> str:
         """Mark a folder that has no id. Return the id that it has now, which may be of another process."""
-        draft = self._draft(deployment_id)
-        try:
-            os.link(draft, self.path)  # fails if the file exists, which a rename would replace
-        except FileExistsError:
-            pass
-        finally:
-            draft.unlink()
-        self._flush_folder()
+        create_mark(self._place, _FILE, f"{deployment_id}\n")
         written = self.read()
         assert written is not None
         return written
 
     def replace(self, deployment_id: str) -> None:
         """Mark the folder, whatever its id was."""
-        self._draft(deployment_id).rename(self.path)
-        self._flush_folder()
-
-    def _draft(self, deployment_id: str) -> Path:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self.path.with_name(f".{_FILE}.{secrets.token_hex(4)}")
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-            file.write(f"{deployment_id}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        return draft
-
-    def _flush_folder(self) -> None:
-        handle = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        replace_mark(self._place, _FILE, f"{deployment_id}\n")
 
 
 @contextmanager
-def usable(folder: Path) -> Iterator[None]:
-    """Turn a failure of the file system within the block into StorageUnusable."""
+def usable(place: Place) -> Iterator[None]:
+    """Turn a failure of the file system or the bucket within the block into StorageUnusable."""
     try:
         yield
+    except BucketUnusable as error:
+        raise StorageUnusable(str(error.strerror)) from None
     except OSError as error:
         raise StorageUnusable(
-            f"the shared folder {folder} cannot be used: {error.strerror}. It must be writable, on a file "
+            f"{place_name(place)} cannot be used: {error.strerror}. It must be writable, on a file "
             "system with hard links and atomic renames: a local disk, NFS 4 or CephFS, not a mounted object "
-            "store"
+            "store (ROWVEIL_STORAGE uses one)"
         ) from None
 
 
-def pair(database: Database, blobs: BlobStore, folder: Path) -> str:
+def pair(database: Database, blobs: BlobStore, place: Place) -> str:
     """Return the deployment id that the database and the folder share.
 
     ============  ================  ==========================================================
@@ -134,17 +114,17 @@ def pair(database: Database, blobs: BlobStore, folder: Path) -> str:
     StorageMismatch
     StorageUnusable
     """
-    mark = FolderMark(folder)
-    with usable(folder):
+    mark = FolderMark(place)
+    with usable(place):
         with database.write() as session:
             own = _own(session)
         found = mark.read()
         if found is None and own.in_folder:
-            raise StorageMismatch(_no_mark(database, folder, own.deployment_id))
+            raise StorageMismatch(_no_mark(database, place, own.deployment_id))
         if found is None:
-            found = _mark_first(database, blobs, folder, own.deployment_id)
+            found = _mark_first(database, blobs, place, own.deployment_id)
         if found != own.deployment_id:
-            raise StorageMismatch(_other_mark(database, blobs, folder, found))
+            raise StorageMismatch(_other_mark(database, blobs, place, found))
         if not own.in_folder:
             with database.write() as session:
                 _note_marked(session, found)
@@ -180,42 +160,56 @@ def _own(session: Transaction) -> Deployment:
     return own
 
 
-def _mark_first(database: Database, blobs: BlobStore, folder: Path, deployment_id: str) -> str:
+def _mark_first(database: Database, blobs: BlobStore, place: Place, deployment_id: str) -> str:
     """Mark a folder that has no id. Return the id that it has now. Raises StorageMismatch."""
-    mark = FolderMark(folder)
+    mark = FolderMark(place)
     files = blobs.names()
     with database.read() as session:
         named = jobs.all_named(session)
-        used_before = find_folder_id(folder) in replicas.folder_ids(session)
+        used_before = find_folder_id(place) in replicas.folder_ids(session)
     # Read last: without a mark even now, no other replica has paired, and files and rows are from before.
     found = mark.read()
     if found is not None:
         return found
     if files and not (files & named or used_before):
-        raise StorageMismatch(_other_mark(database, blobs, folder, None))
+        raise StorageMismatch(_other_mark(database, blobs, place, None))
     if named and not files & named:
-        raise StorageMismatch(_no_mark(database, folder, None))
+        raise StorageMismatch(_no_mark(database, place, None))
     return mark.write_once(deployment_id)
 
 
-def _other_mark(database: Database, blobs: BlobStore, folder: Path, found: str | None) -> str:
+def _other_mark(database: Database, blobs: BlobStore, place: Place, found: str | None) -> str:
     files = blobs.names()
     with database.read() as session:
         named = len(files & jobs.all_named(session))
     owner = "" if found is None else f" (deployment {found[:_SHOWN]})"
     return (
-        f"the shared folder {folder} belongs to another database{owner}: {_shown(database)} names {named} of "
-        f"{len(files)} sealed tables in it. Set ROWVEIL_DATABASE_URL to the database of this folder, or "
-        f"ROWVEIL_SHARED_FOLDER to a folder of its own. {_ADOPT}"
+        f"{place_name(place)} belongs to another database{owner}: {_shown(database)} names {named} of "
+        f"{len(files)} sealed tables in it. Set ROWVEIL_DATABASE_URL to the database of "
+        f"{_other(place)}. {_ADOPT}"
     )
 
 
-def _no_mark(database: Database, folder: Path, own: str | None) -> str:
+def _no_mark(database: Database, place: Place, own: str | None) -> str:
     owner = "" if own is None else f" (deployment {own[:_SHOWN]})"
     return (
-        f"the shared folder {folder} is not the one that {_shown(database)}{owner} has used so far: it is "
-        "not mounted, or it is another folder. Mount it, or give every replica the same "
-        f"ROWVEIL_SHARED_FOLDER. {_ADOPT}"
+        f"{place_name(place)} is not the one that {_shown(database)}{owner} has used so far: "
+        f"{_missed(place)}. {_ADOPT}"
+    )
+
+
+def _other(place: Place) -> str:
+    if isinstance(place, Bucket):
+        return "this bucket, or ROWVEIL_STORAGE to a prefix of its own"
+    return "this folder, or ROWVEIL_SHARED_FOLDER to a folder of its own"
+
+
+def _missed(place: Place) -> str:
+    if isinstance(place, Bucket):
+        return "it is another bucket or prefix. Give every replica the same ROWVEIL_STORAGE"
+    return (
+        "it is not mounted, or it is another folder. Mount it, or give every replica the same "
+        "ROWVEIL_SHARED_FOLDER"
     )
 
 

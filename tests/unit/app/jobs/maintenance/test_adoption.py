@@ -100,8 +100,9 @@ def test_a_folder_that_cannot_be_marked_leaves_the_database_as_it_was(
 ) -> None:
     mark = FolderMark(stores.blobs.folder.parent)
     before = mark.read()
-    mark.path.unlink()
-    (mark.path / "in the way").mkdir(parents=True)
+    path = stores.blobs.folder.parent / "deployment"
+    path.unlink()
+    (path / "in the way").mkdir(parents=True)
     stores.lease.release()
     assert main(["adopt-storage"]) == 1
     assert "cannot be used" in capsys.readouterr().err

@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.settings import Settings
+from app.store.blobs.places import load_folder_id
 from app.store.blobs.sealed_files import BlobStore
-from app.store.crypto.key_files import load_folder_id
 from app.store.crypto.sealing import Sealer
 from app.store.sql import deployment, replicas
 from app.store.sql.db import Database, migrate

@@ -289,9 +289,8 @@ def _verify_ledger(database: Database) -> int:
 
 def _rotate(settings: Settings, database: Database, sealer: Sealer, audit: AuditTrail) -> int:
     blobs = open_blobs(settings, sealer)
-    pair(
-        database, blobs, place_of(settings)
-    )  # otherwise the tables in the correct folder would keep the old keys
+    # Another place than the database's is refused: the tables in the right one would keep their old keys.
+    pair(database, blobs, place_of(settings))
     rows = files = 0
     while (more := (reseal_rows(database, sealer), blobs.reseal())) != (0, 0):
         rows, files = rows + more[0], files + more[1]

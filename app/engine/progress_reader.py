@@ -27,7 +27,7 @@ class ProgressReader:
     def __init__(
         self,
         patience: float = _PATIENCE_SECONDS,
-        read: Callable[[Path], Progress | None] = lambda path: read_progress(path),
+        read: Callable[[Path], Progress | None] = read_progress,
     ) -> None:
         """Make the threads.
 

@@ -256,7 +256,7 @@ def test_what_is_no_key_is_refused(keys: Keys, key: str, address: str) -> None:
 @pytest.mark.parametrize("served", ["sqlite"], indirect=True)
 def test_a_key_cannot_be_given_more_in_the_database(keys: Keys, service_home: Path) -> None:
     """Neither scopes nor expiry nor name can be changed: the database does not have the HMAC's key."""
-    for column, value in (("scopes", "run read seeds:read admin"), ("name", "ada"), ("project", "census")):
+    for column, value in (("scopes", "run read seeds:read admin"), ("name", "edith"), ("project", "census")):
         key = keys.make((READ,))
         with closing(sqlite3.connect(service_home / "rowveil.db", timeout=30)) as database, database:
             change = f"UPDATE api_keys SET {column} = ? WHERE id = ?"

@@ -24,12 +24,20 @@ from pathlib import Path
 from typing import cast
 
 from app.store.blobs.bucket import Bucket, Stored, expired
-from app.store.blobs.sealed_files import NOBODY, BlobAccess, BlobMissing, BlobStore, drafts_of
+from app.store.blobs.sealed_files import (
+    BLOBS,
+    NOBODY,
+    BlobAccess,
+    BlobMissing,
+    BlobStore,
+    drafts_of,
+    object_key,
+)
 from app.store.blobs.trash import Trash
 from app.store.crypto.sealing import Binding, Sealer, SealUnbound
 
-BLOBS, TRASH, SCRATCH, PROGRESS = "blobs", "trash", "scratch", "progress"
-"""Folders of the bucket."""
+TRASH, SCRATCH, PROGRESS = "trash", "scratch", "progress"
+"""Further folders of the bucket."""
 
 UPLOAD_SECONDS = 24 * 3600.0
 """Age at which an upload is aborted although its service lives: no write of a table takes so long."""
@@ -41,11 +49,6 @@ _MEASURED_SECONDS = 300.0
 """Time for which the figures of the bucket are kept: a listing costs a request for each 1000 objects."""
 
 _log = logging.getLogger("rowveil.storage")
-
-
-def key_of(blob_id: str) -> str:
-    """Return the key of a blob's object."""
-    return BlobAccess(blob_id, "", b"", b"").key
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class BucketTrash(Trash):
         if isinstance(path, Path):
             path.unlink(missing_ok=True)
             return False
-        if self._bucket.size(key_of(path.name)) is None:
+        if self._bucket.size(object_key(path.name)) is None:
             return False
         self._bucket.put(f"{TRASH}/{day.isoformat()}/{path.name}", b"")
         return True
@@ -99,7 +102,7 @@ class BucketTrash(Trash):
         """Delete the blobs with a mark of a day before a day, and their marks; return the number deleted."""
         old = [key for key in self.marks() if _day(key) < before]
         try:
-            self._bucket.delete([key_of(key.rpartition("/")[2]) for key in old])
+            self._bucket.delete([object_key(key.rpartition("/")[2]) for key in old])
             self._bucket.delete(old)  # afterwards: a crash between the two is repaired by the next call
         except OSError as error:
             _log.warning("the trash cannot be emptied: %s", error.strerror)
@@ -128,7 +131,7 @@ class BucketBlobs(BlobStore):
     def access(self, blob_id: str, sealed_key: bytes | None, binding: Binding) -> BlobAccess:
         """Return the access that a row has to a stored blob. Raises BlobMissing, SealBroken, OSError."""
         data_key = self._open_key(blob_id, sealed_key, binding)
-        if self.bucket.size(key_of(blob_id)) is None:
+        if self.bucket.size(object_key(blob_id)) is None:
             raise BlobMissing(f"blob {blob_id} is not in the store")
         return BlobAccess(blob_id, str(self._path(blob_id)), b"", data_key, bucket=self.bucket)
 
@@ -143,7 +146,7 @@ class BucketBlobs(BlobStore):
         """
         path = self._path(blob_id)
         path.unlink(missing_ok=True)
-        self.bucket.delete([key_of(blob_id)])
+        self.bucket.delete([object_key(blob_id)])
         for draft in drafts_of(path):
             draft.unlink(missing_ok=True)
 
@@ -158,7 +161,7 @@ class BucketBlobs(BlobStore):
     def take_back(self, path: Path) -> bool:
         """Delete the mark of a blob in the trash; False if the blob is gone. Raises OSError."""
         path.unlink(missing_ok=True)
-        return self.bucket.size(key_of(path.name)) is not None
+        return self.bucket.size(object_key(path.name)) is not None
 
     def measure(self) -> tuple[int, int]:
         """Return the number of blobs and their bytes, without the trash, as of the last five minutes."""

@@ -9,6 +9,7 @@ import secrets
 from pathlib import Path
 
 from app.store.blobs.bucket import Bucket
+from app.store.blobs.folder_flush import flush_folder
 
 Place = Path | Bucket
 """Shared folder of a service, or its bucket."""
@@ -41,7 +42,7 @@ def create_mark(place: Place, name: str, text: str) -> str:
         pass
     finally:
         draft.unlink()
-    _flush(place)
+    flush_folder(place)
     return (place / name).read_text(encoding="ascii", errors="replace")
 
 
@@ -51,7 +52,7 @@ def replace_mark(place: Place, name: str, text: str) -> None:
         place.put(name, text.encode())
         return
     _draft(place, name, text).rename(place / name)
-    _flush(place)
+    flush_folder(place)
 
 
 def delete_mark(place: Place, name: str) -> None:
@@ -70,11 +71,3 @@ def _draft(folder: Path, name: str, text: str) -> Path:
         file.flush()
         os.fsync(file.fileno())
     return draft
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

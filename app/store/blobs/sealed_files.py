@@ -47,6 +47,7 @@ from typing_extensions import Buffer
 from app.store.blobs.bucket import Bucket
 from app.store.blobs.bucket_reader import ObjectReader
 from app.store.blobs.disk_space import reserve
+from app.store.blobs.folder_flush import flush_folder
 from app.store.blobs.trash import Trash
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, SealUnbound
 
@@ -58,6 +59,9 @@ _MAGIC = b"RVBL\x01"
 
 DRAFT = ".draft"
 """Suffix of a file that is still being written."""
+
+BLOBS = "blobs"
+"""Folder of a bucket for the objects of blobs."""
 
 _OWNER = 12
 """Hex digits of a blob id that name its replica."""
@@ -76,6 +80,11 @@ class BlobMissing(Exception):
     """The blob is not in the store."""
 
 
+def object_key(blob_id: str) -> str:
+    """Return the key of a blob's object in a bucket."""
+    return f"{BLOBS}/{blob_id[:2]}/{blob_id}"
+
+
 @dataclass(frozen=True, slots=True)
 class BlobAccess:
     """Path and key of one blob, to read it or to write it once."""
@@ -92,7 +101,7 @@ class BlobAccess:
     @property
     def key(self) -> str:
         """Key of the blob's object."""
-        return f"blobs/{self.id[:2]}/{self.id}"
+        return object_key(self.id)
 
 
 def small_table(content: bytes) -> BlobAccess:
@@ -238,7 +247,7 @@ class BlobStore:
             file.flush()
             os.fsync(file.fileno())
         draft.rename(self._journal)
-        _flush_folder(self.folder)
+        flush_folder(self.folder)
 
     def _apply_journal(self) -> None:
         """Write the headers of the journal. Idempotent: each call writes the same bytes."""
@@ -426,7 +435,7 @@ class SealedWriter(io.RawIOBase):
                 self._bucket.send(self._draft, self._key)
                 self._draft.unlink()
             if self._flush is not None:
-                _flush_folder(self._path.parent)
+                flush_folder(self._path.parent)
         except BaseException:
             self.discard()
             raise
@@ -644,11 +653,3 @@ def _context(blob_id: str) -> str:
 
 def _nonce(chunk: int, last: bool) -> bytes:
     return chunk.to_bytes(11, "big") + bytes([last])  # 2**32 chunks are 4 PiB
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

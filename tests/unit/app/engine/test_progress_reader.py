@@ -4,9 +4,6 @@ import asyncio
 import os
 from pathlib import Path
 
-import pytest
-
-from app.engine import progress_reader
 from app.engine.engine import Progress
 from app.engine.progress_file import ProgressFile, make_progress_file, read_progress
 from app.engine.progress_reader import ProgressReader
@@ -32,18 +29,17 @@ def let_go(path: Path) -> None:
     os.close(writer)
 
 
-def test_a_stalled_file_shows_what_was_read_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_file_shows_what_was_read_last(tmp_path: Path) -> None:
     reads = []
 
     def counted(path: Path) -> Progress | None:
         reads.append(path)
         return read_progress(path)
 
-    monkeypatch.setattr(progress_reader, "read_progress", counted)
     known, unknown, other = (tmp_path / name for name in ("known", "unknown", "other"))
 
     async def run() -> None:
-        reader = ProgressReader(patience=0.05)
+        reader = ProgressReader(patience=0.05, read=counted)
         try:
             assert await reader.read(tmp_path / "absent") is None
             expected = report(known, 0.25)

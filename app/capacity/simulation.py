@@ -8,7 +8,7 @@ the limit of each worker. Units that take long and units of lost workers are sta
 
 import heapq
 import random
-import statistics
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -70,14 +70,17 @@ class _Run:
     slice_bytes: float
     lost_at: float
     left: int = SLICES
-    pending: float = 0.0
-    """Bytes left of the current transfer."""
+    transfers: bool = False
     stopped: bool = False
 
 
 @dataclass(slots=True)
 class _Step:
-    """State of the tasks of one step."""
+    """State of the tasks of one step.
+
+    Transfers at the same time have the same rate. ``moved`` counts the bytes of one that never ends, so that a
+    transfer of b bytes that begins at count m ends at count m + b, however many others come and go.
+    """
 
     cluster: Cluster
     tasks: Sequence[Task]
@@ -86,9 +89,15 @@ class _Step:
     free: int
     waiting: list[int] = field(default_factory=list)
     events: list[tuple[float, int, str, _Run]] = field(default_factory=list)
-    transfers: list[_Run] = field(default_factory=list)
+    moved: float = 0.0
+    transfers: int = 0
+    ends: list[tuple[float, int, _Run]] = field(default_factory=list)
+    """Transfers by the count at which they end; stopped ones stay until they come first."""
+    late: list[_Run] = field(default_factory=list)
+    """Slow runs that wait for a free worker to start their task a second time."""
     running: dict[int, list[_Run]] = field(default_factory=dict)
     durations: list[float] = field(default_factory=list)
+    """Seconds of the tasks that have ended, in order."""
     losses: dict[int, int] = field(default_factory=dict)
     repeated: set[int] = field(default_factory=set)
     number: int = 0
@@ -98,30 +107,30 @@ class _Step:
         self.waiting = list(range(len(self.tasks)))[::-1]
         self._start_waiting()
         while len(self.durations) < len(self.tasks):
+            rate = self._rate()
             at_event = self.events[0][0] if self.events else float("inf")
-            rate, first = self._next_transfer()
-            at_transfer = self.now + first.pending / rate if first is not None else float("inf")
+            at_transfer = (
+                self.now + (self.ends[0][0] - self.moved) / rate if self._transferring() else float("inf")
+            )
             at = min(at_event, at_transfer)
-            self._transfer(at, rate)
-            if first is not None and at_transfer <= at_event:
-                self._computes(first)
+            self.moved += (at - self.now) * rate
+            self.now = at
+            if at_transfer <= at_event:
+                self._computes(heapq.heappop(self.ends)[2])
             else:
                 _, _, kind, run = heapq.heappop(self.events)
                 getattr(self, kind)(run)
         return self.now
 
-    def _next_transfer(self) -> tuple[float, _Run | None]:
-        """Return the present rate of each transfer, and the transfer that ends first."""
-        if not self.transfers:
-            return 0.0, None
-        rate = min(self.cluster.worker_bandwidth, self.cluster.storage_bandwidth / len(self.transfers))
-        return rate, min(self.transfers, key=lambda run: run.pending)
+    def _rate(self) -> float:
+        """Return the bytes a second of each transfer."""
+        return min(self.cluster.worker_bandwidth, self.cluster.storage_bandwidth / max(1, self.transfers))
 
-    def _transfer(self, until: float, rate: float) -> None:
-        moved = (until - self.now) * rate
-        for run in self.transfers:
-            run.pending -= moved
-        self.now = until
+    def _transferring(self) -> bool:
+        """Return whether a transfer runs, and remove stopped ones from the front of ``ends``."""
+        while self.ends and self.ends[0][2].stopped:
+            heapq.heappop(self.ends)
+        return bool(self.ends)
 
     def _at(self, time: float, kind: str, run: _Run) -> None:
         self.number += 1
@@ -130,6 +139,9 @@ class _Step:
     def _start_waiting(self) -> None:
         while self.free and self.waiting:
             self._begin(self.waiting.pop())
+        late, self.late = self.late, []
+        for run in late:
+            self._slow(run)
 
     def _begin(self, number: int) -> None:
         task, cluster = self.tasks[number], self.cluster
@@ -147,11 +159,13 @@ class _Step:
 
     def _started(self, run: _Run) -> None:
         if not run.stopped:
-            run.pending = run.slice_bytes
-            self.transfers.append(run)
+            run.transfers = True
+            self.transfers += 1
+            self.number += 1
+            heapq.heappush(self.ends, (self.moved + run.slice_bytes, self.number, run))
 
     def _computes(self, run: _Run) -> None:
-        self.transfers.remove(run)
+        self._leave_transfers(run)
         end = self.now + run.slice_seconds
         kind = "_lost" if end > run.lost_at else "_sliced"
         self._at(max(self.now, min(end, run.lost_at)), kind, run)
@@ -167,7 +181,7 @@ class _Step:
 
     def _ended(self, run: _Run) -> None:
         self._stop_all(run.task)
-        self.durations.append(self.now - run.began)
+        insort(self.durations, self.now - run.began)
         if len(self.durations) == 1:
             for other in [each for runs in self.running.values() for each in runs]:
                 self._watch(other)
@@ -177,8 +191,11 @@ class _Step:
         for run in self.running.pop(number):
             run.stopped = True
             self.free += 1
-            if run in self.transfers:
-                self.transfers.remove(run)
+            self._leave_transfers(run)
+
+    def _leave_transfers(self, run: _Run) -> None:
+        self.transfers -= run.transfers
+        run.transfers = False
 
     def _lost(self, run: _Run) -> None:
         if run.stopped:
@@ -200,20 +217,21 @@ class _Step:
             self._at(max(self.now, at), "_slow", run)
 
     def _limit(self) -> float:
-        return self.cluster.repeat_factor * statistics.median(self.durations)
+        last = len(self.durations) - 1
+        return self.cluster.repeat_factor * (self.durations[last // 2] + self.durations[(last + 1) // 2]) / 2
 
     def _slow(self, run: _Run) -> None:
         """Start the task a second time, if it is slow and a worker is free."""
         if run.stopped or run.task in self.repeated:
             return
-        limit = max(LEAST_REPEAT_SECONDS, self._limit())
-        if self.now - run.began < limit:
-            self._at(run.began + limit, "_slow", run)
+        late = run.began + max(LEAST_REPEAT_SECONDS, self._limit())
+        if self.now < late:
+            self._at(late, "_slow", run)
         elif self.free and not self.waiting:
             self.repeated.add(run.task)
             self._begin(run.task)
         else:
-            self._at(self.now + 1.0, "_slow", run)  # the service looks once a second
+            self.late.append(run)
 
 
 def elapsed(cluster: Cluster, steps: Sequence[Sequence[Task]], seed: int) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from app.capacity import costs as model
 from app.capacity.costs import dumped, measured_costs
-from benchmarks.scale.measure import measure_costs, prediction, scaling
+from benchmarks.scale.measure import growth, measure_costs, prediction, scaling
 from benchmarks.scale.tasks import CASES
 
 _FILE = Path(model.__file__).with_name("costs.json")
@@ -18,6 +18,10 @@ def main() -> None:
         "--write", action="store_true", help="measure the costs and write app/capacity/costs.json"
     )
     parser.add_argument("--rows", type=int, default=0, help="measure the scaling on a table of this size")
+    parser.add_argument(
+        "--large", type=int, default=0, help="measure runs out of core on a table of this size"
+    )
+    parser.add_argument("--memory", type=int, default=10**9, help="their memory budget. Default: %(default)s")
     parser.add_argument("--services", nargs="*", choices=CASES, default=list(CASES))
     given = parser.parse_args()
     if given.write:
@@ -26,6 +30,8 @@ def main() -> None:
     costs = measured_costs()
     if given.rows:
         print(scaling(given.rows, costs, given.services), "\n")
+    if given.large:
+        print(growth(given.large, given.memory, given.services), "\n")
     print(prediction(costs, given.services))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.capacity.costs import Costs, ServiceCosts, StepCosts, measured_costs
+from app.capacity.costs import Costs, ServiceCosts, StepCosts
 from app.capacity.estimate import JobSize, NotPossible, best, estimate
 from app.capacity.simulation import Cluster
 from app.store.blobs.column_reader import BlobTable
@@ -19,15 +19,15 @@ from benchmarks.scale.source import StoredSource, numbers, survey
 from benchmarks.scale.tasks import CASES, PLENTY, Measured, Workers, checked, store
 from providers import PROVIDERS
 
-SMALL_ROWS = 50_000
+WARM_ROWS = 100_000
 """Rows of the run that loads a worker's kernels before anything is measured."""
 
 SIZES = (2_000_000, 8_000_000)
 """Rows of the tables on which costs are measured."""
 
 SMALLER = {
-    "MEDS": (250_000, 1_000_000),
-    "RWN": (250_000, 1_000_000),
+    "MEDS": (1_000_000, 4_000_000),
+    "RWN": (4_000_000, 8_000_000),
     "LOCALITY": (1_000_000, 2_000_000),
     "RSWAP": (250_000, 1_000_000),
 }
@@ -64,7 +64,7 @@ class Bench:
 
     def needed(self, service: str, rows: int) -> int:
         """Return the memory budget with which a table of this many rows runs in memory."""
-        small = self.source(service, SMALL_ROWS)
+        small = self.source(service, WARM_ROWS)
         table = BlobTable(small.access, small.rows)
         return memory_budget(PROVIDERS[service], table, checked(service, small.schema, rows), rows)
 
@@ -72,9 +72,10 @@ class Bench:
         """Run a job once."""
         return self.workers.run(service, self.source(service, rows), memory, units)
 
-    def warm(self, service: str, memory: int, units: int) -> None:
-        """Load the kernels of the service."""
-        self.run(service, SMALL_ROWS, memory, units)
+    def warm(self, service: str, share: float, units: int) -> None:
+        """Load the kernels of the runs that get this share of the memory of a run in memory."""
+        memory = max(_LEAST_MEMORY, int(share * self.needed(service, WARM_ROWS)))
+        self.run(service, WARM_ROWS, memory, units)
 
 
 @contextmanager
@@ -88,7 +89,7 @@ def bench(workers: int) -> Iterator[Bench]:
             running.close()
 
 
-_LEAST_MEMORY = 8 * 10**6
+_LEAST_MEMORY = 2 * 10**6
 """Smallest memory budget of a run that only loads kernels."""
 
 
@@ -96,11 +97,11 @@ def costs_of(on: Bench, service: str) -> ServiceCosts:
     """Measure the costs of one service."""
     scaling = PROVIDERS[service].scaling
     sizes = SMALLER.get(service, SIZES)
-    on.warm(service, PLENTY, 1)
+    on.warm(service, 2.0, 1)
     in_memory = step("whole", [on.run(service, rows, PLENTY, 1) for rows in sizes])
     out_of_core = None
     if scaling.swap is not None:
-        on.warm(service, _LEAST_MEMORY, 1)
+        on.warm(service, _CUT, 1)
         runs = [on.run(service, rows, int(_CUT * on.needed(service, rows)), 1) for rows in sizes]
         out_of_core = step("whole", runs)
     if scaling.sharing is None:
@@ -110,7 +111,7 @@ def costs_of(on: Bench, service: str) -> ServiceCosts:
 
 def _divided(on: Bench, service: str, share: float) -> tuple[StepCosts, ...]:
     sizes = SMALLER.get(service, SIZES)
-    on.warm(service, _LEAST_MEMORY, UNITS[0])
+    on.warm(service, share, UNITS[0])
     budgets = {rows: int(share * on.needed(service, rows)) for rows in sizes}
     return steps(
         [on.run(service, rows, memory, units) for rows, memory in budgets.items() for units in UNITS]
@@ -134,63 +135,90 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def report(rows: int) -> str:
-    """Return the scaling of jobs on this machine, and the model's predictions, as Markdown."""
-    costs = measured_costs()
-    return f"### Scaling, {rows:,} rows\n\n{scaling(rows, costs)}\n\n{prediction(costs)}\n"
-
-
 def scaling(rows: int, costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
-    """Run jobs on one worker and on two, and return times, speed-up and prediction as Markdown."""
+    """Run jobs on one worker and on two, and return times, speed-up and the model's times as Markdown.
+
+    The first run is not divided. All have the same memory, less than a run in memory takes.
+    """
     lines = []
     with bench(1) as one, bench(2) as two:
         for service in services:
-            lines.append([service, *_scaling_of(one, two, service, rows, costs.services[service])])
-            print("  ", *lines[-1], flush=True)
+            if PROVIDERS[service].scaling.sharing is not None:
+                lines.append([service, *_scaling_of(one, two, service, rows, costs.services[service])])
+                print("  ", *lines[-1], flush=True)
     header = [
         "service",
-        "way",
-        "1 worker s",
-        "2 workers s",
+        "1 worker, whole",
+        "1 worker, units",
+        "2 workers",
         "speed-up",
-        "model, 1",
-        "model, 2",
+        "model",
         "moved / least",
     ]
     return table(header, lines)
 
 
 def _scaling_of(one: Bench, two: Bench, service: str, rows: int, costs: ServiceCosts) -> list[str]:
-    provider = PROVIDERS[service].scaling
+    cut = PROVIDERS[service].scaling.swap is not None
     needed = one.needed(service, rows)
-    memory = int(_FITS * needed) if provider.swap is not None else PLENTY
-    units = _SCALED_UNITS if provider.sharing is not None else 1
+    memory = int(_FITS * needed) if cut else PLENTY
     jobs = []
-    for on in (one, two) if units > 1 else (one,):
-        on.warm(service, _LEAST_MEMORY if provider.swap is not None else PLENTY, units)
+    for on, units in ((one, 1), (one, _SCALED_UNITS), (two, _SCALED_UNITS)):
+        on.warm(service, _FITS if cut else 2.0, units)
         jobs.append(on.run(service, rows, memory, units))
     if len({job.digest for job in jobs}) != 1:
         raise RuntimeError(f"{service}: the destinations of {rows} rows differ")
     stored = one.source(service, rows).stored_bytes
-    size = JobSize(rows, stored / rows, needed, long=service == "LOCALITY")
+    size = JobSize(rows, stored / rows, needed, long=not cut)
     models = [
-        estimate(costs, size, _quiet(number), memory, job.units).seconds for number, job in enumerate(jobs, 1)
+        estimate(costs, size, _quiet(workers), memory, units).seconds
+        for workers, units in ((1, 1), (1, _SCALED_UNITS), (2, _SCALED_UNITS))
     ]
-    moved = sum(task.read + task.written for tasks in jobs[-1].steps.values() for task in tasks) / (
-        2 * stored
-    )
-    seconds = [job.seconds for job in jobs]
+    whole, units, shared = (job.seconds for job in jobs)
     return [
-        f"{jobs[-1].units} units" if units > 1 else "whole",
-        *_both(seconds),
-        f"{seconds[0] / seconds[1]:.2f}" if units > 1 else "",
-        *_both(models),
-        f"{moved:.1f}",
+        *(f"{seconds:.1f} s" for seconds in (whole, units, shared)),
+        f"{min(whole, units) / shared:.2f}",
+        ", ".join(f"{seconds:.1f}" for seconds in models),
+        f"{_moved(jobs[2]) / (2 * stored):.1f}",
     ]
 
 
-def _both(values: Sequence[float]) -> list[str]:
-    return [f"{value:.1f}" for value in values] + [""] * (2 - len(values))
+def _moved(job: Measured) -> int:
+    return sum(task.read + task.written for tasks in job.steps.values() for task in tasks)
+
+
+def growth(rows: int, memory: int, services: Sequence[str] = tuple(CASES)) -> str:
+    """Run jobs out of core on tables of ``rows`` and of a tenth of it; return times and bytes as Markdown.
+
+    The smaller table has a tenth of the memory, so that both run out of core.
+    """
+    lines = []
+    for service in services:
+        if PROVIDERS[service].scaling.swap is None:
+            continue
+        with bench(1) as on:  # a store for each service: the largest tables take gigabytes
+            on.warm(service, _CUT, 1)
+            small = on.run(
+                service, rows // 10, min(memory // 10, int(_FITS * on.needed(service, rows // 10))), 1
+            )
+            large = on.run(service, rows, min(memory, int(_FITS * on.needed(service, rows))), 1)
+            least = 2 * on.source(service, rows).stored_bytes
+        (figures,) = large.steps["whole"]
+        lines.append(
+            [
+                service,
+                f"{small.seconds:.1f} s",
+                f"{large.seconds:.1f} s",
+                f"{large.seconds / small.seconds:.1f}",
+                f"{figures.peak / 1e6:,.0f} MB",
+                f"{figures.read / 1e6:,.0f} MB",
+                f"{figures.written / 1e6:,.0f} MB",
+                f"{_moved(large) / least:.1f}",
+            ]
+        )
+        print("  ", *lines[-1], flush=True)
+    header = ["service", f"{rows // 10:.0e} rows", f"{rows:.0e} rows", "ratio", "peak", "read", "written"]
+    return table([*header, "moved / least"], lines)
 
 
 def _quiet(workers: int) -> Cluster:
@@ -206,9 +234,9 @@ def prediction(costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
     lines = []
     with bench(1) as on:
         for service in services:
-            small = on.source(service, SMALL_ROWS)
+            small = on.source(service, WARM_ROWS)
             for rows in ROWS:
-                size = JobSize(rows, small.stored_bytes / SMALL_ROWS, on.needed(service, rows))
+                size = JobSize(rows, small.stored_bytes / WARM_ROWS, on.needed(service, rows))
                 cells = [_predicted(costs.services[service], size, workers) for workers in WORKERS]
                 lines.append([service, f"{rows:.0e}", *cells])
     return table(["service", "rows", *(f"{workers} workers" for workers in WORKERS)], lines)

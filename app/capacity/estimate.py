@@ -42,7 +42,7 @@ class Estimate:
 
     workers: int
     way: str
-    """`in memory`, `out of core` or `divided`."""
+    """Way in which the job runs: ``in memory``, ``out of core`` or ``divided``."""
     units: int
     """Number of units; 1 if the job is not divided."""
     seconds: float
@@ -95,11 +95,14 @@ def estimate(costs: ServiceCosts, size: JobSize, cluster: Cluster, memory: int, 
 
 
 def best(costs: ServiceCosts, size: JobSize, cluster: Cluster, memory: int) -> Estimate:
-    """Return the quickest of the estimates for 1 unit, and for one and two units a worker.
+    """Return the quickest estimate: one unit a worker, or a power of two, at most two units a worker.
 
     Parameters are those of `estimate`. Raises NotPossible.
     """
-    numbers = sorted({1, cluster.workers, 2 * cluster.workers} if cluster.workers > 1 else {1})
+    powers = {
+        2**power for power in range(cluster.workers.bit_length() + 1) if 2**power <= 2 * cluster.workers
+    }
+    numbers = sorted(powers | {cluster.workers}) if cluster.workers > 1 else [1]
     found = []
     for units in numbers:
         try:

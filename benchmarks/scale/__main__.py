@@ -5,14 +5,14 @@ from pathlib import Path
 
 from app.capacity import costs as model
 from app.capacity.costs import dumped, measured_costs
-from benchmarks.scale.measure import growth, measure_costs, prediction, scaling
+from benchmarks.scale.measure import growth, limits, measure_costs, prediction, scaling
 from benchmarks.scale.tasks import CASES
 
 _FILE = Path(model.__file__).with_name("costs.json")
 
 
 def main() -> None:
-    """Print the tables; with ``--write``, measure the costs first and write them into the package."""
+    """Print the model's times; measure costs, scaling and runs out of core before, as the options say."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument(
         "--write", action="store_true", help="measure the costs and write app/capacity/costs.json"
@@ -32,7 +32,8 @@ def main() -> None:
         print(scaling(given.rows, costs, given.services), "\n")
     if given.large:
         print(growth(given.large, given.memory, given.services), "\n")
-    print(prediction(costs, given.services))
+    print(prediction(costs, given.services), "\n")
+    print(limits(costs, given.services))
 
 
 if __name__ == "__main__":

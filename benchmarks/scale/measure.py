@@ -3,11 +3,11 @@
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.capacity.costs import Costs, ServiceCosts, StepCosts
+from app.capacity.costs import EACH, Costs, ServiceCosts, StepCosts, measured_costs
 from app.capacity.estimate import JobSize, NotPossible, best, estimate
 from app.capacity.simulation import Cluster
 from app.store.blobs.column_reader import BlobTable
@@ -174,10 +174,10 @@ def _scaling_of(one: Bench, two: Bench, service: str, rows: int, costs: ServiceC
         estimate(costs, size, _quiet(workers), memory, units).seconds
         for workers, units in ((1, 1), (1, _SCALED_UNITS), (2, _SCALED_UNITS))
     ]
-    whole, units, shared = (job.seconds for job in jobs)
+    whole, divided, shared = (job.seconds for job in jobs)
     return [
-        *(f"{seconds:.1f} s" for seconds in (whole, units, shared)),
-        f"{min(whole, units) / shared:.2f}",
+        *(f"{seconds:.1f} s" for seconds in (whole, divided, shared)),
+        f"{min(whole, divided) / shared:.2f}",
         ", ".join(f"{seconds:.1f}" for seconds in models),
         f"{_moved(jobs[2]) / (2 * stored):.1f}",
     ]
@@ -210,6 +210,7 @@ def growth(rows: int, memory: int, services: Sequence[str] = tuple(CASES)) -> st
                 f"{small.seconds:.1f} s",
                 f"{large.seconds:.1f} s",
                 f"{large.seconds / small.seconds:.1f}",
+                f"{figures.processor:.1f} s",
                 f"{figures.peak / 1e6:,.0f} MB",
                 f"{figures.read / 1e6:,.0f} MB",
                 f"{figures.written / 1e6:,.0f} MB",
@@ -217,8 +218,8 @@ def growth(rows: int, memory: int, services: Sequence[str] = tuple(CASES)) -> st
             ]
         )
         print("  ", *lines[-1], flush=True)
-    header = ["service", f"{rows // 10:.0e} rows", f"{rows:.0e} rows", "ratio", "peak", "read", "written"]
-    return table([*header, "moved / least"], lines)
+    header = ["service", f"{rows // 10:.0e} rows", f"{rows:.0e} rows", "ratio", "processor", "peak", "read"]
+    return table([*header, "written", "moved / least"], lines)
 
 
 def _quiet(workers: int) -> Cluster:
@@ -237,14 +238,49 @@ def prediction(costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
             small = on.source(service, WARM_ROWS)
             for rows in ROWS:
                 size = JobSize(rows, small.stored_bytes / WARM_ROWS, on.needed(service, rows))
-                cells = [_predicted(costs.services[service], size, workers) for workers in WORKERS]
+                cells = [_predicted(costs.services[service], size, Cluster(workers)) for workers in WORKERS]
                 lines.append([service, f"{rows:.0e}", *cells])
     return table(["service", "rows", *(f"{workers} workers" for workers in WORKERS)], lines)
 
 
-def _predicted(costs: ServiceCosts, size: JobSize, workers: int) -> str:
+def limits(costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
+    """Return the model's times of 16 workers with shared assembly and with faster storage, as Markdown."""
+    today = Cluster(16)
+    fast = replace(today, storage_bandwidth=10 * today.storage_bandwidth)
+    lines = []
+    with bench(1) as on:
+        for service in services:
+            if not costs.services[service].divided:
+                continue
+            small = on.source(service, WARM_ROWS)
+            size = JobSize(ROWS[0], small.stored_bytes / WARM_ROWS, on.needed(service, ROWS[0]))
+            now = costs.services[service]
+            shared = replace(
+                now,
+                divided=_assembled_by_all(now.divided),
+                divided_out_of_core=_assembled_by_all(now.divided_out_of_core),
+            )
+            cases = ((now, today), (shared, today), (now, fast), (shared, fast))
+            lines.append([service, *(_predicted(each, size, cluster) for each, cluster in cases)])
+    return table(["service", "today", "shared assembly", "storage of 20 GB/s", "both"], lines)
+
+
+def _assembled_by_all(steps: tuple[StepCosts, ...]) -> tuple[StepCosts, ...]:
+    return tuple(replace(each, tasks=EACH) if each.name == "gather" else each for each in steps)
+
+
+def sections(rows: int, large: int, memory: int) -> Iterator[str]:
+    """Yield the measured scaling, the runs out of core, and the model's times, as Markdown."""
+    costs = measured_costs()
+    yield f"### Scaling, {rows:,} rows\n\n{scaling(rows, costs)}"
+    yield f"### Out of core, {large:,} rows within {memory:,} bytes\n\n{growth(large, memory)}"
+    yield f"### Model: more workers\n\n{prediction(costs)}"
+    yield f"### Model: what limits {ROWS[0]:.0e} rows on 16 workers\n\n{limits(costs)}"
+
+
+def _predicted(costs: ServiceCosts, size: JobSize, cluster: Cluster) -> str:
     try:
-        found = best(costs, size, Cluster(workers), WORKER_MEMORY)
+        found = best(costs, size, cluster, WORKER_MEMORY)
     except NotPossible:
         return "-"
     return f"{found.seconds:,.0f} s ({found.low:,.0f} to {found.high:,.0f}), {found.units}"

@@ -87,7 +87,7 @@ class Measured:
     steps: dict[str, list[Figures]]
     """Figures of the tasks of each step."""
     seconds: float
-    """From the start of the first task to the end of the last one."""
+    """Elapsed seconds from the start of the first task to the end of the last one."""
     digest: str
 
 

@@ -29,7 +29,7 @@ def test_a_long_table_is_divided(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
     one, many = _planned(desk, "--rows", "1000000000", "--workers", "1,16")["estimates"]
     assert (one["way"], one["units"]) == ("out of core", 1)
     assert many["way"] == "divided"
-    assert many["units"] in (16, 32)
+    assert 1 < many["units"] <= 32
     assert many["seconds"] < one["seconds"]
     smaller = _planned(desk, "--rows", "500000000", "--workers", "1,16")["estimates"]
     assert [each["written_bytes"] for each in smaller] == pytest.approx(

@@ -43,7 +43,7 @@ RUN_ELSEWHERE = {
 CLIENTS = "clients.md"
 TYPESCRIPT = "tests/clients/test_generated.py"
 """Runs what that page has in TypeScript."""
-ON_THE_SAMPLE = (CLIENTS, "command_line.md")
+ON_THE_SAMPLE = (CLIENTS, "command_line.md", "scaling.md")
 """Pages that go on where the quick start has made its table."""
 FRONT = "../README.md"
 NINTH = "adding-a-provider.md"

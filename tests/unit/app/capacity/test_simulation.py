@@ -87,3 +87,9 @@ def test_slices_add_up() -> None:
     assert elapsed(cluster(1, worker_bandwidth=1.0), [[Task(SLICES / 3, SLICES / 7)]], 1) == pytest.approx(
         SLICES / 3 + SLICES / 7
     )
+
+
+def test_a_unit_is_looked_at_once_at_the_time_it_becomes_late() -> None:
+    """Its beginning and the limit may add up to a time that is too early by rounding."""
+    steps = [[Task(1000.0, 0.0)], [Task(70.0, 0.0)] * 8]
+    assert min(elapsed(Cluster(4, slow_share=0.3), steps, seed) for seed in range(40)) > 900.0

@@ -29,6 +29,12 @@ DATABASES = ("sqlite", "postgresql")
 BUCKET = "bucket"
 """Kind of service with an embedded database whose tables are in a bucket, also small ones."""
 
+SHARED = "postgresql-bucket"
+"""Kind of service whose replicas share nothing but a PostgreSQL and a bucket, which has small tables, too."""
+
+KINDS = {BUCKET: ("sqlite", True), SHARED: ("postgresql", True)}
+"""Database of a kind, and whether its tables are in a bucket."""
+
 SERVICE = {
     "auth": "on",
     "cors_origins": "https://desk.example",
@@ -226,13 +232,14 @@ def settings_on(kind: str, request: pytest.FixtureRequest, home: Path) -> Settin
 
 
 def settings_of_kind(kind: str, request: pytest.FixtureRequest) -> dict[str, str]:
-    """Settings of an empty database, or of an embedded one and an empty prefix of a bucket."""
-    if kind == BUCKET:
-        request.getfixturevalue("new_tables")
+    """Settings of an empty database, and of an empty prefix of a bucket if the kind has one."""
+    database, bucket = KINDS.get(kind, (kind, False))
+    address = new_address(database, request)
+    settings = {} if address is None else {"database_url": address}
+    if bucket:
         new_bucket = request.getfixturevalue("new_bucket")
-        return {"storage": str(new_bucket()), "small_table_bytes": "0"}
-    address = new_address(kind, request)
-    return {} if address is None else {"database_url": address}
+        settings |= {"storage": str(new_bucket()), "small_table_bytes": "0"}
+    return settings
 
 
 def new_address(kind: str, request: pytest.FixtureRequest) -> str | None:

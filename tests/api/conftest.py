@@ -7,12 +7,12 @@ import httpx
 import pytest
 
 from tests.api.calls import Api
-from tests.conftest import DATABASES, Service
+from tests.conftest import SHARED, Service
 
 
-@pytest.fixture(scope="module", params=DATABASES)
+@pytest.fixture(scope="module", params=["sqlite", SHARED])
 def served(request: pytest.FixtureRequest, service_on: Callable[[str], Service]) -> Service:
-    """Service on each database; every test runs on each kind."""
+    """Service on each database, with its tables in a folder and in a bucket; every test runs on each kind."""
     return service_on(request.param)
 
 

@@ -1,4 +1,4 @@
-"""The tests of the API that move tables, on a service whose tables are in a bucket of a real S3 server."""
+"""Tables of an embedded service in a bucket of a real S3 server; all tests of the API run on one, too."""
 
 from collections.abc import Callable
 
@@ -8,45 +8,8 @@ import pytest
 from app.references import parse_prefix
 from app.store.blobs.bucket import Bucket
 from tests.api.calls import Api
-from tests.api.test_buffers import (
-    table,
-    test_broken_upload_is_a_problem,
-    test_gzip_is_undone_on_the_way,
-    test_upload_run_and_get_back,
-)
-from tests.api.test_jobs import (
-    Rows,
-    job,
-    test_get_answers_the_same_job_without_rows,
-    test_purged_job_is_gone,
-    test_rerun_needs_the_source_unless_it_was_retained,
-    test_rerun_reproduces_the_bytes,
-    test_rows_in_every_type_are_the_same_table,
-)
-from tests.api.test_table_views import (
-    test_a_copy_has_other_types_and_fewer_fields,
-    test_a_preview_shows_rows_of_a_trial_run,
-    test_a_profile_counts_what_the_table_has,
-    test_rows_before_and_after_a_run_are_compared,
-)
+from tests.api.test_jobs import Rows
 from tests.conftest import BUCKET, Service
-
-__all__ = [
-    "job",
-    "table",
-    "test_a_copy_has_other_types_and_fewer_fields",
-    "test_a_preview_shows_rows_of_a_trial_run",
-    "test_a_profile_counts_what_the_table_has",
-    "test_broken_upload_is_a_problem",
-    "test_get_answers_the_same_job_without_rows",
-    "test_gzip_is_undone_on_the_way",
-    "test_purged_job_is_gone",
-    "test_rerun_needs_the_source_unless_it_was_retained",
-    "test_rerun_reproduces_the_bytes",
-    "test_rows_before_and_after_a_run_are_compared",
-    "test_rows_in_every_type_are_the_same_table",
-    "test_upload_run_and_get_back",
-]
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,10 @@ import pytest
 from app.engine.engine import Progress, TaskFunction
 from app.jobs.service import JobService, NewJob
 from app.settings import Settings
+from app.store.blobs.places import open_blobs
+from app.store.crypto.sealing import Sealer
 from app.store.sql.models import Job
-from tests.conftest import BUCKET, DATABASES, settings_of_kind
+from tests.conftest import BUCKET, DATABASES, SHARED, settings_of_kind
 from tests.faults import doings
 from tests.faults.new_jobs import new_attack, new_frontier, new_job, new_measures, people, settings_of
 from tests.faults.running import PATIENCE, Loop
@@ -98,11 +100,14 @@ embedded = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 in_bucket = pytest.mark.parametrize("database_kind", [*DATABASES, BUCKET], indirect=True)
 """Marks tests that move tables, and run on a bucket too."""
 
+in_folder = pytest.mark.parametrize("database_kind", DATABASES, indirect=True)
+"""Marks tests of the shared folder, or of small tables, which are in their job's row."""
+
 embedded_or_bucket = pytest.mark.parametrize("database_kind", ["sqlite", BUCKET], indirect=True)
 """Marks tests that do not depend on the database, and move tables."""
 
 
-@pytest.fixture(scope="module", params=DATABASES)
+@pytest.fixture(scope="module", params=["sqlite", SHARED])
 def database_kind(request: pytest.FixtureRequest) -> str:
     """Kind of database of the services under test."""
     kind: str = request.param
@@ -125,7 +130,8 @@ def service_of_files(
 ) -> Iterator[Running]:
     """A service that writes small tables to files too."""
     home = tmp_path_factory.mktemp("files") / "home"
-    running = Running(settings_of(home, 2, small_table_bytes=0, **database_of(database_kind, request)))
+    small = {"small_table_bytes": 0} | database_of(database_kind, request)
+    running = Running(settings_of(home, 2, **small))
     yield running
     running.close()
 
@@ -155,6 +161,13 @@ def start(tmp_path: Path, database: dict[str, str]) -> Iterator[Callable[..., Ru
 def database_of(kind: str, request: pytest.FixtureRequest) -> dict[str, str]:
     """The settings of an empty database and an empty bucket; nothing for those below the home."""
     return settings_of_kind(kind, request)
+
+
+def blobs_of(settings: Settings) -> set[str]:
+    """Return the names of the stored blobs: of the objects of a bucket, or of all files in the folder."""
+    if settings.storage:
+        return open_blobs(settings, Sealer([bytes(32)])).names()
+    return {path.name for path in files_below(settings.home / "blobs")}
 
 
 def files_below(home: Path) -> Sequence[Path]:

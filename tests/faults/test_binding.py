@@ -20,7 +20,7 @@ from app.store.sql.db import Database
 from app.store.sql.models import Buffer, Job
 from app.store.sql.reseal import Binder
 from tests.faults import doings
-from tests.faults.conftest import Running, embedded, new_job, people
+from tests.faults.conftest import Running, embedded, in_folder, new_job, people
 
 pytestmark = pytest.mark.faults
 
@@ -157,6 +157,7 @@ def test_a_table_named_in_another_row_does_not_open(service_of_files: Running) -
     assert victim.buffer_rows(buffer.id) == people()
 
 
+@in_folder
 def test_a_small_table_copied_to_another_row_does_not_open(service: Running) -> None:
     """Nor does a destination as a source."""
     victim, thief = Desk(service, VICTIM), Desk(service, THIEF)
@@ -233,6 +234,7 @@ def as_older_versions_left_it(home: Path, database: Database, service: Running) 
     (home / "rows-bound").unlink()
 
 
+@in_folder
 def test_rows_of_an_older_version_are_bound_at_the_first_start_and_never_again(
     start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,6 +286,7 @@ def test_rows_of_an_older_version_are_bound_at_the_first_start_and_never_again(
     assert Desk(start(), VICTIM).rows(job) == rows
 
 
+@in_folder
 def test_the_way_back_to_an_older_version_seals_values_as_that_expects_them(
     start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

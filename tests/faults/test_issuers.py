@@ -19,7 +19,7 @@ from app.store.sql.deployment import StorageUnusable
 from app.store.sql.models import Job
 from app.store.sql.reseal import Renamer
 from tests.faults import doings
-from tests.faults.conftest import Running, embedded, new_job, people
+from tests.faults.conftest import Running, embedded, in_folder, new_job, people
 from tests.faults.test_binding import SEED, Desk, refused, write
 
 pytestmark = pytest.mark.faults
@@ -119,6 +119,7 @@ def test_rows_of_an_older_version_go_to_the_first_issuer_and_to_no_other(
     moved.close()
 
 
+@in_folder
 def test_a_restored_row_of_an_older_version_goes_to_the_first_issuer_by_command(
     start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_restored_row_of_an_older_version_goes_to_the_first_issuer_by_command(
     refused(Desk(later, NAMESAKE).rows, job)
 
 
+@in_folder
 def test_the_way_back_takes_the_issuer_out_of_owners_and_leaves_those_of_others(
     start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ from tests.faults.conftest import (
     embedded_or_bucket,
     files_below,
     in_bucket,
+    in_folder,
     new_job,
     new_measures,
     people,
@@ -236,6 +237,7 @@ def test_a_home_has_one_service(service: Running) -> None:
         Running(service.settings)
 
 
+@in_folder
 def test_a_source_that_was_touched_fails_its_job_alone(start: Start) -> None:
     one = start(workers=1, small_table_bytes=0)
     held, touched = one.submit(people(), seed=doings.HELD), one.submit(people())

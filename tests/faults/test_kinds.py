@@ -16,8 +16,8 @@ from providers.selection.candidates import CHOICE_REVISION
 from tests.faults import doings
 from tests.faults.conftest import (
     Running,
+    blobs_of,
     embedded,
-    files_below,
     new_attack,
     new_frontier,
     new_job,
@@ -31,7 +31,7 @@ SEED = bytes(range(32))
 
 
 def blobs(service: Running) -> set[str]:
-    return {path.name for path in files_below(service.settings.home / "blobs")}
+    return blobs_of(service.settings)
 
 
 def released(table: pa.Table) -> pa.Table:

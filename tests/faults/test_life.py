@@ -44,7 +44,7 @@ from providers.randomness.chacha20 import Stream
 from providers.selection.candidates import CHOICE_REVISION
 from providers.tables.digest import table_digest
 from tests.faults import doings
-from tests.faults.conftest import Running, embedded, files_below, new_job, people
+from tests.faults.conftest import Running, blobs_of, embedded, in_folder, new_job, people
 from tests.faults.replicas import until
 from tests.faults.running import PATIENCE
 
@@ -360,7 +360,7 @@ def test_a_running_job_is_not_deleted(service: Running) -> None:
 
 
 def test_a_plan_says_what_a_run_would_do_and_stores_nothing(service: Running) -> None:
-    before = {path.name for path in files_below(service.settings.home / "blobs")}
+    before = blobs_of(service.settings)
     provider = PROVIDERS["CDSWAP"]
     table = pa.table({"income": [1, 2, 3], "city": ["a", "a", "b"]})
     params = provider.check(
@@ -369,7 +369,7 @@ def test_a_plan_says_what_a_run_would_do_and_stores_nothing(service: Running) ->
     plan = service.loop.do(service.jobs.plan("CDSWAP", params, table))
     assert (plan["rows"], plan["groups"], plan["unswappable_rows"]) == (3, 2, 1)
     assert plan["estimated_memory_bytes"] > 0
-    assert {path.name for path in files_below(service.settings.home / "blobs")} == before
+    assert blobs_of(service.settings) == before
 
 
 def test_a_plan_of_what_cannot_be_read_reports_why(service: Running) -> None:
@@ -418,7 +418,7 @@ def test_a_deleted_buffer_stays_for_the_job_that_reads_it(start: Callable[..., R
         one.loop.do(one.jobs.buffers.get(buffer.id))
     one.open_gate(held)
     assert one.end(queued).state == "succeeded"
-    assert str(buffer.blob) not in {path.name for path in files_below(one.settings.home)}
+    assert str(buffer.blob) not in blobs_of(one.settings)
 
 
 @pytest.mark.parametrize(
@@ -432,10 +432,10 @@ def test_a_deleted_buffer_stays_for_the_job_that_reads_it(start: Callable[..., R
 def test_an_upload_that_is_no_table_is_refused_and_leaves_nothing(
     service: Running, data: bytes, media_type: str
 ) -> None:
-    before = {path.name for path in files_below(service.settings.home / "blobs")}
+    before = blobs_of(service.settings)
     with pytest.raises(SourceError):
         upload(service, data, media_type)
-    assert {path.name for path in files_below(service.settings.home / "blobs")} == before
+    assert blobs_of(service.settings) == before
 
 
 @embedded
@@ -452,7 +452,7 @@ def test_an_upload_over_the_limit_is_refused_while_it_arrives(start: Callable[..
     with pytest.raises(TooLarge, match="2000 bytes"):
         one.loop.do(one.jobs.buffers.create(endless(), "text/csv"))
     assert sent == 3000
-    assert not files_below(one.settings.home / "blobs")
+    assert not blobs_of(one.settings)
 
 
 def _zeros(rows: int, times: int) -> bytes:
@@ -490,7 +490,7 @@ def test_what_has_had_its_time_goes(start: Callable[..., Running], tmp_path: Pat
     with pytest.raises(Gone, match="rerun the job"):
         one.rows(job)
     assert one.get(job).destination_digest == job.destination_digest
-    assert not files_below(one.settings.home / "blobs")
+    assert not blobs_of(one.settings)
     assert one.end(one.loop.do(one.jobs.rerun(job.id, people()))).reproduced is True
 
 
@@ -538,7 +538,7 @@ def test_hanging_up_during_an_upload_keeps_its_worker(
     with pytest.raises(Unavailable, match="disconnected"):
         running.loop.do(create())
     assert running.loop.do(pid()) == before
-    assert not [path for path in files_below(running.settings.home) if path.parent.parent.name == "blobs"]
+    assert not blobs_of(running.settings)
 
 
 class SmallDisk:
@@ -566,6 +566,7 @@ class SmallDisk:
         return SimpleNamespace(f_bavail=max(0, self.capacity - self.allocated()), f_frsize=1)
 
 
+@in_folder
 def test_an_upload_without_a_length_reserves_space_before_its_bytes_are_written(
     start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -618,6 +619,7 @@ def test_a_table_by_reference_reserves_its_size_with_its_first_bytes(
     running.loop.do(running.jobs.buffers.discard(stored))
 
 
+@in_folder
 def test_of_uploads_that_cannot_all_fit_some_are_refused_before_they_are_read(
     start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:

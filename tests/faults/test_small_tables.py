@@ -13,7 +13,7 @@ from app.errors import Gone
 from app.store.sql.models import Job
 from providers.tables.digest import table_digest
 from tests.faults import doings
-from tests.faults.conftest import Running, embedded, new_measures, people
+from tests.faults.conftest import Running, embedded, in_folder, new_measures, people
 from tests.faults.running import PATIENCE
 
 pytestmark = pytest.mark.faults
@@ -34,6 +34,7 @@ def blobs(service: Running) -> set[str]:
     return service.jobs._stores.blobs.names()
 
 
+@in_folder
 def test_a_small_job_leaves_no_file_and_keeps_its_destination_sealed(service: Running) -> None:
     before = blobs(service)
     ended = service.run(people(), seed=SEED)
@@ -61,6 +62,7 @@ def test_a_table_over_the_limit_is_a_file(service: Running) -> None:
     assert blobs(service) - before == {destination_blob}
 
 
+@in_folder
 def test_a_retained_small_source_is_there_for_a_rerun_and_for_the_rerun_of_that(service: Running) -> None:
     first = service.run(people(), seed=SEED, retain_source=True)
     assert stored(service, first)[2] is not None
@@ -74,6 +76,7 @@ def test_both_small_tables_of_a_measures_job_are_let_go_at_its_end(service: Runn
     assert stored(service, ended) == (None, None, None, None)
 
 
+@in_folder
 def test_a_small_source_that_was_touched_fails_its_job_alone(start: Start) -> None:
     one = start(workers=1)
     held = one.submit(people(), seed=doings.HELD)
@@ -90,6 +93,7 @@ def test_a_small_source_that_was_touched_fails_its_job_alone(start: Start) -> No
     assert one.end(held).state == "succeeded"
 
 
+@in_folder
 def test_a_released_small_destination_is_gone(start: Start) -> None:
     one = start(result_retention=0.001)
     ended = one.run(people())

@@ -15,7 +15,7 @@ from app.jobs.requests import SubmissionOptions
 from app.store.sql.db import Database
 from app.store.sql.models import AuditLine, Buffer, Job
 from tests.faults import doings
-from tests.faults.conftest import Running, files_below, new_job, people
+from tests.faults.conftest import Running, blobs_of, new_job, people
 from tests.faults.running import PATIENCE
 from tests.faults.test_life import CSV, pieces
 
@@ -73,27 +73,27 @@ def test_a_key_is_used_again_when_its_time_is_over(start: Start) -> None:
 
 def test_an_upload_under_a_key_is_kept_once(service: Running) -> None:
     """The same bytes give the same buffer, others are refused, and nothing is left behind of either."""
-    before = len(files_below(service.settings.home / "blobs"))
+    before = len(blobs_of(service.settings))
     first = upload(service, idempotency_key="upload")
     assert upload(service, idempotency_key="upload").id == first.id
     with pytest.raises(IdempotencyKeyReused):
         upload(service, CSV[:-8], idempotency_key="upload")
     assert upload(service, idempotency_key="another").id != first.id
     assert upload(service, idempotency_key="upload", owner="somebody else").id != first.id
-    assert len(files_below(service.settings.home / "blobs")) == before + 3
+    assert len(blobs_of(service.settings)) == before + 3
     service.loop.do(service.jobs.buffers.delete(first.id))
     assert upload(service, idempotency_key="upload").id != first.id
 
 
 def test_uploads_at_once_under_one_key_make_one_buffer(service: Running) -> None:
     terms = SubmissionOptions(idempotency_key="at once", request_fingerprint="call")
-    before = len(files_below(service.settings.home / "blobs"))
+    before = len(blobs_of(service.settings))
     started = [
         service.loop.start(service.jobs.buffers.create(pieces(CSV), "text/csv", None, terms))
         for _ in range(4)
     ]
     assert len({future.result(PATIENCE).id for future in started}) == 1
-    assert len(files_below(service.settings.home / "blobs")) == before + 1
+    assert len(blobs_of(service.settings)) == before + 1
 
 
 def test_an_upload_that_broke_off_leaves_its_key_free(service: Running) -> None:
@@ -207,7 +207,7 @@ def test_rows_and_bytes_of_jobs_are_limited_together(start: Start) -> None:
         one.submit(table)
     with pytest.raises(TooLarge, match="ROWVEIL_CALLER_ROWS"):
         one.submit(people(2501))
-    assert len(files_below(one.settings.home / "blobs")) == 3  # first's, which is again's too, and held's
+    assert len(blobs_of(one.settings)) == 3  # first's, which is again's too, and held's
     one.open_gate(held)
     one.end(held)
     one.end(again)
@@ -221,7 +221,7 @@ def test_the_bytes_of_buffers_are_limited_together(start: Start) -> None:
         upload(one)
     assert 86_000 < caught.value.seconds <= 86_400  # until the first goes
     assert caught.value.left == 20_000 - sum(buffer.byte_size for buffer in kept)
-    assert len(files_below(one.settings.home / "blobs")) == 2
+    assert len(blobs_of(one.settings)) == 2
     one.loop.do(one.jobs.buffers.delete(kept[0].id))
     upload(one)
     with pytest.raises(TooLarge):

@@ -63,6 +63,7 @@ class Replica:
     """One service process, which can be ended in any way and started again."""
 
     def __init__(self, name: str, home: Path, database: str, library: Path | None) -> None:
+        home.parent.mkdir(exist_ok=True)
         faults = home.parent / f"faults-{name}"
         faults.write_bytes(bytes(_FAULTS.size))
         with faults.open("r+b") as file:
@@ -170,12 +171,19 @@ class Replica:
 def running_pair(folder: Path, database: str, library: Path | None) -> Iterator[list[Replica]]:
     """Two replicas that are up, for as long as a block lasts."""
     pair = [Replica(name, folder / "home", database, library) for name in ("one", "two")]
+    with started(pair):
+        yield pair
+
+
+@contextlib.contextmanager
+def started(pair: list[Replica]) -> Iterator[None]:
+    """Start replicas, wait until they are up, and end them with the block."""
     try:
         for replica in pair:
             replica.start()
         for replica in pair:
             until("a replica is up", lambda replica=replica: replica.up)  # type: ignore[misc]
-        yield pair
+        yield
     finally:
         for replica in pair:
             replica.close()

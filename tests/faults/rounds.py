@@ -56,6 +56,7 @@ class Rounds:
     postgres: Postgres
     database: str
     home: Path
+    shares: dict[str, int] = field(default_factory=lambda: SHARES)
     calls: list[Call] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     """Rounds by fault."""
@@ -91,7 +92,7 @@ class Rounds:
     def run(self, number: int) -> None:
         """One round."""
         draw = random.Random(SEED + number)
-        faults = [name for name, share in SHARES.items() for _ in range(share)]
+        faults = [name for name, share in self.shares.items() for _ in range(share)]
         name = draw.choice(faults)
         if name in ("kill_service", "terminate_service"):
             until("both replicas are up", lambda: all(replica.up for replica in self.pair))
@@ -246,7 +247,12 @@ class Rounds:
             state, digest, code = connection.execute(query, [job]).fetchone() or ("lost", None, None)
             times = connection.execute("SELECT count(*) FROM ends WHERE job = %s", [job]).fetchone()
         assert times == (1,), f"job {job} ended {times} times"
-        assert state == "succeeded" or (code or state) in allowed, (job, state, code)
+        assert state == "succeeded" or (code or state) in allowed, (
+            job,
+            state,
+            code,
+            self.column(job, "error"),
+        )
         if state == "succeeded":
             assert digest == call.digest
         self.states[state] += 1
@@ -280,7 +286,7 @@ class Rounds:
         return list((self.home / "progress").glob("*"))
 
 
-SHARES = {
+SHARES: dict[str, int] = {
     "kill_service": 2,
     "terminate_service": 1,
     "kill_worker": 2,

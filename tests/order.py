@@ -10,6 +10,7 @@ LONGEST = (
     "tests/load/test_load.py",
     "tests/fuzz/test_document.py",
     "tests/docs/test_examples.py",
+    "tests/faults/test_bucket_rounds.py",
     "tests/faults/test_jobs.py",
     "tests/property/test_out_of_core.py",
     "tests/unit/repository/test_package.py",

@@ -51,6 +51,7 @@ from app.store.blobs.bucket import Bucket
 from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.blobs.places import place_of
 from app.store.sql.db import DatabaseAway
+from app.store.sql.deployment import StorageAway
 from app.telemetry import tracing
 from app.telemetry.metrics import Metrics
 from app.webhooks.delivery import Deliverer
@@ -62,8 +63,8 @@ T = TypeVar("T")
 _log = logging.getLogger("rowveil.jobs")
 
 _THREADS = 8
-_DATABASE_SECONDS = 30.0
-"""Time that a start waits for a database server that does not answer yet."""
+_AWAY_SECONDS = 30.0
+"""Time that a start waits for a database server or a bucket that does not respond yet."""
 _RETRY_SECONDS = 0.5
 _LEASES_OF_PATIENCE = 3
 
@@ -136,7 +137,7 @@ class Lifecycle:
     async def start(cls, settings: Settings, work: TaskFunction, metrics: Metrics) -> Self:
         """Open the stores, take over jobs of dead replicas, and start the workers and background tasks.
 
-        A database server that does not answer is retried for some time.
+        A database server or a bucket that does not respond is tried again for some time.
 
         Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageInUse, StorageMismatch,
         StorageUnusable, Unavailable.
@@ -223,13 +224,13 @@ def _engine_of(settings: Settings) -> Engine:
 
 
 async def _retried(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return the attempt's result; repeat it while the database server is away, for a limited time."""
+    """Return the attempt's result; repeat it for a limited time while the database or the bucket is away."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _DATABASE_SECONDS
+    deadline = loop.time() + _AWAY_SECONDS
     while True:
         try:
             return await attempt()
-        except (DatabaseAway, Unavailable) as error:
+        except (DatabaseAway, StorageAway, Unavailable) as error:
             if loop.time() > deadline:
                 raise
             _log.warning("%s; it is tried again", error)

@@ -10,6 +10,7 @@ start goes on from, and no state in which two databases pass for the owner of on
 all cases; see also docs/decisions/0014-deployment-id.md.
 """
 
+import errno
 import re
 import secrets
 from collections.abc import Iterator
@@ -43,6 +44,10 @@ class StorageUnusable(Exception):
     """The shared folder cannot be read or written as the service needs it."""
 
 
+class StorageAway(StorageUnusable):
+    """The bucket did not respond, or failed; a retry may succeed."""
+
+
 class FolderMark:
     """The file of a shared folder, or the object of a bucket, that says to which deployment it belongs."""
 
@@ -50,11 +55,11 @@ class FolderMark:
         self._place = place
 
     def read(self) -> str | None:
-        """Return the deployment id; None if there is none. Raises StorageUnusable."""
+        """Return the deployment id; None if there is none. Raises StorageAway, StorageUnusable."""
         try:
             text = read_mark(self._place, _FILE)
         except OSError as error:
-            raise StorageUnusable(
+            raise _refusal(error)(
                 f"{_FILE} of {place_name(self._place)} cannot be read: {error.strerror}"
             ) from None
         if text is None:
@@ -80,17 +85,23 @@ class FolderMark:
 
 @contextmanager
 def usable(place: Place) -> Iterator[None]:
-    """Turn a failure of the file system or the bucket within the block into StorageUnusable."""
+    """Turn a failure of the file system or of the bucket into StorageUnusable or StorageAway."""
     try:
         yield
     except BucketUnusable as error:
-        raise StorageUnusable(str(error.strerror)) from None
+        raise _refusal(error)(str(error.strerror)) from None
     except OSError as error:
         raise StorageUnusable(
             f"{place_name(place)} cannot be used: {error.strerror}. It must be writable, on a file "
             "system with hard links and atomic renames: a local disk, NFS 4 or CephFS, not a mounted object "
             "store (ROWVEIL_STORAGE uses one)"
         ) from None
+
+
+def _refusal(error: OSError) -> type[StorageUnusable]:
+    """Return the class of a start's refusal: only a bucket that did not respond is worth a retry."""
+    away = isinstance(error, BucketUnusable) and error.errno == errno.EIO
+    return StorageAway if away else StorageUnusable
 
 
 def pair(database: Database, blobs: BlobStore, place: Place) -> str:

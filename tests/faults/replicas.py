@@ -167,6 +167,20 @@ class Replica:
         self.client.close()
 
 
+def starts_before(stop: Callable[[], None], replica: Replica, start: Callable[[], None]) -> None:
+    """Start a replica while what it needs is stopped: it asks again until that is there, and is ready then."""
+    replica.end(signal.SIGTERM)
+    stop()
+    try:
+        logged = replica.log.stat().st_size
+        replica.start()
+        until("it has asked for it", lambda: "it is tried again" in replica.log.read_text()[logged:])
+    finally:
+        start()
+    until("it is up", lambda: replica.up)
+    until("it is ready", lambda: set(replica.ready().values()) == {"ok"})
+
+
 @contextlib.contextmanager
 def running_pair(folder: Path, database: str, library: Path | None) -> Iterator[list[Replica]]:
     """Two replicas that are up, for as long as a block lasts."""

@@ -15,7 +15,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from app.errors import Unavailable
-from tests.faults.replicas import Replica, started, until
+from tests.faults.replicas import Replica, started, starts_before, until
 from tests.faults.rounds import SHARES, Rounds
 from tests.postgres import Postgres
 from tests.references.storage import SECRET, environment_of
@@ -116,17 +116,7 @@ def rounds(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_a_replica_that_starts_before_its_bucket_waits_for_it(rounds: BucketRounds) -> None:
-    replica = rounds.pair[1]
-    replica.end(signal.SIGTERM)
-    rounds.server.stop()
-    try:
-        logged = replica.log.stat().st_size
-        replica.start()
-        until("it has asked for it", lambda: "it is tried again" in replica.log.read_text()[logged:])
-    finally:
-        rounds.server.start()
-    until("it is up", lambda: replica.up)
-    until("it is ready", lambda: set(replica.ready().values()) == {"ok"})
+    starts_before(rounds.server.stop, rounds.pair[1], rounds.server.start)
 
 
 def test_every_job_ends_once_and_right_whatever_dies(

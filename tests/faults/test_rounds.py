@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.api.calls import slow_call
-from tests.faults.replicas import compiled_faults, running_pair, until
+from tests.faults.replicas import compiled_faults, running_pair, starts_before, until
 from tests.faults.rounds import Rounds
 from tests.postgres import Postgres
 
@@ -119,17 +119,7 @@ def test_a_database_that_is_away_for_ten_seconds_costs_nothing_but_time(rounds: 
 
 
 def test_a_replica_that_starts_before_its_database_waits_for_it(rounds: Rounds) -> None:
-    replica = rounds.pair[1]
-    replica.end(signal.SIGTERM)
-    rounds.postgres.kill()
-    try:
-        logged = replica.log.stat().st_size
-        replica.start()
-        until("it has asked for it", lambda: "it is tried again" in replica.log.read_text()[logged:])
-    finally:
-        rounds.postgres.start()
-    until("it is up", lambda: replica.up)
-    until("it is ready", lambda: set(replica.ready().values()) == {"ok"})
+    starts_before(rounds.postgres.kill, rounds.pair[1], rounds.postgres.start)
 
 
 def test_every_job_ends_once_and_right_whatever_dies(

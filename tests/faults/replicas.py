@@ -168,7 +168,7 @@ class Replica:
 
 
 def starts_before(stop: Callable[[], None], replica: Replica, start: Callable[[], None]) -> None:
-    """Start a replica while what it needs is stopped: it asks again until that is there, and is ready then."""
+    """Start a replica while what it needs is stopped: it asks again until that is back, then is ready."""
     replica.end(signal.SIGTERM)
     stop()
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from app import __version__
 from app.cli.parser import CommandParser, LineParser
-from app.lean import collection_paused, defer, leave_out_pandas
+from app.lean import collection_paused, defer, leave_out
 from providers import numba
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
         numba.leave_out()  # before a provider is imported: kernels run in the workers
         if settings.engine == "local":
             _begin_workers()
-        defer("pyarrow.compute")
+        defer("pyarrow", "pyarrow.compute", "pyarrow.csv")
+        leave_out("pydantic.v1")
         with collection_paused():
             from app.server import serve
         return serve(settings)
@@ -106,7 +107,7 @@ def _settings(on_tables: bool) -> "Settings | None":
 
 def _begin_workers() -> None:
     """Let a process of their own import what workers need, while this one imports what the service needs."""
-    leave_out_pandas()
+    leave_out("pandas")
     from app.engine import fork_server
 
     fork_server.start()

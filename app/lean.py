@@ -1,10 +1,12 @@
 """Start a process sooner and smaller: import modules late or never, and collect no garbage meanwhile.
 
 Where pandas is installed, pyarrow imports it to recognise its objects among values. That takes 0.3 s and 70
-MB, at the first table of each process, and nothing here uses pandas.
+MB, at the first table of each process, and nothing here uses pandas. FastAPI looks for models of pydantic's
+first version, for which it imports 2 MB that nothing here uses either.
 
-An idle service reads no table: pyarrow's functions of values, which many modules import, take 12 MB and 0.05
-s. `defer` imports them when the first one is called.
+An idle service reads no table: pyarrow and its functions of values take 40 MB and 0.07 s. `defer` imports
+them when they are first used. A module that is imported with the service therefore uses them in functions
+only, and has `from __future__ import annotations` if it names their types in annotations.
 
 Imports make hardly any garbage. The collections that they would cause take 0.15 s of the 1.4 s in which the
 modules of the service are imported.
@@ -17,20 +19,24 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 
-class _WithoutPandas(importlib.abc.MetaPathFinder):
+class _LeftOut(importlib.abc.MetaPathFinder):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         """Find every other module where the other finders do."""
-        if name == "pandas":
-            raise ModuleNotFoundError("pandas is left out of this process", name=name)
+        if name == self._name:
+            raise ModuleNotFoundError(f"{name} is left out of this process", name=name)
 
 
-def leave_out_pandas() -> None:
-    """Let an import of pandas fail from now on, as if it was not installed; no effect if it is imported."""
-    sys.meta_path.insert(0, _WithoutPandas())
+def leave_out(name: str) -> None:
+    """Let an import of this module fail from now on, as if not installed; no effect if it is imported."""
+    sys.meta_path.insert(0, _LeftOut(name))
 
 
 @contextmanager
@@ -44,7 +50,7 @@ def collection_paused() -> Iterator[None]:
 
 
 class _Deferred(ModuleType):
-    """Module that is imported when one of its members is first used.
+    """Module that is imported when one of its members is first used, or one of its submodules imported.
 
     `importlib.util.LazyLoader` does the same without a lock: of two threads that use a module for the first
     time, one may see it half imported.
@@ -52,24 +58,54 @@ class _Deferred(ModuleType):
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "Imported when it is first used.")
-        self.__dict__["_lock"] = threading.RLock()
+        self.__dict__["_lock"] = threading.Lock()
 
     def __getattr__(self, member: str) -> Any:
         """Import the module, and return its member. Python calls this for absent members only."""
-        if member.startswith("__"):  # the import system looks for these, as in `__path__`
+        if member.startswith("__") and member != "__path__":  # the import system looks for some of these
             raise AttributeError(member)
-        with self.__dict__["_lock"]:
+        submodule = sys.modules.get(f"{self.__name__}.{member}")
+        if isinstance(submodule, _Deferred):  # `import name.member` uses neither
+            return submodule
+        with self.__dict__["_lock"]:  # not while importing: the import system has locks of its own
             if sys.modules.get(self.__name__) is self:
                 del sys.modules[self.__name__]
-            module = importlib.import_module(self.__name__)
-        found = self.__dict__[member] = getattr(module, member)  # so that it is looked up once
-        return found
+        found = self.__dict__[member] = getattr(importlib.import_module(self.__name__), member)
+        return found  # and the next time without this call
 
 
-def defer(name: str) -> None:
+class _ImportedMeanwhile(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finder of a module that was imported by the deferred package whose submodule it is.
+
+    An import of ``pyarrow.lib`` asks for the path of ``pyarrow``. If this was deferred, it is imported then,
+    and imports ``pyarrow.lib`` itself. The import that asked must not execute that module a second time.
+    """
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module that is imported already, except to reload it."""
+        module = sys.modules.get(name)
+        if module is None or target is not None:
+            return None
+        return ModuleSpec(name, self, loader_state=module.__spec__)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the imported module."""
+        return sys.modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module back its own specification."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+def defer(*names: str) -> None:
     """Let `import name` bind a module that is imported when it is used; no effect if it is imported already.
 
     Modules that have bound the placeholder keep it; it looks up each member in the imported module.
     """
-    if name not in sys.modules:
-        sys.modules[name] = _Deferred(name)
+    sys.meta_path.insert(0, _ImportedMeanwhile())
+    for name in names:
+        if name not in sys.modules:
+            sys.modules[name] = _Deferred(name)

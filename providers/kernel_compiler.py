@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import event, ir, targetconfig
+from numba.core import dispatcher, event, ir, targetconfig, types
 from numba.core.typing import templates
 from numba.extending import overload
 from numba.np import arrayobj
@@ -30,6 +30,7 @@ def install() -> bool:
     event.start_event, event.end_event = _start_event, _end_event
     templates._OverloadFunctionTemplate._get_impl = _implementation
     ir.Inst._rec_list_vars = _variables
+    dispatcher._DispatcherBase.get_call_template = _call_template
     arrayobj.raise_with_shape_context = _refuse_shapes
     return True
 
@@ -37,6 +38,7 @@ def install() -> bool:
 _original_start, _original_end = event.start_event, event.end_event
 _numbas_implementation = templates._OverloadFunctionTemplate._get_impl
 _numbas_variables = ir.Inst._rec_list_vars
+_numbas_call_template = dispatcher._DispatcherBase.get_call_template
 
 
 def _start_event(kind: str, data: Any = None) -> None:
@@ -62,6 +64,28 @@ def _implementation(template: Any, arguments: Any, keywords: dict[str, Any]) -> 
     key = template.context, tuple(arguments), tuple(keywords.items()), inherited
     found = template._impl_cache.get(key)
     return found if found is not None else template._build_impl(key, arguments, keywords)
+
+
+def _call_template(function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Return the template of a call whose integers are of one type, and of which no values are known.
+
+    numba compiles a function again for each constant that a caller gives, such as a field's number, and for
+    rows of 32 and of 64 bits. Here one serves all: calculations have 64 bits in any case, and LLVM knows
+    the constant and the range where it inlines the function.
+    """
+    return _numbas_call_template(
+        function,
+        tuple(_common_type(each) for each in arguments),
+        {name: _common_type(kind) for name, kind in keywords.items()},
+    )
+
+
+def _common_type(kind: Any) -> Any:
+    if isinstance(kind, types.BooleanLiteral):
+        return types.boolean
+    if isinstance(kind, types.IntegerLiteral):
+        kind = kind.literal_type
+    return types.int64 if isinstance(kind, types.Integer) and kind.signed else kind
 
 
 def _variables(instruction: Any, value: Any) -> list[Any]:

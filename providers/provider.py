@@ -1,5 +1,7 @@
 """Declaration of a service: Provider, Scaling, Sharing and their callables."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

@@ -1,5 +1,7 @@
 """Results of a run: events, group sizes, plan, summary, swap result."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

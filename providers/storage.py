@@ -3,6 +3,8 @@
 The cuts of a table depend on the memory budget; the bytes of the result do not.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol

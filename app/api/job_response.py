@@ -1,5 +1,7 @@
 """Responses with a job: its document, and its rows if the source was inline."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime

@@ -1,5 +1,7 @@
 """Tables named in a request: resolves ``source`` and ``destination`` to tables, buffers or references."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial

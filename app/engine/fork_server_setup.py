@@ -19,7 +19,7 @@ from typing import Any
 
 from app.engine.worker_environment import worker_environment
 from app.engine.worker_process import THREAD_VARIABLES
-from app.lean import leave_out_pandas
+from app.lean import leave_out
 from app.telemetry import tracing
 
 _SERVER = "from multiprocessing.forkserver import main"
@@ -58,6 +58,6 @@ for _variable in THREAD_VARIABLES:
 # Arrow's own allocator would reserve a gigabyte, which the limit of a worker's memory counts.
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
-leave_out_pandas()
+leave_out("pandas")
 
 gc.disable()  # while modules are imported: `app.worker.preload` enables it

@@ -6,6 +6,8 @@ text forms of values are in `value_text`. A table has the same digest (`provider
 every format.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 

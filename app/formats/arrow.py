@@ -6,6 +6,8 @@ encoded again when they are returned (`providers.tables.layouts`). Metadata of t
 are kept.
 """
 
+from __future__ import annotations
+
 import io
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
@@ -20,14 +22,16 @@ from app.store.blobs.batches import pieces
 from providers.tables.encodings import can_take, canonical_array
 from providers.tables.layouts import most_rows, original_schema, restored_batch, workable, workable_schema
 
-BROKEN = (pa.ArrowException, OSError, ValueError, OverflowError, RecursionError)
-"""Exceptions that Arrow raises for invalid data."""
-
 _BATCH_ROWS = 1 << 16
 
 _MOST_VIEWED = 1 << 30
 
 _NOT_WHOLE = "the body is not a complete Arrow stream"
+
+
+def invalid_data() -> tuple[type[Exception], ...]:
+    """Return the exceptions that Arrow raises for invalid data."""
+    return pa.ArrowException, OSError, ValueError, OverflowError, RecursionError
 
 
 class ChunkSink(io.RawIOBase):
@@ -77,7 +81,7 @@ def open_arrow(data: bytes | BinaryIO) -> Batches:
         schema = reader.schema
     except MemoryError:
         raise
-    except BROKEN:
+    except invalid_data():
         raise FormatError(_NOT_WHOLE) from None
     check_schema(schema)
     return checked(schema, reader, _NOT_WHOLE)
@@ -101,7 +105,7 @@ def _sound(batches: Iterator[pa.RecordBatch], not_whole: str) -> Iterator[pa.Rec
             batch = next(batches, None)
         except MemoryError:
             raise
-        except BROKEN:
+        except invalid_data():
             raise FormatError(not_whole) from None
         if batch is None:
             return

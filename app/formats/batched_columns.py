@@ -1,5 +1,7 @@
 """Batched elementwise functions: one call for many short columns."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any

@@ -3,11 +3,11 @@
 import io
 import threading
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import pyarrow as pa
 
-Batches = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+Batches: TypeAlias = "tuple[pa.Schema, Iterator[pa.RecordBatch]]"
 """Table that is read batch by batch: its schema, and an iterator of its rows."""
 
 

@@ -6,6 +6,8 @@ beyond 64 bits, or with one of 2**53 or more together with fractions: text keeps
 that would be null unquoted does not influence the type, but is text in a field of text.
 """
 
+from __future__ import annotations
+
 import re
 
 import pyarrow as pa

@@ -9,6 +9,8 @@ Types that ``fields`` does not state are inferred from all cells of a field (`ap
 a separate pass: the text is read block by block, and none of it is kept in memory.
 """
 
+from __future__ import annotations
+
 import csv
 import io
 import re

@@ -12,6 +12,8 @@ References
 OWASP, CSV Injection (the characters at which a text is escaped).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from typing import Literal
 

@@ -11,6 +11,8 @@ an integer of its unit; date, time, timestamp and binary are strings in the form
 a map is an array of ``[key, value]`` pairs.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -48,7 +50,7 @@ _BEYOND = "the number is beyond float64; declare the field as decimal(p,s) or st
 
 _DEEPEST = 32
 
-_PLAIN_KINDS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+_PLAIN_KINDS = {bool: "bool", int: "int64", float: "float64", str: "string"}
 
 # --------------------------------------------------------------------------------------- inference
 
@@ -56,7 +58,8 @@ _PLAIN_KINDS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.
 def inferred_column(values: Values, place: Place) -> pa.Array:
     """Convert values to a column of their inferred type. Raises FormatError: there is no common type."""
     kinds = set(map(type, values)) - {NoneType}
-    if len(kinds) == 1 and (data_type := _PLAIN_KINDS.get(next(iter(kinds)))) is not None:
+    if len(kinds) == 1 and (plain := _PLAIN_KINDS.get(next(iter(kinds)))) is not None:
+        data_type = pa.type_for_alias(plain)
         try:
             array = pa.array(values, data_type)
         except (pa.ArrowException, OverflowError, ValueError):
@@ -98,7 +101,7 @@ def infer(values: Values, place: Place, depth: int = 0) -> pa.DataType:
         return pa.struct(
             [(name, infer(member.values, member.place, depth + 1)) for name, member in members.items()]
         )
-    return _PLAIN_KINDS[kind]
+    return pa.type_for_alias(_PLAIN_KINDS[kind])
 
 
 def _integer_type(values: Values, place: Place) -> pa.DataType:

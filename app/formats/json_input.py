@@ -5,6 +5,8 @@ inferred (`app.formats.json_columns`). A key that a row lacks is a null. Without
 determines the fields of the table.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from itertools import chain
 from operator import itemgetter

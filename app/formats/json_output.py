@@ -9,6 +9,8 @@ Each column becomes an array of JSON texts, which Arrow joins to rows, so no val
 Python object.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from typing import Any
@@ -29,8 +31,6 @@ BATCH_ROWS = 8192
 _BATCH_BYTES = 1 << 20  # of Arrow, which as Python values take many times as much
 
 _LEAST_PIECE = 1 << 16  # each chunk is encoded in a thread, and sent, by itself
-
-_TEXT = pa.large_string()
 
 _ESCAPED = r'["\\\x00-\x1f]'  # RFC 8259, section 7
 
@@ -94,8 +94,10 @@ def _array(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[byt
 def _rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes | memoryview]:
     """Encode rows as comma-separated JSON objects, some at a time."""
     names = [orjson.dumps(name).decode() for name in schema.names]
-    heads = [pa.scalar(f"{'{' if at == 0 else ','}{name}:", _TEXT) for at, name in enumerate(names)]
-    end, nothing = pa.scalar("},", _TEXT), pa.scalar("", _TEXT)
+    heads = [
+        pa.scalar(f"{'{' if at == 0 else ','}{name}:", pa.large_string()) for at, name in enumerate(names)
+    ]
+    end, nothing = pa.scalar("},", pa.large_string()), pa.scalar("", pa.large_string())
     for batch in batches:
         for piece in pieces(batch, _BATCH_BYTES, BATCH_ROWS):
             if not piece.num_rows:
@@ -121,11 +123,11 @@ def _texts(array: pa.Array) -> pa.Array:
     elif kind.is_nested(data_type):
         texts = _value_texts(_values(array))
     elif kind.is_integer(data_type) or kind.is_boolean(data_type):
-        texts = array.cast(_TEXT)
+        texts = array.cast(pa.large_string())
     elif kind.is_duration(data_type):
-        texts = array.cast(pa.int64()).cast(_TEXT)
+        texts = array.cast(pa.int64()).cast(pa.large_string())
     elif kind.is_null(data_type):
-        texts = pa.nulls(len(array), _TEXT)
+        texts = pa.nulls(len(array), pa.large_string())
     elif kind.is_string(data_type) or kind.is_large_string(data_type):
         texts = _quoted(array) if not _any_escaped(array) else _value_texts(array.to_pylist())
     else:
@@ -140,14 +142,16 @@ def _float_texts(array: pa.Array) -> pa.Array:
     commas = np.flatnonzero(np.frombuffer(written, np.uint8) == _COMMA)
     digits = written.replace(b",", b"")
     starts = np.concatenate([[0], commas - np.arange(len(commas)), [len(digits)]])
-    texts = pa.Array.from_buffers(_TEXT, len(array), [None, pa.py_buffer(starts), pa.py_buffer(digits)])
+    texts = pa.Array.from_buffers(
+        pa.large_string(), len(array), [None, pa.py_buffer(starts), pa.py_buffer(digits)]
+    )
     finite = np.isfinite(numbers)
     if not finite.all():
         infinities = np.where(numbers > 0, '"Infinity"', '"-Infinity"')
-        names = pa.array(np.where(np.isnan(numbers), '"NaN"', infinities)).cast(_TEXT)
+        names = pa.array(np.where(np.isnan(numbers), '"NaN"', infinities)).cast(pa.large_string())
         texts = pc.if_else(pa.array(finite), texts, names)
     if array.null_count:
-        texts = pc.if_else(array.is_valid(), texts, pa.scalar(None, _TEXT))
+        texts = pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.large_string()))
     return texts
 
 
@@ -157,12 +161,16 @@ def _any_escaped(array: pa.Array) -> bool:
 
 def _quoted(array: pa.Array) -> pa.Array:
     """Quote texts without characters to escape."""
-    quote = pa.scalar('"', _TEXT)
-    return pc.binary_join_element_wise(quote, array.cast(_TEXT), quote, pa.scalar("", _TEXT))
+    quote = pa.scalar('"', pa.large_string())
+    return pc.binary_join_element_wise(
+        quote, array.cast(pa.large_string()), quote, pa.scalar("", pa.large_string())
+    )
 
 
 def _value_texts(values: list[Any]) -> pa.Array:
-    return pa.array([None if value is None else orjson.dumps(value).decode() for value in values], _TEXT)
+    return pa.array(
+        [None if value is None else orjson.dumps(value).decode() for value in values], pa.large_string()
+    )
 
 
 # --------------------------------------------------------------- values that only Python can put together

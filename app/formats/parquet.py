@@ -9,6 +9,8 @@ milliseconds. Metadata of the schema and of its fields are kept. It is written w
 with a batch.
 """
 
+from __future__ import annotations
+
 import io
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from app.formats.arrow import BROKEN, ChunkSink, checked
+from app.formats.arrow import ChunkSink, checked, invalid_data
 from app.formats.bounded_file import Batches, BoundedFile
 from app.formats.errors import FormatError
 from app.formats.schema_checks import MOST_FIELDS, check_schema
@@ -64,14 +66,14 @@ def open_parquet(data: bytes | BinaryIO) -> Batches:
         batches = file.iter_batches(batch_size=_rows_at_once(metadata), use_threads=False)
     except (FormatError, MemoryError):
         raise
-    except BROKEN:
+    except invalid_data():
         raise FormatError(_NOT_WHOLE) from None
     check_schema(schema)
     schema, sound = checked(schema, batches, _NOT_WHOLE)
     return schema, _as_many_as_promised(sound, metadata.num_rows)
 
 
-def _rows_at_once(metadata: "pq.FileMetaData") -> int:
+def _rows_at_once(metadata: pq.FileMetaData) -> int:
     """Return a number of rows per batch that takes little memory, estimated from the file's metadata."""
     rows: int = min(_BATCH_ROWS, _BATCH_CELLS // max(1, metadata.num_columns))
     for number in range(min(metadata.num_row_groups, 64)):

@@ -1,5 +1,7 @@
 """Schema checks of tables in every format: names, types and nesting depth."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 

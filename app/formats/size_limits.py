@@ -4,6 +4,8 @@ In Arrow a null takes as much memory as a value, and an object has all members o
 few bytes of JSON could request any amount of memory.
 """
 
+from __future__ import annotations
+
 import pyarrow as pa
 
 from app.formats.errors import FormatError

@@ -15,6 +15,8 @@ zone is UTC, is not known here, or its offset is not of whole minutes (local mea
 1900). Years outside 0000 to 9999 take ISO 8601's expanded form, a sign and at least four digits.
 """
 
+from __future__ import annotations
+
 import base64
 import re
 from collections.abc import Callable

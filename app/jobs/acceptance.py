@@ -4,6 +4,8 @@ A job is accepted when its row is committed. Its tables are in the store by then
 run the job from its row alone, even if this process ends.
 """
 
+from __future__ import annotations
+
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -203,7 +205,7 @@ class Acceptance:
         job.seed_fingerprint = sealer.fingerprint(seed)
         job.seed_bits = bits
 
-    def _set_table(self, job: Job, role: Role, given: "_TableColumns") -> None:
+    def _set_table(self, job: Job, role: Role, given: _TableColumns) -> None:
         binding = table_binding(job, role)
         blob: str | None = None
         sealed_key = sealed_rows = None
@@ -379,9 +381,7 @@ class Acceptance:
         content = table_bytes(table.schema, table.to_batches())
         return content if len(content) <= most else None
 
-    def _table_of(
-        self, session: Transaction, table: TableOf, now: datetime, caller: Caller
-    ) -> "_TableColumns":
+    def _table_of(self, session: Transaction, table: TableOf, now: datetime, caller: Caller) -> _TableColumns:
         """Return the source or the destination of a swap, as a table of another job.
 
         Raises InvalidRequest (no such job is visible, or it has no destination), Conflict (it does not have
@@ -404,7 +404,7 @@ class Acceptance:
 
     def _attacked_again(
         self, session: Transaction, first: Job, now: datetime, caller: Caller
-    ) -> "_TableColumns | None":
+    ) -> _TableColumns | None:
         """Return the release that an attack was made on, while the job that made it still has it."""
         job_id = first.parameters.get("job")
         if kind_of(first.service) is not Kind.ATTACKS or job_id is None:

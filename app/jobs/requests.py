@@ -1,7 +1,9 @@
 """Requests for jobs: the given tables, the submission options, and the validated job."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, Union, get_args
 
 import pyarrow as pa
 
@@ -43,7 +45,7 @@ class TableOf:
     role: Literal["source", "destination"]
 
 
-GivenTable: TypeAlias = pa.Table | str | StoredTable | TableOf
+GivenTable: TypeAlias = Union["pa.Table", str, StoredTable, TableOf]
 """A table in memory, the id of a buffer, a table in the store, or a table of another job."""
 
 

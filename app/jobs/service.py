@@ -1,5 +1,7 @@
 """Jobs and buffers as the HTTP routes and the command line use them. Start reading here."""
 
+from __future__ import annotations
+
 import asyncio
 import copy
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

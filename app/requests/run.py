@@ -1,5 +1,7 @@
 """Request to run a service, and its validation against the schema of the source."""
 
+from __future__ import annotations
+
 from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa

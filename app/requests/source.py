@@ -1,5 +1,7 @@
 """Tables of a request: the models of `source` and `destination`, and a resolved table."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 

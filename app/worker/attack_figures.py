@@ -1,5 +1,7 @@
 """Parts of a report about attacks on a release: figures, verdict and advice."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pyarrow as pa

@@ -1,8 +1,10 @@
 """Profile of a table's fields: nulls, distinct values, range and a small histogram, read batch by batch."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,7 @@ _MOST_COUNTED_BYTES = 1 << 28  # of the counted values of all fields together
 _LEAST_ROWS = 1_000
 _LONGEST = 200  # characters of a value that is shown
 
-Open = Callable[[], Iterable[pa.RecordBatch]]
+Open: TypeAlias = "Callable[[], Iterable[pa.RecordBatch]]"
 """Function that reads the table from its beginning."""
 
 

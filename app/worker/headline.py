@@ -1,5 +1,7 @@
 """Add the headline to a report."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,6 +4,8 @@ Only the fields that the provider reads or changes are loaded into memory. The o
 source to the destination batch by batch, next to the swapped fields.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

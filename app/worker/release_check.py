@@ -3,6 +3,8 @@
 The worker compares keyed sketches (`providers.tables.sketches`); nothing of what it returns is a value.
 """
 
+from __future__ import annotations
+
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping

@@ -1,9 +1,11 @@
 """Comparison of a release with its source: rows side by side, changed values, and a cross table."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,7 @@ from providers.tables.type_names import type_name
 MOST_CATEGORIES = 24
 """Different values up to which a field counts as categorical, and has a cross table."""
 
-Open = Callable[[], Iterable[pa.RecordBatch]]
+Open: TypeAlias = "Callable[[], Iterable[pa.RecordBatch]]"
 """Function that reads a table from its beginning."""
 
 

@@ -1,5 +1,7 @@
 """Task that copies a stored table with other types, without some fields, or with more nulls."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,5 +1,7 @@
 """Ingest of an upload in a worker: check the table and write it to a blob, batch by batch."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol

@@ -1,5 +1,7 @@
 """Tasks that look at stored tables: a profile of one, and a comparison of a release with its source."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """Run a swap or a plan in a worker, which reads and writes blobs and needs no database."""
 
+from __future__ import annotations
+
 import importlib.metadata
 import platform
 from collections.abc import Callable, Iterator

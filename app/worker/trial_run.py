@@ -1,5 +1,7 @@
 """Trial run of a service on the first rows of its source, for a preview; nothing of it is stored."""
 
+from __future__ import annotations
+
 import secrets
 from dataclasses import dataclass, field
 from typing import Any

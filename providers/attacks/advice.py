@@ -6,6 +6,8 @@ alone, then the best values of different parameters together. Every try runs the
 the sample and attacks its release with the same control rows, so that tries compare.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any

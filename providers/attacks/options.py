@@ -1,5 +1,7 @@
 """Options of the attacks, and their check against the tables."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Annotated
 

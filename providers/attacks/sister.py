@@ -1,5 +1,7 @@
 """Sister release: the same service on the source without a withheld tenth, whose rows are the control."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 import numpy as np

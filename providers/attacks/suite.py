@@ -1,5 +1,7 @@
 """Run all attacks on a release, each with its baseline and on control rows."""
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa
 from threadpoolctl import threadpool_limits

@@ -1,5 +1,7 @@
 """Source, release and control rows, in the forms that the attacks need."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,7 +58,7 @@ class Encoded:
         """Number of rows."""
         return int(self.numbers.shape[1])
 
-    def take(self, rows: Int64Array) -> "Encoded":
+    def take(self, rows: Int64Array) -> Encoded:
         """Return these rows."""
         return Encoded(self.numbers[:, rows], self.codes[:, rows])
 

@@ -5,6 +5,8 @@ table's rows, so that sums are the same as in a run by one worker. Every unit re
 the rows of its own cells.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar

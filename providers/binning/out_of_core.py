@@ -5,6 +5,8 @@ Singletons are merged by the means of the larger bins, which are summed up batch
 few numbers for each cell with rows, independent of the number of rows.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -235,7 +237,7 @@ class CellGrid:
     def of_numbers(
         cls, numbers: Numbers, axes: Sequence[Axis], merge: bool, run: SwapRun, resources: Resources,
         progress: Progress,
-    ) -> "CellGrid":  # fmt: skip
+    ) -> CellGrid:  # fmt: skip
         """Find the singletons of a grid and the bins that they join.
 
         Parameters
@@ -396,7 +398,7 @@ class _CellSums:
         row: str,
         resources: Resources,
         progress: Progress,
-    ) -> "_CellSums":
+    ) -> _CellSums:
         """Sum up all cells that hold rows; raise SourceError if they are too many for the memory budget."""
         used, cuts = widths_of(axes)
         cell_bytes = 48 + 40 * len(numbers.names)  # about: words, sums and the tree of the means

@@ -4,6 +4,8 @@ Parts and bins are those of a run in memory. Standard deviations are exact, what
 has to fit in memory.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -82,7 +84,7 @@ class _Node:
     stop: int
     points: StoredNode
 
-    def halves(self, cut: Iterator[StoredNode]) -> "list[_Node]":
+    def halves(self, cut: Iterator[StoredNode]) -> list[_Node]:
         """Return the node if it is one part, else its halves, the next two of ``cut``."""
         if self.stop - self.first == 1:
             return [self]

@@ -5,6 +5,8 @@ bins of neighbouring rows, and rows of one bin exchange their values of all swap
 fields stay with their row, or each of them is swapped on its own, within its own bins.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self, TypeVar

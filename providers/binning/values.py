@@ -1,5 +1,7 @@
 """Values of the numeric fields that define bins: conversion, range, standard deviation."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Callable, Iterable

@@ -1,5 +1,7 @@
 """Rank rows on control fields and cut them into blocks."""
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa
 

@@ -3,6 +3,8 @@
 Every classifier puts null in a class of its own, and NaN in another.
 """
 
+from __future__ import annotations
+
 import math
 import sys
 from collections.abc import Sequence

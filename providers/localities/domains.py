@@ -1,5 +1,7 @@
 """Check the fields and domains that LOCALITY is given against a schema."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

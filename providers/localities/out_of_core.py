@@ -1,5 +1,7 @@
 """Redraw segments out of core and in units."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """Build the destination and the report of redrawn segments."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -71,7 +73,7 @@ class FieldFigures:
     modes: Float64Array = dataclass_field(default_factory=lambda: np.zeros((2, 3)))
     """Per slow mode, summed over the walks: sweeps, squares and neighbours' products about the mean."""
 
-    def add(self, other: "FieldFigures") -> None:
+    def add(self, other: FieldFigures) -> None:
         """Add the figures of more rows."""
         for name in self.__slots__:
             if name != "dated":
@@ -94,7 +96,7 @@ class Figures:
         """Return the figures of a table without rows."""
         return cls({name: FieldFigures(dated=_is_dated(schema.field(name).type)) for name in names})
 
-    def add(self, other: "Figures") -> None:
+    def add(self, other: Figures) -> None:
         """Add the figures of more rows."""
         self.took_part += other.took_part
         self.absent += other.absent

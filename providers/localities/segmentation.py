@@ -1,5 +1,7 @@
 """Segment all fields of a table or of a row range."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

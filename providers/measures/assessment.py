@@ -1,5 +1,7 @@
 """Take all measures of a release: values, reasons for those that do not apply, and data for charts."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """A run of a service as a release to be measured, with the values that the run itself provides."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pyarrow as pa

@@ -430,10 +430,12 @@ def draw_from_pairs(
     points, rows = part.points, len(part.rows)
     pairs = draw_pairs(rows, size, key, identity, pair_progress)
     candidates = pairs.candidates
+    identities = part.rows.view()
+    identities.flags.writeable = False  # as some parts have them: one kernel serves all
 
     def work(first: int, last: int) -> None:
         _draw(
-            points, pairs, int(candidates.max()), part.rows, rule, part.keys, first, last, part.words,
+            points, pairs, int(candidates.max()), identities, rule, part.keys, first, last, part.words,
             part.sizes,
         )  # fmt: skip
 

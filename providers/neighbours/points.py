@@ -14,6 +14,8 @@ References
 Perry, Matloff and Tendick 2024, arXiv:2210.06687, section 4.1, step 2: the encoding of records.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -44,7 +46,7 @@ class Points(NamedTuple):
     weight: float
     """Squared distance that a mismatch of a nominal field adds."""
 
-    def slice(self, start: int, stop: int) -> "Points":
+    def slice(self, start: int, stop: int) -> Points:
         """Return the points of a row range, without a copy."""
         return Points(self.numbers[start:stop], self.codes[start:stop], self.flags, self.weight)
 

@@ -4,6 +4,8 @@ The method itself is in `providers.services.rwn`, and for tables larger than mem
 `providers.neighbours.out_of_core.release`.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -127,7 +129,7 @@ class NeighbourhoodCounts:
         """Count the sizes of some neighbourhoods."""
         count_sizes(self.sizes, sizes.astype(np.int64))
 
-    def add(self, other: "NeighbourhoodCounts") -> None:
+    def add(self, other: NeighbourhoodCounts) -> None:
         """Add the counts of other rows."""
         self.sizes.update(other.sizes)
         self.shortage.few += other.shortage.few

@@ -4,6 +4,8 @@ A node is cut by its dimensions in descending order of width, ties by row number
 splitters from a sample, so that only those between two splitters are sorted.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -63,7 +65,7 @@ class StoredNode:
 
     def halves(
         self, keys: CutKeys, left: int, spool: Spool, first: int, parts: int
-    ) -> "tuple[StoredNode, StoredNode]":
+    ) -> tuple[StoredNode, StoredNode]:
         """Cut the node: return its first `left` points in cutting order, and the others.
 
         The points are written to `parts` parts of the spool from `first` on, and to two further parts. Only

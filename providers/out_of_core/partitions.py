@@ -1,5 +1,7 @@
 """Scatter rows into the partitions of a spool; read sources in row ranges."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self

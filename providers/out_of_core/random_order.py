@@ -1,5 +1,7 @@
 """Shuffle all rows out of core."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

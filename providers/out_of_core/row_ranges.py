@@ -1,5 +1,7 @@
 """Collect results by row range and reassemble them in row order."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

@@ -9,8 +9,11 @@ References
 Frazer and McKellar 1970, doi:10.1145/321592.321600: samplesort.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +26,7 @@ from providers.storage import Scratch
 from providers.tables.columns import take_rows
 from providers.tables.sort_keys import packed, sort_keys
 
-Labels = Callable[[pa.Table], list[pa.ChunkedArray]]
+Labels: TypeAlias = "Callable[[pa.Table], list[pa.ChunkedArray]]"
 """Callback(table): columns by which rows are sorted; a row's values do not depend on the piece."""
 
 _SAMPLED = 2**14

@@ -1,5 +1,7 @@
 """Exchange the geography of swapped households, apply the policy for the unmatched, and build the report."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Risk of households at each level of the hierarchy, and the level at which each must be swapped."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Choose the households to swap and their partners: obligations by level, then the quota of the rate."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Assemble the destination of a perturbation: perturbed fields, all others, and the random order of rows."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Read the numeric fields of a perturbation, check them, and fit their moments."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Sequence

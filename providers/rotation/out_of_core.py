@@ -4,6 +4,8 @@ Every row depends on the moments and on its own draws only, so that any ranges g
 a divided run are ranges of rows; the first pass is done once, before the units.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Build the report of a perturbation: summary, events and the provider's figures."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

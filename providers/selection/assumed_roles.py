@@ -4,6 +4,8 @@ The fields that a combination moves are those that it is to protect: they are se
 fields that no combination moves.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa

@@ -1,5 +1,7 @@
 """Values of risk figures by chance alone, given the released marginal distributions."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import pyarrow as pa

@@ -5,6 +5,8 @@ on the same sample of rows and ranked by each figure; the one with the least mea
 again at the end unless it was the last one, so that memory never holds more than one destination.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any

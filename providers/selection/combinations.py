@@ -1,5 +1,7 @@
 """Combinations of services and varied parameters."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

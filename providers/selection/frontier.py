@@ -4,6 +4,8 @@ Every combination is run with seeds that depend on the service and its parameter
 of two figures, taken on the same sample of rows for all. The points that no other one beats are the frontier.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

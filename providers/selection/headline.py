@@ -6,6 +6,8 @@ person's row and reads a true value there. Its probability is at most that of th
 (1 - chance). Thresholds are those of the attacks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal

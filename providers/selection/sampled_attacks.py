@@ -1,5 +1,7 @@
 """Attacks on a sample of rows, for figures that compare releases."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -23,6 +23,8 @@ Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: systematic sampling, uneq
 Optim data privacy providers 11.3 and 11.7, module Data Swapping: "Class-based Data Swapping".
 """
 
+from __future__ import annotations
+
 from typing import Annotated, Any, Self
 
 import numpy as np

@@ -25,6 +25,8 @@ Optim data privacy providers 11.3 and 11.7, module Data Swapping: "Data Swapping
 Dalenius and Reiss 1982, doi:10.1016/0378-3758(82)90058-1: data swapping.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa
 

@@ -18,6 +18,8 @@ Xue, Karras, Raissi and Pung 2011, Utility-driven anonymization in data publishi
 2, algorithm 1, section 4, equations 1 to 6.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa

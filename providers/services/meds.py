@@ -28,6 +28,8 @@ pp. 208-215: algorithm 1 (section 3.1), lemma 1 (section 4).
 Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982: maximum distance to average vector (MDAV).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, Self

@@ -18,6 +18,8 @@ Li and Shen 2010, Multivariate equi-width data swapping for private data publica
 pp. 208-215: algorithm 2 and definition 1 (section 3.2), lemma 2 (section 4).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

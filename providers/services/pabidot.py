@@ -11,6 +11,8 @@ Chamikara et al. 2019, Information Sciences 527, doi:10.1016/j.ins.2019.05.053: 
 algorithm 3.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 

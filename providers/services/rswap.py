@@ -11,6 +11,8 @@ Office for National Statistics 2011, Targeted record swapping; Centre of Excelle
 Testing of perturbative methods for the European census; R package sdcMicro, `recordSwap`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Annotated, Literal, Self
 

@@ -23,6 +23,8 @@ Perry, Matloff and Tendick 2024, RWN: a novel neighborhood-based method for stat
 control, arXiv:2210.06687, sections 4 and 8 to 10.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from typing import Annotated, ClassVar, Literal, Self
 

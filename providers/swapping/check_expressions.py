@@ -14,10 +14,12 @@ References
 Kleene 1952, Introduction to Metamathematics, section 64: three-valued logic.
 """
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -42,9 +44,6 @@ _OPERATORS: dict[type[ast.cmpop], str] = {
 """Operator of Python's parser -> comparison of Arrow."""
 
 _TESTS_OF_EQUALITY = ("equal", "not_equal")
-
-_INTEGERS = pa.decimal128(20, 0)
-"""Type that holds every integer of 64 bits, signed or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +76,14 @@ class Junction:
 
     conjunction: bool
     """Whether all parts must be true; else one of them."""
-    parts: "tuple[Expression, ...]"
+    parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Negation:
     """Negation of an expression."""
 
-    part: "Expression"
+    part: Expression
 
 
 Expression = Comparison | Junction | Negation
@@ -245,26 +244,29 @@ def _storage(kind: pa.DataType) -> pa.DataType:
         kind = inner
 
 
-_KINDS: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
-    ("boolean", pa.types.is_boolean),
-    ("number", pa.types.is_integer),
-    ("number", pa.types.is_floating),
-    ("decimal", pa.types.is_decimal),
-    ("text", pa.types.is_string),
-    ("text", pa.types.is_large_string),
-    ("text", pa.types.is_string_view),
-    ("date", pa.types.is_date),
-    ("timestamp", lambda kind: pa.types.is_timestamp(kind) and kind.tz is None),
-    ("timestamp with a time zone", pa.types.is_timestamp),
-    ("time", pa.types.is_time),
-    ("duration", pa.types.is_duration),
-)
+@cache
+def _kinds() -> tuple[tuple[str, Callable[[pa.DataType], bool]], ...]:
+    """Return pairs of a kind of values and the test of a type; the first that is true counts."""
+    return (
+        ("boolean", pa.types.is_boolean),
+        ("number", pa.types.is_integer),
+        ("number", pa.types.is_floating),
+        ("decimal", pa.types.is_decimal),
+        ("text", pa.types.is_string),
+        ("text", pa.types.is_large_string),
+        ("text", pa.types.is_string_view),
+        ("date", pa.types.is_date),
+        ("timestamp", lambda kind: pa.types.is_timestamp(kind) and kind.tz is None),
+        ("timestamp with a time zone", pa.types.is_timestamp),
+        ("time", pa.types.is_time),
+        ("duration", pa.types.is_duration),
+    )
 
 
 def _kind(kind: pa.DataType) -> str | None:
     """Return the kind of values that can be compared with each other; None for types without an order."""
     storage = _storage(kind)
-    return next((name for name, matches in _KINDS if matches(storage)), None)
+    return next((name for name, matches in _kinds() if matches(storage)), None)
 
 
 # --------------------------------------------------------------------------------------- evaluation
@@ -320,7 +322,7 @@ def _operands(expression: Comparison, columns: dict[str, pa.ChunkedArray]) -> tu
     left, right = found
     if left.type != right.type and _kind(left.type) == _kind(right.type) == "number":
         floating = pa.types.is_floating(left.type) or pa.types.is_floating(right.type)
-        shared = pa.float64() if floating else _INTEGERS  # integers exactly, signed or not
+        shared = pa.float64() if floating else pa.decimal128(20, 0)  # every integer of 64 bits
         left, right = left.cast(shared, safe=False), right.cast(shared, safe=False)
     return left, right
 

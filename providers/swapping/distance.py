@@ -1,5 +1,7 @@
 """Swapping distance: how far values move, in ranks and in units of the control field."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -149,7 +151,7 @@ class Distances:
             moves[0, 3:] = len(distances), distances.sum(), distances.max(initial=0.0)
         self._moves = np.concatenate([self._moves, moves])
 
-    def include(self, other: "Distances") -> None:
+    def include(self, other: Distances) -> None:
         """Add the moves of other rows of the table."""
         self._moves = np.concatenate([self._moves, other._moves.sum(axis=0, keepdims=True)])
         self._moves[-1, [2, 5]] = other._moves[:, [2, 5]].max(axis=0, initial=0.0)

@@ -1,5 +1,7 @@
 """Resolve and check swap and control fields against a schema."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TypeVar
 

@@ -6,6 +6,8 @@ order of the members. The random draws, the selection by risk and the permutatio
 with a household in the place of a row; the report counts rows, but for groups and risks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,5 +1,7 @@
 """Participation of rows in an exchange, and the reasons of rows that keep their values."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

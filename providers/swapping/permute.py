@@ -1,5 +1,7 @@
 """Apply an exchange to an Arrow column of any type."""
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -1,5 +1,7 @@
 """Exchange of rows selected by their risk, and its part of the report: the deciles of risk."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

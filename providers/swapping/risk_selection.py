@@ -17,6 +17,8 @@ Madow 1949, doi:10.1214/aoms/1177729988: systematic sampling with unequal probab
 Hartley and Rao 1962, Ann. Math. Statist. 33, 350-374: the same in random order.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -11,6 +11,8 @@ exchanges that break a check which the row met before are drawn again:
 A check that a row breaks in the source already is no reason for a repair, since no exchange caused it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -152,9 +154,7 @@ class Move:
     """Rows whose exchange was undone; shape (rows,)."""
 
     @classmethod
-    def of(
-        cls, purpose: str, fields: Sequence[str], participation: Participation, pairing: Pairing
-    ) -> "Move":
+    def of(cls, purpose: str, fields: Sequence[str], participation: Participation, pairing: Pairing) -> Move:
         """Return the move of a drawn exchange."""
         source = sources(pairing).astype(np.int64)
         return cls(purpose, tuple(fields), participation, source, np.zeros(len(source), np.bool_))

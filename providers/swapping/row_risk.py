@@ -1,5 +1,7 @@
 """Risk of each row, and the rows whose risk obliges the run to swap them."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

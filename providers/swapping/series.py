@@ -6,6 +6,8 @@ units as without a series. Their pairs are returned, so that the next table of t
 that a rate below 1 leaves in place is its own partner, and stays in place in later tables.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar

@@ -18,6 +18,8 @@ code                 what happened
 Events are counted by row and field. Rows that ``rate`` leaves out have no event, only figures.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

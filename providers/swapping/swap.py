@@ -4,6 +4,8 @@ A service defines which rows form a group, in one `Exchange` or in several. This
 take part, exchanges their values, suppresses rows that cannot be swapped, and builds the report.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

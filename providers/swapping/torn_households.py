@@ -1,5 +1,7 @@
 """Households that a swap of single rows tears: their members end up with values of different households."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import numpy as np

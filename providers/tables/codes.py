@@ -1,5 +1,7 @@
 """Codes of values, and of combinations of values, numbered in the order in which they first occur."""
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa
 

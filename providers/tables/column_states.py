@@ -3,6 +3,8 @@
 `providers.tables.digest` specifies every byte.
 """
 
+from __future__ import annotations
+
 import hashlib
 from functools import lru_cache, partial
 from typing import Any
@@ -26,7 +28,7 @@ _INSTANT = np.dtype([("seconds", "<i8"), ("nanoseconds", "<u4")])
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
-def new_states(data_type: pa.DataType, tag: bytes) -> "States":
+def new_states(data_type: pa.DataType, tag: bytes) -> States:
     """Return the states of an empty column of a canonical type; each hash begins with ``tag``."""
     kind = pa.types
     if kind.is_null(data_type):
@@ -42,14 +44,14 @@ def new_states(data_type: pa.DataType, tag: bytes) -> "States":
     return _FixedWidth(data_type, tag)
 
 
-def add_rows(states: "States", column: pa.Array) -> None:
+def add_rows(states: States, column: pa.Array) -> None:
     """Feed the values of a column to its states, block by block."""
     for start in range(0, len(column), _BLOCK):
         states.update(column.slice(start, _BLOCK))
 
 
 @lru_cache(_SHARED)
-def _all_valid(count: int, tag: bytes) -> "hashlib._Hash":
+def _all_valid(count: int, tag: bytes) -> hashlib._Hash:
     """SHA-256 of the tag and the validity of `count` values without nulls; copy it before updating it."""
     ones = hashlib.sha256(tag)
     block = bytes([1]) * min(count, _BLOCK)

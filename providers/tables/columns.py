@@ -5,7 +5,10 @@ as machine words (`providers.swapping.exchange.exchange`), all others by Arrow's
 is zero in every column that this module creates.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -233,20 +236,22 @@ def take(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
         return encoded_as(take(unwrapped(column), rows), kind)
     if pa.types.is_dictionary(kind):
         column = one_dictionary(column)
-    wide = _WIDER.get(kind)
+    wide = _wider().get(kind)
     if wide is not None and (column.nbytes > TAKEN_AT_ONCE or kind in (pa.string_view(), pa.binary_view())):
         taken = combined(column.cast(wide).take(rows))
         return pa.chunked_array([text.cast(kind) for text in _slices(taken)], type=kind)
     return column.take(rows)
 
 
-_WIDER = {
-    pa.string(): pa.large_string(),
-    pa.binary(): pa.large_binary(),
-    pa.string_view(): pa.large_string(),
-    pa.binary_view(): pa.large_binary(),
-}
-"""Types of which Arrow cannot take rows, or not beyond 2 GiB -> type to take them from."""
+@cache
+def _wider() -> dict[pa.DataType, pa.DataType]:
+    """Map each type of which Arrow cannot take rows, or not beyond 2 GiB, to the type to take them from."""
+    return {
+        pa.string(): pa.large_string(),
+        pa.binary(): pa.large_binary(),
+        pa.string_view(): pa.large_string(),
+        pa.binary_view(): pa.large_binary(),
+    }
 
 
 def _slices(array: pa.Array) -> list[pa.Array]:

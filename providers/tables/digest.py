@@ -66,6 +66,8 @@ decimal of another storage width are digested as the values that they encode. Th
 so ``timestamp[s]``, which Parquet turns into ``timestamp[ms]``, keeps its digest.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -237,7 +239,7 @@ def _chunk_digest(states: States, rows: int) -> bytes:
     return hashlib.sha256(_CHUNK_TAG + _u64(rows) + b"".join(states.digests())).digest()
 
 
-def _add(fields: "list[tuple[_WholeField | _PartedField, pa.Array]]") -> None:
+def _add(fields: list[tuple[_WholeField | _PartedField, pa.Array]]) -> None:
     """Feed columns to the digests of their fields."""
     for field, column in fields:
         field.add(column)

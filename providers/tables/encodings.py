@@ -5,6 +5,8 @@ Code that reads values calls `plain`, and `list_lengths`, `list_children` and `s
 elements of nested values.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa

@@ -1,5 +1,7 @@
 """Integer codes that are equal exactly where values are."""
 
+from __future__ import annotations
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -8,8 +10,6 @@ from providers.tables.encodings import list_children, list_lengths, run_end_deco
 
 Codes = npt.NDArray[np.int64]
 """Code of each row; -1 is null."""
-
-_AS_INTEGER = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 
 def equality_codes(array: pa.Array) -> Codes:
@@ -49,7 +49,7 @@ def equality_codes(array: pa.Array) -> Codes:
         joined = elements[0] if len(elements) == 1 else _joined(np.stack(elements, axis=1))
         return _with_nulls(array, _list_codes(joined, list_lengths(array)))
     if pa.types.is_floating(kind):
-        array = array.view(_AS_INTEGER[kind.bit_width])
+        array = array.view(f"uint{kind.bit_width}")
     elif pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
         array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     indices = array.dictionary_encode().indices.cast(pa.int64()).fill_null(-1)

@@ -1,5 +1,7 @@
 """Households of a table: the members of each, the codes of its fields, and its address in random streams."""
 
+from __future__ import annotations
+
 import hashlib
 from dataclasses import dataclass
 from typing import Any

@@ -5,6 +5,8 @@ every field has its `workable_type`; afterwards `restored` converts a column bac
 received. The values are the same in both.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 
 import numpy as np

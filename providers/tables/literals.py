@@ -1,5 +1,7 @@
 """Convert JSON values to scalars of an Arrow type."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 import datetime
@@ -7,6 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -48,7 +51,7 @@ def literal(value: Any, field: pa.Field, role: str, pointer: str) -> pa.Scalar:
         The value does not fit the type; the message describes the values that do.
     """
     kind = value_type(field.type)
-    for matches, convert in _CONVERTERS:
+    for matches, convert in _converters():
         if matches(kind):
             try:
                 return pa.scalar(convert(value, kind), type=kind)
@@ -190,16 +193,19 @@ def _duration(value: Any, kind: pa.DataType) -> int:
     return int(units)
 
 
-_CONVERTERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], Any]], ...] = (
-    (pa.types.is_integer, _integer),
-    (pa.types.is_floating, _floating),
-    (pa.types.is_decimal, _decimal),
-    (pa.types.is_boolean, _boolean),
-    (lambda kind: kind in (pa.string(), pa.large_string(), pa.string_view()), _text),
-    (lambda kind: kind in (pa.binary(), pa.large_binary(), pa.binary_view()), _bytes),
-    (pa.types.is_fixed_size_binary, _bytes),
-    (pa.types.is_date, _date),
-    (pa.types.is_time, _time),
-    (pa.types.is_timestamp, _timestamp),
-    (pa.types.is_duration, _duration),
-)
+@cache
+def _converters() -> tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], Any]], ...]:
+    """Return pairs of a test of a type and the converter to it; the first test that is true counts."""
+    return (
+        (pa.types.is_integer, _integer),
+        (pa.types.is_floating, _floating),
+        (pa.types.is_decimal, _decimal),
+        (pa.types.is_boolean, _boolean),
+        (lambda kind: kind in (pa.string(), pa.large_string(), pa.string_view()), _text),
+        (lambda kind: kind in (pa.binary(), pa.large_binary(), pa.binary_view()), _bytes),
+        (pa.types.is_fixed_size_binary, _bytes),
+        (pa.types.is_date, _date),
+        (pa.types.is_time, _time),
+        (pa.types.is_timestamp, _timestamp),
+        (pa.types.is_duration, _duration),
+    )

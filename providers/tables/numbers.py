@@ -1,5 +1,7 @@
 """Columns as float64 or as exact integers in units."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -222,7 +224,7 @@ class NumberFaults:
     long: int = 0
     """Decimals of over 64 bits without the point."""
 
-    def add(self, other: "NumberFaults") -> None:
+    def add(self, other: NumberFaults) -> None:
         """Add the faults of more rows."""
         self.not_finite += other.not_finite
         self.long += other.long

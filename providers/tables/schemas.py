@@ -1,5 +1,7 @@
 """Check field names against a schema; change the type of a field and drop metadata of the old type."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Sequence
 

@@ -1,5 +1,7 @@
 """Pairs of a series: units of earlier tables and the units whose values they get, by hashes of their ids."""
 
+from __future__ import annotations
+
 import hashlib
 from dataclasses import dataclass, field
 
@@ -63,7 +65,7 @@ class Identities:
     """Hash of each unit, of `IDENTITY_BYTES` bytes."""
 
     @classmethod
-    def of(cls, ids: pa.ChunkedArray, series: SeriesPairs) -> "Identities":
+    def of(cls, ids: pa.ChunkedArray, series: SeriesPairs) -> Identities:
         """Hash the ids; raise SourceError if the series has ids of another type.
 
         The type is part of the hash: the integer 1 and the text "1" are different units.

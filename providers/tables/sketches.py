@@ -12,6 +12,8 @@ doi:10.1109/SEQUEN.1997.666900 (there runs are called shingles).
 Li, Owen and Zhang 2012, One permutation hashing, NIPS 25: one hash of each element, split into places.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 from collections.abc import Sequence
@@ -66,7 +68,7 @@ class TableSketch:
         return {"rows": self.rows, "fields": self.fields}
 
     @classmethod
-    def from_document(cls, document: dict[str, Any]) -> "TableSketch":
+    def from_document(cls, document: dict[str, Any]) -> TableSketch:
         """Return a sketch that `document` has written."""
         return cls(document["rows"], dict(document["fields"]))
 

@@ -1,5 +1,7 @@
 """Order-preserving uint64 keys for columns."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -19,10 +19,12 @@ not a word of ``A-Z a-z 0-9 _`` (not beginning with a digit), and a zone with ch
 (the short escapes where JSON has one, else ``\u00xx`` in lower case), all else as it is.
 """
 
+from __future__ import annotations
+
 import difflib
 import json
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -35,27 +37,39 @@ def value_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-_SIMPLE: dict[str, Any] = {
-    "null": pa.null(),
-    "bool": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "uint8": pa.uint8(),
-    "uint16": pa.uint16(),
-    "uint32": pa.uint32(),
-    "uint64": pa.uint64(),
-    "float16": pa.float16(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "interval": pa.month_day_nano_interval(),
+_SIMPLE = {
+    "null": "null",
+    "bool": "bool_",
+    "int8": "int8",
+    "int16": "int16",
+    "int32": "int32",
+    "int64": "int64",
+    "uint8": "uint8",
+    "uint16": "uint16",
+    "uint32": "uint32",
+    "uint64": "uint64",
+    "float16": "float16",
+    "float32": "float32",
+    "float64": "float64",
+    "string": "string",
+    "binary": "binary",
+    "date": "date32",
+    "interval": "month_day_nano_interval",
 }
+"""Name of a type without parameters -> function of Arrow that makes it."""
 
-_NAMES = {data_type: name for name, data_type in _SIMPLE.items()}
+
+@cache
+def _simple_types() -> dict[str, pa.DataType]:
+    """Map the name of each type without parameters to the type."""
+    return {name: getattr(pa, function)() for name, function in _SIMPLE.items()}
+
+
+@cache
+def _simple_names() -> dict[pa.DataType, str]:
+    """Map each type without parameters to its name."""
+    return {data_type: name for name, data_type in _simple_types().items()}
+
 
 _FORMS = {
     "decimal": "decimal(10,2)",
@@ -110,7 +124,7 @@ def canonical_type(data_type: pa.DataType) -> pa.DataType:
         return canonical_type(data_type.storage_type)
     if kind.is_dictionary(data_type) or kind.is_run_end_encoded(data_type):
         return canonical_type(data_type.value_type)
-    if data_type in _NAMES:
+    if data_type in _simple_names():
         return data_type
     if kind.is_large_string(data_type) or kind.is_string_view(data_type):
         return pa.string()
@@ -154,8 +168,8 @@ def type_name(data_type: pa.DataType, units: bool = True) -> str:
 
 def _name(data_type: pa.DataType, units: bool) -> str:
     kind = pa.types
-    if data_type in _NAMES:
-        return _NAMES[data_type]
+    if (name := _simple_names().get(data_type)) is not None:
+        return name
     if kind.is_decimal(data_type):
         return f"decimal({data_type.precision},{data_type.scale})"
     if kind.is_fixed_size_binary(data_type):
@@ -277,7 +291,7 @@ class _Parser:
         start = self.at
         word = self.match(_WORD)
         if word in _SIMPLE:
-            return _SIMPLE[word]
+            return _simple_types()[word]
         match word:
             case "decimal":
                 return self._decimal()

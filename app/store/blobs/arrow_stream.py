@@ -1,5 +1,7 @@
 """Arrow tables in sealed blobs or in rows, as an Arrow IPC stream."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

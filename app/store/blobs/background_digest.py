@@ -1,5 +1,7 @@
 """Compute a table's digest in background threads while it is written."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType

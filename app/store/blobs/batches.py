@@ -1,5 +1,7 @@
 """Record batches of even size, so that a reader in bounded memory holds a small part of a table."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa

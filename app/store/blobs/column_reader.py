@@ -1,5 +1,7 @@
 """Read selected columns of a stored table, and write a table that arrives in batches."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain

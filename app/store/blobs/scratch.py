@@ -12,6 +12,8 @@ A record holds rows of one partition as an Arrow IPC stream. The process keeps p
 records, so that a record that was changed or moved does not open.
 """
 
+from __future__ import annotations
+
 import os
 import secrets
 import tempfile
@@ -57,7 +59,7 @@ class SealedFile:
         self._records = 0
         self._end = 0
 
-    def spool(self, parts: int, memory: int) -> "SealedSpool":
+    def spool(self, parts: int, memory: int) -> SealedSpool:
         """Create a spool of ``parts`` partitions that buffers about ``memory`` bytes before writing."""
         return SealedSpool(self, parts, memory)
 
@@ -142,7 +144,7 @@ class SpoolWriter(SealedFile):
         if kind is not None:
             self._path.unlink(missing_ok=True)
 
-    def shared(self, spool: "SealedSpool") -> SharedSpool:
+    def shared(self, spool: SealedSpool) -> SharedSpool:
         """Write all buffered rows, and return what other processes need to read the spool."""
         return SharedSpool(self.name, self._key, spool.written(), spool.row_counts())
 
@@ -155,7 +157,7 @@ class SpoolReader(SealedFile):
         super().__init__((folder / Path(shared.name).name).open("rb", buffering=0), shared.key)
         self._shared = shared
 
-    def parts(self) -> "SealedSpool":
+    def parts(self) -> SealedSpool:
         """Return the spool as it was written."""
         spool = SealedSpool(self, len(self._shared.rows), 0)
         spool.hold(self._shared.records, self._shared.rows)

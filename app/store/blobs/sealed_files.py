@@ -27,6 +27,8 @@ References
 Hoang, Reyhanitabar, Rogaway, Vizar 2015, doi:10.1007/978-3-662-47989-6_24 (STREAM).
 """
 
+from __future__ import annotations
+
 import contextlib
 import io
 import os
@@ -529,7 +531,7 @@ class MemoryReader(io.BytesIO):
         return pa.py_buffer(self._content)
 
 
-def open_blob(access: BlobAccess) -> "SealedReader | MemoryReader":
+def open_blob(access: BlobAccess) -> SealedReader | MemoryReader:
     """Open the table for reading. Raises BlobMissing."""
     return SealedReader(access) if access.content is None else MemoryReader(access.content)
 

@@ -6,6 +6,8 @@ chunk of the blob is decrypted only if one of these buffers has bytes in it, and
 of its bytes belong there.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Mean k-anonymity: rows that share a row's values in the key fields."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import numpy as np

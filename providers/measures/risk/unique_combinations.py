@@ -1,5 +1,7 @@
 """Share of rows that are unique in the key fields."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Classes of rows that share their values in the key fields."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import numpy as np

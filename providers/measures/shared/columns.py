@@ -1,5 +1,7 @@
 """Fields that both tables have, as numbers or as codes of equal values; which types can be compared."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -223,15 +225,11 @@ def common_type(one: pa.DataType, two: pa.DataType) -> pa.DataType:
     as the nearest float64, since the destination holds no more digits.
     """
     if pa.types.is_integer(one) and pa.types.is_integer(two):
-        return _ANY_INTEGER
+        return pa.decimal128(20, 0)  # exact for int64 and uint64
     if is_numeric(one):
         return pa.float64()
     text = pa.types.is_string(one) or pa.types.is_large_string(one)
     return pa.large_string() if text else pa.large_binary()
-
-
-_ANY_INTEGER = pa.decimal128(20, 0)
-"""Type of exactly representable int64 and uint64 values."""
 
 
 def _is_whole(kind: pa.DataType) -> bool:

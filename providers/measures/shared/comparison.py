@@ -1,5 +1,7 @@
 """A release next to its source, in the forms that the measures need."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

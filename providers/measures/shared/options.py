@@ -1,5 +1,7 @@
 """Options of a measurement, and their check against both tables."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 

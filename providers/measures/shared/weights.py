@@ -1,5 +1,7 @@
 """Survey weights of a comparison, and estimates of means, variances and quantiles that use them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal

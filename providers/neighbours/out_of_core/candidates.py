@@ -1,5 +1,7 @@
 """Candidate rows out of core: all rows, a sample, or the parts of a random partition."""
 
+from __future__ import annotations
+
 import bisect
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -1,5 +1,7 @@
 """Fetch donor values by row range."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

@@ -5,6 +5,8 @@ median is found digit by digit, sixteen bits at a time. The categories of a fiel
 whatever their number. The points are equal to those of `providers.neighbours.points`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,10 @@
 """Reassemble exchanged values in row order, suppress, and build the report."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +24,7 @@ from providers.swapping.reversible_groups import group_bits, refuse_reversible, 
 from providers.swapping.suppression import Unswappable, add_row_events, describe, suppress
 from providers.tables.columns import null_mask
 
-AbsentMask = Callable[[pa.ChunkedArray], BoolArray]
+AbsentMask: TypeAlias = "Callable[[pa.ChunkedArray], BoolArray]"
 """Callback(column): mask of the rows whose value cannot take part."""
 
 _UNSWAPPABLE = REASONS["alone"] | REASONS["group_too_small"]

@@ -1,5 +1,7 @@
 """Blocks of consecutive ranks as groups of an out-of-core swap: grouping and report figures of DDSWAP."""
 
+from __future__ import annotations
+
 from collections import Counter
 from typing import Any
 
@@ -111,7 +113,7 @@ class BlockFigures:
     def _control_column(self, table: pa.Table) -> pa.ChunkedArray | None:
         return None if self._control is None else table.column(self._control)
 
-    def merge(self, other: "BlockFigures") -> None:
+    def merge(self, other: BlockFigures) -> None:
         """Add the figures of other units."""
         self._distances.include(other._distances)
         self._blocks_by_field.update(other._blocks_by_field)

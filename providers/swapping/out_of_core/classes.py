@@ -1,5 +1,7 @@
 """Equivalence classes as groups of an out-of-core swap: the grouping and the report figures of CDSWAP."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,7 +61,7 @@ class ClassFigures:
     def observe(self, groups: Groups, table: pa.Table, name: str, pairing: Pairing) -> None:
         """Ignore the unit."""
 
-    def merge(self, other: "ClassFigures") -> None:
+    def merge(self, other: ClassFigures) -> None:
         """Ignore the other figures."""
 
     def figures(self, tally: Tally) -> dict[str, Any]:

@@ -5,6 +5,8 @@ labels, or, if the table is one group, those of a range of its random buckets. N
 another. Every unit writes its values by row range, and they are assembled as in a run by one worker.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

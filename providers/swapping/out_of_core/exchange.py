@@ -1,9 +1,12 @@
 """Exchange the groups of one unit in memory, write the values to their row ranges, and tally figures."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +60,7 @@ class Tally:
     too_small: int = 0
     """Values in groups of two rows or more below the smallest size, summed over the swap fields."""
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: Tally) -> None:
         """Add the figures of other units."""
         self.groups.update(other.groups)
         for name, sizes in other.swapped.items():
@@ -68,7 +71,7 @@ class Tally:
         self.too_small += other.too_small
 
 
-Watch = Callable[[Groups, pa.Table, str, Pairing], None]
+Watch: TypeAlias = "Callable[[Groups, pa.Table, str, Pairing], None]"
 """Callback(groups, rows of the unit, first field of the move, pairing) for each exchange."""
 
 
@@ -99,7 +102,7 @@ class Exchanger:
         """Figures so far."""
         self._ranges = ranges
 
-    def limited_to(self, moves: Sequence[int]) -> "Exchanger":
+    def limited_to(self, moves: Sequence[int]) -> Exchanger:
         """Return an exchanger for these moves only that shares figures and ranges."""
         limited = copy(self)
         limited.active = tuple(moves)

@@ -1,7 +1,10 @@
 """Exchange a group that does not fit in memory, one range of buckets of its random order at a time."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +24,7 @@ from providers.swapping.participation import REASONS, Exchange, Participation, a
 from providers.swapping.permutation import draw_exchange
 from providers.tables.columns import take_rows, unused
 
-ReadGroup = Callable[[], Iterator[pa.Table]]
+ReadGroup: TypeAlias = "Callable[[], Iterator[pa.Table]]"
 """Callback(): batches of the group's rows in listing order; called several times."""
 
 

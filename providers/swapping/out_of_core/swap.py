@@ -1,5 +1,7 @@
 """Swap within groups out of core: sort the rows by group, exchange whole groups, reassemble in row order."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

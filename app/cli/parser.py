@@ -3,7 +3,7 @@
 import argparse
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
@@ -60,11 +60,16 @@ class CommandParser(LineParser):
     ----------
     filler : str
         ``module:function``, which adds the arguments of the command to its parser; empty: it has none.
+    before : callable, optional
+        Called before that module is imported.
     """
 
-    def __init__(self, *arguments: Any, filler: str = "", **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, filler: str = "", before: Callable[[], None] | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self._filler = filler
+        self._before = before
 
     def parse_known_args(  # type: ignore[override]  # the overloads concern a namespace's type
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -73,5 +78,7 @@ class CommandParser(LineParser):
         if self._filler:
             module, _, function = self._filler.partition(":")
             self._filler = ""
+            if self._before is not None:
+                self._before()
             getattr(importlib.import_module(module), function)(self)
         return super().parse_known_args(args, namespace)

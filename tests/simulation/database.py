@@ -5,8 +5,7 @@ locked in PostgreSQL's four modes. A statement that waited for a lock looks at t
 again (PostgreSQL 17 documentation, 13.2.1 Read Committed Isolation Level, 13.3.2 Row-Level Locks).
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
@@ -64,15 +63,12 @@ class Server:
         self.waits_for: dict[Session, Key] = {}
         self.blob_locks = 0
 
-    def connects(self, process: Process) -> bool:
-        """Whether a statement of the process reaches the server now."""
-        now = self.scheduler.now
-        return now >= self.away_until and now >= self.cut_off.get(process.name, 0.0)
-
     def blockers(self, key: Key, session: "Session", mode: Mode) -> list["Session"]:
         """Return the transactions whose locks conflict with this one."""
+        if key not in self._locks:
+            return []
         conflicts = _CONFLICTS[mode]
-        return [held for held, kind in self._locks.get(key, ()) if held is not session and kind in conflicts]
+        return [held for held, kind in self._locks[key] if held is not session and kind in conflicts]
 
     def take(self, key: Key, session: "Session", mode: Mode) -> None:
         """Give the lock to the transaction."""
@@ -96,55 +92,100 @@ class Server:
                 self._locks[key] = held
             else:
                 self._locks.pop(key, None)
-            for wake in self._waiting.pop(key, ()):
-                wake()
+            if key in self._waiting:
+                for wake in self._waiting.pop(key):
+                    wake()
         session.locked.clear()
 
     def commit(self, session: "Session") -> None:
         """Make the writes of a transaction visible, and release its locks."""
-        for (table, key), row in session.written.items():
-            if row is None:
-                self.tables[table].pop(key, None)
-            else:
-                self.tables[table][key] = row
-        for callback in self.on_commit:
-            callback(session.written)
+        if session.written:
+            for (table, key), row in session.written.items():
+                if row is None:
+                    self.tables[table].pop(key, None)
+                else:
+                    self.tables[table][key] = row
+            for callback in self.on_commit:
+                callback(session.written)
         self.release(session)
 
 
 class Session:
-    """One transaction of a process."""
+    """One transaction of a process; a ``with`` block commits it at its end, or rolls it back."""
+
+    __slots__ = ("locked", "open", "process", "scheduler", "server", "written")
 
     def __init__(self, server: Server, process: Process) -> None:
         self.server = server
+        self.scheduler = server.scheduler
         self.process = process
         self.written: dict[Key, Row | None] = {}
         self.locked: list[Key] = []
         self.open = True
 
+    def __enter__(self) -> "Session":
+        self.scheduler.check_alive()
+        self.process.on_kill.append(self.roll_back)  # the server notices the closed connection
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        """Commit, or roll back. Raises Unavailable."""
+        try:
+            if kind is None:
+                self._end()
+            elif not issubclass(kind, Killed):
+                self.roll_back()
+        finally:
+            self.process.on_kill.remove(self.roll_back)
+
+    def _end(self) -> None:
+        try:
+            if self.written:
+                self.step()
+            self._commit()
+        except Killed:
+            raise
+        except BaseException:
+            self.roll_back()
+            raise
+
+    def _commit(self) -> None:
+        server = self.server
+        # A response is lost with the connection: before the server has committed, or afterwards.
+        lost = bool(self.written) and server.scheduler.random.random() < server.lost_responses
+        if lost and server.scheduler.random.random() < 0.5:
+            raise Unavailable("the connection was lost before the commit")
+        self.open = False
+        server.commit(self)
+        if lost:
+            server.scheduler.pause(1.0)
+            raise Unavailable("the response to the commit was lost")
+
     def step(self) -> None:
         """Begin a statement. Raises Unavailable if it does not reach the server."""
-        scheduler = self.server.scheduler
+        server, scheduler = self.server, self.scheduler
         scheduler.pause()
-        if not self.server.connects(self.process):
+        now = scheduler.now
+        if now < server.away_until or now < server.cut_off.get(self.process.name, 0.0):
             scheduler.pause(1.0)  # the driver notices the loss
             raise Unavailable("the database is temporarily not available; try again")
         if not self.open:  # the server has ended the transaction of a process that was silent for long
             raise Unavailable("the transaction has been ended")
 
-    def rows(self, table: str) -> Iterator[tuple[Any, Row]]:
-        """Yield the rows that a statement sees."""
-        written = self.written
+    def rows(self, table: str) -> list[tuple[Any, Row]]:
+        """Return the rows that a statement sees."""
+        committed, written = self.server.tables[table], self.written
         if not written:
-            yield from list(self.server.tables[table].items())
-            return
-        for key, row in list(self.server.tables[table].items()):
+            return list(committed.items())
+        seen = []
+        for key, row in committed.items():
             own = written.get((table, key), row)
             if own is not None:
-                yield key, own
-        for (of, key), own in list(written.items()):
-            if of == table and own is not None and key not in self.server.tables[table]:
-                yield key, own
+                seen.append((key, own))
+        for (of, key), own in written.items():
+            if of == table and own is not None and key not in committed:
+                seen.append((key, own))
+        return seen
 
     def row(self, table: str, key: Any) -> Row | None:
         """Return the row that a statement sees; None if there is none."""
@@ -155,7 +196,7 @@ class Session:
     def lock(self, table: str, key: Any, mode: Mode, skip: bool = False) -> bool:
         """Lock a row; with ``skip``, return False instead of waiting. Raises Unavailable."""
         server, place = self.server, (table, key)
-        deadline = server.scheduler.now + LOCK_SECONDS
+        deadline = self.scheduler.now + LOCK_SECONDS
         while blockers := server.blockers(place, self, mode):
             if skip:
                 return False
@@ -268,25 +309,9 @@ class SimulatedDatabase:
         self._server = server
         self._process = process
 
-    @contextmanager
-    def write(self) -> Iterator[Session]:
-        """Open a transaction; it is committed at the end of the block. Raises Unavailable."""
-        server, process = self._server, self._process
-        server.scheduler.check_alive()
-        session = Session(server, process)
-        process.on_kill.append(session.roll_back)  # the server notices the closed connection
-        try:
-            yield session
-            if session.written:
-                session.step()
-            self._commit(session)
-        except Killed:
-            raise
-        except BaseException:
-            session.roll_back()
-            raise
-        finally:
-            process.on_kill.remove(session.roll_back)
+    def write(self) -> Session:
+        """Return a transaction, which is committed at the end of the block. Raises Unavailable."""
+        return Session(self._server, self._process)
 
     read = write
     """A read transaction has the same rules; it just writes nothing."""
@@ -296,15 +321,3 @@ class SimulatedDatabase:
 
     def close(self) -> None:
         """Do nothing."""
-
-    def _commit(self, session: Session) -> None:
-        server = self._server
-        # A response is lost with the connection: before the server has committed, or afterwards.
-        lost = bool(session.written) and server.scheduler.random.random() < server.lost_responses
-        if lost and server.scheduler.random.random() < 0.5:
-            raise Unavailable("the connection was lost before the commit")
-        session.open = False
-        server.commit(session)
-        if lost:
-            server.scheduler.pause(1.0)
-            raise Unavailable("the response to the commit was lost")

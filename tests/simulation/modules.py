@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.simulation.database import SimulatedDatabase
-from tests.simulation.scheduler import Executor, Loop, Scheduler, Thread
+from tests.simulation.scheduler import Executor, Loop, Scheduler, Thread, end_idle_threads
 from tests.simulation.statements import STATEMENTS, moment
 
 POLL_SECONDS = 4.0
@@ -185,6 +185,7 @@ def simulated(*defects: tuple[str, Any]) -> Iterator[None]:
             yield
             gc.collect()
     finally:
+        end_idle_threads()
         for owner, name, value in reversed(before):
             setattr(owner, name, value)
         logging.disable(disabled)

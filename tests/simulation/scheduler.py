@@ -1,24 +1,27 @@
 """Scheduler of a simulation: one virtual clock, event loops and threads that it alone advances.
 
 Threads are greenlets. A thread runs until it waits (`Scheduler.pause`, a lock, an executor's result), so what
-happens in which order depends on the seed alone.
+happens in which order depends on the seed alone. A greenlet whose function has returned runs the function of
+a later thread, also of a later schedule: for a new one, the system has to map memory for its frames.
 """
 
 import asyncio
-import asyncio.events
 import contextlib
-import heapq
 import random
+from asyncio.events import _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from functools import partial
+from heapq import heappop, heappush
 from math import log
 from typing import Any, TypeVar
 
 import greenlet  # type: ignore[import-untyped]
 
 T = TypeVar("T")
+
+getcurrent: Callable[[], greenlet.greenlet] = greenlet.getcurrent
 
 STEP_SECONDS = 0.002
 """Mean time that one step of a thread takes, such as a statement, unless something is slow."""
@@ -71,20 +74,36 @@ class Handle:
         """Return the virtual time at which it runs."""
         return self._when
 
-    def run(self) -> None:
-        """Run the callback."""
-        if self.context is None:
-            self.callback(*self.args)
-        else:
-            self.context.run(self.callback, *self.args)
-
 
 class Thread(greenlet.greenlet):  # type: ignore[misc]
-    """A thread of a simulated process."""
+    """Thread of a simulated process. Once its function has returned, it can run that of another thread."""
 
-    def __init__(self, process: Process, run: Callable[[], None], scheduler: greenlet.greenlet) -> None:
-        super().__init__(run, parent=scheduler)
-        self.process = process
+    def __init__(self, main: greenlet.greenlet) -> None:
+        super().__init__(self._serve, parent=main)
+        self.process: Process
+        self.function: Callable[[], Any] | None = None
+        self.running: set[Thread] = set()
+        """Running threads of the schedule that this one belongs to."""
+
+    def _serve(self) -> None:
+        main = self.parent
+        while self.function is not None:
+            with contextlib.suppress(Killed):
+                self.function()
+            self.function = None
+            self.running.discard(self)
+            _idle.append(self)
+            main.switch()
+
+
+_idle: list[Thread] = []
+"""Threads whose function has returned."""
+
+
+def end_idle_threads() -> None:
+    """End the threads whose function has returned: the next schedule starts new ones."""
+    while _idle:
+        _idle.pop().switch()
 
 
 class Scheduler:
@@ -104,13 +123,15 @@ class Scheduler:
         self._threads: set[Thread] = set()
         """Threads that have started and not ended."""
         self._main = greenlet.getcurrent()
+        self._end = 0.0
+        self._done: Callable[[], bool] | None = None
         self.closed = False
         """Whether the schedule is over: nothing that a thread still does has an effect."""
 
     def at(self, when: float, run: Callable[[], None], process: Process | None = None) -> None:
         """Call ``run`` at a virtual time; not at all if the process has been killed by then."""
         self.steps += 1
-        heapq.heappush(self._events, (when, self.steps, process, run))
+        heappush(self._events, (when, self.steps, process, run))
 
     def later(self, seconds: float, run: Callable[[], None], process: Process | None = None) -> None:
         """Call ``run`` after a number of virtual seconds."""
@@ -121,29 +142,33 @@ class Scheduler:
         self.steps += 1
         self._ready.append((self.now, self.steps, process, run))
 
-    def run_until(self, end: float, done: Callable[[], bool] = lambda: False) -> bool:
-        """Advance the clock until a time, or until ``done``; return whether it is done."""
+    def run_until(self, end: float, done: Callable[[], bool] | None = None) -> bool:
+        """Advance the clock until a time, or until ``done``; return whether it is done.
+
+        ``done`` only reads: it is called after each event.
+        """
         events, ready = self._events, self._ready
+        self._end, self._done = end, done
         while True:
             if ready:
                 when, number, process, run = ready.popleft()
             elif events and events[0][0] <= end:
-                when, number, process, run = heapq.heappop(events)
+                when, number, process, run = heappop(events)
             else:
                 break
             if process is not None:
                 if not process.alive:
                     continue
                 if process.paused_until > when:
-                    heapq.heappush(events, (process.paused_until, number, process, run))
+                    heappush(events, (process.paused_until, number, process, run))
                     continue
             if when > self.now:
                 self.now = when
             run()
-            if done():
+            if done is not None and done():
                 return True
         self.now = max(self.now, end)
-        return done()
+        return done is not None and done()
 
     def close(self) -> None:
         """End all threads; nothing that they still do has an effect."""
@@ -156,28 +181,28 @@ class Scheduler:
 
     # ---------------------------------------------------------------------------------------- threads
 
-    def start_thread(self, process: Process, function: Callable[[], Any]) -> Thread:
+    def start_thread(self, process: Process, function: Callable[[], Any]) -> None:
         """Start a thread of a process; it takes its first step after a moment."""
+        self.steps += 1
+        when = self.now - STEP_SECONDS * log(1.0 - self._uniform())
+        begin: Callable[[], None] = partial(self._begin, process, function)
+        heappush(self._events, (when, self.steps, process, begin))
 
-        def run() -> None:
-            self._threads.add(thread)
-            with contextlib.suppress(Killed):
-                function()
-            self._threads.discard(thread)
-
-        thread = Thread(process, run, self._main)
-        self.later(self._moment(), thread.switch, process)
-        return thread
+    def _begin(self, process: Process, function: Callable[[], Any]) -> None:
+        thread = _idle.pop() if _idle else Thread(self._main)
+        thread.process, thread.function, thread.running = process, function, self._threads
+        self._threads.add(thread)
+        thread.switch()
 
     def current_thread(self) -> Thread:
         """Return the thread that runs now."""
-        thread = greenlet.getcurrent()
+        thread = getcurrent()
         assert isinstance(thread, Thread)
         return thread
 
     def current_process(self) -> Process:
         """Return the process whose thread or loop runs now."""
-        thread = greenlet.getcurrent()
+        thread = getcurrent()
         if isinstance(thread, Thread):
             return thread.process
         assert self.loop_process is not None
@@ -185,20 +210,31 @@ class Scheduler:
 
     def check_alive(self) -> None:
         """Raise Killed if the current thread's process has been killed, or the simulation is over."""
-        thread = greenlet.getcurrent()
+        thread = getcurrent()
         if isinstance(thread, Thread):
             self._check(thread.process)
 
     def pause(self, seconds: float | None = None) -> None:
         """Let others run, for some virtual seconds or for a moment; a callback of a loop goes on at once."""
-        thread = greenlet.getcurrent()
+        thread = getcurrent()
         if not isinstance(thread, Thread):
             return
         process = thread.process
-        self._check(process)
-        when = self.now + (self._moment() if seconds is None else seconds)
+        if self.closed or not process.alive:
+            raise Killed
+        when = self.now + (-STEP_SECONDS * log(1.0 - self._uniform()) if seconds is None else seconds)
         self.steps += 1
-        heapq.heappush(self._events, (when, self.steps, process, thread.switch))
+        events = self._events
+        if (
+            not self._ready
+            and when <= self._end
+            and (not events or when < events[0][0])
+            and process.paused_until <= when
+            and (self._done is None or not self._done())
+        ):
+            self.now = when  # it is the next one that the scheduler would run
+            return
+        heappush(events, (when, self.steps, process, thread.switch))
         self._main.switch()
         self._check(process)
 
@@ -208,7 +244,7 @@ class Scheduler:
 
     def wait(self, resume: Callable[[Callable[[], None]], None]) -> None:
         """Stop the current thread until the function that ``resume`` is given is called."""
-        thread = greenlet.getcurrent()
+        thread = getcurrent()
         assert isinstance(thread, Thread)
         self.check_alive()
         waiting = True
@@ -222,9 +258,6 @@ class Scheduler:
         resume(wake)
         self._main.switch()
         self.check_alive()
-
-    def _moment(self) -> float:
-        return -STEP_SECONDS * log(1.0 - self._uniform())
 
 
 class Loop:
@@ -256,11 +289,12 @@ class Loop:
             self.scheduler.failures.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
-        handle = Handle(callback, args, context, self.scheduler.now)
+        scheduler = self.scheduler
+        handle = Handle(callback, args, context, scheduler.now)
         self._ready.append(handle)
         if not self._scheduled:
             self._scheduled = True
-            self.scheduler.soon(self._run_ready, self.process)
+            scheduler.soon(self._run_ready, self.process)
         return handle
 
     call_soon_threadsafe = call_soon
@@ -270,11 +304,11 @@ class Loop:
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
         handle = Handle(callback, args, context, when)
-        self.scheduler.at(when, lambda: self._due(handle), self.process)
+        self.scheduler.at(when, partial(self._due, handle), self.process)
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
-        return _future(self)
+        return asyncio.Future(loop=self)  # type: ignore[arg-type]
 
     def create_task(
         self, coro: Coroutine[Any, Any, T] | Generator[Any, None, T], **options: Any
@@ -289,12 +323,12 @@ class Loop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start a task from outside of the loop."""
-        asyncio.events._set_running_loop(_any(self))
+        _set_running_loop(_any(self))
         self.scheduler.loop_process = self.process
         try:
             return self.create_task(work)
         finally:
-            asyncio.events._set_running_loop(None)
+            _set_running_loop(None)
 
     def _due(self, handle: Handle) -> None:
         if not handle.is_cancelled:
@@ -303,16 +337,20 @@ class Loop:
 
     def _run_ready(self) -> None:
         self._scheduled = False
-        ready = self._ready
-        asyncio.events._set_running_loop(_any(self))
-        self.scheduler.loop_process = self.process
+        ready, process = self._ready, self.process
+        _set_running_loop(_any(self))
+        self.scheduler.loop_process = process
         try:
-            while ready and self.process.alive:
+            while ready and process.alive:
                 handle = ready.popleft()
-                if not handle.is_cancelled:
-                    handle.run()
+                if handle.is_cancelled:
+                    continue
+                if handle.context is None:
+                    handle.callback(*handle.args)
+                else:
+                    handle.context.run(handle.callback, *handle.args)
         finally:
-            asyncio.events._set_running_loop(None)
+            _set_running_loop(None)
 
 
 class Executor:
@@ -325,19 +363,18 @@ class Executor:
 
     def run(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> asyncio.Future[T]:
         """Call the function in a thread; the future is resolved in the loop."""
-        future = _future(self._loop)
-        self._waiting.append((function, arguments, future))
-        self._start()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._free:
+            self._free -= 1
+            self._loop.scheduler.start_thread(
+                self._loop.process, partial(self._work, function, arguments, future)
+            )
+        else:
+            self._waiting.append((function, arguments, future))
         return future
 
     def shutdown(self, wait: bool = True) -> None:
         """Do nothing: what was given runs on."""
-
-    def _start(self) -> None:
-        while self._free and self._waiting:
-            self._free -= 1
-            item = self._waiting.popleft()
-            self._loop.scheduler.start_thread(self._loop.process, partial(self._work, *item))
 
     def _work(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], future: asyncio.Future[Any]
@@ -348,17 +385,16 @@ class Executor:
             self._loop.call_soon(_fail, future, error)
         else:
             self._loop.call_soon(_resolve, future, result)
-        self._free += 1
-        self._start()
+        if self._waiting:
+            following = partial(self._work, *self._waiting.popleft())
+            self._loop.scheduler.start_thread(self._loop.process, following)
+        else:
+            self._free += 1
 
 
 def _any(loop: Loop) -> Any:
     """Return a loop as asyncio's functions take it: it has the methods that they call."""
     return loop
-
-
-def _future(loop: Loop) -> asyncio.Future[Any]:
-    return asyncio.Future(loop=_any(loop))
 
 
 def _resolve(future: asyncio.Future[Any], result: Any) -> None:

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 from app.callers import THE_SERVICE, Caller
@@ -60,12 +60,20 @@ def _statement(function: Callable[..., Any]) -> Callable[..., Any]:
 # ------------------------------------------------------------------------------------------------ jobs
 
 
+@cache
+def _defaults(model: Any) -> Row:
+    """Return the default of each column of a model; None where it has none."""
+    return {
+        column.name: None if column.default is None else column.default.arg
+        for column in model.__table__.columns
+    }
+
+
 def _columns(job: Any, model: Any) -> Row:
-    row = {column.name: getattr(job, column.name) for column in model.__table__.columns}
-    for column in model.__table__.columns:
-        if row[column.name] is None and column.default is not None:
-            row[column.name] = column.default.arg
-    return row
+    # Only the columns that were given are in the dictionary of a new row.
+    given = {name: value for name, value in vars(job).items() if value is not None}
+    defaults = _defaults(model)
+    return {name: given.get(name, default) for name, default in defaults.items()}
 
 
 def _claimable(runs: Runs) -> Callable[[Row], bool]:
@@ -92,9 +100,9 @@ def _visible(caller: Caller) -> Callable[[Row], bool]:
 @_statement
 def insert(session: Session, job: Job) -> None:
     row = _columns(job, Job)
-    for name, value in row.items():
-        if getattr(job, name) is None and value is not None:
-            setattr(job, name, value)
+    for name, default in _defaults(Job).items():
+        if default is not None and getattr(job, name) is None:
+            setattr(job, name, default)
     session.insert("jobs", job.id, row)
 
 

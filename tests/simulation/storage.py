@@ -60,7 +60,7 @@ class SimulatedPath:
         """Return the files of this folder; ``pattern`` is always ``*``."""
         self.folder.step()
         start = f"{self.text}/"
-        found = sorted(path for path in self.folder.files if path.startswith(start))
+        found = sorted([path for path in self.folder.files if path.startswith(start)])
         return iter([SimulatedPath(self.folder, path) for path in found])
 
     def is_dir(self) -> bool:

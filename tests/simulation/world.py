@@ -42,6 +42,9 @@ _ENDED = ("succeeded", "failed", "cancelled")
 
 _DAY = 86_400.0
 
+_LONG_AGO = time_of(-50 * _DAY)
+"""Jobs that ended before it are due for deletion."""
+
 
 class Violation(AssertionError):
     """Something that must hold did not."""
@@ -481,7 +484,7 @@ class World:
         if any(not task.done() for replica, task in self._calls if replica.process.alive):
             return False
         return all(
-            row["state"] in _ENDED and row["finished_at"] > time_of(-50 * _DAY)
+            row["state"] in _ENDED and row["finished_at"] > _LONG_AGO
             for row in self.server.tables["jobs"].values()
         ) and any(replica.ready for replica in self.replicas if replica.process.alive)
 
@@ -498,7 +501,7 @@ class World:
         for job_id, row in jobs.items():
             if row["state"] not in _ENDED:
                 self._violated(f"job {job_id} is still {row['state']}")
-            elif row["finished_at"] < time_of(-50 * _DAY):
+            elif row["finished_at"] < _LONG_AGO:
                 self._violated(f"job {job_id} is due, and has not been deleted")
             if row["sealed_webhook"] is not None and not self._messages[job_id]:
                 self._violated(f"no message about job {job_id}")

@@ -95,6 +95,19 @@ def test_the_service_starts_without_what_only_workers_and_rare_requests_need(tmp
     }  # fmt: skip
 
 
+ADMINISTRATION = """
+from app.__main__ import main
+commands = "keys own", "keys list", "audit verify", "ledger --verify", "rotate-keys", "reseal", "migrate"
+for command in commands:
+    assert main(command.split()) == 0, command
+"""
+
+
+def test_administration_runs_without_numba(tmp_path: Path) -> None:
+    assert "sqlalchemy" in (loaded := loaded_by(ADMINISTRATION, ROWVEIL_HOME=str(tmp_path)))
+    assert "numba" not in loaded
+
+
 def test_a_deferred_module_is_imported_once_when_it_is_used() -> None:
     """Many threads may use it at the same time; names that were bound before give its members."""
     code = """

@@ -261,10 +261,11 @@ class _Splitter(ast.NodeTransformer):
         if any(isinstance(each, (ast.Return, ast.Yield)) for each in ast.walk(loop)):
             raise TypeError(f"{where}: a loop over prange cannot return; write the result to an array")
         seen = {loop.target.id} if isinstance(loop.target, ast.Name) else set()
+        assigned = set(_stored(loop.body))
         for name, is_stored in itertools.chain.from_iterable(map(_accesses, loop.body)):
             if is_stored:
                 seen.add(name)
-            elif name in set(_stored(loop.body)) - seen:
+            elif name in assigned - seen:
                 raise TypeError(
                     f"{where}: `{name}` is read before the iteration assigns it; sums over iterations need"
                     " an array with an element for each range of them"

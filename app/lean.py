@@ -49,6 +49,10 @@ def collection_paused() -> Iterator[None]:
         gc.enable()
 
 
+_SPECIAL = ("__path__", "__version__")
+"""Special members for which a deferred module is imported."""
+
+
 class _Deferred(ModuleType):
     """Module that is imported when one of its members is first used, or one of its submodules imported.
 
@@ -62,7 +66,7 @@ class _Deferred(ModuleType):
 
     def __getattr__(self, member: str) -> Any:
         """Import the module, and return its member. Python calls this for absent members only."""
-        if member.startswith("__") and member != "__path__":  # the import system looks for some of these
+        if member.startswith("__") and member not in _SPECIAL:  # `inspect` asks all modules for some of these
             raise AttributeError(member)
         submodule = sys.modules.get(f"{self.__name__}.{member}")
         if isinstance(submodule, _Deferred):  # `import name.member` uses neither

@@ -145,6 +145,7 @@ assert sys.modules["pyarrow.compute"] is before
 @pytest.mark.parametrize(
     "use",
     [
+        "assert pa.__version__ == __import__('pyarrow').__version__",
         "import pyarrow.parquet as pq; assert pq.ParquetFile",
         "import pyarrow.lib; assert pyarrow.lib.Table is pa.Table",
         "import pyarrow.ipc as ipc; assert ipc.RecordBatchFileReader is pa.RecordBatchFileReader",
@@ -152,8 +153,8 @@ assert sys.modules["pyarrow.compute"] is before
         "import pyarrow.lib, pyarrow.ipc, importlib; importlib.reload(pyarrow.ipc)",
     ],
 )
-def test_a_submodule_of_a_deferred_package_is_executed_once(use: str) -> None:
-    """Otherwise pyarrow's classes would exist twice, or the import fail."""
+def test_each_use_of_a_deferred_package_imports_it_once(use: str) -> None:
+    """A second execution of a submodule would make other classes of the same names."""
     code = f"""
 import sys
 from app.lean import defer

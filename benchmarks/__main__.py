@@ -60,7 +60,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "measures": lambda given: [measures.measure(given.rounds)],
     "reads": lambda given: [audited_reads.measure(min(3, given.rounds))],
     "start": lambda given: [start.measure(given.rounds)],
-    "scale": lambda given: [*scale.sections(10 * max(given.rows), 100 * max(given.rows), 10**9)],
+    "scale": lambda given: [*scale.sections(max(given.rows), 10 * max(given.rows), 10**9)],
     "waiting": lambda given: [waiting.measure(min(3, given.rounds))],
 }
 """Available benchmarks, in order of execution."""

@@ -272,10 +272,10 @@ def _assembled_by_all(steps: tuple[StepCosts, ...]) -> tuple[StepCosts, ...]:
 def sections(rows: int, large: int, memory: int) -> Iterator[str]:
     """Yield the measured scaling, the runs out of core, and the model's times, as Markdown."""
     costs = measured_costs()
-    yield f"### Scaling, {rows:,} rows\n\n{scaling(rows, costs)}"
-    yield f"### Out of core, {large:,} rows within {memory:,} bytes\n\n{growth(large, memory)}"
-    yield f"### Model: more workers\n\n{prediction(costs)}"
-    yield f"### Model: what limits {ROWS[0]:.0e} rows on 16 workers\n\n{limits(costs)}"
+    yield f"### Scaling, {rows:,} rows\n\n{scaling(rows, costs)}\n"
+    yield f"### Out of core, {large:,} rows within at most {memory:,} bytes\n\n{growth(large, memory)}\n"
+    yield f"### Model: more workers\n\n{prediction(costs)}\n"
+    yield f"### Model: what limits {ROWS[0]:.0e} rows on 16 workers\n\n{limits(costs)}\n"
 
 
 def _predicted(costs: ServiceCosts, size: JobSize, cluster: Cluster) -> str:

@@ -89,6 +89,15 @@ class Rounds:
         with psycopg.connect(self.database, autocommit=True) as connection:
             connection.execute(_WRITE_DOWN_ENDS)
 
+    def run_all(self, rounds: int) -> None:
+        """Run rounds; the error of one that fails names it."""
+        for number in range(rounds):
+            try:
+                self.run(number)
+            except BaseException as error:
+                error.add_note(f"round {number} failed after {dict(self.done)}")
+                raise
+
     def run(self, number: int) -> None:
         """One round."""
         draw = random.Random(SEED + number)

@@ -123,13 +123,7 @@ def test_every_job_ends_once_and_right_whatever_dies(
     rounds: BucketRounds, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Afterwards no object is in the bucket that no row names."""
-    for number in range(ROUNDS):
-        try:
-            rounds.run(number)
-        except BaseException:
-            with capsys.disabled():
-                print(f"\nround {number} on a bucket failed after {dict(rounds.done)}")
-            raise
+    rounds.run_all(ROUNDS)
     for replica in rounds.pair:
         until("the replica is up", lambda replica=replica: replica.up)  # type: ignore[misc]
         replica.end(signal.SIGTERM)

@@ -127,13 +127,7 @@ def test_every_job_ends_once_and_right_whatever_dies(
 ) -> None:
     """And when all is over, no file is there that nobody names."""
     began = time.monotonic()
-    for number in range(ROUNDS):
-        try:
-            rounds.run(number)
-        except BaseException:
-            with capsys.disabled():
-                print(f"\nround {number} failed after {dict(rounds.done)}")
-            raise
+    rounds.run_all(ROUNDS)
     seconds = time.monotonic() - began
     for replica in rounds.pair:
         until("the replica is up", lambda replica=replica: replica.up)  # type: ignore[misc]

@@ -119,7 +119,7 @@ class Dispatcher:
         self._may_be_queued = True
         self._wake.set()
 
-    async def accept(self, job_id: str, accept: Callable[[bool], Job]) -> Job:
+    async def accept(self, job_id: str, accept: Callable[[bool], Job], short: bool) -> Job:
         """Store a new job by ``accept``, and start it at once if a worker is free and no job waits.
 
         Parameters
@@ -128,16 +128,19 @@ class Dispatcher:
             Id of the new job.
         accept
             Stores the job and returns it, or an earlier one. Its argument says whether it may claim the job
-            for this replica. Called in a thread.
+            for this replica. Blocking.
+        short
+            Whether it takes less time than a change of thread, apart from transactions.
         """
         # The caller may go meanwhile: what was claimed must be started all the same.
-        return await asyncio.shield(self._spawn(self._accept(job_id, accept)))
+        return await asyncio.shield(self._spawn(self._accept(job_id, accept, short)))
 
-    async def _accept(self, job_id: str, accept: Callable[[bool], Job]) -> Job:
+    async def _accept(self, job_id: str, accept: Callable[[bool], Job], short: bool) -> Job:
         may_claim = not self._stopping and self._free_workers() > 0 and not self._turns.waiting()
         self._reserved += may_claim
         try:
-            job, task = await self._in_thread(self._accept_and_build, job_id, accept, may_claim)
+            call = self._shortly if short else self._in_thread
+            job, task = await call(self._accept_and_build, job_id, accept, may_claim)
             if task is not None:
                 self._begin(job, task)
         finally:
@@ -258,7 +261,7 @@ class Dispatcher:
                 self._may_be_queued = False
                 self._reserved += 1
                 try:
-                    claimed = await self._in_thread(self._claim, None if first is None else first.turn)
+                    claimed = await self._shortly(self._claim, None if first is None else first.turn)
                     if claimed is not None:
                         job, task, more = claimed
                         self._may_be_queued |= more
@@ -323,7 +326,8 @@ class Dispatcher:
         for wait in chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1])):
             try:
                 with _traced(job, "job.record"):
-                    ended = await self._in_thread(self._record, job, task, outcome)
+                    call = self._shortly if _is_small(job, outcome) else self._in_thread
+                    ended = await call(self._record, job, task, outcome)
                 break
             except Exception as error:
                 if isinstance(error, Unavailable | StorageFull):
@@ -458,6 +462,18 @@ class Dispatcher:
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._event_loop.run_in_executor(self._threads, function, *arguments)
+
+    async def _shortly(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that takes little time apart from transactions: in a thread only if it has to."""
+        started = self._stores.database.in_loop(function, *arguments)
+        return await (self._in_thread(function, *arguments) if started is None else started)
+
+
+def _is_small(job: Job, outcome: Outcome) -> bool:
+    """Whether a run has made a table that goes into the job's row, and no full report."""
+    if isinstance(outcome, Failure) or job.report_level == "full":
+        return False
+    return outcome.get("table") is not None
 
 
 @contextmanager

@@ -78,6 +78,7 @@ class Lifecycle:
         self._closing_since: float | None = None
         self.stores = stores
         self.threads = threads = LoopThreads(_THREADS, "rowveil")
+        stores.database.group_commits()
         self.watchers = watchers = Watchers()
         self.progress_reader = ProgressReader(read=shared_progress(stores.blobs))
         self.engine = engine = _engine_of(settings)
@@ -113,7 +114,7 @@ class Lifecycle:
             engine=engine,
             turns=turns,
             runs=self._runs,
-            tasks=TaskBuilder(stores, settings),
+            tasks=TaskBuilder(stores, settings, threads),
             recorder=recorder,
             takeover=Takeover(stores, recorder, job_metrics),
             reference_writer=self.reference_writer,

@@ -135,7 +135,8 @@ class JobService:
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
         accept, caller = self._acceptance.accept, self._caller
-        return await self._accepted(lambda job_id, claim: accept(job_id, new, caller, claim))
+        short = all(self._is_small(table) for table in (new.source, new.destination, new.control))
+        return await self._accepted(lambda job_id, claim: accept(job_id, new, caller, claim), short)
 
     async def accepted_before(self, submission: SubmissionOptions) -> Job | None:
         """Return the job that an equal earlier request has made. Raises IdempotencyKeyReused."""
@@ -435,14 +436,19 @@ class JobService:
     async def _get_with_table(self, job_id: str) -> Job:
         return await self._in_thread(self._transactions.find, self._caller, job_id, "sealed_destination")
 
-    async def _accepted(self, accept: Callable[[str, bool], Job]) -> Job:
+    def _is_small(self, table: GivenTable | None) -> bool:
+        return table is None or (
+            isinstance(table, pa.Table) and table.nbytes <= self._settings.small_table_bytes
+        )
+
+    async def _accepted(self, accept: Callable[[str, bool], Job], short: bool = False) -> Job:
         job_id = new_id()
         if not self._stores.database.shared:  # else another replica may run it, and its end is not seen here
             self._watchers.expect(job_id)  # before the job can end
         accepted = ""
         try:
             with tracing.span("job.accept") as span:
-                job = await self._dispatcher.accept(job_id, partial(accept, job_id))
+                job = await self._dispatcher.accept(job_id, partial(accept, job_id), short)
                 span.set({"rowveil.service": job.service, "rowveil.rows": job.row_count})
             accepted = job.id
         finally:

@@ -1,4 +1,9 @@
-"""Build a worker's task from the row of a claimed job. Blocking: it runs in a thread."""
+"""Build a worker's task from the row of a claimed job.
+
+Blocking: it runs in a thread, or by `Database.in_loop`.
+"""
+
+from concurrent.futures import Executor
 
 from app.engine.progress_file import make_progress_file
 from app.job_kinds import Kind, kind_of
@@ -24,8 +29,9 @@ from providers.tables.digest import form_of
 class TaskBuilder:
     """Opens a job's seed and tables for the one worker that will run it."""
 
-    def __init__(self, stores: Stores, settings: Settings) -> None:
+    def __init__(self, stores: Stores, settings: Settings, threads: Executor) -> None:
         self._stores = stores
+        self._threads = threads
         self._settings = settings
         self._memory_bytes = settings.worker_memory_bytes
         self._units = settings.units_per_job
@@ -39,6 +45,9 @@ class TaskBuilder:
     def _series(self, job: Job) -> SeriesTask | None:
         if job.series_id is None:
             return None
+        return self._stores.database.aside(self._threads, self._series_of, job)
+
+    def _series_of(self, job: Job) -> SeriesTask | None:
         with self._stores.database.read() as session:
             return task_of(session, self._stores.sealer, job)
 

@@ -147,8 +147,8 @@ def test_a_worker_that_a_queued_job_is_about_to_get_is_not_free_for_a_new_job(
     def claim_slowly(until_turn: datetime | None) -> Any:
         found = claim(until_turn)
         if found is not None:
-            claimed.set()
-            assert go_on.wait(PATIENCE)
+            claimed.set()  # and wait, without holding up the event loop
+            assert one.jobs._stores.database.aside(dispatcher._threads, go_on.wait, PATIENCE)
         return found
 
     held = one.submit(people(), seed=doings.HELD)

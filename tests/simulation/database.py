@@ -316,6 +316,13 @@ class SimulatedDatabase:
     read = write
     """A read transaction has the same rules; it just writes nothing."""
 
+    def in_loop(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Start nothing: a server's transactions need threads."""
+
+    def aside(self, threads: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the function: the caller is in a thread."""
+        return function(*arguments)
+
     def truncate_log(self) -> None:
         """Do nothing: PostgreSQL needs none."""
 

@@ -145,7 +145,7 @@ class Replica:
             engine=engine,
             turns=turns,
             runs=JobRuns(engine, run_job, 600.0),
-            tasks=TaskBuilder(stores, some),
+            tasks=TaskBuilder(stores, some, threads),
             recorder=recorder,
             takeover=Takeover(stores, recorder, nothing),
             reference_writer=writer,

@@ -325,7 +325,7 @@ class World:
         )
         accept: Callable[[bool], Job] = partial(replica.acceptance.accept, job_id, new, CALLER)
         try:
-            job = await replica.dispatcher.accept(job_id, accept)
+            job = await replica.dispatcher.accept(job_id, accept, short=True)
         except Unavailable:
             if tries and submission.key is not None:  # without a key it could be accepted twice
                 self.scheduler.later(1.0, partial(self._submit, submission, tries - 1))

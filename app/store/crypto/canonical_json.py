@@ -13,8 +13,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
-_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
-"""Built once: `json.dumps` builds an encoder for each value."""
+_text = json.encoder.encode_basestring
 
 
 def canonical_json(value: Any) -> bytes:
@@ -23,21 +22,31 @@ def canonical_json(value: Any) -> bytes:
 
 
 def _written(value: Any) -> str:
-    match value:
-        case None | bool() | str():
-            return _ENCODE(value)
-        case int():
-            return str(value)
-        case float():
-            return _number(value)
-        case list() | tuple():
-            return f"[{','.join(_written(item) for item in value)}]"
-        case dict():
-            if not all(isinstance(name, str) for name in value):
-                raise ValueError("a JSON object's names are text")
-            names = sorted(value, key=lambda name: name.encode("utf-16-be"))  # RFC 8785, 3.2.3
-            return f"{{{','.join(f'{_written(name)}:{_written(value[name])}' for name in names)}}}"
+    # In the order of how often they occur: half of the values of a manifest are text.
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or value is True or value is False:
+        return _CONSTANTS[value]
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, list | tuple):
+        return f"[{','.join([_written(item) for item in value])}]"
+    if isinstance(value, dict):
+        if not all(isinstance(name, str) for name in value):
+            raise ValueError("a JSON object's names are text")
+        names = sorted(value, key=_utf_16)
+        return f"{{{','.join([f'{_text(name)}:{_written(value[name])}' for name in names])}}}"
     raise ValueError(f"JSON cannot hold a {type(value).__name__}")
+
+
+_CONSTANTS = {None: "null", True: "true", False: "false"}
+
+
+def _utf_16(name: str) -> bytes:
+    """Return the order of an object's names (RFC 8785, 3.2.3)."""
+    return name.encode("utf-16-be")
 
 
 def _number(value: float) -> str:

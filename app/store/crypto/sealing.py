@@ -14,7 +14,7 @@ import base64
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -58,6 +58,10 @@ class Binding:
     project: str | None
     blob: str | None = None
     """Blob of the table whose data key is sealed."""
+
+    def fields(self) -> list[str | None]:
+        """Return the fields in their order."""
+        return [self.purpose, self.kind, self.row, self.owner, self.project, self.blob]
 
 
 def unbound_context(purpose: str, job_id: str) -> str:
@@ -152,7 +156,7 @@ class Sealer:
 def _written(context: str | Binding) -> tuple[bytes, bytes, str]:
     """Return the version, the bytes to authenticate, and the name of the value in messages."""
     if isinstance(context, Binding):
-        return _BOUND, canonical_json(astuple(context)), context.purpose
+        return _BOUND, canonical_json(context.fields()), context.purpose
     return _PLACE, context.encode(), context.rpartition("/")[2]
 
 

@@ -15,10 +15,12 @@ import sqlite3
 import sys
 import threading
 import time
+from asyncio import Future
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -27,14 +29,17 @@ from sqlalchemy.orm import Session
 from app.errors import InvalidRequest, StorageFull, Unavailable
 from app.settings import Settings
 from app.store.sql import schema
-from app.store.sql.quick_query import QuickQuery
+from app.store.sql.group_commit import GroupCommit
+from app.store.sql.quick_query import QuickStatement, give_driver
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
+T = TypeVar("T")
+
 __all__ = ["Database", "DatabaseAway", "DatabaseUnusable", "Session", "migrate", "migration_config"]
 
-NEWEST_REVISION = "2026_11_25_series"
+NEWEST_REVISION = "2026_11_25b_ledger_indexes"
 """Revision of the newest migration, which this version was made for."""
 
 _LOCK_SECONDS = 30
@@ -105,10 +110,11 @@ class Database:
                 "postgresql://user:password@host/rowveil"
             ) from None
         self._most_connections = connections or _POOL_SIZE + _POOL_OVERFLOW
-        self._write_lock = nullcontext() if self.shared else threading.RLock()
+        self._write_lock = threading.Lock()
+        self._group: GroupCommit | None = None
         self._look_lock = threading.Lock()
         self._looking: sa.PoolProxiedConnection | None = None
-        self._quick: dict[int, QuickQuery] = {}
+        self._quick: dict[int, QuickStatement] = {}
 
     @property
     def shared(self) -> bool:
@@ -119,7 +125,7 @@ class Database:
         """Run one query outside a transaction: a single statement sees one snapshot anyway. Return its row.
 
         It takes a small part of the time of `read`, for the queries of every request. An embedded database
-        has a connection of its own for them, and runs them as `QuickQuery`, whose rows have the same
+        has a connection of its own for them, and runs them as `QuickStatement`, whose rows have the same
         attributes.
         """
         with _translated_errors():
@@ -130,7 +136,7 @@ class Database:
             with self._look_lock:
                 quick = self._quick.get(id(statement))
                 if quick is None:  # which holds the statement, so that its id stays its own
-                    quick = self._quick[id(statement)] = QuickQuery(statement, self.engine)
+                    quick = self._quick[id(statement)] = QuickStatement(statement, self.engine.dialect)
                 if self._looking is None:
                     self._looking = self.engine.raw_connection()
                 raw = self._looking.driver_connection
@@ -159,6 +165,9 @@ class Database:
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
             with Session(connection, expire_on_commit=False) as session:
+                if not self.shared:
+                    session.connection()  # begins
+                    give_driver(session, connection)
                 yield session
 
     @contextmanager
@@ -169,10 +178,48 @@ class Database:
         to write, and the rows that one has read do not change until it commits. Transactions of this process
         wait for a lock: SQLite itself waits by sleeping, longer each time.
         """
-        with self._write_lock, _translated_errors(), self.engine.connect() as connection:
-            connection = connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
-            with Session(connection, expire_on_commit=False) as session, session.begin():
+        group = self._group
+        if group is not None and group.in_function:
+            with _translated_errors(), group.transaction() as session:
                 yield session
+            return
+        if group is not None:
+            group.check_may_block()
+        with (
+            self._alone(),
+            _translated_errors(),
+            self._connect_to_write() as connection,
+            Session(connection, expire_on_commit=False) as session,
+            session.begin(),
+        ):
+            yield session
+
+    def _alone(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.shared else self._write_lock
+
+    def _connect_to_write(self) -> sa.Connection:
+        return self.engine.connect().execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+
+    def group_commits(self) -> None:
+        """Commit the transactions of functions that `in_loop` runs in groups, if the database is embedded.
+
+        Called in the event loop; `close` ends it.
+        """
+        if not self.shared:
+            self._group = GroupCommit(self._connect_to_write, self._write_lock, _LOCK_SECONDS * 1000)
+
+    def in_loop(self, function: Callable[..., T], *arguments: Any) -> Future[T] | None:
+        """Start a short function with transactions in the event loop: see `GroupCommit.run`.
+
+        Returns None, and does not call it, if the database needs a thread for it.
+        """
+        return None if self._group is None else self._group.run(function, *arguments)
+
+    def aside(self, threads: Executor, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function that may take long: in a thread if the caller was started by `in_loop`."""
+        return (
+            function(*arguments) if self._group is None else self._group.aside(threads, function, *arguments)
+        )
 
     @contextmanager
     def only_one(self, number: int) -> Iterator[None]:
@@ -206,6 +253,9 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        if self._group is not None:
+            self._group.close()
+            self._group = None
         with self._look_lock:
             if self._looking is not None:
                 self._looking.close()

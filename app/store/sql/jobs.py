@@ -15,6 +15,7 @@ from app.job_kinds import Runs, own_runs
 from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, table_binding
 from app.store.sql.db import Database
 from app.store.sql.models import Buffer, Job, Queue
+from app.store.sql.quick_query import run
 from app.store.sql.visibility import visible_to
 
 JobRow: TypeAlias = sa.Row[Any]
@@ -106,13 +107,11 @@ _LOCK_NUMBERS = sa.text(
 
 
 @cache
-def _move(names: frozenset[str], at_claim: bool) -> sa.Update:
-    """Build the statement that changes a job's state and the named columns."""
+def _move(names: frozenset[str], sources: frozenset[str], at_claim: bool) -> sa.Update:
+    """Build the statement that changes a job's state, if it is one of ``sources``, and the named columns."""
     columns = _JOBS.c
-    change = sa.update(_JOBS).where(
-        columns.id == sa.bindparam("moved_id"),
-        columns.state.in_(sa.bindparam("moved_from", expanding=True)),
-    )
+    state = sa.or_(sa.false(), *(columns.state == source for source in sorted(sources)))
+    change = sa.update(_JOBS).where(columns.id == sa.bindparam("moved_id"), state)
     if at_claim:
         change = change.where(columns.attempt == sa.bindparam("moved_attempt"))
     return change.values({name: sa.bindparam(name) for name in ("state", *sorted(names))})
@@ -124,7 +123,7 @@ def insert(session: Session, job: Job) -> None:
         if getattr(job, name) is None:
             setattr(job, name, value)
     values = {name: value for name, value in vars(job).items() if name in _JOBS.c}
-    session.connection().execute(_INSERT, values)
+    run(session, _INSERT, values)
 
 
 def find(session: Session, job_id: str, *deferred: str, caller: Caller = THE_SERVICE) -> Job | None:
@@ -231,21 +230,23 @@ def claim_first(
     if until_turn is not None:
         given["until_turn"] = until_turn
     claim = _claim(runs or own_runs(), until_turn is not None)
-    row = session.connection().execute(claim, given).mappings().one_or_none()
-    if row is None:
+    rows, _ = run(session, claim, given)
+    if not rows:
         return None
-    advance(session, row["ranked_at"])
-    return Job(**row)
+    (row,) = rows
+    advance(session, row.ranked_at)
+    return Job(**row._asdict())
 
 
 def advance(session: Session, turn: datetime) -> None:
     """Set the virtual time of the queue to a turn that has started, unless it is later already."""
-    session.connection().execute(_ADVANCE, {"started_turn": turn})
+    run(session, _ADVANCE, {"started_turn": turn})
 
 
 def any_queued(session: Session, runs: Runs | None = None) -> bool:
     """Whether there is a job to claim."""
-    return session.connection().scalar(_any_queued(runs or own_runs())) is not None
+    found, _ = run(session, _any_queued(runs or own_runs()), {})
+    return bool(found)
 
 
 def queued_for_nobody(session: Session, living: Collection[Runs]) -> Sequence[Job]:
@@ -277,12 +278,12 @@ def move(
     **values
         Further columns to set.
     """
-    given = {"moved_id": job_id, "moved_from": list(sources), "state": target, **values}
+    given = {"moved_id": job_id, "state": target, **values}
     if attempt is not None:
         given["moved_attempt"] = attempt
-    result = session.connection().execute(_move(frozenset(values), attempt is not None), given)
-    assert isinstance(result, sa.CursorResult)
-    return result.rowcount == 1
+    change = _move(frozenset(values), frozenset(str(state) for state in sources), attempt is not None)
+    _, changed = run(session, change, given)
+    return changed == 1
 
 
 def request_cancel(session: Session, job_id: str) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from app.callers import OIDC_BEFORE, Caller, without_issuer
 from app.store.crypto.canonical_json import canonical_json
 from app.store.sql.models import AuditLine, Job, Release
+from app.store.sql.quick_query import run
 from app.store.sql.reseal import DISOWNED, REOWNED
 from app.store.sql.visibility import visible_to
 from providers.tables.digest import DigestForm
@@ -39,7 +40,7 @@ class Family(NamedTuple):
 def insert(session: Session, entry: Release) -> str:
     """Add an entry; return its digest."""
     values = {name: value for name, value in vars(entry).items() if name in _RELEASES.c}
-    session.connection().execute(_INSERT, values)
+    run(session, _INSERT, values)
     return digest_of(entry)
 
 
@@ -90,8 +91,13 @@ def near_families(session: Session, job: Job) -> list[Family]:
 
 def members(session: Session, job: Job, families: Collection[str], after: str = "") -> Sequence[sa.Row[Any]]:
     """Return the visible entries of the families with an id above ``after``, oldest first."""
-    given = {**_scope(job), "families": list(families), "after": after}
-    return session.connection().execute(_members(job.project is not None), given).all()
+    given = {**_scope(job), "after": after}
+    if len(families) == 1:
+        (family,) = families
+        found, _ = run(session, _members(job.project is not None, one=True), {**given, "family": family})
+        return found
+    query = _members(job.project is not None, one=False)
+    return session.connection().execute(query, {**given, "families": list(families)}).all()
 
 
 def _scope(job: Job) -> dict[str, Any]:
@@ -100,7 +106,7 @@ def _scope(job: Job) -> dict[str, Any]:
 
 def _families_found(session: Session, job: Job, query: sa.Select[Any]) -> list[Family]:
     given = {"digest": job.source_digest, "least": job.row_count // 2, "most": job.row_count * 2}
-    found = session.connection().execute(query, {**_scope(job), **given})
+    found, _ = run(session, query, {**_scope(job), **given})
     return [Family(*row) for row in found]
 
 
@@ -156,7 +162,7 @@ def _near(in_project: bool, sqlite: bool) -> sa.Select[Any]:
 
 
 @cache
-def _members(in_project: bool) -> sa.Select[Any]:
+def _members(in_project: bool, one: bool) -> sa.Select[Any]:
     columns = _RELEASES.c
     names = (
         "id",
@@ -168,7 +174,9 @@ def _members(in_project: bool) -> sa.Select[Any]:
         "epsilon",
         "sketch",
     )
-    families = columns.family.in_(sa.bindparam("families", expanding=True))
+    families: sa.ColumnElement[bool] = columns.family == sa.bindparam("family")
+    if not one:
+        families = columns.family.in_(sa.bindparam("families", expanding=True))
     query = sa.select(*(columns[name] for name in names)).where(_mine(in_project), families)
     return query.where(columns.id > sa.bindparam("after")).order_by(columns.id)
 

@@ -231,8 +231,9 @@ class Release(Base):
 
     __tablename__ = "ledger"
     __table_args__ = (
-        Index(None, "source_digest"),
-        Index(None, "family"),
+        # Both have all columns of a run's queries: the rows themselves are large.
+        Index(None, "source_digest", "id", "owner", "project", "family"),
+        Index(None, "family", "id", "owner", "project"),
         Index(None, "owner"),
         Index(None, "project"),
         Index(None, "row_count"),

@@ -1,47 +1,122 @@
-"""Queries of one row that every request runs on an embedded database, without SQLAlchemy's execution.
+"""Statements that every call runs on an embedded database, without SQLAlchemy's execution.
 
-SQLAlchemy takes four times as long as SQLite for such a query. Here the statement is compiled once, with the
-functions that make SQLite's values of Python's and Python's of SQLite's.
+SQLAlchemy takes four times as long as SQLite for a statement on one row. Here a statement is compiled once,
+with the functions that make SQLite's values of Python's and Python's of SQLite's.
 """
 
 import sqlite3
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 _Convert = Callable[[Any], Any] | None
 
+_DRIVER = "rowveil_driver"
+"""Key of `Session.info`."""
 
-class QuickQuery:
-    """A query with parameters by name, for connections of the driver."""
 
-    def __init__(self, statement: sa.Select[Any], engine: sa.Engine) -> None:
-        dialect = engine.dialect
-        compiled = statement.compile(engine)
+class QuickStatement:
+    """A statement with parameters by name, for connections of the driver."""
+
+    def __init__(
+        self, statement: sa.Executable, dialect: sa.Dialect, names: Iterable[str] | None = None
+    ) -> None:
+        """Compile a query, or a statement that sets the columns ``names``.
+
+        It may not have a parameter for a list, which SQLAlchemy expands at each execution.
+        """
+        assert isinstance(statement, sa.ClauseElement)
+        compiled = statement.compile(dialect=dialect, column_keys=None if names is None else list(names))
         assert isinstance(compiled, sa.sql.compiler.SQLCompiler)
+        assert not compiled.literal_execute_params | compiled.post_compile_params
         self.statement = statement
         self.text = str(compiled)
-        """SQL of the query."""
+        """SQL of the statement."""
+        self._dialect = dialect
         self._parameters = [
-            (name, compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect))
+            (
+                name,
+                compiled.binds[name].effective_value,
+                compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect),
+            )
             for name in compiled.positiontup or ()
         ]
-        columns = list(statement.selected_columns)
-        self._row: Any = namedtuple("Row", [column.key for column in columns])  # type: ignore[misc]
+        columns = list(getattr(statement, "exported_columns", ()))
+        self._row: Any = namedtuple("Row", [_key(column) for column in columns], rename=True)  # type: ignore[misc]
         self._columns: list[_Convert] = [
             column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns
         ]
 
     def one_or_none(self, connection: sqlite3.Connection, given: Mapping[str, Any]) -> Any:
         """Return the row, with its columns as attributes; None if there is none. Raises sqlite3.Error."""
-        parameters = [
-            given[name] if convert is None else convert(given[name]) for name, convert in self._parameters
-        ]
-        found = connection.execute(self.text, parameters).fetchall()
-        if not found:
+        rows, _ = self.run(connection, given)
+        if not rows:
             return None
-        (values,) = found
-        pairs = zip(values, self._columns, strict=True)
-        return self._row._make([value if convert is None else convert(value) for value, convert in pairs])
+        (row,) = rows
+        return row
+
+    def run(self, connection: sqlite3.Connection, given: Mapping[str, Any]) -> tuple[list[Any], int]:
+        """Return the rows, and the number of rows that were changed. Raises sqlite3.Error."""
+        parameters = []
+        for name, value, convert in self._parameters:
+            value = given.get(name, value)
+            parameters.append(value if convert is None else convert(value))
+        cursor = connection.execute(self.text, parameters)
+        if not self._columns:
+            return [], cursor.rowcount
+        found = [
+            self._row._make(
+                [
+                    value if convert is None else convert(value)
+                    for value, convert in zip(values, self._columns, strict=True)
+                ]
+            )
+            for values in cursor.fetchall()
+        ]
+        return found, cursor.rowcount
+
+    def translated(self, error: sqlite3.Error) -> Exception:
+        """Return the error as SQLAlchemy raises it, without the parameters."""
+        made: Exception = sa.exc.DBAPIError.instance(
+            self.text, None, error, sqlite3.Error, dialect=self._dialect
+        )
+        return made
+
+
+def _key(column: Any) -> str:
+    return column.key or "_"
+
+
+_quick: dict[tuple[int, frozenset[str]], QuickStatement] = {}
+
+
+def give_driver(session: Session, connection: sa.Connection) -> None:
+    """Let `run` use the driver's connection of a session, whose transaction has begun."""
+    session.info[_DRIVER] = connection.connection.driver_connection
+
+
+def run(session: Session, statement: sa.Executable, given: Mapping[str, Any]) -> tuple[list[Any], int]:
+    """Run a statement that is built once, in the session's transaction.
+
+    Return its rows, and the number of rows that were changed. Changes of objects are not flushed before it.
+    Raises sqlalchemy.exc.DBAPIError.
+    """
+    driver = session.info.get(_DRIVER)
+    if driver is None:
+        result = session.connection().execute(statement, dict(given))
+        assert isinstance(result, sa.CursorResult)
+        return (list(result) if result.returns_rows else []), result.rowcount
+    names = frozenset(given)
+    quick = _quick.get((id(statement), names))
+    if quick is None:  # which holds the statement, so that its id stays its own
+        quick = QuickStatement(
+            statement, session.get_bind().dialect, given if isinstance(statement, sa.UpdateBase) else None
+        )
+        _quick[id(statement), names] = quick
+    try:
+        return quick.run(driver, given)
+    except sqlite3.Error as error:
+        raise quick.translated(error) from error

@@ -19,15 +19,16 @@ from sqlalchemy.orm import Session
 from app.job_kinds import Runs
 from app.store.sql.db import NEWEST_REVISION
 from app.store.sql.models import Job, Replica, SchemaSupport
+from app.store.sql.quick_query import run
 
 _REPLICAS = cast(sa.Table, Replica.__table__)
 
 # FOR KEY SHARE: a renewal of the lease does not wait for it, its end does.
-_HELD = (
-    sa.select(_REPLICAS.c.id)
-    .where(_REPLICAS.c.id.in_(sa.bindparam("replicas", expanding=True)))
-    .with_for_update(read=True, key_share=True)
-)
+_HELD = sa.select(_REPLICAS.c.id).with_for_update(read=True, key_share=True)
+
+_HELD_ONE = _HELD.where(_REPLICAS.c.id == sa.bindparam("replica"))
+
+_HELD_MANY = _HELD.where(_REPLICAS.c.id.in_(sa.bindparam("replicas", expanding=True)))
 
 
 class LeaseLost(Exception):
@@ -93,8 +94,12 @@ def hold(session: Session, replica_ids: Collection[str]) -> None:
     """
     if not replica_ids:
         return
-    held = session.connection().scalars(_HELD, {"replicas": list(replica_ids)})
-    if set(held) != set(replica_ids):
+    if len(replica_ids) == 1:
+        (replica,) = replica_ids
+        found, _ = run(session, _HELD_ONE, {"replica": replica})
+    else:
+        found = list(session.connection().execute(_HELD_MANY, {"replicas": list(replica_ids)}))
+    if {held for (held,) in found} != set(replica_ids):
         raise LeaseLost("this replica's lease expired; it stops its jobs and restarts")
 
 

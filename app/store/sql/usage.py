@@ -9,6 +9,7 @@ import sqlalchemy.exc
 from sqlalchemy.orm import Session
 
 from app.store.sql.models import Buffer, Caller, Job, Queue
+from app.store.sql.quick_query import run
 
 # Built once: every request that creates something runs both.
 _CALLERS = cast(sa.Table, Caller.__table__)
@@ -25,7 +26,7 @@ _ACTIVE = sa.select(
     sa.func.coalesce(sa.func.sum(_JOBS.c.byte_size), 0),
     sa.func.max(sa.case((_JOBS.c.priority == sa.bindparam("priority"), _JOBS.c.ranked_at))),
     sa.select(Queue.turn).scalar_subquery(),
-).where(_JOBS.c.owner == sa.bindparam("owner"), _JOBS.c.state.in_(("queued", "running")))
+).where(_JOBS.c.owner == sa.bindparam("owner"), sa.or_(_JOBS.c.state == "queued", _JOBS.c.state == "running"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ def lock(session: Session, owner: str, now: datetime) -> None:
     SQLite has only one writer at a time; in PostgreSQL the update locks the owner's row.
     """
     for _ in range(2):
-        result = session.connection().execute(_SEEN, {"seen_owner": owner, "seen_at": now})
-        if result.rowcount == 1:
+        _, changed = run(session, _SEEN, {"seen_owner": owner, "seen_at": now})
+        if changed == 1:
             return
         try:
             with session.begin_nested():
@@ -74,7 +75,7 @@ def lock(session: Session, owner: str, now: datetime) -> None:
 def active(session: Session, owner: str, priority: str) -> ActiveUsage:
     """Return the usage by the owner's active jobs, and the turns that a job of the priority is placed by."""
     given = {"owner": owner, "priority": priority}
-    jobs, rows, size, *turns = session.connection().execute(_ACTIVE, given).one()
+    ((jobs, rows, size, *turns),), _ = run(session, _ACTIVE, given)
     return ActiveUsage(jobs, int(rows), int(size), *turns)
 
 

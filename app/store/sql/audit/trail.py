@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 from app.callers import Caller
 from app.store.crypto.canonical_json import canonical_json
 from app.store.sql.models import AuditChain, AuditLine, SharedAuditHead, SharedAuditLine
+from app.store.sql.quick_query import run
 
 Line: TypeAlias = Mapping[str, Any] | sa.RowMapping
 """Columns of a line of any chain."""
@@ -89,20 +90,22 @@ class AuditTrail:
         """Append a line for each entry, as `append` does."""
         if not entries:
             return
-        connection = session.connection()
         name = {"name": self.chain}
-        head = connection.execute(_HEAD, name).one_or_none()
-        if head is None:
-            _open(connection, self.chain)
-            head = connection.execute(_HEAD, name).one()
-        number, previous = head
+        heads, _ = run(session, _HEAD, name)
+        if not heads:
+            _open(session.connection(), self.chain)
+            heads, _ = run(session, _HEAD, name)
+        ((number, previous),) = heads
         lines = []
         for count, entry in enumerate(entries, 1):
             line = {"chain": self.chain, "number": number + count, "at": at} | columns(entry)
             line["mac"] = previous = line_mac(self.key, line, previous)
             lines.append(line)
-        connection.execute(_ADD, lines if len(lines) > 1 else lines[0])
-        connection.execute(_MOVE, {**name, "to_number": number + len(lines), "to_mac": previous})
+        if len(lines) == 1:
+            run(session, _ADD, lines[0])
+        else:
+            session.connection().execute(_ADD, lines)
+        run(session, _MOVE, {**name, "to_number": number + len(lines), "to_mac": previous})
 
 
 def columns(entry: Entry) -> dict[str, Any]:

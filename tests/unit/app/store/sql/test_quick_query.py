@@ -1,5 +1,6 @@
 """Queries without SQLAlchemy's execution: the same rows, value by value, and errors as before."""
 
+import sqlite3
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from app.errors import Unavailable
 from app.settings import Settings
 from app.store.sql.db import Database
 from app.store.sql.models import Base, Release
+from app.store.sql.quick_query import give_driver, run
 
 LEDGER = Base.metadata.tables["ledger"]
 
@@ -71,3 +73,38 @@ def test_a_lost_database_is_reported_and_opened_again(database: Database) -> Non
     assert found is not None
     assert found.id == "1"
     database.close()
+
+
+def test_statements_change_what_sqlalchemy_changes(database: Database) -> None:
+    """Insert with nulls left out, update with and without a match, and an update that returns its rows."""
+    columns = LEDGER.c
+    insert = sa.insert(LEDGER)
+    rename = sa.update(LEDGER).where(columns.id == sa.bindparam("wanted")).values(owner=sa.bindparam("owner"))
+    count = sa.update(LEDGER).where(columns.owner == "you").values(revision=columns.revision + 1)
+    count = count.returning(*columns)
+    entries = []
+    for quick in (True, False):
+        with database.write() as session:
+            session.connection()
+            if quick:
+                give_driver(session, session.connection())
+            values = {name: value for name, value in VALUES.items() if value is not None} | {"id": str(quick)}
+            assert run(session, insert, values) == ([], 1)
+            assert run(session, rename, {"wanted": "nobody", "owner": "you"}) == ([], 0)
+            assert run(session, rename, {"wanted": str(quick), "owner": "you"}) == ([], 1)
+            (entry,), _ = run(session, count, {})
+            run(session, rename, {"wanted": str(quick), "owner": "she"})
+        entries.append(entry._asdict())
+    assert entries[0] == entries[1] | {"id": "True"}
+    assert entries[0]["revision"] == VALUES["revision"] + 1
+
+
+def test_an_error_of_the_driver_is_that_of_sqlalchemy(database: Database) -> None:
+    """Its text has the statement, and none of the values."""
+    insert = sa.insert(LEDGER)
+    with database.read() as session:  # which has the driver's connection
+        with pytest.raises(sa.exc.IntegrityError, match="UNIQUE") as caught:
+            run(session, insert, VALUES)
+        assert isinstance(caught.value.orig, sqlite3.IntegrityError)
+        assert "INSERT INTO ledger" in str(caught.value)
+        assert "quoted" not in str(caught.value)

@@ -1,0 +1,283 @@
+"""Group commit of an embedded database: short transactions in the event loop, committed together by a thread.
+
+SQLite runs one write transaction at a time and flushes its log at each commit. Where each transaction has a
+thread, the threads of simultaneous calls wait for the interpreter's lock at every statement, because the
+driver releases it, and for the database's lock meanwhile. Here a function with short transactions runs in a
+greenlet of the event loop. Its statements need no other thread, and only its commit is waited for. Functions
+that arrive during a commit share the next one.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from threading import Lock, get_ident
+from typing import Any, TypeVar
+
+import greenlet  # type: ignore[import-untyped]
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.loop_threads import LoopThreads
+from app.store.sql.quick_query import give_driver
+
+T = TypeVar("T")
+
+_PART = "part_of_group"
+"""Savepoint of one function's changes."""
+
+
+class _Fiber(greenlet.greenlet):  # type: ignore[misc]
+    """A function that runs in the event loop and may wait for a future as if it blocked."""
+
+    def wait(self, future: "asyncio.Future[T]") -> T:
+        """Leave the event loop to others until the future is done; return its result or raise its error."""
+        future.add_done_callback(lambda _: self.switch())
+        self.parent.switch()
+        return future.result()
+
+
+class _Batch:
+    """An open transaction with the changes of several functions."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        """Begin the transaction, with SQLite's write lock. Raises sqlalchemy.exc.OperationalError."""
+        self.connection = connection
+        self.transaction = connection.begin()
+        self.raw = _driver_of(connection)
+        self.committed: asyncio.Future[None] | None = None
+        """Future of the commit, set by the event loop."""
+        self.parts = 0
+
+    def begin_again(self) -> None:
+        """Undo all changes."""
+        self.transaction.rollback()
+        self.transaction = self.connection.begin()
+
+
+class GroupCommit:
+    """Write transactions of one event loop on one connection."""
+
+    def __init__(self, connect: Callable[[], sa.Connection], lock: Lock, patience: int) -> None:
+        """Open no connection yet.
+
+        Parameters
+        ----------
+        connect
+            Opens a connection whose transactions take SQLite's write lock when they begin.
+        lock
+            Lock that this process's write transactions hold.
+        patience
+            Milliseconds for which a transaction waits for the write lock of another process.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self._connect = connect
+        self._lock = lock
+        self._patience = patience
+        self._threads = LoopThreads(1, "commit")
+        """Commits, and waits for the locks: one call at a time."""
+        self._connection: sa.Connection | None = None
+        self._batch: _Batch | None = None
+        self._changing: asyncio.Future[None] | None = None
+        """Done when the locks have been taken, or the last batch has been committed."""
+        self._in_part = False
+
+    def run(self, function: Callable[..., T], *arguments: Any) -> "asyncio.Future[T]":
+        """Start a function in the event loop; return the future of its result.
+
+        It must not block but by transactions of this database, and not hold a lock meanwhile. It runs to its
+        end also if nobody waits for it, as a function in a thread does.
+        """
+        result: asyncio.Future[T] = self._loop.create_future()
+
+        def call() -> None:
+            try:
+                value = function(*arguments)
+            except greenlet.GreenletExit:  # the event loop has been closed
+                raise
+            except BaseException as error:
+                if not result.cancelled():
+                    result.set_exception(error)
+            else:
+                if not result.cancelled():
+                    result.set_result(value)
+
+        _Fiber(call).switch()
+        return result
+
+    def aside(self, threads: Executor, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function in a thread if the caller is in the event loop, and return its result."""
+        if not self.in_function:
+            return function(*arguments)
+        fiber = greenlet.getcurrent()
+        assert isinstance(fiber, _Fiber)
+        return fiber.wait(self._loop.run_in_executor(threads, function, *arguments))
+
+    @property
+    def in_function(self) -> bool:
+        """Whether the caller is a function that `run` has started."""
+        return get_ident() == self._thread and isinstance(greenlet.getcurrent(), _Fiber)
+
+    def check_may_block(self) -> None:
+        """Raise RuntimeError if waiting for the lock would block the event loop that has to release it."""
+        if get_ident() == self._thread and (self._batch is not None or self._changing is not None):
+            raise RuntimeError("a write transaction in the event loop needs `Database.in_loop`, or a thread")
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """Run a transaction of the function; it has been committed when the block has ended.
+
+        It sees the changes of functions before it that are committed together with its own. If the block
+        raises an error, only its own changes are undone. The block itself must not wait.
+        """
+        fiber = greenlet.getcurrent()
+        assert isinstance(fiber, _Fiber)
+        if self._in_part:
+            raise RuntimeError("a transaction within a transaction")
+        batch = self._batch or self._opened(fiber)
+        assert batch.committed is not None
+        batch.parts += 1
+        self._in_part = True
+        try:
+            with _part_of(batch) as session:
+                yield session
+        except BaseException:
+            if batch.parts > 1:  # the error may follow from changes that are not committed yet
+                self._in_part = False
+                fiber.wait(batch.committed)
+            raise
+        finally:
+            self._in_part = False
+        fiber.wait(batch.committed)
+
+    def _opened(self, fiber: _Fiber) -> _Batch:
+        """Return the open batch; open one if there is none."""
+        while self._batch is None:
+            if self._changing is not None:
+                fiber.wait(self._changing)
+            elif not self._begun():
+                self._changing = self._loop.create_future()
+                try:
+                    self._start(fiber.wait(self._loop.run_in_executor(self._threads, self._begin)))
+                finally:
+                    self._end_change()
+        return self._batch
+
+    def _begun(self) -> bool:
+        """Begin a batch, unless another thread or process has the lock."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._start(_Batch(self._connected()))
+        except sa.exc.OperationalError as error:
+            self._discard_connection()
+            self._lock.release()
+            if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                return False
+            raise
+        except BaseException:
+            self._discard_connection()
+            self._lock.release()
+            raise
+        return True
+
+    def _begin(self) -> _Batch:
+        """Begin a batch when the locks are free. Blocking: called in a thread."""
+        self._lock.acquire()
+        try:
+            connection = self._connected()
+            raw = _driver_of(connection)
+            raw.execute(f"PRAGMA busy_timeout={self._patience}")
+            batch = _Batch(connection)
+            raw.execute("PRAGMA busy_timeout=0")
+            return batch
+        except BaseException:
+            self._discard_connection()
+            self._lock.release()
+            raise
+
+    def _connected(self) -> sa.Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+            for pragma in ("busy_timeout=0", "temp_store=MEMORY"):  # of savepoints
+                _driver_of(self._connection).execute(f"PRAGMA {pragma}")
+        return self._connection
+
+    def _start(self, batch: _Batch) -> None:
+        batch.committed = self._loop.create_future()
+        self._batch = batch
+        self._loop.call_soon(self._commit)  # after the functions whose turn is now
+
+    def _commit(self) -> None:
+        batch, self._batch = self._batch, None
+        assert batch is not None
+        self._changing = self._loop.create_future()
+        done = self._loop.run_in_executor(self._threads, batch.transaction.commit)
+        done.add_done_callback(lambda _: self._settle(batch, done.exception()))
+
+    def _settle(self, batch: _Batch, error: BaseException | None) -> None:
+        """Notify all functions of the batch how its commit has ended."""
+        assert batch.committed is not None
+        if error is not None:
+            self._discard_connection()
+        self._lock.release()
+        self._end_change()
+        if error is None:
+            batch.committed.set_result(None)
+        else:
+            batch.committed.set_exception(error)
+            batch.committed.exception()  # nobody waits if every function has failed by itself
+
+    def _end_change(self) -> None:
+        changing, self._changing = self._changing, None
+        if changing is not None:
+            changing.set_result(None)
+
+    def _discard_connection(self) -> None:
+        """Close the connection, which undoes its transaction; the next batch opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+    def close(self) -> None:
+        """Close the connection; no function runs any more. Blocking."""
+        self._threads.shutdown()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+@contextmanager
+def _part_of(batch: _Batch) -> Iterator[Session]:
+    """Undo the block's changes, and no others, if it raises an error.
+
+    The first part needs no savepoint, for which SQLite would copy each page before it is changed.
+    """
+    first = batch.parts == 1
+    if not first:
+        batch.raw.execute(f"SAVEPOINT {_PART}")
+    try:
+        with Session(
+            batch.connection, expire_on_commit=False, join_transaction_mode="rollback_only"
+        ) as session:
+            give_driver(session, batch.connection)
+            yield session
+            session.flush()
+    except BaseException:
+        if first:
+            batch.begin_again()
+        else:
+            batch.raw.execute(f"ROLLBACK TO {_PART}")
+            batch.raw.execute(f"RELEASE {_PART}")
+        raise
+    if not first:
+        batch.raw.execute(f"RELEASE {_PART}")
+
+
+def _driver_of(connection: sa.Connection) -> sqlite3.Connection:
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    return raw

@@ -1,0 +1,256 @@
+"""Transactions in the event loop that are committed together: what each keeps, undoes, sees and waits for."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from app.errors import Unavailable
+from app.loop_threads import LoopThreads
+from app.settings import Settings
+from app.store.sql import usage
+from app.store.sql.db import Database
+from app.store.sql.models import Base
+from app.store.sql.quick_query import run
+from app.store.sql.replicas import moment
+
+CALLERS = Base.metadata.tables["callers"]
+
+SEEN = sa.select(CALLERS.c.owner).order_by(CALLERS.c.owner)
+
+
+class Commits:
+    """Counts the commits of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self.count = 0
+        event.listen(database.engine, "commit", self._counted)
+
+    def _counted(self, _connection: sa.Connection) -> None:
+        self.count += 1
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    made = Database(Settings(home=tmp_path))
+    CALLERS.create(made.engine)
+    yield made
+    made.close()
+
+
+def in_loop(database: Database, use: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def with_group() -> Any:
+        database.group_commits()
+        return await use()
+
+    return asyncio.run(with_group())
+
+
+def start(database: Database, function: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
+    started = database.in_loop(function, *arguments)
+    assert started is not None
+    return started
+
+
+def owners(database: Database) -> list[str]:
+    """Return what another connection sees."""
+    with database.read() as session:
+        return [owner for (owner,) in session.execute(SEEN)]
+
+
+def test_functions_of_one_turn_share_a_commit_and_see_each_other(database: Database) -> None:
+    commits = Commits(database)
+    seen: dict[str, list[str]] = {}
+
+    def enter(owner: str) -> str:
+        with database.write() as session:
+            usage.lock(session, owner, moment(session))
+            seen[owner] = [name for (name,) in run(session, SEEN, {})[0]]
+        assert owner in owners(database)  # committed when the block has ended
+        return owner
+
+    async def use() -> list[Any]:
+        return await asyncio.gather(*(start(database, enter, owner) for owner in "abc"))
+
+    assert in_loop(database, use) == ["a", "b", "c"]
+    assert seen == {"a": ["a"], "b": ["a", "b"], "c": ["a", "b", "c"]}
+    assert commits.count == 1
+
+
+@pytest.mark.parametrize("failing", ["a", "b", "c"])
+def test_a_function_that_fails_undoes_its_own_changes_only(database: Database, failing: str) -> None:
+    def enter(owner: str) -> None:
+        with database.write() as session:
+            usage.lock(session, owner, moment(session))
+            if owner == failing:
+                raise LookupError(owner)
+
+    async def use() -> list[Any]:
+        started = [start(database, enter, owner) for owner in "abc"]
+        return await asyncio.gather(*started, return_exceptions=True)
+
+    results = in_loop(database, use)
+    assert [isinstance(result, LookupError) for result in results] == [owner == failing for owner in "abc"]
+    assert owners(database) == [owner for owner in "abc" if owner != failing]
+
+
+def test_a_commit_that_fails_fails_every_function_and_leaves_nothing(database: Database) -> None:
+    """Also the one whose own error may follow from changes that were not committed."""
+
+    def enter(owner: str) -> None:
+        with database.write() as session:
+            usage.lock(session, owner, moment(session))
+            if owner == "b":
+                raise LookupError(owner)
+
+    def fail(_connection: sa.Connection) -> None:
+        raise sa.exc.OperationalError("COMMIT", None, sqlite3.OperationalError("disk I/O error"))
+
+    async def use() -> list[Any]:
+        event.listen(database.engine, "commit", fail)
+        failed = await asyncio.gather(
+            *(start(database, enter, owner) for owner in "ab"), return_exceptions=True
+        )
+        event.remove(database.engine, "commit", fail)
+        await start(database, enter, "c")
+        return failed
+
+    assert [type(error) for error in in_loop(database, use)] == [Unavailable, Unavailable]
+    assert owners(database) == ["c"]
+
+
+def test_a_function_that_comes_during_a_commit_shares_the_next_one(database: Database) -> None:
+    commits, committing, resumed = Commits(database), threading.Event(), threading.Event()
+
+    def enter(owner: str) -> None:
+        with database.write() as session:
+            usage.lock(session, owner, moment(session))
+
+    def hold(_connection: sa.Connection) -> None:
+        committing.set()
+        assert resumed.wait(10)
+
+    async def use() -> None:
+        event.listen(database.engine, "commit", hold, insert=True)
+        first = start(database, enter, "a")
+        await asyncio.to_thread(committing.wait, 10)
+        others = [start(database, enter, owner) for owner in "bc"]
+        assert not first.done()
+        resumed.set()
+        await asyncio.gather(first, *others)
+
+    in_loop(database, use)
+    assert owners(database) == ["a", "b", "c"]
+    assert commits.count == 2
+
+
+@pytest.mark.parametrize("holder", ["thread", "process"])
+def test_a_lock_of_another_thread_or_process_does_not_block_the_event_loop(
+    database: Database, tmp_path: Path, holder: str
+) -> None:
+    """A process is stood for by a connection that does not know the lock of this one."""
+    has_lock, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        if holder == "thread":
+            with database.write() as session:
+                usage.lock(session, "holder", moment(session))
+                has_lock.set()
+                assert release.wait(10)
+            return
+        other = sqlite3.connect(str(database.engine.url.database), isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        has_lock.set()
+        assert release.wait(10)
+        other.execute("COMMIT")
+        other.close()
+
+    def enter() -> None:
+        with database.write() as session:
+            usage.lock(session, "a", moment(session))
+
+    async def use() -> None:
+        held = asyncio.create_task(asyncio.to_thread(hold))
+        await asyncio.to_thread(has_lock.wait, 10)
+        waiting = start(database, enter)
+        await asyncio.sleep(0.05)  # the event loop runs
+        assert not waiting.done()
+        release.set()
+        await waiting
+        await held
+
+    in_loop(database, use)
+    assert "a" in owners(database)
+
+
+def test_a_function_runs_to_its_end_if_nobody_waits_for_it(database: Database) -> None:
+    ended: list[str] = []
+
+    def enter() -> None:
+        with database.write() as session:
+            usage.lock(session, "a", moment(session))
+        ended.append("a")
+
+    async def use() -> None:
+        started = start(database, enter)
+        started.cancel()
+        while not ended:
+            await asyncio.sleep(0.01)
+
+    in_loop(database, use)
+    assert owners(database) == ["a"]
+
+
+def test_a_transaction_that_would_wait_for_the_event_loop_itself_is_refused(database: Database) -> None:
+    def enter_twice() -> None:
+        with database.write() as session:
+            usage.lock(session, "a", moment(session))
+            with database.write():
+                pass
+
+    def enter() -> None:
+        with database.write() as session:
+            usage.lock(session, "b", moment(session))
+
+    async def use() -> None:
+        with pytest.raises(RuntimeError, match="within a transaction"):
+            await start(database, enter_twice)
+        started = start(database, enter)
+        with pytest.raises(RuntimeError, match="in the event loop"), database.write():
+            pass
+        await started
+
+    in_loop(database, use)
+    assert owners(database) == ["b"]
+
+
+def test_long_work_is_done_in_a_thread(database: Database) -> None:
+    def ask(threads: LoopThreads) -> tuple[int, int]:
+        return database.aside(threads, threading.get_ident), threading.get_ident()
+
+    async def use() -> tuple[int, int]:
+        threads = LoopThreads(1, "test")
+        found: tuple[int, int] = await start(database, ask, threads)
+        await asyncio.to_thread(threads.shutdown)
+        return found
+
+    aside, own = in_loop(database, use)
+    assert own == threading.get_ident()
+    assert aside != own
+
+
+def test_a_server_needs_threads() -> None:
+    database = Database(Settings(database_url="postgresql://nobody@localhost/none"))
+
+    async def use() -> None:
+        database.group_commits()
+        assert database.in_loop(lambda: None) is None
+
+    asyncio.run(use())
+    database.close()

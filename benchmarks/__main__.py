@@ -32,6 +32,7 @@ from benchmarks import (
     streams,
     waiting,
 )
+from benchmarks.harness import BUSY, busy_processes
 from benchmarks.scale import measure as scale
 
 RESULT = Path("var/benchmarks.md")
@@ -65,6 +66,9 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
 }
 """Available benchmarks, in order of execution."""
 
+_ALONE = ("waiting", "scale")
+"""Sections without a second measurement: one makes its own busy processes, one takes hours."""
+
 
 def main() -> None:
     """Run the benchmarks, print and store the result."""
@@ -74,6 +78,13 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=5.0, help="of the buffers that go up and down")
     parser.add_argument("--only", nargs="*", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--cases", nargs="*", default=[""], help="swaps whose names hold one of these words")
+    parser.add_argument(
+        "--busy",
+        type=int,
+        nargs="*",
+        default=[0, BUSY],
+        help="busy processes beside each section",
+    )
     given = parser.parse_args()
     parts = [
         f"{platform.machine()}, {numba.get_num_threads()} threads, Python {platform.python_version()}, "
@@ -82,9 +93,14 @@ def main() -> None:
         "Medians of rounds taken in turn; a ratio is the median over rounds of ours by theirs.\n"
     ]
     for section, measure in SECTIONS.items():
-        if section in given.only:
-            print(f"{section} ...", flush=True)
-            parts += measure(given)
+        if section not in given.only:
+            continue
+        for busy in given.busy if section not in _ALONE else [0]:
+            beside = f" beside {busy} busy processes" if busy else ""
+            print(f"{section}{beside} ...", flush=True)
+            with busy_processes(busy):
+                measured = measure(given)
+            parts += [f"\n# Section {section}{beside}\n", *measured]
             RESULT.parent.mkdir(parents=True, exist_ok=True)
             RESULT.write_text("\n".join(parts))
     print("\n".join(["", *parts, f"written to {RESULT}"]))

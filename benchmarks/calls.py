@@ -60,7 +60,7 @@ def measure(rounds: int) -> str:
     with (
         tempfile.TemporaryDirectory() as home,
         floors.running() as (floor, floor_process),
-        service_process(Path(home), auth="on") as (address, process),
+        service_process(Path(home), auth="on", caller_request_rate="0") as (address, process),
     ):
         key, workers = own_key(Path(home)), _descendants(process)
         path = "/v1/services/CDSWAP"

@@ -6,13 +6,32 @@ times are not.
 
 import gc
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 Work = Callable[[], object]
+
+BUSY = 3
+"""Number of busy processes next to the measured ones, on a machine of two cores."""
+
+
+@contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Keep as many processes computing while the block runs."""
+    command = [sys.executable, "-c", "while True: pass"]
+    running = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
 
 
 @dataclass(frozen=True, slots=True)

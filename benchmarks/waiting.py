@@ -10,14 +10,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.harness import table
+from benchmarks.harness import BUSY, busy_processes, table
 
-BUSY = 3
-"""Number of busy processes next to the measured one, on a machine of two cores."""
 POLICIES: dict[str, dict[str, str]] = {
     "passive (ours)": {"OMP_WAIT_POLICY": "passive"},
     "spin 1,000": {"GOMP_SPINCOUNT": "1000"},
@@ -42,7 +38,7 @@ def measure(rounds: int) -> str:
     rows = []
     for busy in (0, BUSY):
         found: dict[str, dict[str, list[float]]] = {name: {} for name in POLICIES}
-        with _busy_processes(busy):
+        with busy_processes(busy):
             for _ in range(rounds):
                 for name, variables in POLICIES.items():
                     for case, milliseconds in _one_process(variables).items():
@@ -64,18 +60,6 @@ def _one_process(variables: dict[str, str]) -> dict[str, float]:
 
 
 _VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-
-
-@contextmanager
-def _busy_processes(count: int) -> Iterator[None]:
-    command = [sys.executable, "-c", "while True: pass"]
-    running = [subprocess.Popen(command) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ RFC 8785, JSON Canonicalization Scheme.
 
 import json
 import math
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -34,19 +35,20 @@ def _written(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join([_written(item) for item in value])}]"
     if isinstance(value, dict):
-        if not all(isinstance(name, str) for name in value):
-            raise ValueError("a JSON object's names are text")
-        names = sorted(value, key=_utf_16)
-        return f"{{{','.join([f'{_text(name)}:{_written(value[name])}' for name in names])}}}"
+        return f"{{{','.join([f'{_text(name)}:{_written(value[name])}' for name in _in_order(value)])}}}"
     raise ValueError(f"JSON cannot hold a {type(value).__name__}")
 
 
+def _in_order(names: Iterable[Any]) -> list[str]:
+    """Return an object's names in the order of their UTF-16 code units (RFC 8785, 3.2.3)."""
+    try:
+        plain = "".join(names).isascii()
+    except TypeError:
+        raise ValueError("a JSON object's names are text") from None
+    return sorted(names) if plain else sorted(names, key=lambda name: name.encode("utf-16-be"))
+
+
 _CONSTANTS = {None: "null", True: "true", False: "false"}
-
-
-def _utf_16(name: str) -> bytes:
-    """Return the order of an object's names (RFC 8785, 3.2.3)."""
-    return name.encode("utf-16-be")
 
 
 def _number(value: float) -> str:

@@ -81,6 +81,8 @@ _ADVANCE = (
 
 _INSERT = sa.insert(_JOBS)
 
+_COLUMNS = frozenset(_JOBS.c.keys())
+
 _DEFAULTS = {
     name: column.default.arg
     for name, column in _JOBS.c.items()
@@ -122,7 +124,7 @@ def insert(session: Session, job: Job) -> None:
     for name, value in _DEFAULTS.items():
         if getattr(job, name) is None:
             setattr(job, name, value)
-    values = {name: value for name, value in vars(job).items() if name in _JOBS.c}
+    values = {name: value for name, value in vars(job).items() if name in _COLUMNS}
     run(session, _INSERT, values)
 
 

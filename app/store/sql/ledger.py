@@ -27,6 +27,8 @@ _RELEASES = cast(sa.Table, Release.__table__)
 
 _INSERT = sa.insert(_RELEASES)
 
+_COLUMNS = frozenset(_RELEASES.c.keys())
+
 
 class Family(NamedTuple):
     """Releases of one source that a caller sees."""
@@ -39,7 +41,7 @@ class Family(NamedTuple):
 
 def insert(session: Session, entry: Release) -> str:
     """Add an entry; return its digest."""
-    values = {name: value for name, value in vars(entry).items() if name in _RELEASES.c}
+    values = {name: value for name, value in vars(entry).items() if name in _COLUMNS}
     run(session, _INSERT, values)
     return digest_of(entry)
 
@@ -50,7 +52,7 @@ def digest_of(entry: Release) -> str:
     The issuer of the owner is not part of it, so that entries of older versions keep their digests. It is in
     the line of the audit log that has the digest.
     """
-    document = {name: getattr(entry, name) for name in sorted(_RELEASES.c.keys())}
+    document = {name: getattr(entry, name) for name in _COLUMNS}
     if document["epsilon"] is None:  # as in versions without it
         del document["epsilon"]
     document["owner"] = without_issuer(entry.owner)

@@ -70,7 +70,10 @@ def measure(rounds: int) -> str:
             Server("call", address, request_bytes("POST", address, path, key, body), process, workers),
             Server("3 rows", address, request_bytes("POST", address, path, key, tiny), process, workers),
         ]
-        job = orjson.loads(_first_response(servers[2]))["id"]
+        jobs = [orjson.loads(_first_response(server)) for server in servers[2:]]
+        if any(each["state"] != "succeeded" for each in jobs):
+            raise RuntimeError("the jobs fail: see the service's log")
+        job = jobs[0]["id"]
         read = request_bytes("GET", address, f"/v1/jobs/{job}", key)
         servers.append(Server("read", address, read, process, workers))
         for server in servers:

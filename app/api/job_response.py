@@ -268,6 +268,9 @@ async def job_response(
         return document_response(document, 202, headers)
     if job.state == "succeeded" and not kind_of(job.service).has_rows:
         document["report"] = Report.model_validate(await jobs.report(job.id)).document()
+    if job.state == "succeeded" and job.inline and (rows := job.encoded_rows) is not None:
+        document["destination"]["rows"] = orjson.Fragment(rows)
+        return Response(_encoded(document), 200, headers, "application/json")
     if job.state == "succeeded" and job.inline:
         table = await jobs.destination_of(job)
         chunks = _with_rows(document, table)

@@ -51,6 +51,12 @@ def json_with_rows(
     return _gathered(chain((before,), _array(schema, batches), (after,)))
 
 
+def json_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
+    """Encode the rows alone as a JSON array; raises as `json_chunks`."""
+    refuse_intervals(schema)
+    return b"".join(_array(schema, batches))
+
+
 def fields_of(schema: pa.Schema) -> list[dict[str, str]]:
     """Return name and type name of each field, as in responses."""
     return [{"name": field.name, "type": type_name(field.type)} for field in schema]

@@ -416,6 +416,8 @@ class Dispatcher:
         else:
             try:
                 ended = named = self._recorder.record_end(job, Step.SUCCEED, **values)
+                if ended:
+                    job.keep_encoded_rows(outcome.get("encoded_rows"))
             except SeriesMoved:
                 ended = named = False
                 moved_on = True

@@ -115,4 +115,5 @@ class TaskBuilder:
             release=self._release(job),
             digest_form=form_of(job.source_digest),
             series=self._series(job),
+            inline=job.inline,
         )

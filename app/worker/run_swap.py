@@ -16,6 +16,8 @@ import pyarrow as pa
 from app import __version__
 from app.engine.engine import MEMORY_LIMIT, Failure, Outcome
 from app.engine.progress_file import ProgressFile
+from app.formats.errors import FormatError
+from app.formats.json_output import json_rows
 from app.store.blobs.column_reader import BlobTable, write_tables
 from app.store.blobs.disk_space import Reservation
 from app.store.blobs.scratch import SealedScratch
@@ -108,7 +110,19 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
         progress(1.0, "written")
     columns = result_columns(result, written_table, report, destination.chosen)
     _add_series(columns, task, result)
-    return with_release(task, columns, result.provider.get("guarantee"))
+    released = with_release(task, columns, result.provider.get("guarantee"))
+    if task.inline and (content := written_table.content) is not None:
+        released["encoded_rows"] = _encoded_rows(content)
+    return released
+
+
+def _encoded_rows(content: bytes) -> bytes | None:
+    """Return the rows of a small table as the response has them; None if JSON cannot represent them."""
+    table = pa.ipc.open_stream(content)
+    try:
+        return json_rows(table.schema, table)
+    except FormatError:
+        return None
 
 
 def provider_of(task: SwapTask) -> tuple[Provider[Any], Params]:

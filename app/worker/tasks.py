@@ -100,6 +100,8 @@ class SwapTask:
     digest_form: DigestForm = DigestForm.PARTS
     """Form of the destination's digest: that of the source's, so that a rerun can be compared."""
     series: SeriesTask | None = None
+    inline: bool = False
+    """Whether a small destination is also returned as the rows of a JSON response."""
 
     @property
     def spool_folder(self) -> Path:

@@ -10,6 +10,7 @@ concurrent transaction must not change. All such locks are in `jobs.unnamed`, `r
 `jobs.claim_first`.
 """
 
+import json
 import logging
 import sqlite3
 import sys
@@ -22,6 +23,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.orm import Session
@@ -159,6 +161,11 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """Run a read-only transaction, which sees one snapshot of the database."""
+        group = self._group
+        if group is not None and group.in_function:
+            with _translated_errors(), group.snapshot() as session:
+                yield session
+            return
         with _translated_errors(), self.engine.connect() as connection:
             if self.shared:
                 connection = connection.execution_options(
@@ -206,7 +213,9 @@ class Database:
         Called in the event loop; `close` ends it.
         """
         if not self.shared:
-            self._group = GroupCommit(self._connect_to_write, self._write_lock, _LOCK_SECONDS * 1000)
+            self._group = GroupCommit(
+                self._connect_to_write, self.engine.connect, self._write_lock, _LOCK_SECONDS * 1000
+            )
 
     def in_loop(self, function: Callable[..., T], *arguments: Any) -> Future[T] | None:
         """Start a short function with transactions in the event loop: see `GroupCommit.run`.
@@ -380,7 +389,7 @@ def _migrations() -> Path:
 def _engine_of(address: str, connections: int | None) -> sa.Engine:
     url = sa.make_url(address)
     if url.get_backend_name() == "sqlite":
-        engine = sa.create_engine(url)
+        engine = sa.create_engine(url, json_serializer=_json)
         if url.database:
             _make_folder(Path(url.database).parent)
         event.listen(engine, "connect", _prepare_sqlite)
@@ -411,6 +420,14 @@ def _translated_errors() -> Iterator[None]:
         raise InvalidRequest(
             "a name in the request is longer than the database allows, or holds the character U+0000"
         ) from error
+
+
+def _json(value: Any) -> str:
+    """Return a value of a column as JSON; one may be an integer beyond 64 bits, or half a surrogate pair."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return json.dumps(value)
 
 
 def _make_folder(folder: Path) -> None:

@@ -59,13 +59,21 @@ class _Batch:
 class GroupCommit:
     """Write transactions of one event loop on one connection."""
 
-    def __init__(self, connect: Callable[[], sa.Connection], lock: Lock, patience: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], sa.Connection],
+        connect_to_read: Callable[[], sa.Connection],
+        lock: Lock,
+        patience: int,
+    ) -> None:
         """Open no connection yet.
 
         Parameters
         ----------
         connect
             Opens a connection whose transactions take SQLite's write lock when they begin.
+        connect_to_read
+            Opens one whose transactions only read.
         lock
             Lock that this process's write transactions hold.
         patience
@@ -74,6 +82,9 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._connect = connect
+        self._connect_to_read = connect_to_read
+        self._reader: sa.Connection | None = None
+        """Connection of `snapshot`, while nobody uses it."""
         self._lock = lock
         self._patience = patience
         self._threads = LoopThreads(1, "commit")
@@ -151,6 +162,23 @@ class GroupCommit:
         finally:
             self._in_part = False
         fiber.wait(batch.committed)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Session]:
+        """Run a read-only transaction of the function, on a connection that stays open."""
+        connection, self._reader = self._reader or self._connect_to_read(), None
+        try:
+            with Session(connection, expire_on_commit=False) as session:
+                session.connection()  # begins
+                give_driver(session, connection)
+                yield session
+        except BaseException:
+            connection.close()
+            raise
+        if self._reader is None:
+            self._reader = connection
+        else:  # the block of another function was within this one
+            connection.close()
 
     def _opened(self, fiber: _Fiber) -> _Batch:
         """Return the open batch; open one if there is none."""
@@ -245,9 +273,10 @@ class GroupCommit:
     def close(self) -> None:
         """Close the connection; no function runs any more. Blocking."""
         self._threads.shutdown()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        for connection in (self._connection, self._reader):
+            if connection is not None:
+                connection.close()
+        self._connection = self._reader = None
 
 
 @contextmanager

@@ -214,6 +214,16 @@ class Job(Base):
         """Whether the job has ended."""
         return self.finished_at is not None
 
+    @property
+    def encoded_rows(self) -> bytes | None:
+        """Rows of a small destination as JSON, where `keep_encoded_rows` was called; not a column."""
+        rows: bytes | None = vars(self).get("_encoded_rows")
+        return rows
+
+    def keep_encoded_rows(self, rows: bytes | None) -> None:
+        """Keep the rows that the worker has encoded for the response; None: the worker has not."""
+        self._encoded_rows = rows
+
 
 class Queue(Base):
     """Virtual time of the queue; see `app.jobs.fairness.turns`."""

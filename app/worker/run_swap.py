@@ -110,10 +110,10 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
         progress(1.0, "written")
     columns = result_columns(result, written_table, report, destination.chosen)
     _add_series(columns, task, result)
-    released = with_release(task, columns, result.provider.get("guarantee"))
+    columns = with_release(task, columns, result.provider.get("guarantee"))
     if task.inline and (content := written_table.content) is not None:
-        released["encoded_rows"] = _encoded_rows(content)
-    return released
+        columns["encoded_rows"] = _encoded_rows(content)
+    return columns
 
 
 def _encoded_rows(content: bytes) -> bytes | None:

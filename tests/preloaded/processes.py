@@ -17,6 +17,8 @@ from app.engine.worker_environment import worker_environment
 from demo.service import Process, announced, environment_of
 from tests.preloaded import server
 
+_LIBRARY = "LD_PRELOAD"
+
 _SERVER = "from tests.preloaded.server import main; main({!r}, {}, {})"
 
 
@@ -64,8 +66,8 @@ class ForkedProcess:
 class Servers:
     """The two processes from which services and fork servers are forked."""
 
-    def __init__(self) -> None:
-        self._environment = server.bound(os.environ)
+    def __init__(self, library: str) -> None:
+        self._environment = server.bound(os.environ) | ({_LIBRARY: library} if library else {})
         self._requests, services = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fork_requests, fork_servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with services, fork_servers, fork_requests:
@@ -117,17 +119,23 @@ class Servers:
 
 
 @cache
-def servers() -> Servers:
-    """The servers of this process, started at the first call."""
-    return Servers()
+def servers(library: str) -> Servers:
+    """The servers of this process with a library loaded before the C library, started at the first call."""
+    return Servers(library)
 
 
 def start_service(environment: Mapping[str, str], log: IO[bytes] | None = None) -> Process:
     """Start ``python -m app serve`` with a pipe as its standard output."""
-    if servers().fits(environment):
-        return servers().start(["app", "serve"], environment, log)
+    preloaded = servers(environment.get(_LIBRARY, ""))
+    if preloaded.fits(environment):
+        return preloaded.start(["app", "serve"], environment, log)
     command = [sys.executable, "-m", "app", "serve"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+
+
+def fork_servers(service: int, environment: Mapping[str, str]) -> list[int]:
+    """Return the fork servers of a service that `start_service` has started."""
+    return servers(environment.get(_LIBRARY, "")).fork_servers(service)
 
 
 @contextmanager

@@ -5,6 +5,7 @@
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -21,7 +22,7 @@ from multiprocessing import forkserver, util
 from pathlib import Path
 from typing import Any
 
-from app.engine.worker_environment import worker_environment
+from app.engine.worker_environment import ADDITIONAL, worker_environment
 from app.telemetry import tracing
 
 MOST_BYTES = 2**17
@@ -36,7 +37,10 @@ SERVICE = "service"
 FREE_PREFIXES = ("ROWVEIL_", "AWS_")
 """Variables that a service reads after its imports, so that each may have others."""
 
-_FREE = frozenset({"PYTEST_CURRENT_TEST", "FAULTS_FILE"})
+FAULTS = "FAULTS_FILE"
+"""File of the library of faults (``tests/faults/faults.c``), if this process has loaded it."""
+
+_FREE = frozenset({"PYTEST_CURRENT_TEST", FAULTS})
 
 _BOUND = frozenset({"ROWVEIL_KERNEL_CPU"})
 
@@ -185,10 +189,17 @@ def _run_command(request: Request, added: dict[str, str]) -> None:
     os.chdir(request.given["folder"])
     os.environ.clear()
     os.environ.update(added | request.given["environment"])
+    _map_faults()
     module, *arguments = request.given["arguments"]
     sys.argv = [module, *arguments]
     gc.unfreeze()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _map_faults() -> None:
+    """Let the library of faults, if it is loaded, read its file, which it did not know when it was loaded."""
+    if FAULTS in os.environ:
+        ctypes.CDLL(None).map_faults()
 
 
 def _run_fork_server(request: Request) -> None:
@@ -203,6 +214,8 @@ def _run_fork_server(request: Request) -> None:
         os.dup2(file, target)
         os.close(file)
     os.chdir(request.given["folder"])
+    os.environ.update(request.given["environment"])
+    _map_faults()
     forkserver.main(listener, alive, request.given["modules"])
 
 
@@ -221,11 +234,12 @@ class _BorrowedFork:
 
     def start(self, program: bytes, arguments: list[str], files: list[int]) -> int:
         """Start a process as `multiprocessing.util.spawnv_passfds` does, and return its id."""
-        equal = worker_environment(os.environ, tracing.wanted()) == self._environment
-        if not equal or "multiprocessing.forkserver" not in arguments[-1]:
+        wanted = worker_environment(os.environ, tracing.wanted())
+        own = {name: wanted.pop(name) for name in (FAULTS, ADDITIONAL) if name in wanted}
+        if wanted != self._environment or "multiprocessing.forkserver" not in arguments[-1]:
             return int(self._spawn(program, arguments, files))
         modules = forkserver._forkserver._preload_modules  # type: ignore[attr-defined]
-        given = {"service": os.getpid(), "folder": str(Path.cwd()), "modules": modules}
+        given = {"service": os.getpid(), "folder": str(Path.cwd()), "environment": own, "modules": modules}
         pid, status = request_fork(self._requests, given, [*files, 0, 1, 2])
         os.close(status)
         self._handles[pid] = os.pidfd_open(pid)

@@ -124,13 +124,20 @@ def servers(library: str) -> Servers:
     return Servers(library)
 
 
-def start_service(environment: Mapping[str, str], log: IO[bytes] | None = None) -> Process:
-    """Start ``python -m app serve`` with a pipe as its standard output."""
+def start_command(
+    arguments: list[str], environment: Mapping[str, str], log: IO[bytes] | None = None
+) -> Process:
+    """Start ``python -m`` with these arguments, and a pipe as standard output."""
     preloaded = servers(environment.get(_LIBRARY, ""))
     if preloaded.fits(environment):
-        return preloaded.start(["app", "serve"], environment, log)
-    command = [sys.executable, "-m", "app", "serve"]
+        return preloaded.start(arguments, environment, log)
+    command = [sys.executable, "-m", *arguments]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+
+
+def start_service(environment: Mapping[str, str], log: IO[bytes] | None = None) -> Process:
+    """Start ``python -m app serve`` with a pipe as standard output."""
+    return start_command(["app", "serve"], environment, log)
 
 
 def fork_servers(service: int, environment: Mapping[str, str]) -> list[int]:

@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python tools/install.py
 # Processes read modules compiled by earlier ones, which saves a fifth of the time to import the service.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo serve test test-quick tests fuzz lint openapi clients docs pictures site bench papers image-check processor-check load lock audit sbom anonymeter contract clean
+.PHONY: help demo serve test test-quick tests simulate fuzz lint openapi clients docs pictures site bench papers image-check processor-check load lock audit sbom anonymeter contract clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -58,6 +58,10 @@ tests: $(VENV)/.development # what `make test` runs next to the checks
 test-quick: $(VENV)/.development ## run the tests without services, at most 90 seconds with warm caches
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal \
 		-m "not slow and not faults" tests/unit tests/property tests/golden
+
+simulate: $(VENV)/.development ## run 100,000 simulated schedules of a job's life; `make test` runs 4,000 (minutes)
+	SIMULATED_SCHEDULES=100000 $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal \
+		tests/simulation/test_simulation.py -k no_schedule_breaks
 
 fuzz: $(VENV)/.development ## nightly fuzzing: 20,000 API calls generated from the schema, and all parsers
 	HYPOTHESIS_PROFILE=night $(BIN)/python -m pytest tests/fuzz --timeout=0 --deselect tests/fuzz/test_document.py

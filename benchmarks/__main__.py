@@ -83,7 +83,7 @@ def main() -> None:
         type=int,
         nargs="*",
         default=[0, BUSY],
-        help="busy processes beside each section",
+        help="busy processes next to each section",
     )
     given = parser.parse_args()
     parts = [
@@ -96,11 +96,11 @@ def main() -> None:
         if section not in given.only:
             continue
         for busy in given.busy if section not in _ALONE else [0]:
-            beside = f" beside {busy} busy processes" if busy else ""
-            print(f"{section}{beside} ...", flush=True)
+            condition = f" next to {busy} busy processes" if busy else ""
+            print(f"{section}{condition} ...", flush=True)
             with busy_processes(busy):
                 measured = measure(given)
-            parts += [f"\n# Section {section}{beside}\n", *measured]
+            parts += [f"\n# Section {section}{condition}\n", *measured]
             RESULT.parent.mkdir(parents=True, exist_ok=True)
             RESULT.write_text("\n".join(parts))
     print("\n".join(["", *parts, f"written to {RESULT}"]))

@@ -8,7 +8,27 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
+
+
+class Process(Protocol):
+    """Process of a service: a `subprocess.Popen` or one that has the same methods."""
+
+    pid: int
+    stdout: IO[str] | None
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Return the exit code; None if the process has not ended."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the process, and return its exit code. Raises subprocess.TimeoutExpired."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal, unless the process has ended."""
+
+    def kill(self) -> None:
+        """End the process at once."""
 
 
 class StartError(RuntimeError):
@@ -32,10 +52,17 @@ def service_process(
     home: Path, log: IO[bytes] | None = None, /, **settings: str
 ) -> Iterator[tuple[str, int]]:
     """Start the service; yield its address and its process id."""
-    environment = _environment(home, settings)
+    environment = environment_of(home, settings)
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "serve"], env=environment, stdout=subprocess.PIPE, stderr=log, text=True
     )
+    with announced(process) as found:
+        yield found
+
+
+@contextmanager
+def announced(process: Process) -> Iterator[tuple[str, int]]:
+    """Wait until a service is ready; yield its address and its process id, and end it with the block."""
     try:
         assert process.stdout is not None  # noqa: S101 - it was requested as a pipe
         ready = process.stdout.readline()
@@ -57,11 +84,12 @@ def service_process(
 def own_key(home: Path, **settings: str) -> str:
     """Return the key of this machine's user for the service on this home."""
     command = [sys.executable, "-m", "app", "keys", "own"]
-    environment = _environment(home, {"auth": "on"} | settings)
+    environment = environment_of(home, {"auth": "on"} | settings)
     printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return printed.stdout.split()[-1]
 
 
-def _environment(home: Path, settings: dict[str, str]) -> dict[str, str]:
+def environment_of(home: Path, settings: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a service with these settings; see `running_service`."""
     given = {"home": str(home), "port": "0", "auth": "off"} | settings
     return os.environ | {f"ROWVEIL_{name.upper()}": value for name, value in given.items()}

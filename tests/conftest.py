@@ -13,12 +13,12 @@ import pytest
 from hypothesis import settings
 
 from app.settings import Settings
-from demo.service import running_service
 from providers.cores import available_cores
 from tests.issuer import AUDIENCE, Issuer, running_issuer
 from tests.order import longest_first
 from tests.own_key import own_key
 from tests.postgres import Postgres, running_postgres
+from tests.preloaded.processes import running_service
 from tests.references.storage import new_bucket, s3_address, storage
 from tests.reports.schema import check_reports
 

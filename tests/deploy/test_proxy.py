@@ -19,9 +19,9 @@ import pyarrow as pa
 import pytest
 
 from app.settings import Settings
-from demo.service import running_service
 from deploy.certificates import ensure_authority, ensure_certificate
 from tests.api.calls import ARROW
+from tests.preloaded.processes import running_service
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx" / "rowveil.conf"
 NAME = "localhost"

@@ -8,6 +8,8 @@ import jsonschema_rs
 import pytest
 
 from app.api.pages.response_examples import FILE
+from tests.own_key import own_key
+from tests.preloaded.processes import running_service
 from website.response_examples import recorded
 
 CONTRACT = json.loads((Path(__file__).parents[2] / "openapi" / "openapi.json").read_text(encoding="utf-8"))
@@ -62,8 +64,10 @@ def test_an_example_has_the_status_of_its_response() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_service_gives_the_examples_again() -> None:
+def test_the_service_gives_the_examples_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """`python -m website.response_examples` writes the file again after a change of the service."""
+    monkeypatch.setattr("website.response_examples.running_service", running_service)
+    monkeypatch.setattr("website.response_examples.own_key", own_key)
     stored = json.loads(FILE.read_text(encoding="utf-8"))
     again = recorded()
     assert stored.keys() == again.keys()

@@ -27,8 +27,11 @@ struct faults {
 
 static struct faults *faults;
 
-__attribute__((constructor)) static void map_faults(void)
+/* Called again by a process that was forked and has got the variable afterwards. */
+__attribute__((constructor)) void map_faults(void)
 {
+    if (faults)
+        return;
     const char *path = getenv("FAULTS_FILE");
     int file = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     if (file < 0)

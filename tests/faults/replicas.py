@@ -17,6 +17,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from demo.service import Process
+from tests.preloaded.processes import fork_servers, start_service
+
 PATIENCE = 240.0
 LEASE_SECONDS = 3.0
 GRACE_SECONDS = 2.0
@@ -89,7 +92,7 @@ class Replica:
             # The library reads its file in workers, too, which confined ones must not.
             self.environment |= {"ROWVEIL_WORKER_ENVIRONMENT": "FAULTS_FILE", "ROWVEIL_CONFINE_WORKERS": "0"}
         self._address: str | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Process | None = None
         self.client = httpx.Client()
 
     def start(self) -> None:
@@ -97,14 +100,14 @@ class Replica:
         assert self._process is None
         self._address = None
         self.fail()
-        with self.log.open("a") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", self.module, "serve"],
-                env=self.environment,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+        with self.log.open("ab") as log:
+            if self.module == "app":
+                self._process = start_service(self.environment, log)
+            else:
+                command = [sys.executable, "-m", self.module, "serve"]
+                self._process = subprocess.Popen(
+                    command, env=self.environment, stdout=subprocess.PIPE, stderr=log, text=True
+                )
 
     @property
     def up(self) -> bool:
@@ -130,6 +133,8 @@ class Replica:
     def workers(self) -> list[int]:
         """Its worker processes: children of its fork server."""
         servers = [pid for pid in _children(self.pid) if b"forkserver" in _command(pid)]
+        if self.module == "app":
+            servers += fork_servers(self.pid, self.environment)
         return [worker for server in servers for worker in _children(server)]
 
     def ready(self) -> dict[str, str]:

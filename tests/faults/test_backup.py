@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from demo.service import running_service
 from tests.docs.blocks import PAGES
+from tests.preloaded.processes import running_service
 
 pytestmark = pytest.mark.faults
 

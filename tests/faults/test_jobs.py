@@ -5,8 +5,6 @@ import logging
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +36,7 @@ from tests.faults.conftest import (
     people,
 )
 from tests.faults.running import PATIENCE, wait_until_gone
+from tests.preloaded.processes import start_command
 
 pytestmark = pytest.mark.faults
 
@@ -160,17 +159,17 @@ def test_a_service_that_is_killed_loses_no_job(
     The death counts as the job's crash unless its worker notes that it outlives the service.
     """
     home = tmp_path / "home"
-    command = [sys.executable, "-m", "tests.faults.killed_service", str(home), kind]
     environment = os.environ | {f"ROWVEIL_{name.upper()}": value for name, value in database.items()}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    with process:
-        assert process.stdout is not None
-        try:
-            running, queued, pid = process.stdout.readline().split()
-            if dies_first:  # as if a container is killed: nothing is left that could note anything
-                os.kill(int(pid), signal.SIGSTOP)
-        finally:
-            process.kill()
+    process = start_command(["tests.faults.killed_service", str(home), kind], environment)
+    assert process.stdout is not None
+    try:
+        running, queued, pid = process.stdout.readline().split()
+        if dies_first:  # as if a container is killed: nothing is left that could note anything
+            os.kill(int(pid), signal.SIGSTOP)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
     if dies_first:
         os.kill(int(pid), signal.SIGKILL)
     wait_until_gone(int(pid))  # a worker leaves with its service

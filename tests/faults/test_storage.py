@@ -11,8 +11,9 @@ import httpx
 import pytest
 
 from app.__main__ import main
-from demo.service import StartError, running_service
+from demo.service import StartError
 from tests.postgres import Postgres
+from tests.preloaded.processes import running_service
 
 pytestmark = pytest.mark.faults
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo.service import running_service
 from tests.fuzz.marks import found_in
 from tests.own_key import own_key
+from tests.preloaded.processes import running_service
 
 _HERE = Path(__file__).parent
 _SETTINGS = {

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.store.blobs.bucket import Bucket
-from demo.service import running_service
+from tests.preloaded.processes import running_service
 
 SECRET = "kept-from-everybody/9f2c"
 

@@ -1,0 +1,152 @@
+"""Services of tests: forked from a process that has imported them, unless their environment forbids that."""
+
+import atexit
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from app.engine.worker_environment import worker_environment
+from demo.service import Process, announced, environment_of
+from tests.preloaded import server
+
+_LIBRARY = "LD_PRELOAD"
+
+_SERVER = "from tests.preloaded.server import main; main({!r}, {}, {})"
+
+
+class ForkedProcess:
+    """Process that a server has forked; it has the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(self, pid: int, status: int, stdout: IO[str]) -> None:
+        self.pid = pid
+        self.stdout: IO[str] | None = stdout
+        self.returncode: int | None = None
+        self._status = status
+
+    def poll(self) -> int | None:
+        """Return the exit code; None if the process has not ended."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the process, and return its exit code. Raises subprocess.TimeoutExpired."""
+        code = self._ended(None if timeout is None else timeout * 1000)
+        if code is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.send_signal(signal.SIGKILL)
+
+    def _ended(self, milliseconds: float | None) -> int | None:
+        if self.returncode is None:
+            poll = select.poll()
+            poll.register(self._status, select.POLLIN)
+            if not poll.poll(milliseconds):
+                return None
+            self.returncode = server.received(self._status)
+            os.close(self._status)
+        return self.returncode
+
+
+class Servers:
+    """The two processes from which services and fork servers are forked."""
+
+    def __init__(self, library: str) -> None:
+        self._environment = server.bound(os.environ) | ({_LIBRARY: library} if library else {})
+        self._requests, services = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        fork_requests, fork_servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with services, fork_servers, fork_requests:
+            self._services = self._started(server.SERVICE, self._environment, services, fork_requests)
+            workers = worker_environment(self._environment, traces=False)
+            self._fork_servers = self._started(server.FORK_SERVER, workers, fork_servers)
+        atexit.register(self._close)
+
+    def fits(self, environment: Mapping[str, str]) -> bool:
+        """Whether a service with this environment can be forked."""
+        return server.bound(environment) == self._environment
+
+    def start(self, arguments: list[str], environment: Mapping[str, str], log: IO[bytes] | None) -> Process:
+        """Start ``python -m`` with these arguments."""
+        given = {"folder": str(Path.cwd()), "environment": dict(environment), "arguments": arguments}
+        readable, writable = os.pipe()
+        try:
+            files = [0, writable, 2 if log is None else log.fileno()]
+            pid, status = server.request_fork(self._requests, given, files)
+        finally:
+            os.close(writable)
+        return ForkedProcess(pid, status, os.fdopen(readable))
+
+    def fork_servers(self, service: int) -> list[int]:
+        """Return the fork servers of a service that were forked."""
+        found = []
+        first = self._fork_servers.pid
+        for pid in map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split()):
+            with suppress(FileNotFoundError):
+                if Path(f"/proc/{pid}/comm").read_text().strip() == server.comm_of(service):
+                    found.append(pid)
+        return found
+
+    def _started(
+        self, role: str, environment: Mapping[str, str], *sockets: socket.socket
+    ) -> "subprocess.Popen[bytes]":
+        numbers = [each.fileno() for each in sockets]
+        program = _SERVER.format(role, *numbers, *[-1] * (2 - len(numbers)))
+        return subprocess.Popen(
+            [sys.executable, "-c", program], env=environment, pass_fds=numbers, stdin=subprocess.DEVNULL
+        )
+
+    def _close(self) -> None:
+        """Let both end."""
+        self._requests.close()
+        for process in (self._services, self._fork_servers):
+            process.kill()
+            process.wait()
+
+
+@cache
+def servers(library: str) -> Servers:
+    """The servers of this process with a library loaded before the C library, started at the first call."""
+    return Servers(library)
+
+
+def start_command(
+    arguments: list[str], environment: Mapping[str, str], log: IO[bytes] | None = None
+) -> Process:
+    """Start ``python -m`` with these arguments, and a pipe as standard output."""
+    preloaded = servers(environment.get(_LIBRARY, ""))
+    if preloaded.fits(environment):
+        return preloaded.start(arguments, environment, log)
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+
+
+def start_service(environment: Mapping[str, str], log: IO[bytes] | None = None) -> Process:
+    """Start ``python -m app serve`` with a pipe as standard output."""
+    return start_command(["app", "serve"], environment, log)
+
+
+def fork_servers(service: int, environment: Mapping[str, str]) -> list[int]:
+    """Return the fork servers of a service that `start_service` has started."""
+    return servers(environment.get(_LIBRARY, "")).fork_servers(service)
+
+
+@contextmanager
+def running_service(home: Path, log: IO[bytes] | None = None, /, **settings: str) -> Iterator[str]:
+    """Run a service, as `demo.service.running_service` does."""
+    with announced(start_service(environment_of(home, settings), log)) as (address, _):
+        yield address

@@ -1,0 +1,282 @@
+"""Process that imports modules once and forks a process for each request.
+
+``python -c "from tests.preloaded.server import main; main('service', ...)"``: see `main`.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing import forkserver, util
+from pathlib import Path
+from typing import Any
+
+from app.engine.worker_environment import ADDITIONAL, worker_environment
+from app.telemetry import tracing
+
+MOST_BYTES = 2**17
+"""Most bytes of a request."""
+
+FORK_SERVER = "forkserver"
+"""Role of the process from which fork servers are forked; it is also in the command line of real ones."""
+
+SERVICE = "service"
+"""Role of the process from which services are forked."""
+
+FREE_PREFIXES = ("ROWVEIL_", "AWS_")
+"""Variables that a service reads after its imports, so that each may have others."""
+
+FAULTS = "FAULTS_FILE"
+"""File of the library of faults (``tests/faults/faults.c``), if this process has loaded it."""
+
+_FREE = frozenset({"PYTEST_CURRENT_TEST", FAULTS})
+
+_BOUND = frozenset({"ROWVEIL_KERNEL_CPU"})
+
+
+def bound(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a forked service must share with its server."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _BOUND or (name not in _FREE and not name.startswith(FREE_PREFIXES))
+    }
+
+
+def comm_of(service: int) -> str:
+    """Return the name, in ``/proc/PID/comm``, of the fork server of a service."""
+    return f"forks {service}"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A process to be forked, with its files."""
+
+    given: dict[str, Any]
+    files: tuple[int, ...]
+
+
+def main(role: str, control: int, fork_servers: int = -1) -> None:
+    """Import the modules of a role, and fork a process for each request until the other end is closed.
+
+    Parameters
+    ----------
+    role
+        `SERVICE` or `FORK_SERVER`.
+    control
+        Descriptor of the socket for requests.
+    fork_servers
+        Descriptor of the socket through which a service requests its fork server.
+    """
+    given = dict(os.environ)
+    if role == SERVICE:
+        _import_service()
+        _borrow_fork_servers(socket.socket(fileno=fork_servers))
+    else:
+        _import_workers()
+    with socket.socket(fileno=control) as requests:
+        request = _forked(requests)
+    if role == SERVICE:
+        _run_command(request, dict(os.environ.items() - given.items()))
+    else:
+        _run_fork_server(request)
+
+
+def _import_service() -> None:
+    """Import what `app.__main__` imports for the command ``serve``, in its order."""
+    from app.lean import collection_paused, defer, leave_out
+    from providers import numba
+
+    with collection_paused():
+        numba.leave_out()
+        leave_out("pandas")
+        importlib.import_module("app.engine.fork_server")
+        defer("pyarrow", "pyarrow.compute", "pyarrow.csv")
+        leave_out("pydantic.v1")
+        for module in _SERVICE_MODULES:
+            importlib.import_module(module)
+
+
+_SERVICE_MODULES = ("app.__main__", "app.server")
+
+
+def _import_workers() -> None:
+    from app.engine.fork_server import _FIRST, worker_modules
+
+    for module in (_FIRST, *worker_modules()):
+        importlib.import_module(module)
+
+
+def _forked(requests: socket.socket) -> Request:
+    """Serve requests; return in each forked process, and only there."""
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(writable)
+    gc.collect()
+    gc.freeze()
+    statuses: dict[int, int] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(readable, selectors.EVENT_READ)
+        selector.register(requests, selectors.EVENT_READ)
+        while True:
+            ready = {key.fileobj for key, _ in selector.select()}
+            if readable in ready:
+                os.read(readable, 4096)
+                _report_ended(statuses)
+            if requests not in ready:
+                continue
+            message, files, _, _ = socket.recv_fds(requests, MOST_BYTES, 8)
+            if not message:
+                os._exit(0)
+            status, *others = files
+            assert threading.active_count() == 1, threading.enumerate()
+            pid = os.fork()
+            if pid == 0:
+                break
+            for file in others:
+                os.close(file)
+            statuses[pid] = status
+            _report(status, pid)
+    for file in (readable, writable, *files[:1], *statuses.values()):
+        os.close(file)
+    return Request(json.loads(message), tuple(others))
+
+
+def _report_ended(statuses: dict[int, int]) -> None:
+    """Send the exit codes of processes that have ended."""
+    while statuses:
+        pid, code = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        status = statuses.pop(pid)
+        _report(status, os.waitstatus_to_exitcode(code))
+        os.close(status)
+
+
+def _report(status: int, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the process that requested it has ended
+        os.write(status, number.to_bytes(8, "little", signed=True))
+
+
+def _reset_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def _run_command(request: Request, added: dict[str, str]) -> None:
+    """Become the process of a command: its files, folder, environment and arguments.
+
+    Imports have set the variables `added`, which they would set in a process of its own.
+    """
+    _reset_signals()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for target, file in enumerate(request.files):
+        os.dup2(file, target)
+        os.close(file)
+    os.chdir(request.given["folder"])
+    os.environ.clear()
+    os.environ.update(added | request.given["environment"])
+    _map_faults()
+    module, *arguments = request.given["arguments"]
+    sys.argv = [module, *arguments]
+    gc.unfreeze()
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _map_faults() -> None:
+    """Let the library of faults, if it is loaded, read its file, which it did not know when it was loaded."""
+    if FAULTS in os.environ:
+        ctypes.CDLL(None).map_faults()
+
+
+def _run_fork_server(request: Request) -> None:
+    """Become multiprocessing's fork server of a service."""
+    from app.engine import fork_server_setup
+
+    _reset_signals()
+    Path("/proc/self/comm").write_text(comm_of(request.given["service"]))
+    atexit.register(fork_server_setup._remove_listener, os.getpid())
+    listener, alive, *standard = request.files
+    for target, file in enumerate(standard):
+        os.dup2(file, target)
+        os.close(file)
+    os.chdir(request.given["folder"])
+    os.environ.update(request.given["environment"])
+    _map_faults()
+    forkserver.main(listener, alive, request.given["modules"])
+
+
+class _BorrowedFork:
+    """Fork servers of this process that are another one's children."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+        self._environment = worker_environment(os.environ, traces=False)
+        self._handles: dict[int, int] = {}
+        self._spawn = util.spawnv_passfds
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a member of `os`, as which `multiprocessing.forkserver` uses this."""
+        return getattr(os, name)
+
+    def start(self, program: bytes, arguments: list[str], files: list[int]) -> int:
+        """Start a process as `multiprocessing.util.spawnv_passfds` does, and return its id."""
+        wanted = worker_environment(os.environ, tracing.wanted())
+        own = {name: wanted.pop(name) for name in (FAULTS, ADDITIONAL) if name in wanted}
+        if wanted != self._environment or "multiprocessing.forkserver" not in arguments[-1]:
+            return int(self._spawn(program, arguments, files))
+        modules = forkserver._forkserver._preload_modules  # type: ignore[attr-defined]
+        given = {"service": os.getpid(), "folder": str(Path.cwd()), "environment": own, "modules": modules}
+        pid, status = request_fork(self._requests, given, [*files, 0, 1, 2])
+        os.close(status)
+        self._handles[pid] = os.pidfd_open(pid)
+        return pid
+
+    def waitpid(self, pid: int, flags: int) -> tuple[int, int]:
+        """Return whether one has ended; of this process's children, as `os.waitpid` does."""
+        if pid not in self._handles:
+            return os.waitpid(pid, flags)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._handles[pid], selectors.EVENT_READ)
+            if not selector.select(0 if flags & os.WNOHANG else None):
+                return 0, 0
+        os.close(self._handles.pop(pid))
+        return pid, 0
+
+
+def _borrow_fork_servers(requests: socket.socket) -> None:
+    """Let the services that are forked from this process request their fork servers."""
+    borrowed: Any = _BorrowedFork(requests)
+    util.spawnv_passfds = borrowed.start
+    forkserver.os = borrowed  # type: ignore[attr-defined]
+
+
+def request_fork(requests: socket.socket, given: Mapping[str, Any], files: list[int]) -> tuple[int, int]:
+    """Request a process; return its id, and the descriptor from which its exit code will be read."""
+    readable, writable = os.pipe()
+    try:
+        socket.send_fds(requests, [json.dumps(given).encode()], [writable, *files])
+    finally:
+        os.close(writable)
+    return received(readable), readable
+
+
+def received(status: int) -> int:
+    """Return the next number that the server sends. Raises RuntimeError if the server has ended."""
+    number = os.read(status, 8)
+    if not number:
+        raise RuntimeError("the server of preloaded processes has ended")
+    return int.from_bytes(number, "little", signed=True)

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.grouping.groups import BufferPool, Groups, Pairing
-from providers.kernels.decorators import within
+from providers.kernels.decorators import borrowing
 from providers.kernels.gather import gather, scatter
 from providers.kernels.parallel import parallel
-from providers.numba import get_num_threads, njit, prange
+from providers.numba import get_num_threads, prange
 from providers.randomness.chacha20 import LANES, Key, chacha20_blocks, stream_words
 from providers.randomness.distributions import uniform
 
@@ -48,7 +48,7 @@ _BATCHES_PER_TASK = 64  # batches of sixteen groups of one parallel task
 # ------------------------------------------------------------------------------- a uniform order
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def _shuffle(places, start, stop, key, identity, level, words, buffered, address, block):
     """Write a uniformly random order of `start` to `stop` to ``places[start:stop]``, by Fisher-Yates.
 
@@ -109,7 +109,7 @@ def _shuffle(places, start, stop, key, identity, level, words, buffered, address
         last -= 1
 
 
-@within
+@borrowing
 def _all_certain(words, position, run, bound):
     """Whether none of `run` words (uint32) from `position` on is rejected, for `bound`, `bound` - 1, ...
 
@@ -122,7 +122,7 @@ def _all_certain(words, position, run, bound):
     return uncertain == 0
 
 
-@within
+@borrowing
 def rows_taking_part(size, rate, minimum, key, identity, words, address, block):
     """Return the number of rows of a group that move; it is odd only if all rows of an odd group move.
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import IndexArray, UInt64Array, row_index_type
-from providers.kernels.decorators import within
+from providers.kernels.decorators import borrowing, within
 from providers.kernels.parallel import parallel
 from providers.kernels.prefetch import prefetch_for_writing
 from providers.kernels.radix_sort import extremes, radix_order
@@ -212,7 +212,7 @@ def _bits_of(number):
     return bits
 
 
-@within
+@borrowing
 def _digit_pass(words, shift, mask, counts, next_words):
     """Sort words stably by the digit ``word >> shift & mask``, by one counting pass.
 
@@ -241,7 +241,7 @@ def _digit_pass(words, shift, mask, counts, next_words):
         next_words[to] = word
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def _settle(words, index_bits, keys):
     """Complete a sort by upper bits, by insertion; return False if it takes more than 16 moves a word.
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from providers.arrays import IndexArray
 from providers.grouping.groups import Groups, Pairing
-from providers.kernels.decorators import within
+from providers.kernels.decorators import borrowing
 from providers.kernels.parallel import parallel
 from providers.numba import prange
 from providers.swapping.exchange import listed
@@ -21,7 +21,7 @@ _SPAN = 256
 """Number of groups whose distances are summed together; fixed, so that no sum depends on the threads."""
 
 
-@within
+@borrowing
 def _with_moves(figures, source, target, times, values, low):
     """Add one move, or two (`times`), from rank `source` to rank `target` to the six figures of a span.
 

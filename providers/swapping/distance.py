@@ -20,6 +20,9 @@ from providers.tables.numbers import HIGH, measured
 _SPAN = 256
 """Number of groups whose distances are summed together; fixed, so that no sum depends on the threads."""
 
+_SPANS_OF_A_THREAD = 8
+"""Fewest spans of a thread: 4,096 rows or more, if groups have two."""
+
 
 @borrowing
 def _with_moves(figures, source, target, times, values, low):
@@ -53,7 +56,7 @@ def _with_moves(figures, source, target, times, values, low):
     return moves, ranks, most_ranks, measured_moves, units, most_units
 
 
-@parallel
+@parallel(least=_SPANS_OF_A_THREAD)
 def _count_moves(ranks, starts, took_part, values, low, moves):
     """Sum up the moves of each span of groups.
 

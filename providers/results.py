@@ -150,7 +150,11 @@ def group_size(sizes: Int64Array) -> GroupSize:
     """Rows in the smallest, the median and the largest group."""
     if not len(sizes):
         return GroupSize(0, 0.0, 0)
-    return GroupSize(int(sizes.min()), float(np.median(sizes)), int(sizes.max()))
+    if len(sizes) == 1:
+        return GroupSize(int(sizes[0]), float(sizes[0]), int(sizes[0]))
+    middle = [(len(sizes) - 1) // 2, len(sizes) // 2]
+    lower, upper = np.partition(sizes, middle)[middle].tolist()
+    return GroupSize(int(sizes.min()), (lower + upper) / 2, int(sizes.max()))
 
 
 def group_size_of_counts(groups: Counter[int]) -> GroupSize:

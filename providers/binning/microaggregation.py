@@ -40,7 +40,7 @@ from providers.binning.shrinking_tree import (
     take,
 )
 from providers.binning.shrinking_tree_search import farthest, nearest
-from providers.kernels.decorators import within
+from providers.kernels.decorators import borrowing, within
 from providers.kernels.exact_sum import LIMBS, add_exactly, nearest_mean
 from providers.numba import njit
 
@@ -65,7 +65,7 @@ def _box(tree, low, high):
     return tree.edges[0], tree.edges[1]
 
 
-@within
+@borrowing
 def _open(tree, node):
     """Give the node's children or sites bounds of their own; until computed, that of the node.
 
@@ -155,7 +155,7 @@ class Scratch(NamedTuple):
     """Exact sums of the rows that are left; shape (fields, LIMBS)."""
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def _put(tree, scratch, place, row, number):
     """Move a row into bin `number` and subtract it from the exact sums.
 
@@ -173,7 +173,7 @@ def _put(tree, scratch, place, row, number):
         add_exactly(scratch.sums[field], scratch.bits[field, row], -1)
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def _fill(tree, scratch, number, point, wanted):
     """Put the `wanted` rows nearest to the point into bin `number`, then refresh their leaves once each.
 

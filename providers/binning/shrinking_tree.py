@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from providers.kernels.decorators import within
+from providers.kernels.decorators import borrowing, within
 from providers.numba import njit
 
 Floats = npt.NDArray[np.float64]
@@ -315,7 +315,7 @@ def settle(tree):
 # ---------------------------------------------------------------------------------- removing rows
 
 
-@within
+@borrowing
 def _refresh_leaf(tree, node):
     """Compact the sites of a leaf that still hold rows, and recompute its box and bound."""
     fields = len(tree.points)
@@ -346,7 +346,7 @@ def _refresh_leaf(tree, node):
     bound_leaf(tree, node)
 
 
-@within
+@borrowing
 def bound_leaf(tree, node):
     """Update a leaf's bound: the largest of its sites if it is opened."""
     if tree.opened[node]:
@@ -364,7 +364,7 @@ def bound_leaf(tree, node):
             tree.bound[node] = -1.0
 
 
-@within
+@borrowing
 def bound_parent(tree, node):
     """Update an inner node's bound: that of its children if it is opened; return whether it changed."""
     bound, row = tree.bound[node], tree.smallest[node]
@@ -383,7 +383,7 @@ def bound_parent(tree, node):
     return changed
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def _join(tree, node):
     """Recompute box, smallest row and bound of an inner node; return whether anything changed."""
     one = tree.child[node]
@@ -399,14 +399,14 @@ def _join(tree, node):
     return bound_parent(tree, node) or changed
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def take(tree, place, row, number):
     """Put the first row of a site into bin `number`; `refresh` must follow before the next search."""
     tree.bin_of[row] = number
     tree.head[place] += 1
 
 
-@within
+@borrowing
 def refresh(tree, leaf):
     """Update a leaf and its ancestors after rows were removed from it."""
     _refresh_leaf(tree, leaf)

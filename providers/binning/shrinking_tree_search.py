@@ -14,8 +14,7 @@ Hoare 1961, doi:10.1145/366622.366647: the k smallest by selection.
 import numpy as np
 
 from providers.binning.shrinking_tree import NO_ROW
-from providers.kernels.decorators import within, within_forced
-from providers.numba import njit
+from providers.kernels.decorators import borrowing, within_forced
 
 
 @within_forced
@@ -32,7 +31,7 @@ def _far_bound(tree, node, low, high):
     return total
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def farthest(tree, low, high, excluded):
     """Find the row left whose largest distance to a point of the box is largest.
 
@@ -119,7 +118,7 @@ def _near_bound(tree, node, point):
     return total
 
 
-@within
+@borrowing
 def _select(distances, rows, places, count, wanted):
     """Quickselect: move the `wanted` smallest by (distance, row) to the front; return the index of the last.
 
@@ -164,7 +163,7 @@ def _select(distances, rows, places, count, wanted):
     return target
 
 
-@within
+@borrowing
 def _swap(distances, rows, places, one, two):
     """Exchange the entries `one` and `two` (ints) of `distances`, `rows` and `places`, as in `_select`."""
     distances[one], distances[two] = distances[two], distances[one]
@@ -172,7 +171,7 @@ def _swap(distances, rows, places, one, two):
     places[one], places[two] = places[two], places[one]
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def nearest(tree, point, wanted, distances, rows, places):
     """Find the `wanted` rows left that are nearest to the point, by (distance, row).
 

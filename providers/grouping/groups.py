@@ -12,8 +12,11 @@ import numpy.typing as npt
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.kernels.bucket_sort import Layout
-from providers.kernels.parallel import parallel
-from providers.numba import get_num_threads, prange
+from providers.kernels.parallel import ROWS_OF_A_THREAD, parallel, ranges_of
+from providers.numba import prange
+
+_FEW_GROUPS = 1 << 12
+"""Number of groups up to which their sizes are kept: they take little memory."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,14 @@ class Groups:
     @property
     def sizes(self) -> Int64Array:
         """Number of rows of each group; shape (groups,)."""
-        return np.diff(self.starts)
+        return self._few_sizes if len(self.starts) <= _FEW_GROUPS else np.diff(self.starts)
+
+    @cached_property
+    def _few_sizes(self) -> Int64Array:
+        """Sizes, kept because every step of a small swap needs them."""
+        sizes = np.diff(self.starts)
+        sizes.flags.writeable = False
+        return sizes
 
     @property
     def order(self) -> IndexArray:
@@ -148,12 +158,12 @@ def _count_misplaced(order, misplaced):
 
 def _are_in_row_order(order: IndexArray) -> bool:
     """Whether ``order[i] == i`` for all i."""
-    misplaced = np.empty(get_num_threads(), np.int64)
+    misplaced = np.empty(ranges_of(len(order)), np.int64)
     _count_misplaced(order, misplaced)
     return not misplaced.any()
 
 
-@parallel
+@parallel(least=ROWS_OF_A_THREAD)
 def _invert(order, places):
     """Write ``places[order[i]] = i`` for all i with ``order[i] >= 0``.
 
@@ -172,7 +182,7 @@ def inverse(order: IndexArray, rows: int) -> IndexArray:
     return places
 
 
-@parallel
+@parallel(least=ROWS_OF_A_THREAD)
 def _compose(places, moved, composed):
     """Write ``moved[places[row]]``, or -1 where the place is negative, to `composed`.
 

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.grouping.groups import BufferPool, Groups, Pairing
-from providers.kernels.decorators import within
+from providers.kernels.decorators import borrowing
 from providers.kernels.gather import gather, scatter
-from providers.kernels.parallel import parallel
-from providers.numba import get_num_threads, njit, prange
+from providers.kernels.parallel import parallel, ranges_of
+from providers.numba import prange
 from providers.randomness.chacha20 import LANES, Key, chacha20_blocks, stream_words
 from providers.randomness.distributions import uniform
 
@@ -45,10 +45,14 @@ _SHORTEST_RUN = 32  # draws from which on testing all for rejection before use i
 
 _BATCHES_PER_TASK = 64  # batches of sixteen groups of one parallel task
 
+_BLOCKS_OF_A_THREAD = 64  # fewest blocks of 256 rows for which a thread is woken
+
+_BUCKETS_OF_A_THREAD = 3  # fewest buckets of about 6,000 rows for which a thread is woken
+
 # ------------------------------------------------------------------------------- a uniform order
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def _shuffle(places, start, stop, key, identity, level, words, buffered, address, block):
     """Write a uniformly random order of `start` to `stop` to ``places[start:stop]``, by Fisher-Yates.
 
@@ -109,7 +113,7 @@ def _shuffle(places, start, stop, key, identity, level, words, buffered, address
         last -= 1
 
 
-@within
+@borrowing
 def _all_certain(words, position, run, bound):
     """Whether none of `run` words (uint32) from `position` on is rejected, for `bound`, `bound` - 1, ...
 
@@ -122,7 +126,7 @@ def _all_certain(words, position, run, bound):
     return uncertain == 0
 
 
-@within
+@borrowing
 def rows_taking_part(size, rate, minimum, key, identity, words, address, block):
     """Return the number of rows of a group that move; it is odd only if all rows of an odd group move.
 
@@ -291,7 +295,7 @@ def _scatter_into_buckets(
                 count[into] = place + 1
 
 
-@parallel
+@parallel(least=_BUCKETS_OF_A_THREAD)
 def shuffle_buckets(starts, sizes, identities, first_bucket, bucket_starts, key, places):
     """Rao-Sandelius, second half: shuffle each bucket separately.
 
@@ -332,8 +336,8 @@ def _shuffle_large_groups(
     first_block = np.concatenate(([0], np.cumsum(-(-sizes // 256))))
     bucket_starts = np.empty(first_bucket[-1], np.int64)
     _scatter_into_buckets(
-        starts, sizes, identities, bits, first_block, first_bucket, key, get_num_threads(),
-        moved, bucket_starts,
+        starts, sizes, identities, bits, first_block, first_bucket, key,
+        ranges_of(int(first_block[-1]), _BLOCKS_OF_A_THREAD), moved, bucket_starts,
     )  # fmt: skip
     shuffle_buckets(starts, sizes, identities, first_bucket, bucket_starts, key, shuffled)
 

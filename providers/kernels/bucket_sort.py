@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import IndexArray, UInt64Array, row_index_type
-from providers.kernels.decorators import within
-from providers.kernels.parallel import parallel
+from providers.kernels.decorators import borrowing, within
+from providers.kernels.parallel import parallel, ranges_of
 from providers.kernels.prefetch import prefetch_for_writing
 from providers.kernels.radix_sort import extremes, radix_order
-from providers.numba import get_num_threads, njit, prange
+from providers.numba import njit, prange
 
 _FEW = 1 << 13  # rows that fit in the cache in any order
 
@@ -69,11 +69,12 @@ def bucket_layout(key: UInt64Array) -> Layout | None:
     rows = len(key)
     if rows <= _FEW:
         return None
-    low, high = extremes(key, get_num_threads())
+    chunks = ranges_of(rows)
+    low, high = extremes(key, chunks)
     bits = int(high - low).bit_length()
     prefix_bits = min(bits, _PREFIX_BITS, rows.bit_length())
     shift = np.uint64(bits - prefix_bits)
-    counts = np.zeros((get_num_threads(), 1 << prefix_bits), np.uint64)
+    counts = np.zeros((chunks, 1 << prefix_bits), np.uint64)
     _count_prefixes(key, low, shift, counts)
     bucket_of = np.empty(counts.shape[1], np.uint16)
     buckets = _assign_buckets(counts, max(_BUCKET_ROWS, rows // _MOST_STREAMS), bucket_of)
@@ -212,7 +213,7 @@ def _bits_of(number):
     return bits
 
 
-@within
+@borrowing
 def _digit_pass(words, shift, mask, counts, next_words):
     """Sort words stably by the digit ``word >> shift & mask``, by one counting pass.
 
@@ -241,7 +242,7 @@ def _digit_pass(words, shift, mask, counts, next_words):
         next_words[to] = word
 
 
-@njit(cache=True, nogil=True)
+@borrowing
 def _settle(words, index_bits, keys):
     """Complete a sort by upper bits, by insertion; return False if it takes more than 16 moves a word.
 

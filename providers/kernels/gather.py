@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from providers.kernels.parallel import parallel
+from providers.kernels.parallel import ROWS_OF_A_THREAD, parallel
 from providers.kernels.prefetch import prefetch_for_reading, prefetch_for_writing
 from providers.numba import prange
 
 _LINE = 64  # bytes of a cache line; the next line of each stream is prefetched
 
 
-@parallel
+@parallel(least=ROWS_OF_A_THREAD)
 def scatter(values, places, laid):
     """Write ``values[row]`` to ``laid[places[row]]``; rows with a negative place are skipped.
 
@@ -28,7 +28,7 @@ def scatter(values, places, laid):
             laid[place] = values[row]
 
 
-@parallel
+@parallel(least=ROWS_OF_A_THREAD)
 def unscatter(laid, places, values, out):
     """Write ``laid[places[row]]`` to ``out[row]``, or ``values[row]`` if the place is negative.
 
@@ -50,7 +50,7 @@ def unscatter(laid, places, values, out):
             out[row] = values[row]
 
 
-@parallel
+@parallel(least=ROWS_OF_A_THREAD)
 def gather(values, rows, out):
     """Write ``values[rows[i]]`` to ``out[i]``, with all threads.
 

@@ -7,16 +7,18 @@ take to compile. Here the body of a loop becomes an ordinary function of a range
 
     @parallel
     def double(values):                       def double(values):
-        for row in prange(len(values)):  ->       run_in_threads(loop, 0, len(values), (values,))
+        for row in prange(len(values)):  ->       run_in_threads(loop, 0, len(values), 1, (values,))
             values[row] *= 2
                                               def loop(start, stop, values):
                                                   for row in range(start, stop):
                                                       values[row] *= 2
 
 The module of a kernel imports numpy as `np`, which loops use to index arrays by unsigned numbers.
-Each thread gets one range of consecutive indices, of a length that differs by one at most. A loop writes to
-arrays only: a variable that it assigns is its own in each iteration, so that the decorator refuses sums.
-An exception of the body reaches the caller of the kernel, after all threads have ended.
+Each thread gets one range of consecutive indices, of a length that differs by one at most. Waking a thread
+takes some 10 us, so that a loop over rows has the option `least`, the fewest indices for which a thread is
+worth it. A loop of one range runs in the calling thread. A loop writes to arrays only: a variable that it
+assigns is its own in each iteration, so that the decorator refuses sums. An exception of the body reaches
+the caller of the kernel, after all threads have ended.
 """
 
 import ast
@@ -27,7 +29,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
-from providers.numba import are_left_out, cgutils, intrinsic, ir, njit, types
+from providers.numba import are_left_out, cgutils, get_num_threads, intrinsic, ir, njit, types
 
 _RUN = "__run_in_threads"
 """Name of `run_in_threads` in the module of a kernel."""
@@ -39,21 +41,32 @@ _RANGE = ("__start", "__stop")
 """First index of a thread and the one after its last: the first arguments of a loop's function."""
 
 
-def parallel(function: Any = None, **options: Any) -> Any:
+ROWS_OF_A_THREAD = 1 << 16
+"""`least` of a loop with one or two memory accesses in each iteration: some 50 us of work."""
+
+
+def ranges_of(rows: int, least: int = ROWS_OF_A_THREAD) -> int:
+    """Return the number of ranges, one for each thread, into which a kernel divides `rows` rows."""
+    return 1 if rows < 2 * least else min(int(get_num_threads()), rows // least)
+
+
+def parallel(function: Any = None, least: int = 1, **options: Any) -> Any:
     """Return a kernel that runs the iterations of its `prange` loops in numba's threads.
 
     Parameters
     ----------
     function : callable, optional
         Function of a module. Without it the decorator is returned, as for ``@parallel(error_model="numpy")``.
+    least : int
+        Fewest indices of a thread, unless there is only one.
     **options
         Options of `numba.njit` for the kernel and its loops, besides ``cache`` and ``nogil``.
     """
     if function is None:
-        return functools.partial(parallel, **options)
+        return functools.partial(parallel, least=least, **options)
     if are_left_out():
         return njit()(function)
-    kernel, loops = _split(function)
+    kernel, loops = _split(function, least)
     namespace = function.__globals__
     namespace[_RUN] = run_in_threads
     for loop in loops:
@@ -64,7 +77,7 @@ def parallel(function: Any = None, **options: Any) -> Any:
 
 
 @intrinsic
-def run_in_threads(typingctx: Any, loop: Any, first: Any, last: Any, arguments: Any) -> Any:
+def run_in_threads(typingctx: Any, loop: Any, first: Any, last: Any, least: Any, arguments: Any) -> Any:
     """Call ``loop(start, stop, *arguments)`` in each thread, for ranges that make up `first` to `last` - 1.
 
     Parameters
@@ -73,6 +86,8 @@ def run_in_threads(typingctx: Any, loop: Any, first: Any, last: Any, arguments: 
         Without a result.
     first, last : int
         First index, and the one after the last. Nothing is called if there is none.
+    least : int
+        Fewest indices of a thread, unless there is only one.
     arguments : tuple
     """
     kinds = (types.int64, types.int64, *(types.unliteral(kind) for kind in arguments.types))
@@ -86,29 +101,31 @@ def run_in_threads(typingctx: Any, loop: Any, first: Any, last: Any, arguments: 
         library.add_linking_library(compiled.library)
         library._reload_init.add(_reload_parfors)  # starts the threads where the kernel is loaded
         _reload_parfors()
-        first, last = (
+        first, last, fewest = (
             context.cast(builder, value, kind, types.int64)
-            for value, kind in zip(values[1:3], signature.args[1:3], strict=True)
+            for value, kind in zip(values[1:4], signature.args[1:4], strict=True)
         )
-        given = cgutils.unpack_tuple(builder, values[3], len(arguments.types))
+        given = cgutils.unpack_tuple(builder, values[4], len(arguments.types))
         given = [
             context.cast(builder, value, kind, wanted)
             for value, kind, wanted in zip(given, arguments.types, kinds[2:], strict=True)
         ]
-        _call_in_threads(context, builder, compiled.fndesc, first, last, given)
+        _call_in_threads(context, builder, compiled.fndesc, (first, last, fewest), given)
         return context.get_dummy_value()
 
-    return types.void(loop, first, last, arguments), codegen
+    return types.void(loop, first, last, least, arguments), codegen
 
 
 def _call_in_threads(
-    context: Any, builder: Any, description: Any, first: Any, last: Any, given: list[Any]
+    context: Any, builder: Any, description: Any, bounds: tuple[Any, Any, Any], given: list[Any]
 ) -> None:
     """Generate the call of numba's thread pool, and the function that each thread calls.
 
     The pool calls a function for the numbers 0, 1, ... of ranges. It passes pointers to arguments that
     move by a step from one number to the next. The first pointer moves by one byte from the null pointer, so
     that it is the number itself. The second does not move: it is the struct with all that the threads share.
+    A single range is run by the calling thread. ``bounds``: first index, the one after the last, and the
+    fewest indices of a thread.
     """
     word, code, byte_pointer = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
     problem = context.call_conv.get_function_type(types.none, ()).args[1].pointee  # of an exception
@@ -124,10 +141,14 @@ def _call_in_threads(
         return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)
 
     zero, one = word(0), word(1)
+    first, last, fewest = bounds
     count = builder.sub(last, first)
     with builder.if_then(builder.icmp_signed(">", count, zero)):
         available = builder.call(outside("get_num_threads", word), [])
-        threads = builder.select(builder.icmp_signed("<", count, available), count, available)
+        worthwhile = builder.sdiv(count, fewest)
+        worthwhile = builder.select(builder.icmp_signed("<", worthwhile, one), one, worthwhile)
+        is_fewer = builder.icmp_signed("<", worthwhile, available)
+        threads = builder.select(is_fewer, worthwhile, available)
         shared = cgutils.alloca_once(builder, shared_type)
         for index, value in enumerate((first, count, threads, code(0), problem(None), *given)):
             builder.store(value, cgutils.gep_inbounds(builder, shared, 0, index))
@@ -138,11 +159,20 @@ def _call_in_threads(
             for index, value in enumerate(numbers):
                 builder.store(value, cgutils.gep_inbounds(builder, numbers_of_call, index))
             lists.append(builder.bitcast(numbers_of_call, byte_pointer))
-        pool = outside("numba_parallel_for", ir.VoidType(), *[byte_pointer] * 5, word, word, word)
-        called = builder.bitcast(task, byte_pointer)
-        builder.call(pool, [called, *lists, byte_pointer(None), zero, word(len(pointers)), threads])
-        # The pool makes the number of threads of this call that of the caller, who would keep it.
-        builder.call(outside("set_num_threads", ir.VoidType(), code), [builder.trunc(available, code)])
+        with builder.if_else(builder.icmp_signed("==", threads, one)) as (alone, together):
+            with alone:
+                of_task = [
+                    builder.bitcast(each, kind) for each, kind in zip(lists, task_type.args[:3], strict=True)
+                ]
+                builder.call(task, [*of_task, byte_pointer(None)])
+            with together:
+                pool = outside("numba_parallel_for", ir.VoidType(), *[byte_pointer] * 5, word, word, word)
+                called = builder.bitcast(task, byte_pointer)
+                builder.call(pool, [called, *lists, byte_pointer(None), zero, word(len(pointers)), threads])
+                # The pool makes the number of threads of this call that of the caller, who would keep it.
+                builder.call(
+                    outside("set_num_threads", ir.VoidType(), code), [builder.trunc(available, code)]
+                )
         status = context.call_conv._get_return_status(
             builder,
             builder.load(cgutils.gep_inbounds(builder, shared, 0, _CODE)),
@@ -194,7 +224,7 @@ def _generate_task(context: Any, task: Any, description: Any, shared_type: Any) 
 # ------------------------------------------------------------------------------- syntax trees
 
 
-def _split(function: FunctionType) -> tuple[FunctionType, list[FunctionType]]:
+def _split(function: FunctionType, least: int) -> tuple[FunctionType, list[FunctionType]]:
     """Return the function with calls of `run_in_threads` for its loops, and the functions of the loops.
 
     Both have the places of the file in their tracebacks.
@@ -205,7 +235,7 @@ def _split(function: FunctionType) -> tuple[FunctionType, list[FunctionType]]:
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)  # noqa: S101 - the decorator stands above one
     definition.decorator_list = []
-    splitter = _Splitter(definition)
+    splitter = _Splitter(definition, least)
     definition = splitter.visit(definition)
     if not splitter.loops:
         raise TypeError(f"{function.__qualname__} has no loop over prange: use njit")
@@ -232,8 +262,8 @@ def _lines(lines: list[str]) -> Iterator[str]:
 class _Splitter(ast.NodeTransformer):
     """Replaces a function's loops by calls, and keeps them as functions."""
 
-    def __init__(self, function: ast.FunctionDef) -> None:
-        self._function = function
+    def __init__(self, function: ast.FunctionDef, least: int) -> None:
+        self._function, self._least = function, least
         arguments = {each.arg for each in function.args.args}
         self._bound = arguments | set(_stored(function.body))
         self.loops: list[ast.FunctionDef] = []
@@ -252,7 +282,7 @@ class _Splitter(ast.NodeTransformer):
         self.loops.append(_loop_function(name, loop, taken, own))
         first, last = iterable.args if len(iterable.args) > 1 else (ast.Constant(0), iterable.args[0])
         given = ast.Tuple([_name(each) for each in taken], ast.Load())
-        call = ast.Call(_name(_RUN), [_name(name), first, last, given], [])
+        call = ast.Call(_name(_RUN), [_name(name), first, last, ast.Constant(self._least), given], [])
         return ast.copy_location(ast.Expr(call), loop)
 
     def _check(self, loop: ast.For) -> None:

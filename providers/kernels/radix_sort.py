@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.kernels.decorators import within
-from providers.kernels.parallel import parallel
-from providers.numba import get_num_threads, prange
+from providers.kernels.parallel import parallel, ranges_of
+from providers.numba import prange
 
 _DIGIT_BITS = 11  # a histogram of 2048 counters stays in L1
 
@@ -251,7 +251,7 @@ def _ordered(keys: Sequence[UInt64Array]) -> tuple[IndexArray, npt.NDArray[Any]]
     order: IndexArray = np.arange(rows, dtype=row_index_type(rows))
     if rows < 2:
         return order, keys[0]
-    chunks = get_num_threads() if rows > 65536 else 1
+    chunks = ranges_of(rows)
     for key in reversed(keys):
         sorting = _Sorting(key, order, chunks)
         upper = -(-(rows.bit_length() + 8) // _DIGIT_BITS) * _DIGIT_BITS
@@ -314,7 +314,7 @@ def counted_runs(keys: UInt64Array) -> tuple[IndexArray, Int64Array, IndexArray]
     rows = len(keys)
     if rows < _ROWS_A_COUNTER:
         return None
-    chunks = get_num_threads() if rows > 65536 else 1
+    chunks = ranges_of(rows)
     low, high = extremes(keys, chunks)
     span = int(high - low) + 1
     if span > min(_MOST_COUNTERS, rows // _ROWS_A_COUNTER):

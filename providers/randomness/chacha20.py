@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from providers.kernels.decorators import within
+from providers.kernels.decorators import borrowing
 from providers.numba import cgutils, intrinsic, ir, types
 
 Key = npt.NDArray[np.uint32]
@@ -164,7 +164,7 @@ def chacha20_blocks(typingctx: Any, key: Any, address: Any, out: Any) -> Any:
     return types.void(key, address, out), codegen
 
 
-@within
+@borrowing
 def stream_words(key, identity, level, first_block, address, block, words):
     """Write the 256 words of a stream from a block on.
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from providers.arrays import IndexArray
 from providers.grouping.groups import Groups, Pairing
-from providers.kernels.decorators import within
+from providers.kernels.decorators import borrowing
 from providers.kernels.parallel import parallel
 from providers.numba import prange
 from providers.swapping.exchange import listed
@@ -20,8 +20,11 @@ from providers.tables.numbers import HIGH, measured
 _SPAN = 256
 """Number of groups whose distances are summed together; fixed, so that no sum depends on the threads."""
 
+_SPANS_OF_A_THREAD = 8
+"""Fewest spans of a thread: 4,096 rows or more, if groups have two."""
 
-@within
+
+@borrowing
 def _with_moves(figures, source, target, times, values, low):
     """Add one move, or two (`times`), from rank `source` to rank `target` to the six figures of a span.
 
@@ -53,7 +56,7 @@ def _with_moves(figures, source, target, times, values, low):
     return moves, ranks, most_ranks, measured_moves, units, most_units
 
 
-@parallel
+@parallel(least=_SPANS_OF_A_THREAD)
 def _count_moves(ranks, starts, took_part, values, low, moves):
     """Sum up the moves of each span of groups.
 

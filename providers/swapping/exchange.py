@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 from providers.arrays import IndexArray
 from providers.grouping.groups import BufferPool, Groups, Pairing
-from providers.kernels.decorators import within
+from providers.kernels.decorators import borrowing
 from providers.kernels.gather import gather, scatter, unscatter
-from providers.kernels.parallel import parallel
-from providers.numba import get_num_threads, prange
+from providers.kernels.parallel import parallel, ranges_of
+from providers.numba import prange
 from providers.swapping.permutation import Permutation
 
 _SMALL_GROUPS = 128  # mean number of rows per group up to which a layout does not pay off
 
 
-@within
+@borrowing
 def _exchange_pairs(shuffled, start, pairs, laid):
     """Exchange a run of consecutive pairs in place; return the number of rows whose bits changed.
 
@@ -44,7 +44,7 @@ def _exchange_pairs(shuffled, start, pairs, laid):
     return 2 * changed
 
 
-@within
+@borrowing
 def _exchange_three(first, second, third, laid):
     """Exchange a cycle of three, (m-2, m) then (m-1, m) counted from 1; return the number of changed rows.
 
@@ -208,7 +208,7 @@ def exchange(
         gather(words, pairing.source, moved_words)
         return moved_words.view(values.dtype), int(np.count_nonzero(moved_words != words))
     groups = pairing.groups
-    chunks = get_num_threads() if len(pairing.shuffled) > 65536 else 1
+    chunks = ranges_of(len(pairing.shuffled))
     layout = groups.layout if pairing.moved is None else None
     small = len(pairing.shuffled) <= _SMALL_GROUPS * len(pairing.took_part)
     if layout is None and pairing.moved is None and small and not groups.in_row_order:

@@ -21,8 +21,8 @@ import numpy as np
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
 from providers.grouping.groups import BufferPool, Groups, Pairing
 from providers.grouping.shuffle import RATE_LEVEL, shuffle_groups
-from providers.kernels.parallel import parallel
-from providers.numba import get_num_threads, prange
+from providers.kernels.parallel import parallel, ranges_of
+from providers.numba import prange
 from providers.params import SwapParams
 from providers.randomness.chacha20 import LANES, Key, stream_words
 from providers.randomness.distributions import uniform
@@ -238,7 +238,7 @@ def sources_along(order: IndexArray, starts: Int64Array, cycles: Cycles, rows: i
     """
     source: IndexArray = np.arange(rows, dtype=row_index_type(rows))
     if len(cycles.moving):
-        chunks = get_num_threads() if len(order) > 65536 else 1
+        chunks = ranges_of(len(order))
         _move_along_cycles(order, starts, cycles.moving, cycles.starts, cycles.lengths, source, chunks)
     return source
 

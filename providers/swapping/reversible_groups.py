@@ -85,6 +85,8 @@ def _twentieth(counts: Mapping[int, int], rate: float, of_group: Callable[[int, 
     """Return the bits of the row at place ceil(rows / 20), counted from 1, in ascending order of bits."""
     place = -(-sum(size * groups for size, groups in counts.items()) // 20)
     ascending = sorted((of_group(size, rate), size * groups) for size, groups in counts.items())
+    if len(ascending) == 1:
+        return ascending[0][0]
     passed = np.cumsum([rows for _, rows in ascending])
     return ascending[int(np.searchsorted(passed, place))][0]
 

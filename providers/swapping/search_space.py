@@ -38,10 +38,15 @@ def matching_bits(group_sizes: npt.ArrayLike, rate: float) -> float:
 def size_counts(group_sizes: npt.ArrayLike) -> dict[int, int]:
     """Return group size -> number of groups, in ascending order of the sizes."""
     sizes = np.asarray(group_sizes, np.int64)
-    small = np.bincount(sizes[sizes < _FEW])
-    large, groups = np.unique(sizes[sizes >= _FEW], return_counts=True)
-    counts = [*enumerate(small.tolist()), *zip(large.tolist(), groups.tolist(), strict=True)]
-    return {size: groups for size, groups in counts if groups}
+    if len(sizes) == 1:
+        return {int(sizes[0]): 1}
+    is_large = sizes >= _FEW
+    small = np.bincount(sizes[~is_large])
+    counts = {int(size): int(small[size]) for size in np.flatnonzero(small)}
+    if is_large.any():
+        large, groups = np.unique(sizes[is_large], return_counts=True)
+        counts |= zip(large.tolist(), groups.tolist(), strict=True)
+    return counts
 
 
 def bits_of_counts(counts: Mapping[int, int], rate: float, mechanism: str) -> float:

@@ -54,7 +54,9 @@ class Unswappable:
 
 def union(arrays: Iterable[IndexArray]) -> IndexArray:
     """Return the row numbers in any of the arrays, ascending, each once."""
-    distinct = {id(array): array for array in arrays}.values()  # fields often share one
+    distinct = {id(array): array for array in arrays if len(array)}.values()  # fields often share one
+    if not distinct:
+        return np.zeros(0, np.int64)
     found: IndexArray = np.unique(np.concatenate([np.zeros(0, np.int64), *distinct]))
     return found
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from providers.arrays import BoolArray, UInt64Array, Words
 from providers.errors import ParameterError
-from providers.kernels.parallel import parallel
-from providers.numba import get_num_threads, prange
+from providers.kernels.parallel import ROWS_OF_A_THREAD, parallel, ranges_of
+from providers.numba import prange
 from providers.tables.columns import combined, is_words, null_mask, unwrapped, words_of
 
 _LARGEST = 2**64 - 1
@@ -135,7 +135,7 @@ def _word_keys(array: pa.Array, valid: BoolArray) -> UInt64Array:
         return np.subtract(signed, smallest).view(np.uint64)
     present = keys if valid.all() else keys[valid]
     if len(present):
-        smallest = np.empty(get_num_threads(), np.uint64)
+        smallest = np.empty(ranges_of(len(present)), np.uint64)
         _smallest(present, smallest)
         _count_from(keys, smallest.min())
     return keys
@@ -155,7 +155,7 @@ def _smallest(keys, smallest):
         smallest[chunk] = least
 
 
-@parallel
+@parallel(least=ROWS_OF_A_THREAD)
 def _count_from(keys, smallest):
     """Subtract `smallest` from the keys, uint64 (rows,), in place."""
     for row in prange(len(keys)):
@@ -171,7 +171,7 @@ def float_keys(words: Words) -> UInt64Array:
     return keys
 
 
-@parallel
+@parallel(least=ROWS_OF_A_THREAD)
 def _fill_float_keys(words, sign, infinity, keys):
     """Write order-preserving keys of the bits of floats.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from providers.kernels.decorators import within
-from providers.kernels.parallel import parallel
+from providers.kernels.parallel import parallel, ranges_of
 from providers.numba import get_num_threads, prange, set_num_threads
 
 
@@ -25,6 +25,36 @@ def test_each_index_is_visited_once(first: int, last: int) -> None:
     expected = np.full(101, -1, np.int64)
     expected[first:last] = np.arange(first, last) ** 2
     np.testing.assert_array_equal(numbers, expected)
+
+
+@parallel(least=10)
+def _note_threads(threads):
+    for index in prange(len(threads)):
+        threads[index] = numba.get_thread_id()
+
+
+@pytest.mark.parametrize(("count", "most"), [(0, 0), (1, 1), (19, 1), (20, 2), (1000, 2)])
+def test_a_thread_is_woken_only_for_enough_indices(count: int, most: int) -> None:
+    threads = np.full(count, -1, np.int64)
+    before = get_num_threads()
+    available = min(2, numba.config.NUMBA_NUM_THREADS)
+    set_num_threads(available)
+    try:
+        _note_threads(threads)
+    finally:
+        set_num_threads(before)
+    assert len(set(threads.tolist())) == min(most, available)
+
+
+@pytest.mark.parametrize(("rows", "ranges"), [(0, 1), (9, 1), (19, 1), (20, 2), (1000, 2)])
+def test_rows_are_divided_into_ranges_of_at_least_so_many(rows: int, ranges: int) -> None:
+    before = get_num_threads()
+    available = min(2, numba.config.NUMBA_NUM_THREADS)
+    set_num_threads(available)
+    try:
+        assert ranges_of(rows, 10) == min(ranges, available)
+    finally:
+        set_num_threads(before)
 
 
 def test_a_short_loop_leaves_the_caller_all_threads() -> None:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -37,26 +38,15 @@ def measure(rounds: int) -> str:
         key = own_key(Path(home))
         authorized = {"authorization": f"Bearer {key}", "prefer": "respond-async"}
         with httpx.Client(base_url=address, headers=authorized, timeout=120) as client:
-            jobs = [
-                client.post("/v1/services/CDSWAP", json={"source": {"rows": some}, **_RUN}).json()["id"]
-                for some in (rows, rows[:3])
-            ]
-            while client.get(f"/v1/jobs/{jobs[0]}").json()["state"] == "queued":
-                time.sleep(0.1)
-            # Without streams last: the job need not run any more.
-            cases = {"running": (STREAMS, jobs[0]), "queued": (STREAMS, jobs[1]), "none": (0, jobs[0])}
-            found = {}
-            for name, (streams, job) in cases.items():
-                if streams == 0:
-                    for each in reversed(jobs):
-                        client.post(f"/v1/jobs/{each}/cancel")
-                found[name] = [_load(address, key, job, streams, process) for _ in range(rounds)]
-                if streams and client.get(f"/v1/jobs/{jobs[0]}").json()["state"] != "running":
-                    raise RuntimeError("the job has ended: give it more rows")
+            found: dict[str, list[tuple[float, float]]] = {"none": [], "queued": [], "running": []}
+            for _ in range(rounds):
+                found["none"].append(_load(address, key, "none", 0, process))
+                for name in ("queued", "running"):
+                    found[name].append(_load_of_jobs(client, rows, name, address, key, process))
     lines = [
         [
             name,
-            str(cases[name][0]),
+            str(0 if name == "none" else STREAMS),
             f"{100 * statistics.median(load for load, _ in loads):.1f}",
             f"{statistics.median(events for _, events in loads):.0f}",
         ]
@@ -66,6 +56,24 @@ def measure(rounds: int) -> str:
         table(["streams of a job that is", "streams", "% of a core", "events a second"], lines)
         + f"\n\nGoal: {STREAMS} open streams at less than {GOAL} % of a core.\n"
     )
+
+
+def _load_of_jobs(
+    client: httpx.Client, rows: list[dict[str, Any]], state: str, address: str, key: str, process: int
+) -> tuple[float, float]:
+    """Start a job that runs and one that waits, and return `_load` with streams of the one in this state."""
+    running, queued = (
+        client.post("/v1/services/CDSWAP", json={"source": {"rows": some}, **_RUN}).json()["id"]
+        for some in (rows, rows[:3])
+    )
+    while client.get(f"/v1/jobs/{running}").json()["state"] == "queued":
+        time.sleep(0.1)
+    found = _load(address, key, running if state == "running" else queued, STREAMS, process)
+    if client.get(f"/v1/jobs/{running}").json()["state"] != "running":
+        raise RuntimeError("the job has ended: give it more rows")
+    for job in (queued, running):
+        client.post(f"/v1/jobs/{job}/cancel")
+    return found
 
 
 def _load(address: str, key: str, job: str, streams: int, process: int) -> tuple[float, float]:

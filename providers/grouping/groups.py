@@ -121,6 +121,14 @@ class Pairing:
         return inverse(self.places, len(self.shuffled))[self.shuffled]
 
 
+ORDER = "order"
+"""Purpose of the buffer with the random order of a pairing, of 8 bytes for each row of the table. The values
+of the last field that moves by this order get the buffer, since the order is not needed any more."""
+
+SMALL_GROUPS = 128
+"""Mean number of rows of a group up to which a layout does not pay off."""
+
+
 class BufferPool:
     """Buffers reused from field to field.
 
@@ -137,6 +145,18 @@ class BufferPool:
             self._buffers.pop(purpose, None)  # the old buffer is freed before the new one is allocated
             self._buffers[purpose] = np.empty(size, np.uint64)
         return self._buffers[purpose].view(kind)[:count]
+
+    def taken(self, purpose: str, count: int, kind: np.dtype[Any]) -> npt.NDArray[Any] | None:
+        """Return undefined values in the buffer of a purpose, which leaves the pool.
+
+        None if the pool has no buffer of that purpose, if it is too small, or if the values take less than
+        half of it.
+        """
+        buffer = self._buffers.get(purpose)
+        if buffer is None or not count * kind.itemsize <= buffer.nbytes <= 2 * count * kind.itemsize:
+            return None
+        del self._buffers[purpose]
+        return buffer.view(kind)[:count]
 
 
 # ------------------------------------------------------------------------------- rows and places

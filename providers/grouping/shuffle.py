@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import IndexArray, Int64Array, UInt64Array, row_index_type
-from providers.grouping.groups import BufferPool, Groups, Pairing
+from providers.grouping.groups import ORDER, SMALL_GROUPS, BufferPool, Groups, Pairing
 from providers.kernels.decorators import borrowing
 from providers.kernels.gather import gather, scatter
 from providers.kernels.parallel import parallel, ranges_of
@@ -368,7 +368,13 @@ def shuffle_groups(
     Sandelius). O(rows).
     """
     count = int(groups.starts[-1])
-    shuffled: IndexArray = np.empty(count, row_index_type(groups.rows))
+    index = np.dtype(row_index_type(groups.rows))
+    workspace = workspace or BufferPool()
+    shuffled: IndexArray
+    if groups.layout is None and count <= SMALL_GROUPS * len(groups.identities):
+        shuffled = np.empty(count, index)  # it is read until the last value is written
+    else:
+        shuffled = workspace.array(ORDER, 8 * groups.rows // index.itemsize, index)[:count]
     took_part = np.zeros(len(groups.identities), np.int64)
     if len(took_part):
         _shuffle_small_groups(
@@ -378,7 +384,7 @@ def shuffle_groups(
     if not len(large):
         return Pairing(groups, shuffled, took_part)
     are_all_large = int(groups.sizes[large].sum()) == count
-    moved: IndexArray = (workspace or BufferPool()).array("moved", count, shuffled.dtype)
+    moved: IndexArray = workspace.array("moved", count, index)
     if not are_all_large:
         moved[:] = np.arange(count, dtype=shuffled.dtype)
     _shuffle_large_groups(

@@ -10,14 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from providers.arrays import IndexArray
-from providers.grouping.groups import BufferPool, Groups, Pairing
+from providers.grouping.groups import ORDER, SMALL_GROUPS, BufferPool, Groups, Pairing
 from providers.kernels.decorators import borrowing
 from providers.kernels.gather import gather, scatter, unscatter
 from providers.kernels.parallel import parallel, ranges_of
 from providers.numba import prange
 from providers.swapping.permutation import Permutation
-
-_SMALL_GROUPS = 128  # mean number of rows per group up to which a layout does not pay off
 
 
 @borrowing
@@ -210,7 +208,7 @@ def exchange(
     groups = pairing.groups
     chunks = ranges_of(len(pairing.shuffled))
     layout = groups.layout if pairing.moved is None else None
-    small = len(pairing.shuffled) <= _SMALL_GROUPS * len(pairing.took_part)
+    small = len(pairing.shuffled) <= SMALL_GROUPS * len(pairing.took_part)
     if layout is None and pairing.moved is None and small and not groups.in_row_order:
         out = np.empty_like(words) if len(groups.order) == groups.rows else words.copy()
         changed = _exchange_rows(
@@ -228,9 +226,11 @@ def exchange(
         scatter(words, places, laid)
         changed = _exchange_near(laid, layout.of_rank, *rules, chunks)
     del rules
+    free: npt.NDArray[Any] | None = None
     if last:
         pairing.shuffled = pairing.shuffled[:0].copy()
-    out = np.empty_like(words)
+        free = None if workspace is None else workspace.taken(ORDER, len(words), words.dtype)
+    out = np.empty_like(words) if free is None else free
     unscatter(laid, places, words, out)
     return out.view(values.dtype), int(changed)
 

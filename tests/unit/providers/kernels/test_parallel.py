@@ -47,7 +47,7 @@ def test_a_thread_is_woken_only_for_enough_indices(count: int, most: int) -> Non
 
 
 @pytest.mark.parametrize(("rows", "ranges"), [(0, 1), (9, 1), (19, 1), (20, 2), (1000, 2)])
-def test_rows_are_divided_into_ranges_of_at_least_so_many(rows: int, ranges: int) -> None:
+def test_ranges_have_a_least_number_of_rows(rows: int, ranges: int) -> None:
     before = get_num_threads()
     available = min(2, numba.config.NUMBA_NUM_THREADS)
     set_num_threads(available)

@@ -240,7 +240,8 @@ def test_a_job_that_ends_while_it_is_looked_at_has_ended(
     monkeypatch.setattr(service.jobs, "get", get)
     job, progress = service.loop.do(service.jobs.look(held.id))
     assert (job.state, progress.fraction) == ("succeeded", 1.0)
-    assert service.loop.do(service.jobs.progress(running)) == Progress()
+    # In a bucket, the progress is deleted at its next sending.
+    until("its progress is gone", lambda: service.loop.do(service.jobs.progress(running)) == Progress())
 
 
 def test_a_progress_file_that_does_not_respond_holds_up_nothing_else(service: Running) -> None:

@@ -29,7 +29,7 @@ from app.api.schemas import (
 from app.api.table_response import prefetched
 from app.engine.engine import Progress
 from app.errors import problem_type
-from app.formats.json_output import fields_of, json_with_rows
+from app.formats.json_output import SMALL_BYTES, encoded_size, fields_of, json_with_rows
 from app.job_kinds import kind_of, revision_of
 from app.jobs.requests import SubmissionOptions
 from app.jobs.service import JobService, NewJob
@@ -43,9 +43,6 @@ from providers.results import Event
 RETRY_AFTER_SECONDS = 1
 
 Headers = dict[str, str]
-
-_SMALL_BYTES = 1 << 18
-"""Largest rows in bytes that are encoded in the event loop: a thread costs more than that work."""
 
 _ROWS = b"\0"
 """Placeholder of the rows. JSON always escapes this character, so no value can contain it."""
@@ -155,12 +152,6 @@ def document_response(
 ) -> Response:
     """Return the response with a Job resource, or with a page of them."""
     return Response(_encoded(document), status, headers, "application/json")
-
-
-def _encoded_bytes(table: pa.Table) -> int:
-    """Estimate the size of the table's rows as JSON; every row repeats the names of the fields."""
-    names: int = table.num_rows * sum(len(name) + 16 for name in table.column_names)
-    return names + int(table.nbytes)
 
 
 def _encoded(value: Any) -> bytes:
@@ -274,7 +265,7 @@ async def job_response(
     if job.state == "succeeded" and job.inline:
         table = await jobs.destination_of(job)
         chunks = _with_rows(document, table)
-        if _encoded_bytes(table) <= _SMALL_BYTES:
+        if encoded_size(table) <= SMALL_BYTES:
             return Response(b"".join(chunks), 200, headers, "application/json")
         return StreamingResponse(prefetched(chunks), 200, headers, "application/json")
     return document_response(document, 200, headers)

@@ -32,6 +32,9 @@ _BATCH_BYTES = 1 << 20  # of Arrow, which as Python values take many times as mu
 
 _LEAST_PIECE = 1 << 16  # each chunk is encoded in a thread, and sent, by itself
 
+SMALL_BYTES = 1 << 18
+"""Size of rows as JSON, by `encoded_size`, up to which a thread costs more time than the work on them."""
+
 _ESCAPED = r'["\\\x00-\x1f]'  # RFC 8259, section 7
 
 _COMMA = ord(",")
@@ -51,10 +54,16 @@ def json_with_rows(
     return _gathered(chain((before,), _array(schema, batches), (after,)))
 
 
-def json_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
+def json_rows(table: pa.Table) -> bytes:
     """Encode the rows alone as a JSON array; raises as `json_chunks`."""
-    refuse_intervals(schema)
-    return b"".join(_array(schema, batches))
+    refuse_intervals(table.schema)
+    return b"".join(_array(table.schema, table.to_batches()))
+
+
+def encoded_size(table: pa.Table) -> int:
+    """Estimate the bytes of the table's rows as JSON; every row repeats the names of the fields."""
+    names: int = table.num_rows * sum(len(name) + 16 for name in table.column_names)
+    return names + int(table.nbytes)
 
 
 def fields_of(schema: pa.Schema) -> list[dict[str, str]]:

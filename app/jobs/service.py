@@ -13,6 +13,7 @@ import pyarrow as pa
 from app.callers import READ, THE_SERVICE, Caller
 from app.engine.engine import Progress, TaskFunction
 from app.errors import Forbidden, Gone, NotFound, ScopeMissing, StateConflict, Unavailable
+from app.formats.json_output import SMALL_BYTES, encoded_size
 from app.ids import job_of_token, new_id, token_of_job
 from app.job_kinds import kind_of
 from app.jobs.buffers import BufferService
@@ -437,9 +438,11 @@ class JobService:
         return await self._in_thread(self._transactions.find, self._caller, job_id, "sealed_destination")
 
     def _is_small(self, table: GivenTable | None) -> bool:
-        return table is None or (
-            isinstance(table, pa.Table) and table.nbytes <= self._settings.small_table_bytes
-        )
+        if table is None:
+            return True
+        if not isinstance(table, pa.Table) or table.nbytes > self._settings.small_table_bytes:
+            return False
+        return encoded_size(table) <= SMALL_BYTES
 
     async def _accepted(self, accept: Callable[[str, bool], Job], short: bool = False) -> Job:
         job_id = new_id()

@@ -17,7 +17,7 @@ from app import __version__
 from app.engine.engine import MEMORY_LIMIT, Failure, Outcome
 from app.engine.progress_file import ProgressFile
 from app.formats.errors import FormatError
-from app.formats.json_output import json_rows
+from app.formats.json_output import SMALL_BYTES, encoded_size, json_rows
 from app.store.blobs.column_reader import BlobTable, write_tables
 from app.store.blobs.disk_space import Reservation
 from app.store.blobs.scratch import SealedScratch
@@ -117,10 +117,15 @@ def run_swap(task: SwapTask) -> dict[str, Any]:
 
 
 def _encoded_rows(content: bytes) -> bytes | None:
-    """Return the rows of a small table as the response has them; None if JSON cannot represent them."""
-    table = pa.ipc.open_stream(content)
+    """Return the rows of a small table as the response has them.
+
+    None if JSON cannot represent them, or if they are not small as JSON: nulls take no bytes in a table.
+    """
+    table = pa.ipc.open_stream(content).read_all()
+    if encoded_size(table) > SMALL_BYTES:
+        return None
     try:
-        return json_rows(table.schema, table)
+        return json_rows(table)
     except FormatError:
         return None
 

@@ -38,6 +38,14 @@ def test_they_are_those_of_the_service(name: str) -> None:
     assert len(orjson.loads(encoded)) == table.num_rows
 
 
+def test_a_table_that_is_small_only_in_arrow_has_none() -> None:
+    """Its rows would be megabytes of text in one message, and in the event loop."""
+    table = pa.table({"nothing": pa.nulls(200_000)})
+    content = table_bytes(table.schema, table.to_batches())
+    assert len(content) < 2**17
+    assert _encoded_rows(content) is None
+
+
 def test_a_table_that_json_cannot_represent_has_none() -> None:
     table = pa.table({"span": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
     assert _encoded_rows(table_bytes(table.schema, table.to_batches())) is None

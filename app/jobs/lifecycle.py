@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Self, TypeVar
 
 from app.engine.dask_address import cluster_of
@@ -77,8 +78,10 @@ class Lifecycle:
         self._settings = settings
         self._closing_since: float | None = None
         self.stores = stores
+        place = place_of(settings)
         self.threads = threads = LoopThreads(_THREADS, "rowveil")
-        stores.database.group_commits()
+        if isinstance(place, Path):
+            stores.database.group_commits(place)
         self.watchers = watchers = Watchers()
         self.progress_reader = ProgressReader(read=shared_progress(stores.blobs))
         self.engine = engine = _engine_of(settings)
@@ -105,7 +108,6 @@ class Lifecycle:
         self.series = SeriesTransactions(stores)
         self.table_views = TableViews(settings, stores, turns, self.transactions, threads)
         recorder = Recorder(stores, job_metrics)
-        place = place_of(settings)
         policy = RepeatPolicy(settings.unit_repeats, settings.slow_unit_factor)
         spools = BucketSpools(place) if isinstance(place, Bucket) and settings.engine == "dask" else None
         self._runs = JobRuns(engine, work, settings.job_time_limit, policy, job_metrics.count_repeat, spools)

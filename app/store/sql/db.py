@@ -207,12 +207,14 @@ class Database:
     def _connect_to_write(self) -> sa.Connection:
         return self.engine.connect().execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
 
-    def group_commits(self) -> None:
-        """Commit the transactions of functions that `in_loop` runs in groups, if the database is embedded.
+    def group_commits(self, folder: Path) -> None:
+        """Commit the transactions of functions that `in_loop` runs in groups, if they wait for one disk only.
 
-        Called in the event loop; `close` ends it.
+        That is the disk of an embedded database, with the ``folder`` of the tables and of progress. A folder
+        elsewhere may not respond, and must not stop the event loop. Called in the event loop, until `close`.
         """
-        if not self.shared:
+        file = self.engine.url.database
+        if not self.shared and file and Path(file).stat().st_dev == folder.stat().st_dev:
             self._group = GroupCommit(
                 self._connect_to_write, self.engine.connect, self._write_lock, _LOCK_SECONDS * 1000
             )

@@ -48,12 +48,9 @@ class _Batch:
         self.raw = _driver_of(connection)
         self.committed: asyncio.Future[None] | None = None
         """Future of the commit, set by the event loop."""
+        self.turn: asyncio.Handle | None = None
+        """Turn of the commit in the event loop."""
         self.parts = 0
-
-    def begin_again(self) -> None:
-        """Undo all changes."""
-        self.transaction.rollback()
-        self.transaction = self.connection.begin()
 
 
 class GroupCommit:
@@ -155,12 +152,13 @@ class GroupCommit:
             with _part_of(batch) as session:
                 yield session
         except BaseException:
-            if batch.parts > 1:  # the error may follow from changes that are not committed yet
-                self._in_part = False
+            self._in_part = False
+            if batch.parts == 1:
+                self._give_up(batch)
+            else:  # the error may follow from changes that are not committed yet
                 fiber.wait(batch.committed)
             raise
-        finally:
-            self._in_part = False
+        self._in_part = False
         fiber.wait(batch.committed)
 
     @contextmanager
@@ -236,7 +234,18 @@ class GroupCommit:
     def _start(self, batch: _Batch) -> None:
         batch.committed = self._loop.create_future()
         self._batch = batch
-        self._loop.call_soon(self._commit)  # after the functions whose turn is now
+        batch.turn = self._loop.call_soon(self._commit)  # after the functions whose turn is now
+
+    def _give_up(self, batch: _Batch) -> None:
+        """Undo a batch whose only function has failed."""
+        assert batch.turn is not None
+        batch.turn.cancel()
+        self._batch = None
+        try:
+            batch.transaction.rollback()
+        except sa.exc.SQLAlchemyError:
+            self._discard_connection()
+        self._lock.release()
 
     def _commit(self) -> None:
         batch, self._batch = self._batch, None
@@ -281,9 +290,10 @@ class GroupCommit:
 
 @contextmanager
 def _part_of(batch: _Batch) -> Iterator[Session]:
-    """Undo the block's changes, and no others, if it raises an error.
+    """Run the block of one function. If it raises an error, undo its changes, unless it is the first.
 
-    The first part needs no savepoint, for which SQLite would copy each page before it is changed.
+    With the first one the whole batch is given up. It needs no savepoint, for which SQLite would copy each
+    page before it is changed.
     """
     first = batch.parts == 1
     if not first:
@@ -296,9 +306,7 @@ def _part_of(batch: _Batch) -> Iterator[Session]:
             yield session
             session.flush()
     except BaseException:
-        if first:
-            batch.begin_again()
-        else:
+        if not first:
             batch.raw.execute(f"ROLLBACK TO {_PART}")
             batch.raw.execute(f"RELEASE {_PART}")
         raise

@@ -46,7 +46,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def in_loop(database: Database, use: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     async def with_group() -> Any:
-        database.group_commits()
+        database.group_commits(Path(str(database.engine.url.database)).parent)
         return await use()
 
     return asyncio.run(with_group())
@@ -245,12 +245,50 @@ def test_long_work_is_done_in_a_thread(database: Database) -> None:
     assert aside != own
 
 
-def test_a_server_needs_threads() -> None:
+def test_a_server_needs_threads(tmp_path: Path) -> None:
     database = Database(Settings(database_url="postgresql://nobody@localhost/none"))
 
     async def use() -> None:
-        database.group_commits()
+        database.group_commits(tmp_path)
         assert database.in_loop(lambda: None) is None
 
     asyncio.run(use())
     database.close()
+
+
+def test_tables_on_another_disk_need_threads(database: Database) -> None:
+    """A share that does not respond must not stop the event loop."""
+
+    async def use(folder: Path) -> bool:
+        database.group_commits(folder)
+        started = database.in_loop(lambda: None)
+        if started is not None:
+            await started
+        return started is not None
+
+    assert not asyncio.run(use(Path("/proc")))
+    assert asyncio.run(use(Path(str(database.engine.url.database)).parent))
+
+
+def test_what_a_failed_first_function_leaves_is_free(database: Database) -> None:
+    """Its batch is given up at once: threads get the lock, and nothing is committed."""
+    commits = Commits(database)
+
+    def fail() -> None:
+        with database.write() as session:
+            usage.lock(session, "a", moment(session))
+            raise LookupError
+
+    def enter() -> None:
+        with database.write() as session:
+            usage.lock(session, "b", moment(session))
+
+    async def use() -> None:
+        failed = start(database, fail)
+        enter()  # in the event loop's own thread, which nothing holds up
+        with pytest.raises(LookupError):
+            await failed
+
+    in_loop(database, use)
+    assert owners(database) == ["b"]
+    assert commits.count == 1

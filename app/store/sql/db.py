@@ -32,7 +32,7 @@ from app.errors import InvalidRequest, StorageFull, Unavailable
 from app.settings import Settings
 from app.store.sql import schema
 from app.store.sql.group_commit import GroupCommit
-from app.store.sql.quick_query import QuickStatement, give_driver
+from app.store.sql.quick_statements import give_driver, quick_statement
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -116,7 +116,6 @@ class Database:
         self._group: GroupCommit | None = None
         self._look_lock = threading.Lock()
         self._looking: sa.PoolProxiedConnection | None = None
-        self._quick: dict[int, QuickStatement] = {}
 
     @property
     def shared(self) -> bool:
@@ -136,9 +135,7 @@ class Database:
                     connection = connection.execution_options(isolation_level="AUTOCOMMIT")
                     return connection.execute(statement, parameters).one_or_none()
             with self._look_lock:
-                quick = self._quick.get(id(statement))
-                if quick is None:  # which holds the statement, so that its id stays its own
-                    quick = self._quick[id(statement)] = QuickStatement(statement, self.engine.dialect)
+                quick = quick_statement(statement, self.engine.dialect, parameters)
                 if self._looking is None:
                     self._looking = self.engine.raw_connection()
                 raw = self._looking.driver_connection
@@ -148,7 +145,7 @@ class Database:
                 except sqlite3.Error as error:
                     self._looking.close()
                     self._looking = None
-                    raise sa.exc.OperationalError(quick.text, None, error) from error
+                    raise quick.translated(error) from error
                 return found
 
     def connections(self) -> tuple[int, int]:

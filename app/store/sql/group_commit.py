@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.loop_threads import LoopThreads
-from app.store.sql.quick_query import give_driver
+from app.store.sql.quick_statements import give_driver
 
 T = TypeVar("T")
 

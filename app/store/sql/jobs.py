@@ -15,7 +15,7 @@ from app.job_kinds import Runs, own_runs
 from app.store.sql.bindings import NamedBlob, Role, blob_of_buffer, table_binding
 from app.store.sql.db import Database
 from app.store.sql.models import Buffer, Job, Queue
-from app.store.sql.quick_query import run
+from app.store.sql.quick_statements import execute
 from app.store.sql.visibility import visible_to
 
 JobRow: TypeAlias = sa.Row[Any]
@@ -125,7 +125,7 @@ def insert(session: Session, job: Job) -> None:
         if getattr(job, name) is None:
             setattr(job, name, value)
     values = {name: value for name, value in vars(job).items() if name in _COLUMNS}
-    run(session, _INSERT, values)
+    execute(session, _INSERT, values)
 
 
 def find(session: Session, job_id: str, *deferred: str, caller: Caller = THE_SERVICE) -> Job | None:
@@ -232,7 +232,7 @@ def claim_first(
     if until_turn is not None:
         given["until_turn"] = until_turn
     claim = _claim(runs or own_runs(), until_turn is not None)
-    rows, _ = run(session, claim, given)
+    rows, _ = execute(session, claim, given)
     if not rows:
         return None
     (row,) = rows
@@ -242,12 +242,12 @@ def claim_first(
 
 def advance(session: Session, turn: datetime) -> None:
     """Set the virtual time of the queue to a turn that has started, unless it is later already."""
-    run(session, _ADVANCE, {"started_turn": turn})
+    execute(session, _ADVANCE, {"started_turn": turn})
 
 
 def any_queued(session: Session, runs: Runs | None = None) -> bool:
     """Whether there is a job to claim."""
-    found, _ = run(session, _any_queued(runs or own_runs()), {})
+    found, _ = execute(session, _any_queued(runs or own_runs()), {})
     return bool(found)
 
 
@@ -284,7 +284,7 @@ def move(
     if attempt is not None:
         given["moved_attempt"] = attempt
     change = _move(frozenset(values), frozenset(str(state) for state in sources), attempt is not None)
-    _, changed = run(session, change, given)
+    _, changed = execute(session, change, given)
     return changed == 1
 
 

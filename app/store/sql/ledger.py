@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from app.callers import OIDC_BEFORE, Caller, without_issuer
 from app.store.crypto.canonical_json import canonical_json
 from app.store.sql.models import AuditLine, Job, Release
-from app.store.sql.quick_query import run
+from app.store.sql.quick_statements import execute
 from app.store.sql.reseal import DISOWNED, REOWNED
 from app.store.sql.visibility import visible_to
 from providers.tables.digest import DigestForm
@@ -42,7 +42,7 @@ class Family(NamedTuple):
 def insert(session: Session, entry: Release) -> str:
     """Add an entry; return its digest."""
     values = {name: value for name, value in vars(entry).items() if name in _COLUMNS}
-    run(session, _INSERT, values)
+    execute(session, _INSERT, values)
     return digest_of(entry)
 
 
@@ -96,7 +96,7 @@ def members(session: Session, job: Job, families: Collection[str], after: str = 
     given = {**_scope(job), "after": after}
     if len(families) == 1:
         (family,) = families
-        found, _ = run(session, _members(job.project is not None, one=True), {**given, "family": family})
+        found, _ = execute(session, _members(job.project is not None, one=True), {**given, "family": family})
         return found
     query = _members(job.project is not None, one=False)
     return session.connection().execute(query, {**given, "families": list(families)}).all()
@@ -108,7 +108,7 @@ def _scope(job: Job) -> dict[str, Any]:
 
 def _families_found(session: Session, job: Job, query: sa.Select[Any]) -> list[Family]:
     given = {"digest": job.source_digest, "least": job.row_count // 2, "most": job.row_count * 2}
-    found, _ = run(session, query, {**_scope(job), **given})
+    found, _ = execute(session, query, {**_scope(job), **given})
     return [Family(*row) for row in found]
 
 

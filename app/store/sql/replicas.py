@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from app.job_kinds import Runs
 from app.store.sql.db import NEWEST_REVISION
 from app.store.sql.models import Job, Replica, SchemaSupport
-from app.store.sql.quick_query import run
+from app.store.sql.quick_statements import execute
 
 _REPLICAS = cast(sa.Table, Replica.__table__)
 
@@ -96,7 +96,7 @@ def hold(session: Session, replica_ids: Collection[str]) -> None:
         return
     if len(replica_ids) == 1:
         (replica,) = replica_ids
-        found, _ = run(session, _HELD_ONE, {"replica": replica})
+        found, _ = execute(session, _HELD_ONE, {"replica": replica})
     else:
         found = list(session.connection().execute(_HELD_MANY, {"replicas": list(replica_ids)}))
     if {held for (held,) in found} != set(replica_ids):

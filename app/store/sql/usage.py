@@ -9,7 +9,7 @@ import sqlalchemy.exc
 from sqlalchemy.orm import Session
 
 from app.store.sql.models import Buffer, Caller, Job, Queue
-from app.store.sql.quick_query import run
+from app.store.sql.quick_statements import execute
 
 # Built once: every request that creates something runs both.
 _CALLERS = cast(sa.Table, Caller.__table__)
@@ -61,7 +61,7 @@ def lock(session: Session, owner: str, now: datetime) -> None:
     SQLite has only one writer at a time; in PostgreSQL the update locks the owner's row.
     """
     for _ in range(2):
-        _, changed = run(session, _SEEN, {"seen_owner": owner, "seen_at": now})
+        _, changed = execute(session, _SEEN, {"seen_owner": owner, "seen_at": now})
         if changed == 1:
             return
         try:
@@ -75,7 +75,7 @@ def lock(session: Session, owner: str, now: datetime) -> None:
 def active(session: Session, owner: str, priority: str) -> ActiveUsage:
     """Return the usage by the owner's active jobs, and the turns that a job of the priority is placed by."""
     given = {"owner": owner, "priority": priority}
-    ((jobs, rows, size, *turns),), _ = run(session, _ACTIVE, given)
+    ((jobs, rows, size, *turns),), _ = execute(session, _ACTIVE, given)
     return ActiveUsage(jobs, int(rows), int(size), *turns)
 
 

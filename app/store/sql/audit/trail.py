@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from app.callers import Caller
 from app.store.crypto.canonical_json import canonical_json
 from app.store.sql.models import AuditChain, AuditLine, SharedAuditHead, SharedAuditLine
-from app.store.sql.quick_query import run
+from app.store.sql.quick_statements import execute
 
 Line: TypeAlias = Mapping[str, Any] | sa.RowMapping
 """Columns of a line of any chain."""
@@ -91,10 +91,10 @@ class AuditTrail:
         if not entries:
             return
         name = {"name": self.chain}
-        heads, _ = run(session, _HEAD, name)
+        heads, _ = execute(session, _HEAD, name)
         if not heads:
             _open(session.connection(), self.chain)
-            heads, _ = run(session, _HEAD, name)
+            heads, _ = execute(session, _HEAD, name)
         ((number, previous),) = heads
         lines = []
         for count, entry in enumerate(entries, 1):
@@ -102,10 +102,10 @@ class AuditTrail:
             line["mac"] = previous = line_mac(self.key, line, previous)
             lines.append(line)
         if len(lines) == 1:
-            run(session, _ADD, lines[0])
+            execute(session, _ADD, lines[0])
         else:
             session.connection().execute(_ADD, lines)
-        run(session, _MOVE, {**name, "to_number": number + len(lines), "to_mac": previous})
+        execute(session, _MOVE, {**name, "to_number": number + len(lines), "to_mac": previous})
 
 
 def columns(entry: Entry) -> dict[str, Any]:

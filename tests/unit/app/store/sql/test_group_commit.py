@@ -17,7 +17,7 @@ from app.settings import Settings
 from app.store.sql import usage
 from app.store.sql.db import Database
 from app.store.sql.models import Base
-from app.store.sql.quick_query import run
+from app.store.sql.quick_statements import execute
 from app.store.sql.replicas import moment
 
 CALLERS = Base.metadata.tables["callers"]
@@ -71,7 +71,7 @@ def test_functions_of_one_turn_share_a_commit_and_see_each_other(database: Datab
     def enter(owner: str) -> str:
         with database.write() as session:
             usage.lock(session, owner, moment(session))
-            seen[owner] = [name for (name,) in run(session, SEEN, {})[0]]
+            seen[owner] = [name for (name,) in execute(session, SEEN, {})[0]]
         assert owner in owners(database)  # committed when the block has ended
         return owner
 

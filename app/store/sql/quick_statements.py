@@ -17,6 +17,9 @@ _Convert = Callable[[Any], Any] | None
 _DRIVER = "rowveil_driver"
 """Key of `Session.info`."""
 
+_MISSING = object()
+"""In place of the value of a parameter that each execution must give."""
+
 
 class QuickStatement:
     """A statement with parameters by name, for connections of the driver."""
@@ -36,22 +39,20 @@ class QuickStatement:
         self.text = str(compiled)
         """SQL of the statement."""
         self._dialect = dialect
-        self._parameters = [
-            (
-                name,
-                compiled.binds[name].effective_value,
-                compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect),
-            )
-            for name in compiled.positiontup or ()
-        ]
+        self._parameters = [self._parameter(compiled, name) for name in compiled.positiontup or ()]
         columns = list(getattr(statement, "exported_columns", ()))
         self._row: Any = namedtuple("Row", [_key(column) for column in columns], rename=True)  # type: ignore[misc]
         self._columns: list[_Convert] = [
             column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns
         ]
 
+    def _parameter(self, compiled: sa.sql.compiler.SQLCompiler, name: str) -> tuple[str, Any, _Convert]:
+        bind = compiled.binds[name]
+        convert = bind.type.dialect_impl(self._dialect).bind_processor(self._dialect)
+        return name, _MISSING if bind.required else bind.effective_value, convert
+
     def one_or_none(self, connection: sqlite3.Connection, given: Mapping[str, Any]) -> Any:
-        """Return the row, with its columns as attributes; None if there is none. Raises sqlite3.Error."""
+        """Return the row, with its columns as attributes; None if there is none. Raises as `run`."""
         rows, _ = self.run(connection, given)
         if not rows:
             return None
@@ -59,10 +60,15 @@ class QuickStatement:
         return row
 
     def run(self, connection: sqlite3.Connection, given: Mapping[str, Any]) -> tuple[list[Any], int]:
-        """Return the rows, and the number of rows that were changed. Raises sqlite3.Error."""
+        """Return the rows, and the number of rows that were changed.
+
+        Raises sqlite3.Error; KeyError if a parameter is missing.
+        """
         parameters = []
-        for name, value, convert in self._parameters:
-            value = given.get(name, value)
+        for name, default, convert in self._parameters:
+            value = given.get(name, default)
+            if value is _MISSING:
+                raise KeyError(name)
             parameters.append(value if convert is None else convert(value))
         cursor = connection.execute(self.text, parameters)
         if not self._columns:
@@ -90,16 +96,28 @@ def _key(column: Any) -> str:
     return column.key or "_"
 
 
-_quick: dict[tuple[int, frozenset[str]], QuickStatement] = {}
+_compiled: dict[tuple[int, frozenset[str]], QuickStatement] = {}
+
+
+def quick_statement(
+    statement: sa.Executable, dialect: sa.Dialect, given: Mapping[str, Any]
+) -> QuickStatement:
+    """Return a statement that is built once, compiled for parameters of these names."""
+    key = id(statement), frozenset(given)
+    quick = _compiled.get(key)
+    if quick is None:  # which holds the statement, so that its id stays its own
+        set_columns = given if isinstance(statement, sa.UpdateBase) else None
+        quick = _compiled[key] = QuickStatement(statement, dialect, set_columns)
+    return quick
 
 
 def give_driver(session: Session, connection: sa.Connection) -> None:
-    """Let `run` use the driver's connection of a session, whose transaction has begun."""
+    """Let `execute` use the driver's connection of a session, whose transaction has begun."""
     session.info[_DRIVER] = connection.connection.driver_connection
 
 
-def run(session: Session, statement: sa.Executable, given: Mapping[str, Any]) -> tuple[list[Any], int]:
-    """Run a statement that is built once, in the session's transaction.
+def execute(session: Session, statement: sa.Executable, given: Mapping[str, Any]) -> tuple[list[Any], int]:
+    """Execute a statement that is built once, in the session's transaction.
 
     Return its rows, and the number of rows that were changed. Changes of objects are not flushed before it.
     Raises sqlalchemy.exc.DBAPIError.
@@ -109,13 +127,7 @@ def run(session: Session, statement: sa.Executable, given: Mapping[str, Any]) ->
         result = session.connection().execute(statement, dict(given))
         assert isinstance(result, sa.CursorResult)
         return (list(result) if result.returns_rows else []), result.rowcount
-    names = frozenset(given)
-    quick = _quick.get((id(statement), names))
-    if quick is None:  # which holds the statement, so that its id stays its own
-        quick = QuickStatement(
-            statement, session.get_bind().dialect, given if isinstance(statement, sa.UpdateBase) else None
-        )
-        _quick[id(statement), names] = quick
+    quick = quick_statement(statement, session.get_bind().dialect, given)
     try:
         return quick.run(driver, given)
     except sqlite3.Error as error:

@@ -12,7 +12,7 @@ from app.errors import Unavailable
 from app.settings import Settings
 from app.store.sql.db import Database
 from app.store.sql.models import Base, Release
-from app.store.sql.quick_query import give_driver, run
+from app.store.sql.quick_statements import execute, give_driver
 
 LEDGER = Base.metadata.tables["ledger"]
 
@@ -89,14 +89,20 @@ def test_statements_change_what_sqlalchemy_changes(database: Database) -> None:
             if quick:
                 give_driver(session, session.connection())
             values = {name: value for name, value in VALUES.items() if value is not None} | {"id": str(quick)}
-            assert run(session, insert, values) == ([], 1)
-            assert run(session, rename, {"wanted": "nobody", "owner": "you"}) == ([], 0)
-            assert run(session, rename, {"wanted": str(quick), "owner": "you"}) == ([], 1)
-            (entry,), _ = run(session, count, {})
-            run(session, rename, {"wanted": str(quick), "owner": "she"})
+            assert execute(session, insert, values) == ([], 1)
+            assert execute(session, rename, {"wanted": "nobody", "owner": "you"}) == ([], 0)
+            assert execute(session, rename, {"wanted": str(quick), "owner": "you"}) == ([], 1)
+            (entry,), _ = execute(session, count, {})
+            execute(session, rename, {"wanted": str(quick), "owner": "she"})
         entries.append(entry._asdict())
     assert entries[0] == entries[1] | {"id": "True"}
     assert entries[0]["revision"] == VALUES["revision"] + 1
+
+
+def test_a_missing_parameter_is_an_error_and_no_null(database: Database) -> None:
+    query = sa.select(LEDGER.c.id).where(LEDGER.c.owner == sa.bindparam("owner"))
+    with database.read() as session, pytest.raises(KeyError, match="owner"):
+        execute(session, query, {})
 
 
 def test_an_error_of_the_driver_is_that_of_sqlalchemy(database: Database) -> None:
@@ -104,7 +110,7 @@ def test_an_error_of_the_driver_is_that_of_sqlalchemy(database: Database) -> Non
     insert = sa.insert(LEDGER)
     with database.read() as session:  # which has the driver's connection
         with pytest.raises(sa.exc.IntegrityError, match="UNIQUE") as caught:
-            run(session, insert, VALUES)
+            execute(session, insert, VALUES)
         assert isinstance(caught.value.orig, sqlite3.IntegrityError)
         assert "INSERT INTO ledger" in str(caught.value)
         assert "quoted" not in str(caught.value)

@@ -106,7 +106,7 @@ processor-check: $(VENV)/.development ## run kernels of the image's baseline on 
 	$(BIN)/python -m tests.deploy.other_processor
 
 load: $(VENV)/.development ## load-test with 64 concurrent clients for ten minutes: p50, p99, memory
-	$(BIN)/python -m benchmarks.load --minutes 10 --clients 64
+	$(BIN)/python -m benchmarks.http.load --minutes 10 --clients 64
 
 lock: $(VENV)/.development ## resolve the dependencies again and write the lock files
 	$(PIP) install --require-hashes -r requirements-uv.lock

@@ -11,15 +11,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from benchmarks import (
-    audited_reads,
-    buffers,
-    calls,
-    http,
-    http_large,
+from benchmarks import measures, start, waiting
+from benchmarks.harness import BUSY, busy_processes
+from benchmarks.http import audited_reads, buffers, calls, formats, large_table, streams
+from benchmarks.methods import (
     kernels,
     locality,
-    measures,
     meds,
     memory,
     mews,
@@ -28,11 +25,7 @@ from benchmarks import (
     rswap,
     rwn,
     rwn_scaling,
-    start,
-    streams,
-    waiting,
 )
-from benchmarks.harness import BUSY, busy_processes
 from benchmarks.scale import measure as scale
 
 RESULT = Path("var/benchmarks.md")
@@ -54,10 +47,10 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "rswap": lambda given: [rswap.measure(given.rounds)],
     "out-of-core": lambda given: [out_of_core.measure(max(given.rows), min(2, given.rounds))],
     "jobs": lambda given: [out_of_core.measure_jobs(rows, given.rounds) for rows in given.rows],
-    "http": lambda given: [http.measure(2 * given.rounds), http.measure_small(4)],
+    "http": lambda given: [formats.measure(2 * given.rounds), formats.measure_small(4)],
     "calls": lambda given: [calls.measure(given.rounds)],
     "streams": lambda given: [streams.measure(min(3, given.rounds))],
-    "http-large": lambda given: [http_large.measure(max(given.rows), given.rounds)],
+    "http-large": lambda given: [large_table.measure(max(given.rows), given.rounds)],
     "buffers": lambda given: [buffers.measure(int(given.gigabytes * 10**9))],
     "measures": lambda given: [measures.measure(given.rounds)],
     "reads": lambda given: [audited_reads.measure(min(3, given.rounds))],

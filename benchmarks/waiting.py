@@ -64,7 +64,7 @@ _VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 
 def main() -> None:
     """Time every case in this process, and print the medians in milliseconds as JSON."""
-    from benchmarks.kernels import SEED, people_table
+    from benchmarks.methods.kernels import SEED, people_table
     from providers import PROVIDERS
     from providers.progress import no_progress
     from providers.randomness.chacha20 import Stream

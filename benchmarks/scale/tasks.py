@@ -32,8 +32,8 @@ from app.worker.run_units import (
     run_unit,
 )
 from app.worker.tasks import GatherTask, PrepareTask, SwapTask, UnitTask
-from benchmarks import rswap
-from benchmarks.kernels import SEED
+from benchmarks.methods import rswap
+from benchmarks.methods.kernels import SEED
 from benchmarks.scale.source import StoredSource
 from providers import PROVIDERS
 from providers.params import Params

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from benchmarks.buffers import ARROW, arrow_stream, csv_text
+from benchmarks.http.buffers import ARROW, arrow_stream, csv_text
 from demo.processes import children, watched
 from demo.service import service_process
 from tests.api.calls import PARQUET

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.load import Load, measure
+from benchmarks.http.load import Load, measure
 from benchmarks.resident import Resident
 
 SECONDS = 30.0

@@ -18,7 +18,7 @@ _DRIVER = "rowveil_driver"
 """Key of `Session.info`."""
 
 _MISSING = object()
-"""In place of the value of a parameter that each execution must give."""
+"""Stands for the value of a parameter that each execution must give."""
 
 
 class QuickStatement:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchmarks.locality import plain_walks
+from benchmarks.methods.locality import plain_walks
 from benchmarks.papers.experiments import Chart, Data, Experiment, Figures, Series, Table, Verdict
 from benchmarks.papers.locality.tables import census, synthetic
 from benchmarks.papers.runs import matrix

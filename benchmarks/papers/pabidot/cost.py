@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.pabidot import status_bytes
+from benchmarks.methods.pabidot import status_bytes
 from benchmarks.papers.experiments import Cell, Chart, Data, Experiment, Figures, Series, Table, Verdict
 from benchmarks.papers.pabidot.tables import FILES, METHODS, NOT_AT_HAND, labelled, standardised
 from benchmarks.papers.peers.projection import random_projection

@@ -6,10 +6,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.api.job_response import _SMALL_BYTES, _encoded_bytes, document_of
+from app.api.job_response import document_of
 from app.api.schemas import Job as JobModel
 from app.engine.engine import Progress
 from app.errors import Unavailable
+from app.formats.json_output import SMALL_BYTES, encoded_size
 from app.store.sql.models import Job
 
 NOW = datetime(2026, 11, 23, 9, 5, 0, 120_000, UTC)
@@ -72,5 +73,5 @@ def test_moments_are_in_utc() -> None:
 def test_rows_that_repeat_long_names_are_not_small() -> None:
     """They must not be encoded in the event loop, although the table itself is small."""
     table = pa.table({"n" * 10_000: pa.array([True] * 10_000)})
-    assert table.nbytes < _SMALL_BYTES < _encoded_bytes(table)
-    assert _encoded_bytes(pa.table({"income": range(1000), "city": ["Dublin"] * 1000})) < _SMALL_BYTES
+    assert table.nbytes < SMALL_BYTES < encoded_size(table)
+    assert encoded_size(pa.table({"income": range(1000), "city": ["Dublin"] * 1000})) < SMALL_BYTES

@@ -1,7 +1,7 @@
 """PABIDOT compared with the same steps in numpy, and at the size of the paper's largest table.
 
-``python -m benchmarks.pabidot ROWS FIELDS`` prints seconds, peak memory and the lower bound of one run, in a
-process of its own.
+``python -m benchmarks.methods.pabidot ROWS FIELDS`` prints seconds, peak memory and the lower bound of one
+run, in a process of its own.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.harness import in_turn, table
-from benchmarks.kernels import swap_work
+from benchmarks.methods.kernels import swap_work
 from providers.rotation.transform import rotations
 
 FIELDS = 28
@@ -110,7 +110,7 @@ def measure(rounds: int, rows: int = 1_000_000, large_rows: int = LARGE_ROWS) ->
     text = table(header, lines) + "\n"
     if not large_rows:
         return text
-    command = [sys.executable, "-m", "benchmarks.pabidot", str(large_rows), str(FIELDS)]
+    command = [sys.executable, "-m", "benchmarks.methods.pabidot", str(large_rows), str(FIELDS)]
     run = subprocess.run(command, check=True, capture_output=True, text=True)
     seconds, peak, copy = map(float, run.stdout.split())
     verdict = "met" if peak <= LARGE_GOAL_BYTES else "MISSED"

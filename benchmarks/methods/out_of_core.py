@@ -27,7 +27,7 @@ from app.worker.run_ingest import run_ingest
 from app.worker.run_swap import run_swap
 from app.worker.tasks import IngestTask, SwapTask
 from benchmarks.harness import table
-from benchmarks.kernels import SEED, people_table
+from benchmarks.methods.kernels import SEED, people_table
 from providers import PROVIDERS
 from providers.randomness.chacha20 import Stream
 
@@ -104,7 +104,7 @@ def _task(store: BlobStore, folder: Path, source: pa.Table, case: str, memory: i
 
 def _in_a_process(tasks: list[SwapTask]) -> Measured:
     """Run tasks in a new process; measure the last one, the others load compiled code."""
-    command = [sys.executable, "-m", "benchmarks.out_of_core"]
+    command = [sys.executable, "-m", "benchmarks.methods.out_of_core"]
     done = subprocess.run(command, input=pickle.dumps(tasks), capture_output=True, check=True)
     return Measured(*orjson.loads(done.stdout))
 

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 
 from benchmarks.harness import in_turn, table
-from benchmarks.kernels import SWAPPED, people_table, swap_work
+from benchmarks.methods.kernels import SWAPPED, people_table, swap_work
 from demo.service import own_key, running_service
 
 ROWS = 100_000

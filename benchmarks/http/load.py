@@ -1,4 +1,4 @@
-"""Load test with many concurrent clients: ``python -m benchmarks.load --minutes 10 --clients 64``.
+"""Load test with many concurrent clients: ``python -m benchmarks.http.load --minutes 10 --clients 64``.
 
 Each client runs a seeded random mix of small runs of several services, reruns, cancels, listings and reads; a
 few upload, swap and download large tables. A 429 or 503 with a delay is obeyed and counted; any other
@@ -22,8 +22,8 @@ import httpx
 import orjson
 
 from benchmarks.harness import table
-from benchmarks.http import ARROW, AS_JSON, arrow_bytes
-from benchmarks.kernels import people_table
+from benchmarks.http.formats import ARROW, AS_JSON, arrow_bytes
+from benchmarks.methods.kernels import people_table
 from benchmarks.resident import Resident, watched
 from demo.service import own_key, service_process
 

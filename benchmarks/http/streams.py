@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from benchmarks.calls import processor_seconds
 from benchmarks.harness import table
-from benchmarks.kernels import people_table
-from benchmarks.plain_client import request_bytes
+from benchmarks.http.calls import processor_seconds
+from benchmarks.http.plain_client import request_bytes
+from benchmarks.methods.kernels import people_table
 from demo.service import own_key, service_process
 
 STREAMS = 500

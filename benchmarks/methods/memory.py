@@ -1,4 +1,4 @@
-"""Peak memory of a swap, in a process of its own: ``python -m benchmarks.memory ROWS CASE``."""
+"""Peak memory of a swap, in a process of its own: ``python -m benchmarks.methods.memory ROWS CASE``."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.harness import table
-from benchmarks.kernels import SWAPPED, cases, people_table, swap_work
+from benchmarks.methods.kernels import SWAPPED, cases, people_table, swap_work
 
 CASES = (
     "DSWAP unlocked",
@@ -48,7 +48,7 @@ def measure(rows: int, wanted: Sequence[str] = ("",)) -> str:
     for name in CASES:
         if not any(word in name for word in wanted):
             continue
-        command = [sys.executable, "-m", "benchmarks.memory", str(rows), name]
+        command = [sys.executable, "-m", "benchmarks.methods.memory", str(rows), name]
         figure = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         lines.append([name, f"{figure:.2f}", f"{GOAL:g}", "met" if figure <= GOAL else "MISSED"])
     header = [f"peak memory, {rows:,} rows", "times the fields involved", "goal", ""]

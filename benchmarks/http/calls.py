@@ -12,10 +12,10 @@ from pathlib import Path
 
 import orjson
 
-from benchmarks import floors
 from benchmarks.harness import table
-from benchmarks.kernels import people_table
-from benchmarks.plain_client import Calls, request_bytes, run_calls
+from benchmarks.http import floors
+from benchmarks.http.plain_client import Calls, request_bytes, run_calls
+from benchmarks.methods.kernels import people_table
 from demo.service import own_key, service_process
 
 CONNECTIONS = (1, 4, 16)

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.harness import Work, in_turn, table
-from benchmarks.kernels import swap_work
+from benchmarks.methods.kernels import swap_work
 
 SWAPPED = ("a", "b", "c", "d")
 CELLS = 10

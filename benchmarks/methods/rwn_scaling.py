@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from benchmarks.harness import in_turn, table
-from benchmarks.rwn import points_table, swap_work
+from benchmarks.methods.rwn import points_table, swap_work
 from providers import PROVIDERS
 from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.progress import no_progress

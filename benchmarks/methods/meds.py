@@ -16,7 +16,7 @@ import pyarrow as pa
 from numba import njit, prange
 
 from benchmarks.harness import in_turn, table
-from benchmarks.kernels import swap_work
+from benchmarks.methods.kernels import swap_work
 
 FIELDS = 4
 DEGREES = (100, 1000)

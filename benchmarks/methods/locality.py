@@ -16,7 +16,7 @@ import pyarrow as pa
 from numba import get_num_threads, njit, prange
 
 from benchmarks.harness import in_turn, table
-from benchmarks.kernels import SEED
+from benchmarks.methods.kernels import SEED
 from providers import PROVIDERS
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from benchmarks import http_alone
 from benchmarks.harness import table
-from benchmarks.http import ARROW, arrow_bytes
-from benchmarks.kernels import SWAPPED, people_table, swap_work
+from benchmarks.http import alone
+from benchmarks.http.formats import ARROW, arrow_bytes
+from benchmarks.methods.kernels import SWAPPED, people_table, swap_work
 from demo.service import running_service
 
 GOAL = 3.0
@@ -72,20 +72,20 @@ def measure(rows: int, rounds: int) -> str:
     """Return the comparison as Markdown."""
     source = people_table(rows).select(["a", "b", "c", "d"])
     parameters: dict[str, Any] = {"swap_fields": list(SWAPPED)}
-    alone = swap_work(source, "DSWAP", parameters)
+    kernel = swap_work(source, "DSWAP", parameters)
     content = arrow_bytes(source)
     taken: list[dict[str, float]] = []
     with (
         tempfile.TemporaryDirectory() as home,
         running_service(Path(home), workers="1") as address,
-        http_alone.running() as alone_at,
+        alone.running() as alone_at,
         httpx.Client(base_url=address, timeout=600) as client,
         httpx.Client(base_url=alone_at, timeout=600) as bare,
     ):
         for _ in range(rounds + 1):  # the first round warms both up
             seconds = _round(client, content, parameters)
             started = time.perf_counter()
-            alone()
+            kernel()
             seconds[KERNEL] = time.perf_counter() - started
             seconds[HTTP] = _there_and_back(bare, content)
             taken.append(seconds)

@@ -7,7 +7,7 @@ import statistics
 import time
 
 from benchmarks.harness import Work, in_turn, table
-from benchmarks.kernels import swap_work
+from benchmarks.methods.kernels import swap_work
 from tests.household_survey import household_survey
 
 SDCMICRO_SECONDS = {10_000: 0.072, 100_000: 0.705, 1_000_000: 12.8}

@@ -93,7 +93,7 @@ def _reader(address: str, path: str) -> Callable[[], None]:
 def _lines(folder: Path, url: str) -> float:
     """Return the lines a second of processes that append at the same time."""
     migrate(_settings(url, str(folder)))
-    command = [sys.executable, "-m", "benchmarks.audited_reads", url, str(folder)]
+    command = [sys.executable, "-m", "benchmarks.http.audited_reads", url, str(folder)]
     with ExitStack() as stack:
         running = [stack.enter_context(_line_writer(command)) for _ in range(REPLICAS)]
         for process in running:  # each says when it is ready, and starts at the answer

@@ -1,0 +1,1 @@
+"""Benchmarks of the service over HTTP: calls, tables, streams of events, load."""

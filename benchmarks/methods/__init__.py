@@ -1,0 +1,1 @@
+"""Benchmarks of the methods, next to other libraries, and of their memory."""

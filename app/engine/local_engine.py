@@ -303,8 +303,6 @@ class EmbeddedEngine:
 
 
 async def _first_of(*futures: asyncio.Future[Any], within: float | None = None) -> None:
-    if any(future.done() for future in futures):  # such as a free worker; `wait` takes a turn of the loop
-        return
     await asyncio.wait(futures, timeout=within, return_when=asyncio.FIRST_COMPLETED)
 
 

@@ -41,3 +41,43 @@ async function made(request, path, type, body, more = {}) {
   if (!answer.ok) throw new Error(document.detail);
   return document.id;
 }
+
+/**
+ * Plugin of Swagger UI: resolve an operation within the part of the document that it refers to.
+ *
+ * Swagger UI otherwise walks through the whole document for each operation that is opened, which takes a second.
+ */
+function resolveInPart(system) {
+  const { resolveSubtree } = system.fn;
+  return { fn: { resolveSubtree: (document, path, options) => resolveSubtree(part(document, path), path, options) } };
+}
+
+/** Return a document with the value at `path`, and with the components to which it refers, also indirectly. */
+function part(document, path) {
+  const paths = [path];
+  const found = new Set();
+  const { securitySchemes } = document.components ?? {}; // operations name them without a reference
+  const kept = { ...document, paths: {}, webhooks: {}, components: { securitySchemes } };
+  while (paths.length) {
+    const at = paths.pop();
+    const value = at.reduce((parent, name) => parent?.[name], document);
+    place(kept, at, value);
+    for (const [, pointer] of (JSON.stringify(value) ?? "").matchAll(/"#\/(components\/[^"\\]*)"/g)) {
+      if (!found.has(pointer)) paths.push(pointer.split("/").map(unescaped));
+      found.add(pointer);
+    }
+  }
+  return kept;
+}
+
+/** Put a value into a document at a path, without changing any object that the document shares. */
+function place(document, path, value) {
+  let parent = document;
+  for (const name of path.slice(0, -1)) parent = parent[name] = { ...parent[name] };
+  parent[path.at(-1)] = value;
+}
+
+/** Return a name without the escapes of a JSON pointer in a URL. */
+function unescaped(name) {
+  return decodeURIComponent(name).replaceAll("~1", "/").replaceAll("~0", "~");
+}

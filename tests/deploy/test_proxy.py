@@ -21,6 +21,7 @@ import pytest
 from app.settings import Settings
 from deploy.certificates import ensure_authority, ensure_certificate
 from tests.api.calls import ARROW
+from tests.free_port import free_port
 from tests.preloaded.processes import running_service
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx" / "rowveil.conf"
@@ -85,13 +86,6 @@ def adapted(text: str, port: int, address: str, certificates: Path) -> str:
         assert text.count(shipped) == 1, shipped
         text = text.replace(shipped, here)
     return text
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from moto.server import ThreadedMotoServer
 from app.errors import Unavailable
 from tests.faults.replicas import Replica, started, starts_before, until
 from tests.faults.rounds import SHARES, Rounds
+from tests.free_port import free_port
 from tests.postgres import Postgres
 from tests.references.storage import SECRET, environment_of
 
@@ -39,10 +40,10 @@ class S3Server:
 
     def __init__(self) -> None:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs every request
-        self._server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+        self._port = free_port()
+        self._server = ThreadedMotoServer("127.0.0.1", self._port, verbose=False)
         self._server.start()
-        host, self._port = self._server.get_host_and_port()
-        self.address = f"http://{host}:{self._port}"
+        self.address = f"http://127.0.0.1:{self._port}"
 
     def stop(self) -> None:
         """Close the port."""

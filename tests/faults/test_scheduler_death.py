@@ -1,7 +1,6 @@
 """A Dask scheduler is killed and started again at the same address: jobs return to the queue and run."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +22,9 @@ from tests.faults import doings
 from tests.faults.conftest import Running, people, settings_of
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
 from tests.faults.test_units import LONG, SETUP, long_job, store, table, wait_for_units
+from tests.free_port import free_port
 from tests.naive.agreement import swap
+from tests.preloaded.processes import end, start_worker
 
 __all__ = ["store", "table"]
 
@@ -34,9 +35,7 @@ class Processes:
     """A scheduler and a worker, each a process of its own."""
 
     def __init__(self, home: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.cluster = Cluster(f"tcp://127.0.0.1:{self.port}")
         self._scheduler: subprocess.Popen[bytes]
         self.start_scheduler()
@@ -47,7 +46,7 @@ class Processes:
             "ROWVEIL_HOME": str(home),
             "ROWVEIL_WORKERS": "2",
         }
-        self.worker = subprocess.Popen([sys.executable, "-m", "app", "worker"], env=os.environ | settings)
+        self.worker = start_worker(os.environ | settings)
 
     def start_scheduler(self) -> None:
         """Start a scheduler at the cluster's address."""
@@ -60,10 +59,15 @@ class Processes:
         self._scheduler.kill()
         self._scheduler.wait(PATIENCE)
 
+    @property
+    def exit_codes(self) -> list[int | None]:
+        """Exit codes of the scheduler and of the worker; None while they run."""
+        return [self._scheduler.poll(), self.worker.poll()]
+
     def close(self) -> None:
-        for process in (self.worker, self._scheduler):
-            process.terminate()
-            process.wait(PATIENCE)
+        end(self.worker)
+        self._scheduler.terminate()
+        self._scheduler.wait(PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +128,7 @@ def test_a_divided_job_goes_on_with_its_units_under_the_next_scheduler(
     cluster.kill_scheduler()
     cluster.start_scheduler()
     found = outcome.result(LONG)
-    assert not isinstance(found, Failure), found
+    assert not isinstance(found, Failure), (found, engine.capacity(), cluster.exit_codes)
     parameters = {"fields": ["x", "y"], "iterations": 200}
     assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
     assert repeated == [LOST, LOST]

@@ -246,9 +246,7 @@ def test_jobs_whose_cluster_workers_are_killed_have_the_same_bytes(
                     await asyncio.sleep(0.001)
 
             workers.loop.do(wait())
-            victim = workers.processes.pop(draw.randrange(len(workers.processes)))
-            victim.kill()
-            victim.wait(PATIENCE)
+            workers.kill(workers.processes.pop(draw.randrange(len(workers.processes))))
             found = outcome.result(LONG)
             assert not isinstance(found, Failure), (number, service, found)
             assert found["destination"]["digest"] == digests[call], (number, service)

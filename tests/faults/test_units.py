@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -36,11 +34,13 @@ from app.store.crypto.sealing import Sealer
 from app.worker.run_job import run_job
 from app.worker.staging import StagingSetup
 from app.worker.tasks import SwapTask
+from demo.service import Process
 from providers.tables.digest import table_digest
 from tests.faults.clusters import LocalCluster, certified
 from tests.faults.conftest import Running
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
 from tests.naive.agreement import SEED, swap
+from tests.preloaded.processes import end, parent_of, start_worker
 from tests.swap_tasks import swap_task
 
 pytestmark = pytest.mark.faults
@@ -60,7 +60,7 @@ class Workers:
         self.loop = Loop()
         self._cluster = self.loop.do(LocalCluster.start(1, certified(folder), workers=0))
         self._folder = folder
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[Process] = []
         self.engine = DaskEngine(self._cluster.cluster, SETUP, LONG)
         self._free = asyncio.Event()
         self.engine.on_capacity = self._free.set
@@ -84,9 +84,8 @@ class Workers:
             "ROWVEIL_WORKERS": "1",
         }
         while len(self.processes) < workers:
-            command = [sys.executable, "-m", "app", "worker"]
             own = {"ROWVEIL_SHARED_FOLDER": str(self._folder / f"machine-{len(self.processes)}")}
-            self.processes.append(subprocess.Popen(command, env=os.environ | settings | own))
+            self.processes.append(start_worker(os.environ | settings | own))
 
         async def up() -> None:
             while self.engine.capacity() < workers:
@@ -114,20 +113,24 @@ class Workers:
 
         return self.loop.start(run())
 
-    def parent_of(self, child: int) -> subprocess.Popen[bytes]:
+    def parent_of(self, child: int) -> Process:
         """Return the worker whose child this is."""
         known = {process.pid: process for process in self.processes}
         while child not in known:  # the fork server is between them
-            status = Path(f"/proc/{child}/status").read_text()
-            child = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
+            child = parent_of(child)
         return known[child]
 
     def kill_parent_of(self, child: int) -> None:
         """Kill the worker whose child this is, at once."""
         killed = self.parent_of(child)
-        killed.kill()
-        killed.wait(PATIENCE)
         self.processes.remove(killed)
+        self.kill(killed)
+
+    @staticmethod
+    def kill(worker: Process) -> None:
+        """Kill a worker at once."""
+        worker.kill()
+        end(worker)
 
     @property
     def cluster(self) -> Cluster:
@@ -137,9 +140,9 @@ class Workers:
     def close(self) -> None:
         self.loop.do(self.engine.close())
         for process in self.processes:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
         for process in self.processes:
-            process.wait(PATIENCE)
+            end(process)
         self.loop.do(self._cluster.close())
         self.loop.close()
 

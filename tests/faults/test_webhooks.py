@@ -23,6 +23,7 @@ from tests.faults.clusters import certified
 from tests.faults.conftest import Running, files_below, new_job, people, settings_of
 from tests.faults.receivers import SECRET, Receiver, status
 from tests.faults.running import PATIENCE
+from tests.free_port import free_port
 
 pytestmark = pytest.mark.faults
 
@@ -226,8 +227,7 @@ def test_a_message_outlives_the_service(
     start: Start, receive: Callable[..., Receiver], tmp_path: Path
 ) -> None:
     """And its job: nobody listens at first, and the job is deleted; the next service delivers it."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}/hook"
     first = start(**LOCAL | {"webhook_retry_seconds": 2.0})
     job = first.end(submit(first, url))

@@ -1,4 +1,7 @@
-"""Services of tests: forked from a process that has imported them, unless their environment forbids that."""
+"""Services and workers of clusters in tests: forked from a process that has imported their modules.
+
+If their environment forbids that, they are started as a user starts them.
+"""
 
 import atexit
 import os
@@ -64,14 +67,14 @@ class ForkedProcess:
 
 
 class Servers:
-    """The two processes from which services and fork servers are forked."""
+    """The processes from which services, workers of clusters, and the fork servers of both are forked."""
 
     def __init__(self, library: str) -> None:
         self._environment = server.bound(os.environ) | ({_LIBRARY: library} if library else {})
-        self._requests, services = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        fork_requests, fork_servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with services, fork_servers, fork_requests:
-            self._services = self._started(server.SERVICE, self._environment, services, fork_requests)
+        self._fork_requests, fork_servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests: dict[str, socket.socket] = {}
+        self._processes: list[subprocess.Popen[bytes]] = []
+        with fork_servers:
             workers = worker_environment(self._environment, traces=False)
             self._fork_servers = self._started(server.FORK_SERVER, workers, fork_servers)
         atexit.register(self._close)
@@ -80,13 +83,19 @@ class Servers:
         """Whether a service with this environment can be forked."""
         return server.bound(environment) == self._environment
 
-    def start(self, arguments: list[str], environment: Mapping[str, str], log: IO[bytes] | None) -> Process:
-        """Start ``python -m`` with these arguments."""
+    def start(
+        self, role: str, arguments: list[str], environment: Mapping[str, str], log: IO[bytes] | None
+    ) -> Process:
+        """Start ``python -m`` with these arguments, forked from the process of a role."""
+        if role not in self._requests:
+            self._requests[role], control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with control:
+                self._started(role, self._environment, control, self._fork_requests)
         given = {"folder": str(Path.cwd()), "environment": dict(environment), "arguments": arguments}
         readable, writable = os.pipe()
         try:
             files = [0, writable, 2 if log is None else log.fileno()]
-            pid, status = server.request_fork(self._requests, given, files)
+            pid, status = server.request_fork(self._requests[role], given, files)
         finally:
             os.close(writable)
         return ForkedProcess(pid, status, os.fdopen(readable))
@@ -106,14 +115,17 @@ class Servers:
     ) -> "subprocess.Popen[bytes]":
         numbers = [each.fileno() for each in sockets]
         program = _SERVER.format(role, *numbers, *[-1] * (2 - len(numbers)))
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", program], env=environment, pass_fds=numbers, stdin=subprocess.DEVNULL
         )
+        self._processes.append(process)
+        return process
 
     def _close(self) -> None:
-        """Let both end."""
-        self._requests.close()
-        for process in (self._services, self._fork_servers):
+        """Let all end."""
+        for requests in (self._fork_requests, *self._requests.values()):
+            requests.close()
+        for process in self._processes:
             process.kill()
             process.wait()
 
@@ -125,12 +137,18 @@ def servers(library: str) -> Servers:
 
 
 def start_command(
-    arguments: list[str], environment: Mapping[str, str], log: IO[bytes] | None = None
+    arguments: list[str],
+    environment: Mapping[str, str],
+    log: IO[bytes] | None = None,
+    role: str = server.SERVICE,
 ) -> Process:
-    """Start ``python -m`` with these arguments, and a pipe as standard output."""
+    """Start ``python -m`` with these arguments, and a pipe as standard output.
+
+    ``role``: process from which it is forked.
+    """
     preloaded = servers(environment.get(_LIBRARY, ""))
     if preloaded.fits(environment):
-        return preloaded.start(arguments, environment, log)
+        return preloaded.start(role, arguments, environment, log)
     command = [sys.executable, "-m", *arguments]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
 
@@ -138,6 +156,32 @@ def start_command(
 def start_service(environment: Mapping[str, str], log: IO[bytes] | None = None) -> Process:
     """Start ``python -m app serve`` with a pipe as standard output."""
     return start_command(["app", "serve"], environment, log)
+
+
+def start_worker(environment: Mapping[str, str]) -> Process:
+    """Start ``python -m app worker``, which prints nothing, with a pipe as standard output."""
+    return start_command(["app", "worker"], environment, role=server.CLUSTER_WORKER)
+
+
+def end(worker: Process) -> None:
+    """Let a worker of a cluster end, and wait until it has."""
+    worker.send_signal(signal.SIGTERM)
+    try:
+        worker.wait(30)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()
+    assert worker.stdout is not None
+    worker.stdout.close()
+
+
+def parent_of(pid: int) -> int:
+    """Return the parent of a process; that of a fork server is the process that requested it."""
+    words = Path(f"/proc/{pid}/comm").read_text().split()
+    if len(words) == 2 and words[1].isdigit() and server.comm_of(int(words[1])).split() == words:
+        return int(words[1])
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
 
 
 def fork_servers(service: int, environment: Mapping[str, str]) -> list[int]:

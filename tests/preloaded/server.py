@@ -34,6 +34,9 @@ FORK_SERVER = "forkserver"
 SERVICE = "service"
 """Role of the process from which services are forked."""
 
+CLUSTER_WORKER = "cluster worker"
+"""Role of the process from which workers of a cluster are forked."""
+
 FREE_PREFIXES = ("ROWVEIL_", "AWS_")
 """Variables that a service reads after its imports, so that each may have others."""
 
@@ -73,24 +76,22 @@ def main(role: str, control: int, fork_servers: int = -1) -> None:
     Parameters
     ----------
     role
-        `SERVICE` or `FORK_SERVER`.
+        `SERVICE`, `CLUSTER_WORKER` or `FORK_SERVER`.
     control
         Descriptor of the socket for requests.
     fork_servers
-        Descriptor of the socket through which a service requests its fork server.
+        Descriptor of the socket through which a service, or a worker of a cluster, requests its fork server.
     """
     given = dict(os.environ)
-    if role == SERVICE:
-        _import_service()
+    _IMPORTS[role]()
+    if role != FORK_SERVER:
         _borrow_fork_servers(socket.socket(fileno=fork_servers))
-    else:
-        _import_workers()
     with socket.socket(fileno=control) as requests:
         request = _forked(requests)
-    if role == SERVICE:
-        _run_command(request, dict(os.environ.items() - given.items()))
-    else:
+    if role == FORK_SERVER:
         _run_fork_server(request)
+    else:
+        _run_command(request, dict(os.environ.items() - given.items()))
 
 
 def _import_service() -> None:
@@ -111,11 +112,30 @@ def _import_service() -> None:
 _SERVICE_MODULES = ("app.__main__", "app.server")
 
 
-def _import_workers() -> None:
+def _import_cluster_worker() -> None:
+    """Import what `app.__main__` imports for the command ``worker``, in its order."""
+    from app.lean import leave_out
+
+    leave_out("pandas")
+    for module in _CLUSTER_WORKER_MODULES:
+        importlib.import_module(module)
+
+
+_CLUSTER_WORKER_MODULES = ("app.__main__", "app.engine.fork_server", "app.server", "app.engine.dask_engine")
+
+
+def _import_fork_server() -> None:
     from app.engine.fork_server import _FIRST, worker_modules
 
     for module in (_FIRST, *worker_modules()):
         importlib.import_module(module)
+
+
+_IMPORTS = {
+    SERVICE: _import_service,
+    CLUSTER_WORKER: _import_cluster_worker,
+    FORK_SERVER: _import_fork_server,
+}
 
 
 def _forked(requests: socket.socket) -> Request:

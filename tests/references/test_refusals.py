@@ -1,12 +1,11 @@
 """References that cannot be read or written, and their error messages."""
 
-import io
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
 from tests.api.calls import PARQUET, Api
@@ -179,26 +178,27 @@ def test_options_of_a_reference_go_with_one(storage: Storage, api: Api) -> None:
     assert "'delimiter' is used only with 'reference'" in refused(storage, api, body, "/source")
 
 
-def _hostile() -> dict[str, bytes]:
-    zeros = pa.table({"income": pa.array([0.0]).take(pa.array([0] * 3 * MEBIBYTE))})
-    sink = io.BytesIO()
-    pyarrow.parquet.write_table(zeros, sink, compression="zstd")
-    good = as_file(people(), ".parquet")
+@cache
+def _broken_files() -> dict[str, bytes]:
+    whole = {suffix: as_file(people(), suffix) for suffix in (".parquet", ".arrow", ".csv.gz")}
     return {
-        "cut.parquet": good[:-60],
+        "cut.parquet": whole[".parquet"][:-60],
         "empty.parquet": b"",
-        "cut.arrow": as_file(people(), ".arrow")[:-60],
-        "cut.csv.gz": as_file(people(), ".csv.gz")[:-5],
+        "cut.arrow": whole[".arrow"][:-60],
+        "cut.csv.gz": whole[".csv.gz"][:-5],
         "no.csv.gz": b"income\n1\n",
         "quote.csv": b'income,b\n1,2\n"x\n',
-        "really.csv": good,
+        "really.csv": whole[".parquet"],
     }
 
 
-@pytest.mark.parametrize("name", _hostile())
+@pytest.mark.parametrize(
+    "name",
+    ["cut.parquet", "empty.parquet", "cut.arrow", "cut.csv.gz", "no.csv.gz", "quote.csv", "really.csv"],
+)
 def test_a_broken_file_is_a_problem_and_leaves_nothing(storage: Storage, api: Api, name: str) -> None:
-    (storage.folder / name).write_bytes(_hostile()[name])
-    storage.s3.put_object(Bucket="given", Key=name, Body=_hostile()[name])
+    (storage.folder / name).write_bytes(_broken_files()[name])
+    storage.s3.put_object(Bucket="given", Key=name, Body=_broken_files()[name])
     for reference in (below(storage, name), f"s3://given/{name}"):
         refused(storage, api, call(reference), "/source/reference")
 

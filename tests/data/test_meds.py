@@ -32,7 +32,9 @@ def distances_from(points: Matrix, centre: Matrix) -> Matrix:
     """Squared distances of points to one or several centres, the fields in order."""
     total = np.zeros(np.broadcast_shapes(points.shape, centre.shape)[1:])
     for values, mine in zip(points, centre, strict=True):
-        total += (values - mine) * (values - mine)
+        difference = values - mine
+        difference *= difference
+        total += difference
     return total
 
 

@@ -56,9 +56,10 @@ def found_by_exclusion(
     found = 0.0
     for rows in groups:
         values, copies = np.unique(stack[0, rows], return_counts=True)
-        for row in rows:
-            shown = (stack[:, row, None] == values).sum(axis=0) / copies
-            found += float(np.mean(values[shown == shown.min()] == truth[row]))
+        shown = (stack[:, rows, None] == values).sum(axis=0) / copies  # shape (rows, values)
+        guessed = shown == shown.min(axis=1, keepdims=True)
+        right = guessed & (values == truth[rows, None])
+        found += float((right.sum(axis=1) / guessed.sum(axis=1)).sum())
     return found / len(truth)
 
 

@@ -12,7 +12,7 @@ from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from tests.naive import cdswap, ddswap, dswap, locality, meds, mews, pabidot, rswap, rwn
-from tests.naive.swapping import Outcome, same
+from tests.naive.swapping import Outcome, differing
 
 NAIVE: dict[str, ModuleType] = {
     "DSWAP": dswap,
@@ -157,5 +157,5 @@ def assert_same_values(table: pa.Table, columns: dict[str, list[Any]]) -> None:
     for name, values in columns.items():
         found = table.column(name).to_pylist()
         assert len(found) == len(values)
-        different = [row for row, pair in enumerate(zip(found, values, strict=True)) if not same(*pair)]
+        different = differing(found, values)
         assert not different, (name, different[:5])

@@ -67,7 +67,8 @@ def classes(table: Table, params: CdswapParams) -> list[Any]:
         if isinstance(classifier, Quantiles):
             columns.append(quantiles(table[name], classifier.quantiles))
         else:
-            columns.append([class_of(value, classifier) for value in table[name]])
+            names = {value: class_of(value, classifier) for value in set(table[name])}
+            columns.append([names[value] for value in table[name]])
     return list(zip(*columns, strict=True))
 
 

@@ -56,12 +56,17 @@ def blocks(
     start[12] = counters
     start[13:] = nonces.T
     x = start.copy()
+    a, b, c, d = range(4)
     for _ in range(10):
-        for a, b, c, d in QUARTER_ROUNDS:
+        for four_rounds in (QUARTER_ROUNDS[:4], QUARTER_ROUNDS[4:]):  # which share no word
+            places = np.array(four_rounds).T
+            words = [x[place] for place in places]
             for first, second, third, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
-                x[first] += x[second]
-                mixed = x[third] ^ x[first]
-                x[third] = mixed << np.uint32(bits) | mixed >> np.uint32(32 - bits)
+                words[first] += words[second]
+                mixed = words[third] ^ words[first]
+                words[third] = mixed << np.uint32(bits) | mixed >> np.uint32(32 - bits)
+            for place, word in zip(places, words, strict=True):
+                x[place] = word
     return np.ascontiguousarray((x + start).T)
 
 

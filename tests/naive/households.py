@@ -6,7 +6,7 @@ from typing import Any
 from providers.params import RiskSelection, SwapParams
 from tests.naive.pairing import Group
 from tests.naive.risk_selection import combinations, deciles, unique_rows
-from tests.naive.swapping import Exchange, Outcome, Table, row_count, same, suppress, swap_each
+from tests.naive.swapping import Exchange, Outcome, Table, differing, row_count, same, suppress, swap_each
 
 
 def identity(value: Any) -> int:
@@ -116,7 +116,7 @@ def swap_households(
                     took_part |= members
             out.took_part_by_field[name] = len(took_part)
             moved |= took_part
-            out.changed[name] = sum(not same(a, b) for a, b in zip(table[name], found[name], strict=True))
+            out.changed[name] = len(differing(table[name], found[name]))
             if took_part and not out.changed[name]:
                 out.events["nothing_changed"] += 1
     out.took_part = len(moved)

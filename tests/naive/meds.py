@@ -15,7 +15,8 @@ def distance(one: Point, two: Point) -> float:
     """Squared Euclidean distance, summed in the order of the fields."""
     total = 0.0
     for a, b in zip(one, two, strict=True):
-        total += (a - b) * (a - b)
+        difference = a - b
+        total += difference * difference
     return total
 
 
@@ -43,8 +44,13 @@ def centroid(points: Sequence[Point]) -> Point:
 
 def most_distant(points: Sequence[Point], left: Sequence[int]) -> tuple[int, int]:
     """Find the two most distant rows; ties go to the smallest pair."""
-    pairs = ((r, s) for index, r in enumerate(left) for s in left[index + 1 :])
-    return min(pairs, key=lambda pair: (-distance(points[pair[0]], points[pair[1]]), pair))
+    best, found = -1.0, (0, 0)
+    for index, r in enumerate(left):
+        for s in left[index + 1 :]:
+            between = distance(points[r], points[s])
+            if between > best:
+                best, found = between, (r, s)
+    return found
 
 
 def farthest(points: Sequence[Point], left: Sequence[int], point: Point) -> int:

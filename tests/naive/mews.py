@@ -1,7 +1,7 @@
 """MEWS in plain Python: algorithm 2 of Li and Shen 2010, which cuts attributes into intervals of width t."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 from providers.params import Suppression
@@ -27,11 +27,20 @@ def interval(x: float, cut: Cut) -> int:
     return 0 if t == 0 else min(math.floor((x - lo) / t), last)
 
 
+def cell_of_rows(columns: list[list[float]], cuts: list[Cut]) -> list[Cell]:
+    """Cell of every row."""
+    intervals = []
+    for xs, cut in zip(columns, cuts, strict=True):
+        interval_of = {x: interval(x, cut) for x in set(xs)}
+        intervals.append([interval_of[x] for x in xs])
+    return list(zip(*intervals, strict=True))
+
+
 def cells(columns: list[list[float]], cuts: list[Cut]) -> dict[Cell, list[int]]:
     """Rows of every cell that is not empty."""
     rows: dict[Cell, list[int]] = defaultdict(list)
-    for row, xs in enumerate(zip(*columns, strict=True)):
-        rows[tuple(interval(x, cut) for x, cut in zip(xs, cuts, strict=True))].append(row)
+    for row, cell in enumerate(cell_of_rows(columns, cuts)):
+        rows[cell].append(row)
     return dict(sorted(rows.items()))
 
 
@@ -42,7 +51,8 @@ def m_of_degree(columns: list[list[float]], origins: list[float], d: int) -> int
     m = 0
     while True:
         m += 1
-        count = len(cells(columns, [cut_in(xs, m, lo) for xs, lo in zip(columns, origins, strict=True)]))
+        cuts = [cut_in(xs, m, lo) for xs, lo in zip(columns, origins, strict=True)]
+        count = len(set(cell_of_rows(columns, cuts)))
         best = min(best or (abs(count - d), m), (abs(count - d), m))
         if count >= d or count == distinct:
             return best[1]
@@ -171,7 +181,7 @@ def p_of(columns: list[list[float]], partitionings: int, widest: float) -> float
     depths = set()
     admissible = [m for m in range(1, 2 * partitionings + 1) if 1 / m <= widest][:partitionings]
     for m in admissible:
-        rows_of = cells(columns, [cut_in(xs, m, min(xs)) for xs in columns])
-        depths.add(min(map(len, rows_of.values())))
+        cell_of_row = cell_of_rows(columns, [cut_in(xs, m, min(xs)) for xs in columns])
+        depths.add(min(Counter(cell_of_row).values()))
     depths -= {1}
     return math.fsum(1 / (depth - 1) for depth in depths) / len(depths) if depths else None

@@ -6,6 +6,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any
 
 from tests.naive.pairing import Group, Words, exchange_groups
@@ -51,17 +52,30 @@ def truth(node: ast.expr, row: dict[str, Any]) -> bool | None:
     return False if False in found else None if None in found else True
 
 
+@lru_cache(100_000)
+def is_false(text: str, names: tuple[str, ...], values: tuple[Any, ...]) -> bool:
+    """Whether a check is false for these values of its fields."""
+    return truth(parsed(text), dict(zip(names, values, strict=True))) is False
+
+
+@cache
+def parsed(text: str) -> ast.expr:
+    """Expression of a check."""
+    return ast.parse(text, mode="eval").body
+
+
 def broken_rows(text: str, table: Table) -> set[int]:
     """Rows for which a check is false."""
-    body = ast.parse(text, mode="eval").body
-    rows = len(next(iter(table.values()), []))
+    names = tuple(sorted(names_of(text)))
+    rows = range(len(next(iter(table.values()), [])))
     return {
         row
-        for row in range(rows)
-        if truth(body, {name: values[row] for name, values in table.items()}) is False
+        for row, *values in zip(rows, *(table[name] for name in names), strict=True)
+        if is_false(text, names, tuple(values))
     }
 
 
+@cache
 def names_of(text: str) -> set[str]:
     """Fields that a check names."""
     nodes = list(ast.walk(ast.parse(text, mode="eval")))

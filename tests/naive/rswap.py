@@ -9,7 +9,7 @@ from typing import Any
 from providers.services.rswap import RswapParams
 from tests.naive.chacha20 import block, derive_key
 from tests.naive.draws import logarithm
-from tests.naive.swapping import Outcome, Table, row_count, same
+from tests.naive.swapping import Outcome, Table, differing, row_count
 
 Members = dict[Any, list[int]]
 
@@ -295,7 +295,7 @@ def destination(survey: Survey, partner: dict[Any, Any], unmatched: set[Any]) ->
         for name, other in partner.items():
             for row in survey.members[name]:
                 out.table[field][row] = table[field][survey.members[other][0]]
-        out.changed[field] = sum(not same(a, b) for a, b in zip(table[field], out.table[field], strict=True))
+        out.changed[field] = len(differing(table[field], out.table[field]))
         if params.unmatched == "suppress":
             for name in unmatched:
                 for row in survey.members[name]:

@@ -14,7 +14,7 @@ from providers.services.rwn import RwnParams
 from tests.naive.chacha20 import derive_key
 from tests.naive.ddswap import sort_key
 from tests.naive.pairing import Words, random_order
-from tests.naive.swapping import Outcome, Table, is_nan, row_count, same
+from tests.naive.swapping import Outcome, Table, differing, is_nan, row_count
 
 MOST_LISTED, MOST_COVER_NODES, LEAF, COUNTED_ROWS = 1024, 64, 16, 10_000
 TIE = 1 + 2e-9
@@ -358,7 +358,7 @@ def swap(table: Table, params: RwnParams, seed: bytes, revision: int) -> Outcome
                     stays.add(i)
                     donors[name][i] = i
         out.table[name] = [table[name][j] for j in donors[name]]
-        changed = {i for i in range(n) if not same(table[name][i], out.table[name][i])}
+        changed = set(differing(table[name], out.table[name]))
         out.took_part_by_field[name] = n - len(stays)
         out.changed[name] = len(changed)
         changed_rows |= changed

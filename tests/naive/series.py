@@ -6,7 +6,7 @@ from typing import Any
 from providers.params import RiskSelection, Suppression, SwapParams
 from tests.naive import cdswap, ddswap, dswap
 from tests.naive.households import households_of, risks
-from tests.naive.swapping import Outcome, Table, same, suppress
+from tests.naive.swapping import Outcome, Table, differing, suppress
 
 SERVICES: dict[str, ModuleType] = {"DSWAP": dswap, "CDSWAP": cdswap, "DDSWAP": ddswap}
 
@@ -67,7 +67,7 @@ def swap_series(
                 given = given[:1] * len(households[at])
             for row, giving in zip(households[at], given, strict=True):
                 out.table[field][row] = table[field][giving]
-        out.changed[field] = sum(not same(a, b) for a, b in zip(table[field], out.table[field], strict=True))
+        out.changed[field] = len(differing(table[field], out.table[field]))
         out.took_part_by_field[field] = sum(len(households[at]) for at in moved)
         if moved and not out.changed[field]:
             out.events["nothing_changed"] += 1

@@ -236,9 +236,12 @@ def retained_table(session: Session, role: Role, job_id: str) -> bytes | None:
 
 
 @_statement
-def release_old(session: Session, before: datetime, most: int) -> tuple[list[str], list[str]]:
+def release_old(
+    session: Session, before: datetime, most: int, after: str = ""
+) -> tuple[list[str], list[str]]:
     def old(row: Row) -> bool:
-        return _ended_before(row, before) and any(row[column] is not None for column in (*_BLOBS, *_SMALL))
+        held = any(row[column] is not None for column in (*_BLOBS, *_SMALL))
+        return row["id"] > after and _ended_before(row, before) and held
 
     found = session.matching("jobs", old, Mode.UPDATE, True, lambda row: row["id"], most)
     ids = [key for key, _ in found]

@@ -199,12 +199,13 @@ class Both:
     def do_purge(self) -> None:
         before = self.now() - timedelta(seconds=self.random.randrange(60))
         most = self.random.choice((1, 3, 50))
-        real, simulated = self.random.choice(
-            ((jobs.release_old, statements.release_old), (jobs.delete_old, statements.delete_old))
-        )
         if most < 50:  # which of several rows of one time goes first is open
             before = self.now() - timedelta(days=1)
-        self.call(real, simulated, before, most)
+        if self.random.random() < 0.5:
+            after = self.random.choice(("", self.some_job()))
+            self.call(jobs.release_old, statements.release_old, before, most, after)
+        else:
+            self.call(jobs.delete_old, statements.delete_old, before, most)
 
     def do_unnamed(self) -> None:
         self.call(jobs.unnamed, statements.unnamed, self.random.sample([None, *BLOBS], 3))

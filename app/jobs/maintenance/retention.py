@@ -45,6 +45,8 @@ class Retention:
         self._stores = stores
         self._metrics = metrics
         self._stopping = threading.Event()
+        self._released = ""
+        """Id of the last job whose results the current run has released."""
         self._steps: dict[str, _Step] = {
             "buffer": self._buffers,
             "result": self._results,
@@ -62,6 +64,7 @@ class Retention:
 
     def run(self) -> None:
         """Purge once. Several replicas may purge at the same time: each row is deleted by one of them."""
+        self._released = ""
         for kind, step in self._steps.items():
             try:
                 deleted = self._in_batches(kind, step)
@@ -101,7 +104,8 @@ class Retention:
 
     def _results(self, session: Transaction, now: datetime) -> tuple[int, list[str]]:
         before = _before(now, self._settings.result_retention)
-        released, unnamed = jobs.release_old(session, before, BLOB_ROWS)
+        released, unnamed = jobs.release_old(session, before, BLOB_ROWS, self._released)
+        self._released = released[-1] if released else ""
         self._audit(session, "result.purge", released, now)
         return len(released), unnamed
 

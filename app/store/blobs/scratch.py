@@ -199,7 +199,8 @@ class SealedSpool:
         for record in self._records[part]:
             with pa.ipc.open_stream(self._scratch.read(record)) as stream:
                 yield stream.read_all()
-        yield from self._waiting[part]
+        if self._waiting[part]:  # as one table: they may be many of few rows each
+            yield pa.concat_tables(self._waiting[part])
 
     def clear(self, part: int) -> None:
         """Drop the partition's rows."""

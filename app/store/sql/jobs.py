@@ -352,19 +352,23 @@ def retained_table(session: Session, role: Role, job_id: str) -> bytes | None:
     return sealed
 
 
-def release_old(session: Session, before: datetime, most: int) -> tuple[list[str], list[str]]:
-    """Release the tables of up to ``most`` jobs that ended before a time.
+def release_old(
+    session: Session, before: datetime, most: int, after: str = ""
+) -> tuple[list[str], list[str]]:
+    """Release the tables of up to ``most`` jobs that ended before a time, in the order of their ids.
 
-    Return their ids, and the blobs that no row names now.
+    ``after``: id of the last job that a previous call released, so that a call does not read the jobs before
+    it again. Return the ids, and the blobs that no row names now.
     """
     held = sa.or_(*(table.is_not(None) for table in (*_TABLE_BLOBS, *_SMALL_TABLES)))
-    query = sa.select(Job.id, *_TABLE_BLOBS).where(Job.finished_at < before, held)
+    query = sa.select(Job.id, *_TABLE_BLOBS).where(Job.id > after, Job.finished_at < before, held)
     query = query.order_by(Job.id).limit(most).with_for_update(skip_locked=True)
     old = session.execute(query).all()
     ids = [row.id for row in old]
     given_up = [f"{table.key}{suffix}" for table in _SMALL_TABLES for suffix in ("", "_key")]
     given_up += [table.key for table in _TABLE_BLOBS]
-    session.execute(sa.update(Job).where(Job.id.in_(ids)).values(dict.fromkeys(given_up)))
+    released = sa.update(Job).where(Job.id.in_(ids)).values(dict.fromkeys(given_up))
+    session.execute(released.execution_options(synchronize_session=False))
     blobs = [blob for row in old for blob in row[1:]]
     return ids, unnamed(session, blobs)
 
@@ -374,6 +378,7 @@ def delete_old(session: Session, before: datetime, most: int) -> tuple[list[str]
     old = sa.select(Job.id).where(Job.finished_at < before).order_by(Job.finished_at).limit(most)
     ids = session.scalars(old.with_for_update(skip_locked=True)).all()
     gone = sa.delete(Job).where(Job.id.in_(ids)).returning(Job.id, *_TABLE_BLOBS)
+    gone = gone.execution_options(synchronize_session=False)
     rows = sorted(session.execute(gone).all(), key=lambda row: row.id)
     blobs = [blob for row in rows for blob in row[1:]]
     return [row.id for row in rows], unnamed(session, blobs)

@@ -11,6 +11,7 @@ as it is, and replicas of such a version go on with it during an upgrade.
 
 import hashlib
 import hmac
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,7 +21,6 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.callers import Caller
-from app.store.crypto.canonical_json import canonical_json
 from app.store.sql.models import AuditChain, AuditLine, SharedAuditHead, SharedAuditLine
 from app.store.sql.quick_statements import execute
 
@@ -53,6 +53,10 @@ _MOVE = (
     .where(CHAINS.c.chain == sa.bindparam("name"))
     .values(number=sa.bindparam("to_number"), mac=sa.bindparam("to_mac"))
 )
+
+
+_canonical_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+"""Serialise a line as `canonical_json` does, in C: its names are ASCII, and no value is a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,4 +163,4 @@ def _written(line: Line, previous: str) -> bytes:
     place = {"number": line["number"], "at": at, "previous": previous}
     if line["chain"] != SHARED:  # whose lines had no chain to name
         place["chain"] = line["chain"]
-    return canonical_json(place | texts)
+    return _canonical_text(place | texts).encode()

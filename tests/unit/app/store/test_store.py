@@ -484,6 +484,7 @@ def test_old_results_are_released_and_their_jobs_stay(database: Database) -> Non
         job(state="succeeded", finished_at=NOW + timedelta(days=8), destination_blob="e" * 32),
     )
     with database.write() as session:
+        assert jobs.release_old(session, NOW + timedelta(days=7), 9, after=old) == ([], [])
         assert jobs.release_old(session, NOW + timedelta(days=7), 9) == ([old], ["d" * 32, "s" * 32])
     assert found(database, old).destination_blob is None
     assert found(database, young).destination_blob == "e" * 32

@@ -1,23 +1,27 @@
 """The audit holds line by line; every change that the service did not make is found."""
 
 import argparse
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from app.callers import Caller
 from app.cli.admin import administer
 from app.errors import InvalidRequest
 from app.settings import Settings
+from app.store.crypto.canonical_json import canonical_json
 from app.store.crypto.sealing import Signer, signature_holds
 from app.store.sql.audit.anchor import AnchorUnreadable, keep_anchor, kept_anchors
 from app.store.sql.audit.checkpoints import Anchor, newest_checkpoint
 from app.store.sql.audit.fold import fold
 from app.store.sql.audit.queue import AuditQueue
-from app.store.sql.audit.trail import AuditTrail, Entry
+from app.store.sql.audit.trail import SHARED, AuditTrail, Entry, _written, columns
 from app.store.sql.db import Database, migrate
 from app.store.sql.models import AuditChain, AuditLine
 from tests.unit.app.store.sql.audit_logs import (
@@ -46,6 +50,15 @@ def database(home: Path) -> Iterator[Database]:
     database = Database(settings)
     yield database
     database.close()
+
+
+@pytest.mark.parametrize("who", ["ada", 'quoted "Ünï"\\', "\u0000\n\u007f\u2028🦊\uffff"])
+@pytest.mark.parametrize("chain", [CHAIN, SHARED])
+def test_the_hmac_is_taken_over_canonical_json(who: str, chain: str) -> None:
+    caller = Caller(who, project=None)
+    line = {"chain": chain, "number": 2**60, "at": datetime(2026, 1, 2, tzinfo=UTC)}
+    written = _written(line | columns(Entry(caller, "job.create", "job-1", "é")), "00ff")
+    assert written == canonical_json(json.loads(written))
 
 
 def test_what_the_service_wrote_holds(database: Database) -> None:

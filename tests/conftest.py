@@ -50,6 +50,9 @@ SERVICE = {
 PROCESSES = {"service_on", "checkout", "postgres"}
 """Fixtures that start processes: each test that uses one of them is slow, as is each on PostgreSQL."""
 
+COLLECTION = (20_000, 20, 20)
+"""Thresholds of garbage collection in a test process."""
+
 os.environ.setdefault("ROWVEIL_RELEASE_POLICY", "allow")  # tests release the same tables again and again
 
 os.environ.setdefault("ROWVEIL_COMPILE_KERNELS", "false")  # a test that compiles says so itself
@@ -87,10 +90,14 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what collection has made out of later garbage collections: a million objects that all stay."""
+    """Leave what collection has made out of later garbage collections: a million objects that all stay.
+
+    Later ones are rarer than Python's thresholds have them, as in the service (`app.server`).
+    """
     gc.enable()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECTION)
 
 
 def pytest_sessionfinish() -> None:

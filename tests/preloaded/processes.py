@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -16,6 +17,7 @@ from typing import IO
 from app.engine.worker_environment import worker_environment
 from demo.service import Process, announced, environment_of
 from tests.preloaded import server
+from tests.preloaded.forks import received, request_fork
 
 _LIBRARY = "LD_PRELOAD"
 
@@ -58,7 +60,7 @@ class ForkedProcess:
             poll.register(self._status, select.POLLIN)
             if not poll.poll(milliseconds):
                 return None
-            self.returncode = server.received(self._status)
+            self.returncode = received(self._status)
             os.close(self._status)
         return self.returncode
 
@@ -71,9 +73,9 @@ class Servers:
         self._requests, services = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fork_requests, fork_servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with services, fork_servers, fork_requests:
-            self._services = self._started(server.SERVICE, self._environment, services, fork_requests)
+            self._services = _started(server.SERVICE, self._environment, services, fork_requests)
             workers = worker_environment(self._environment, traces=False)
-            self._fork_servers = self._started(server.FORK_SERVER, workers, fork_servers)
+            self._fork_servers = _started(server.FORK_SERVER, workers, fork_servers)
         atexit.register(self._close)
 
     def fits(self, environment: Mapping[str, str]) -> bool:
@@ -86,7 +88,7 @@ class Servers:
         readable, writable = os.pipe()
         try:
             files = [0, writable, 2 if log is None else log.fileno()]
-            pid, status = server.request_fork(self._requests, given, files)
+            pid, status = request_fork(self._requests, given, files)
         finally:
             os.close(writable)
         return ForkedProcess(pid, status, os.fdopen(readable))
@@ -101,15 +103,6 @@ class Servers:
                     found.append(pid)
         return found
 
-    def _started(
-        self, role: str, environment: Mapping[str, str], *sockets: socket.socket
-    ) -> "subprocess.Popen[bytes]":
-        numbers = [each.fileno() for each in sockets]
-        program = _SERVER.format(role, *numbers, *[-1] * (2 - len(numbers)))
-        return subprocess.Popen(
-            [sys.executable, "-c", program], env=environment, pass_fds=numbers, stdin=subprocess.DEVNULL
-        )
-
     def _close(self) -> None:
         """Let both end."""
         self._requests.close()
@@ -118,10 +111,46 @@ class Servers:
             process.wait()
 
 
+def _started(role: str, environment: Mapping[str, str], *sockets: socket.socket) -> "subprocess.Popen[bytes]":
+    numbers = [each.fileno() for each in sockets]
+    program = _SERVER.format(role, *numbers, *[-1] * (2 - len(numbers)))
+    return subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, pass_fds=numbers, stdin=subprocess.DEVNULL
+    )
+
+
 @cache
 def servers(library: str) -> Servers:
     """The servers of this process with a library loaded before the C library, started at the first call."""
     return Servers(library)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Command line whose process is forked, as an argument list and the descriptor that it inherits."""
+
+    arguments: list[str]
+    descriptor: int
+
+
+@cache
+def command() -> Command:
+    """Return the command ``rowveil``, to which arguments are added; starts the server at the first call.
+
+    It needs the root of the checkout in ``PYTHONPATH``, and forwards no signals.
+    """
+    requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = _started(server.COMMAND, server.bound(os.environ), theirs)
+
+    def close() -> None:
+        requests.close()
+        process.kill()
+        process.wait()
+
+    atexit.register(close)
+    module = "tests.preloaded.command"
+    return Command([sys.executable, "-S", "-m", module, str(requests.fileno())], requests.fileno())
 
 
 def start_command(

@@ -24,15 +24,16 @@ from typing import Any
 
 from app.engine.worker_environment import ADDITIONAL, worker_environment
 from app.telemetry import tracing
-
-MOST_BYTES = 2**17
-"""Most bytes of a request."""
+from tests.preloaded.forks import MOST_BYTES, request_fork
 
 FORK_SERVER = "forkserver"
 """Role of the process from which fork servers are forked; it is also in the command line of real ones."""
 
 SERVICE = "service"
 """Role of the process from which services are forked."""
+
+COMMAND = "command"
+"""Role of the process from which commands of the command line are forked."""
 
 FREE_PREFIXES = ("ROWVEIL_", "AWS_")
 """Variables that a service reads after its imports, so that each may have others."""
@@ -73,7 +74,7 @@ def main(role: str, control: int, fork_servers: int = -1) -> None:
     Parameters
     ----------
     role
-        `SERVICE` or `FORK_SERVER`.
+        `SERVICE`, `FORK_SERVER` or `COMMAND`.
     control
         Descriptor of the socket for requests.
     fork_servers
@@ -83,14 +84,18 @@ def main(role: str, control: int, fork_servers: int = -1) -> None:
     if role == SERVICE:
         _import_service()
         _borrow_fork_servers(socket.socket(fileno=fork_servers))
-    else:
+    elif role == FORK_SERVER:
         _import_workers()
+    else:
+        _import_commands()
     with socket.socket(fileno=control) as requests:
         request = _forked(requests)
-    if role == SERVICE:
-        _run_command(request, dict(os.environ.items() - given.items()))
-    else:
+    if role == FORK_SERVER:
         _run_fork_server(request)
+    else:
+        if role == SERVICE:
+            gc.unfreeze()  # it freezes its objects itself
+        _run_command(request, dict(os.environ.items() - given.items()))
 
 
 def _import_service() -> None:
@@ -116,6 +121,26 @@ def _import_workers() -> None:
 
     for module in (_FIRST, *worker_modules()):
         importlib.import_module(module)
+
+
+def _import_commands() -> None:
+    """Import what `app.__main__` imports for commands on tables and of administration, and start numba."""
+    from app.lean import leave_out
+
+    leave_out("pandas")
+    leave_out("pydantic.v1")
+    for module in _COMMAND_MODULES:
+        importlib.import_module(module)
+
+
+_COMMAND_MODULES = (
+    "app.cli.commands",
+    "app.cli.admin",
+    "app.worker.preload",
+    "sklearn.cluster",
+    "sklearn.ensemble",
+)
+"""Further ones than the commands' own: those of numba's start, and those that measures and attacks need."""
 
 
 def _forked(requests: socket.socket) -> Request:
@@ -192,7 +217,6 @@ def _run_command(request: Request, added: dict[str, str]) -> None:
     _map_faults()
     module, *arguments = request.given["arguments"]
     sys.argv = [module, *arguments]
-    gc.unfreeze()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
@@ -262,21 +286,3 @@ def _borrow_fork_servers(requests: socket.socket) -> None:
     borrowed: Any = _BorrowedFork(requests)
     util.spawnv_passfds = borrowed.start
     forkserver.os = borrowed  # type: ignore[attr-defined]
-
-
-def request_fork(requests: socket.socket, given: Mapping[str, Any], files: list[int]) -> tuple[int, int]:
-    """Request a process; return its id, and the descriptor from which its exit code will be read."""
-    readable, writable = os.pipe()
-    try:
-        socket.send_fds(requests, [json.dumps(given).encode()], [writable, *files])
-    finally:
-        os.close(writable)
-    return received(readable), readable
-
-
-def received(status: int) -> int:
-    """Return the next number that the server sends. Raises RuntimeError if the server has ended."""
-    number = os.read(status, 8)
-    if not number:
-        raise RuntimeError("the server of preloaded processes has ended")
-    return int.from_bytes(number, "little", signed=True)

@@ -5,8 +5,10 @@ so that help and usage errors appear at once.
 """
 
 import argparse
+import importlib
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,13 +52,27 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=CommandParser)
     for name, summary, filler in _COMMANDS:
-        before = numba.leave_out if filler.startswith(_ADMINISTRATION) else None
-        commands.add_parser(name, help=summary, filler=filler, before=before)
+        commands.add_parser(name, help=summary, filler=partial(_fill, filler) if filler else None)
     return parser
 
 
+def _fill(filler: str, parser: CommandParser) -> None:
+    """Import the function that adds the arguments of a command, and call it."""
+    if filler.startswith(_ADMINISTRATION):
+        numba.leave_out()
+    module, _, function = filler.partition(":")
+    getattr(importlib.import_module(module), function)(parser)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
+    """Run the command line and return its exit status.
+
+    Without ``arguments`` those of the process are parsed, and libraries that no command needs are left out
+    of it.
+    """
+    if arguments is None:
+        leave_out("pandas")
+        leave_out("pydantic.v1")
     if sys.stderr is None:  # standard error was closed: messages must not appear among the rows
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process lasts
     with collection_paused():
@@ -70,7 +86,6 @@ def main(arguments: list[str] | None = None) -> int:
         if settings.engine == "local":
             _begin_workers()
         defer("pyarrow", "pyarrow.compute", "pyarrow.csv")
-        leave_out("pydantic.v1")
         with collection_paused():
             from app.server import serve
         return serve(settings)
@@ -112,7 +127,6 @@ def _settings(on_tables: bool) -> "Settings | None":
 
 def _begin_workers() -> None:
     """Let a process of their own import what workers need, while this one imports what the service needs."""
-    leave_out("pandas")
     from app.engine import fork_server
 
     fork_server.start()

@@ -51,6 +51,9 @@ SERVICE = {
 PROCESSES = {"service_on", "checkout", "postgres"}
 """Fixtures that start processes: each test that uses one of them is slow, as is each on PostgreSQL."""
 
+COLLECTION = (20_000, 20, 20)
+"""Thresholds of garbage collection in a test process."""
+
 os.environ.setdefault("ROWVEIL_RELEASE_POLICY", "allow")  # tests release the same tables again and again
 
 os.environ.setdefault("ROWVEIL_COMPILE_KERNELS", "false")  # a test that compiles says so itself
@@ -90,11 +93,13 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """Leave what collection has made out of later garbage collections: a million objects that all stay.
 
-    They are collected at the exit of the interpreter alone, where libraries check that. pytest collects
-    garbage five times at its end, which took 3.5 s of each test process.
+    Later ones are rarer than Python's thresholds have them, as in the service (`app.server`). These objects
+    are collected at the exit of the interpreter alone, where libraries check that. pytest collects garbage
+    five times at its end, which took 3.5 s of each test process.
     """
     gc.enable()
     gc.freeze()
+    gc.set_threshold(*COLLECTION)
     atexit.register(gc.unfreeze)
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,12 @@ class Ended:
 
 
 def in_terminal(
-    arguments: list[str], size: tuple[int, int], *, stdout_too: bool = False, **variables: str
+    arguments: list[str],
+    size: tuple[int, int],
+    *,
+    stdout_too: bool = False,
+    pass_fds: Sequence[int] = (),
+    **variables: str,
 ) -> Ended:
     """Run Python with these arguments, its standard error a terminal of this size."""
     ours, theirs = os.openpty()
@@ -67,6 +73,7 @@ def in_terminal(
             stdin=subprocess.DEVNULL,
             stdout=theirs if stdout_too else output,
             stderr=theirs,
+            pass_fds=pass_fds,
         ) as process:
             os.close(theirs)
             drawn = bytearray()

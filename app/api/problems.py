@@ -77,7 +77,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
             f"{sent_as(request.headers.get('content-type'))}; this operation takes application/json"
         ).problem()
     else:
-        problem = _invalid_request(error_items(error))
+        problem = _invalid_request(error_items(error.errors(), error.body))
     return problem_response(problem, request.url.path)
 
 

@@ -5,14 +5,15 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from itertools import takewhile
 from types import FrameType
-from typing import get_args
+from typing import Any, get_args
 
 from app.cli import attack_command, plan_command, report_commands, run, seeds, verify
 from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, add_format, drop_output
 from app.cli.options import Options
-from app.cli.parser import LineParser
+from app.cli.parser import CommandParser
 from app.cli.request_builder import CSV, Call
 from app.cli.workspace import Failed
 from app.errors import AppError
@@ -26,6 +27,7 @@ from app.settings import Settings
 from providers import PROVIDERS
 from providers.attacks.options import AttackOptions
 from providers.measures.assessment import MeasureOptions
+from providers.provider import Provider
 from providers.selection.candidates import CandidateOptions
 from providers.selection.frontier import FrontierOptions
 
@@ -42,35 +44,54 @@ Arrow stream, by the suffix of its name; '-' is standard input or output, with -
 _log = logging.getLogger("rowveil.cli")
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
+def add_run(parser: CommandParser) -> None:
     """Add the services to the parser of `run`."""
+    _add_services(parser, _add_run_of, 0)
+
+
+def _add_services(
+    parser: CommandParser, add: Callable[[CommandParser, Provider[Any]], None], place: int
+) -> None:
+    """Add a parser for each service, to which ``add`` adds its arguments when the service is named.
+
+    ``place``: number of arguments before the service. If these name one, the modules of the others are not
+    imported: only the help has their titles.
+    """
     services = parser.add_subparsers(
-        dest="service", required=True, metavar="SERVICE", parser_class=LineParser
+        dest="service", required=True, metavar="SERVICE", parser_class=CommandParser
     )
-    for identifier, provider in PROVIDERS.items():
-        service = services.add_parser(identifier, help=provider.title)
-        _describe(service, provider.summary, run.run)
-        _add_tables(service, "source", "destination")
-        options = _options(service)
-        options.add_model(provider.params, ("parameters",))
-        options.add_model(RunRequest, only=("validate_only",))
-        _add_report(service)
-        service.add_argument(
-            "--report-level",
-            choices=("summary", "full"),
-            help="`full`: every measure of risk and utility that applies. Default: summary",
+    typed = list(takewhile(lambda each: not each.startswith("-"), parser.given))
+    is_named = len(typed) > place and typed[place] in PROVIDERS
+    for identifier in PROVIDERS:
+        title = None if is_named else PROVIDERS[identifier].title
+        services.add_parser(
+            identifier, help=title, filler=lambda each, name=identifier: add(each, PROVIDERS[name])
         )
-        service.add_argument(
-            "--csv-formulas",
-            choices=get_args(Formulas),
-            help="CSV destination: `escape` puts an apostrophe before texts that a spreadsheet computes. "
-            "Default: keep",
-        )
-        options.add_model(MeasureOptions, ("measures",), "measures")
-        options.add_model(CandidateOptions, ("candidates",), "candidates")
-        options.add_model(RunAttackOptions, ("attacks",), "attacks")
-        _add_csv(options)
-        seeds.add_options(service)
+
+
+def _add_run_of(parser: CommandParser, provider: Provider[Any]) -> None:
+    _describe(parser, provider.summary, run.run)
+    _add_tables(parser, "source", "destination")
+    options = _options(parser)
+    options.add_model(provider.params, ("parameters",))
+    options.add_model(RunRequest, only=("validate_only",))
+    _add_report(parser)
+    parser.add_argument(
+        "--report-level",
+        choices=("summary", "full"),
+        help="`full`: every measure of risk and utility that applies. Default: summary",
+    )
+    parser.add_argument(
+        "--csv-formulas",
+        choices=get_args(Formulas),
+        help="CSV destination: `escape` puts an apostrophe before texts that a spreadsheet computes. "
+        "Default: keep",
+    )
+    options.add_model(MeasureOptions, ("measures",), "measures")
+    options.add_model(CandidateOptions, ("candidates",), "candidates")
+    options.add_model(RunAttackOptions, ("attacks",), "attacks")
+    _add_csv(options)
+    seeds.add_options(parser)
 
 
 def add_measures(parser: argparse.ArgumentParser) -> None:
@@ -112,20 +133,19 @@ def add_attack(parser: argparse.ArgumentParser) -> None:
     seeds.add_options(parser)
 
 
-def add_plan(parser: argparse.ArgumentParser) -> None:
+def add_plan(parser: CommandParser) -> None:
     """Add the table's file and the services to the parser of `plan`."""
     _add_tables(parser, "source")
-    services = parser.add_subparsers(
-        dest="service", required=True, metavar="SERVICE", parser_class=LineParser
-    )
-    for identifier, provider in PROVIDERS.items():
-        service = services.add_parser(identifier, help=provider.title)
-        about = "Estimate what a job needs on several workers, from measured costs and a simulation."
-        _describe(service, about, plan_command.plan)
-        options = _options(service)
-        options.add_model(provider.params, ("parameters",))
-        plan_command.add_arguments(service)
-        _add_csv(options)
+    _add_services(parser, _add_plan_of, 1)
+
+
+def _add_plan_of(parser: CommandParser, provider: Provider[Any]) -> None:
+    about = "Estimate what a job needs on several workers, from measured costs and a simulation."
+    _describe(parser, about, plan_command.plan)
+    options = _options(parser)
+    options.add_model(provider.params, ("parameters",))
+    plan_command.add_arguments(parser)
+    _add_csv(options)
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,6 @@ from typing import Any
 
 import orjson
 
-from app.api.job_response import document_of
-from app.api.report_schemas import Report
 from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, write
 from app.engine.engine import Progress
@@ -113,9 +111,13 @@ def write_report(job: Job, report: dict[str, Any] | None, name: str) -> None:
     if report is None:
         return
     if PurePath(name).suffix.lower() == ".html":
+        from app.api.job_response import document_of  # slow to import and rarely needed
+
         document = document_of(job, Progress(1.0, State.SUCCEEDED))
         write(name, [html_report(document, report).encode()])
     else:
+        from app.api.report_schemas import Report  # as slow
+
         model = Report.model_validate(report)
         write(name, [model.model_dump_json(exclude_none=True, indent=2).encode(), b"\n"])
 

@@ -1,7 +1,6 @@
 """Parsers of the command line: usage errors in one line, options added when a command is named."""
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
@@ -54,31 +53,28 @@ def _is_option(argument: str) -> bool:
 
 
 class CommandParser(LineParser):
-    """Parser that imports the module of its command only to parse its arguments or to print its help.
+    """Parser that gets the arguments of its command only to parse them or to print its help.
 
     Parameters
     ----------
-    filler : str
-        ``module:function``, which adds the arguments of the command to its parser; empty: it has none.
-    before : callable, optional
-        Called before that module is imported.
+    filler : callable, optional
+        Adds them to the parser. It may import modules that no other command needs.
     """
 
     def __init__(
-        self, *arguments: Any, filler: str = "", before: Callable[[], None] | None = None, **options: Any
+        self, *arguments: Any, filler: Callable[["CommandParser"], None] | None = None, **options: Any
     ) -> None:
         super().__init__(*arguments, **options)
         self._filler = filler
-        self._before = before
+        self.given: Sequence[str] = ()
+        """Arguments that are parsed, while the filler runs."""
 
     def parse_known_args(  # type: ignore[override]  # the overloads concern a namespace's type
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Add the arguments of the command, if they are missing, and parse."""
-        if self._filler:
-            module, _, function = self._filler.partition(":")
-            self._filler = ""
-            if self._before is not None:
-                self._before()
-            getattr(importlib.import_module(module), function)(self)
+        if self._filler is not None:
+            self.given = list(sys.argv[1:] if args is None else args)
+            filler, self._filler = self._filler, None
+            filler(self)
         return super().parse_known_args(args, namespace)

@@ -3,7 +3,6 @@
 import argparse
 from typing import Any, TypeVar
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from app.cli.exit_codes import CommandFailed, Exit
@@ -93,7 +92,7 @@ class Call:
 
     def _faults(self, error: ValidationError, body: dict[str, Any], within: tuple[str, ...] = ()) -> str:
         faults = [{**each, "loc": ("body", *within, *each["loc"])} for each in error.errors()]
-        items = error_items(RequestValidationError(faults, body=body))
+        items = error_items(faults, body)
         return "\n".join(self.placed(item["message"], item["pointer"]) for item in items)
 
 

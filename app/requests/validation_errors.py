@@ -1,9 +1,7 @@
 """Validation errors of a request: one message per location, as a JSON pointer into the body."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-from fastapi.exceptions import RequestValidationError
 
 from providers.errors import reference_token
 from providers.params import OPTIM_OPERANDS, fault_message
@@ -14,10 +12,14 @@ def json_pointer(parts: tuple[Any, ...]) -> str:
     return "".join(f"/{reference_token(part)}" for part in parts)
 
 
-def error_items(error: RequestValidationError) -> list[dict[str, str]]:
-    """Return the validation errors without duplicates: the innermost location, one branch of each union."""
+def error_items(faults: Iterable[Any], body: Any) -> list[dict[str, str]]:
+    """Return the validation errors without duplicates: the innermost location, one branch of each union.
+
+    ``faults``: pydantic's errors, each with the part of the request as the first part of its location;
+    ``body``: the body that was sent.
+    """
     items: dict[str, dict[str, str]] = {}
-    for fault in error.errors():
+    for fault in faults:
         location, *path = fault["loc"]
         message = fault_message(fault)
         if location != "body":
@@ -32,7 +34,7 @@ def error_items(error: RequestValidationError) -> list[dict[str, str]]:
         missing = [path.pop()] if fault["type"] == "missing" and path else []
         if fault["type"] == "unknown_name":
             missing = [*filter(None, [fault["ctx"].get("within")]), fault["ctx"]["name"]]
-        pointer = json_pointer(_path_in(error.body, path) + tuple(missing))
+        pointer = json_pointer(_path_in(body, path) + tuple(missing))
         items.setdefault(pointer, {"pointer": pointer, "message": message})
     return [
         item for place, item in items.items() if not any(other.startswith(f"{place}/") for other in items)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.__main__ import main
+from tests.preloaded.processes import command
 
 SEED = "8f1c7a0b52e94d63"
 
@@ -55,15 +56,27 @@ class Desk:
         return out
 
     def process(
-        self, *arguments: str, stdin: int | None = None, stderr: int = subprocess.PIPE, **variables: str
+        self,
+        *arguments: str,
+        stdin: int | None = None,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+        forked: bool = False,
+        **variables: str,
     ) -> subprocess.Popen[bytes]:
-        """Run the command as a process of its own, with pipes."""
+        """Run the command as a process of its own, with pipes.
+
+        ``forked``: from a process that has imported it; such a command gets no signals.
+        """
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | variables
+        preloaded = command() if forked else None
+        program = [sys.executable, "-m", "app"] if preloaded is None else preloaded.arguments
         return subprocess.Popen(
-            [sys.executable, "-m", "app", *arguments],
+            [*program, *arguments],
             env=environment,
+            pass_fds=() if preloaded is None else (preloaded.descriptor,),
             stdin=stdin,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=stderr,
         )
 

@@ -2,9 +2,7 @@
 
 import gzip
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +103,15 @@ def test_it_stands_in_a_pipe(desk: Desk) -> None:
     desk.done("run", "DSWAP", "in.parquet", "out.parquet", "--swap-fields", "income", "--seed-file", "seed")
     assert pq.read_table(pa.py_buffer(out)).equals(pq.read_table("out.parquet"))
     assert err == b"DSWAP: SUCCESS, 400 rows\n"  # and no progress, as nobody looks on
+
+
+def test_a_forked_command_ends_as_any_other(desk: Desk) -> None:
+    """Exit code and message, in the folder and with the variables of whom it is forked for."""
+    given = ["run", "DSWAP", "in.parquet", "out.parquet", "--swap-fields", "income"]
+    with desk.process(*given, forked=True, ROWVEIL_SEED="no hex") as running:
+        out, err = running.communicate(timeout=120)
+    assert (running.returncode, out) == (2, b"")
+    assert b"hex digits" in err
 
 
 def test_a_reader_that_stops_ends_it_quietly(desk: Desk) -> None:
@@ -270,11 +277,12 @@ def test_a_full_disk_behind_standard_output_is_reported(desk: Desk) -> None:
         "--keep-seed",
         "kept",
     ]
-    command = [sys.executable, "-m", "app", *given]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert (done.returncode, done.stderr) == (
+    with (
+        Path("/dev/full").open("wb") as full,
+        desk.process(*given, stdout=full.fileno(), forked=True) as done,
+    ):
+        _, err = done.communicate(timeout=120)
+    assert (done.returncode, err) == (
         1,
         b"rowveil: standard output cannot be written: No space left on device\n",
     )

@@ -82,12 +82,10 @@ def test_typescript(clients: Path, service: dict[str, str]) -> None:
     run(["node", "--test", str(tests)], service)
 
 
-@pytest.fixture
-def typescript(clients: Path, reader: Reader) -> str:
-    """Command of the page that compiles `{0}.mts` strictly, with the client linked as by npm."""
-    reader.settle()
+def compiler(clients: Path, folder: Path) -> list[str]:
+    """Return the page's command, strict, without its file; link the client in the folder as npm would."""
     package = clients / "typescript"
-    scope = reader.folder / "node_modules" / "@rowveil"
+    scope = folder / "node_modules" / "@rowveil"
     scope.mkdir(parents=True)
     (scope / "client").symlink_to(package)
     command = re.search(
@@ -95,12 +93,14 @@ def typescript(clients: Path, reader: Reader) -> str:
     )
     assert command is not None
     flags = f"{command[1]} {STRICT} --typeRoots {package / 'node_modules' / '@types'}"
-    return f"{package / 'node_modules' / '.bin' / 'tsc'} {flags} {{0}}.mts"
+    return shlex.split(f"{package / 'node_modules' / '.bin' / 'tsc'} {flags}")
 
 
-def test_typescript_as_its_page_has_it(typescript: str, reader: Reader) -> None:
+def test_typescript_as_its_page_has_it(clients: Path, reader: Reader) -> None:
     """The page's program is compiled and run unchanged."""
-    programs = PROGRAMS | {"ts": ("mts", f"{typescript} && node {{0}}.mjs")}
+    reader.settle()
+    typescript = shlex.join(compiler(clients, reader.folder))
+    programs = PROGRAMS | {"ts": ("mts", f"{typescript} {{0}}.mts && node {{0}}.mjs")}
     examples = [block for block in blocks(PAGE) if block.language == "ts"]
     reader.run([sample_table(), *examples], programs=programs)
 
@@ -112,25 +112,37 @@ MISSPELT = {
 }
 
 
-@pytest.mark.parametrize("place", MISSPELT)
-def test_a_misspelt_name_in_the_pages_program_does_not_compile(
-    typescript: str, reader: Reader, place: str
-) -> None:
-    """The compiler names it; the right name is optional, so that nothing else is missing."""
+@pytest.fixture(scope="module")
+def errors(clients: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Errors of the compiler in each misspelt program; it is started once for all of them."""
+    folder = tmp_path_factory.mktemp("misspelt")
     (example,) = (block for block in blocks(PAGE) if block.language == "ts")
-    right, wrong, name = MISSPELT[place]
-    misspelt = example.text.replace(right, wrong, 1)
-    assert misspelt != example.text
-    (reader.folder / "wrong.mts").write_text(misspelt, encoding="utf-8")
+    files = {}
+    for place, (right, wrong, _) in MISSPELT.items():
+        misspelt = example.text.replace(right, wrong, 1)
+        assert misspelt != example.text
+        files[place] = f"{place.replace(' ', '-')}.mts"
+        (folder / files[place]).write_text(misspelt, encoding="utf-8")
     compiled = subprocess.run(
-        shlex.split(typescript.format("wrong")),
+        [*compiler(clients, folder), *files.values()],
         capture_output=True,
         text=True,
         check=False,
-        cwd=reader.folder,
+        cwd=folder,
     )
     assert compiled.returncode != 0
-    assert f"'{name}' does not exist in type" in compiled.stdout
+    found = re.split(r"^(?=\S+\.mts\()", compiled.stdout, flags=re.MULTILINE)
+    return {
+        place: "".join(error for error in found if error.startswith(f"{file}("))
+        for place, file in files.items()
+    }
+
+
+@pytest.mark.parametrize("place", MISSPELT)
+def test_a_misspelt_name_in_the_pages_program_does_not_compile(errors: dict[str, str], place: str) -> None:
+    """The compiler names it; the right name is optional, so that nothing else is missing."""
+    *_, name = MISSPELT[place]
+    assert f"'{name}' does not exist in type" in errors[place]
 
 
 def test_the_lock_names_no_registry() -> None:

@@ -3,10 +3,13 @@
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.preloaded.processes import command
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs"
@@ -22,8 +25,8 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SHELL = """
 set -eu
 curl() { command curl --no-progress-meter --fail-with-body "$@"; }
-rowveil() { .venv/bin/python -m app "$@"; }
 """
+_COMMAND = 'rowveil() {{ {} "$@"; }}\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +96,13 @@ class Reader:
     ) -> None:
         """Run the examples unchanged, one after the other, in one shell.
 
+        The command ``rowveil`` of this checkout is forked from a process that has imported it.
         ``put``: placeholder on the page -> its value in the test. An example fails if it ends with an
         error or if its output, standard error included, differs from the page.
         """
-        script = [_SHELL, self.shell]
+        forked = command() if self.root == ROOT else None
+        rowveil = [".venv/bin/python", "-m", "app"] if forked is None else forked.arguments
+        script = [_SHELL, _COMMAND.format(shlex.join(rowveil)), self.shell]
         for number, example in enumerate(examples):
             text = example.text
             for written, here in {ADDRESS: self.address, **(put or {})}.items():
@@ -111,6 +117,7 @@ class Reader:
             ["bash", "-c", "".join(script)],  # noqa: S607 - as a reader has it
             cwd=self.folder,
             env=os.environ | given,
+            pass_fds=() if forked is None else (forked.descriptor,),
             capture_output=True,
             text=True,
             check=False,

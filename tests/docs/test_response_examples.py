@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 
 from app.api.pages.response_examples import FILE
-from tests.own_key import own_key
+from tests.own_key import created_key, own_key
 from tests.preloaded.processes import running_service
 from website.response_examples import recorded
 
@@ -68,6 +68,7 @@ def test_the_service_gives_the_examples_again(monkeypatch: pytest.MonkeyPatch) -
     """`python -m website.response_examples` writes the file again after a change of the service."""
     monkeypatch.setattr("website.response_examples.running_service", running_service)
     monkeypatch.setattr("website.response_examples.own_key", own_key)
+    monkeypatch.setattr("website.response_examples._key", created_key)
     stored = json.loads(FILE.read_text(encoding="utf-8"))
     again = recorded()
     assert stored.keys() == again.keys()

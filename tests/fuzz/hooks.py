@@ -1,5 +1,6 @@
 """Schemathesis hooks with knowledge beyond the document, loaded by SCHEMATHESIS_HOOKS."""
 
+import gc
 import zlib
 from typing import Any, TypeAlias
 
@@ -29,6 +30,8 @@ _WITH_VALUES = {"getJobRows", "getBufferRows", "getBufferProfile", "compareJobRo
 """Operations whose responses contain rows or a seed on purpose. So do a run of inline rows, and
 a preview with a trial run."""
 
+gc.freeze()
+gc.set_threshold(50_000, 20, 20)  # a seventh of Schemathesis's time goes to collections otherwise
 
 # ------------------------------------------------------------------------------------- what is sent
 

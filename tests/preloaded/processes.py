@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -19,6 +20,7 @@ from typing import IO
 from app.engine.worker_environment import worker_environment
 from demo.service import Process, announced, environment_of
 from tests.preloaded import server
+from tests.preloaded.forks import received, request_fork
 
 _LIBRARY = "LD_PRELOAD"
 
@@ -61,7 +63,7 @@ class ForkedProcess:
             poll.register(self._status, select.POLLIN)
             if not poll.poll(milliseconds):
                 return None
-            self.returncode = server.received(self._status)
+            self.returncode = received(self._status)
             os.close(self._status)
         return self.returncode
 
@@ -76,7 +78,7 @@ class Servers:
         self._processes: list[subprocess.Popen[bytes]] = []
         with fork_servers:
             workers = worker_environment(self._environment, traces=False)
-            self._fork_servers = self._started(server.FORK_SERVER, workers, fork_servers)
+            self._fork_servers = self._process(server.FORK_SERVER, workers, fork_servers)
         atexit.register(self._close)
 
     def fits(self, environment: Mapping[str, str]) -> bool:
@@ -90,12 +92,12 @@ class Servers:
         if role not in self._requests:
             self._requests[role], control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with control:
-                self._started(role, self._environment, control, self._fork_requests)
+                self._process(role, self._environment, control, self._fork_requests)
         given = {"folder": str(Path.cwd()), "environment": dict(environment), "arguments": arguments}
         readable, writable = os.pipe()
         try:
             files = [0, writable, 2 if log is None else log.fileno()]
-            pid, status = server.request_fork(self._requests[role], given, files)
+            pid, status = request_fork(self._requests[role], given, files)
         finally:
             os.close(writable)
         return ForkedProcess(pid, status, os.fdopen(readable))
@@ -110,14 +112,10 @@ class Servers:
                     found.append(pid)
         return found
 
-    def _started(
+    def _process(
         self, role: str, environment: Mapping[str, str], *sockets: socket.socket
     ) -> "subprocess.Popen[bytes]":
-        numbers = [each.fileno() for each in sockets]
-        program = _SERVER.format(role, *numbers, *[-1] * (2 - len(numbers)))
-        process = subprocess.Popen(
-            [sys.executable, "-c", program], env=environment, pass_fds=numbers, stdin=subprocess.DEVNULL
-        )
+        process = _started(role, environment, *sockets)
         self._processes.append(process)
         return process
 
@@ -130,10 +128,46 @@ class Servers:
             process.wait()
 
 
+def _started(role: str, environment: Mapping[str, str], *sockets: socket.socket) -> "subprocess.Popen[bytes]":
+    numbers = [each.fileno() for each in sockets]
+    program = _SERVER.format(role, *numbers, *[-1] * (2 - len(numbers)))
+    return subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, pass_fds=numbers, stdin=subprocess.DEVNULL
+    )
+
+
 @cache
 def servers(library: str) -> Servers:
     """The servers of this process with a library loaded before the C library, started at the first call."""
     return Servers(library)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Command line whose process is forked, as an argument list and the descriptor that it inherits."""
+
+    arguments: list[str]
+    descriptor: int
+
+
+@cache
+def command() -> Command:
+    """Return the command ``rowveil``, to which arguments are added; starts the server at the first call.
+
+    It needs the root of the checkout in ``PYTHONPATH``, and forwards no signals.
+    """
+    requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = _started(server.COMMAND, server.bound(os.environ), theirs)
+
+    def close() -> None:
+        requests.close()
+        process.kill()
+        process.wait()
+
+    atexit.register(close)
+    module = "tests.preloaded.command"
+    return Command([sys.executable, "-S", "-m", module, str(requests.fileno())], requests.fileno())
 
 
 def start_command(

@@ -24,9 +24,7 @@ from typing import Any
 
 from app.engine.worker_environment import ADDITIONAL, worker_environment
 from app.telemetry import tracing
-
-MOST_BYTES = 2**17
-"""Most bytes of a request."""
+from tests.preloaded.forks import MOST_BYTES, request_fork
 
 FORK_SERVER = "forkserver"
 """Role of the process from which fork servers are forked; it is also in the command line of real ones."""
@@ -36,6 +34,9 @@ SERVICE = "service"
 
 CLUSTER_WORKER = "cluster worker"
 """Role of the process from which workers of a cluster are forked."""
+
+COMMAND = "command"
+"""Role of the process from which commands of the command line are forked."""
 
 FREE_PREFIXES = ("ROWVEIL_", "AWS_")
 """Variables that a service reads after its imports, so that each may have others."""
@@ -76,7 +77,7 @@ def main(role: str, control: int, fork_servers: int = -1) -> None:
     Parameters
     ----------
     role
-        `SERVICE`, `CLUSTER_WORKER` or `FORK_SERVER`.
+        `SERVICE`, `CLUSTER_WORKER`, `FORK_SERVER` or `COMMAND`.
     control
         Descriptor of the socket for requests.
     fork_servers
@@ -84,13 +85,15 @@ def main(role: str, control: int, fork_servers: int = -1) -> None:
     """
     given = dict(os.environ)
     _IMPORTS[role]()
-    if role != FORK_SERVER:
+    if role in (SERVICE, CLUSTER_WORKER):
         _borrow_fork_servers(socket.socket(fileno=fork_servers))
     with socket.socket(fileno=control) as requests:
         request = _forked(requests)
     if role == FORK_SERVER:
         _run_fork_server(request)
     else:
+        if role in (SERVICE, CLUSTER_WORKER):
+            gc.unfreeze()  # a service freezes its objects itself
         _run_command(request, dict(os.environ.items() - given.items()))
 
 
@@ -131,10 +134,30 @@ def _import_fork_server() -> None:
         importlib.import_module(module)
 
 
+def _import_commands() -> None:
+    """Import what `app.__main__` imports for commands on tables and of administration, and start numba."""
+    from app.lean import leave_out
+
+    leave_out("pandas")
+    leave_out("pydantic.v1")
+    for module in _COMMAND_MODULES:
+        importlib.import_module(module)
+
+
+_COMMAND_MODULES = (
+    "app.cli.commands",
+    "app.cli.admin",
+    "app.worker.preload",
+    "sklearn.cluster",
+    "sklearn.ensemble",
+)
+"""Further ones than the commands' own: those of numba's start, and those that measures and attacks need."""
+
 _IMPORTS = {
     SERVICE: _import_service,
     CLUSTER_WORKER: _import_cluster_worker,
     FORK_SERVER: _import_fork_server,
+    COMMAND: _import_commands,
 }
 
 
@@ -212,7 +235,6 @@ def _run_command(request: Request, added: dict[str, str]) -> None:
     _map_faults()
     module, *arguments = request.given["arguments"]
     sys.argv = [module, *arguments]
-    gc.unfreeze()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
@@ -282,21 +304,3 @@ def _borrow_fork_servers(requests: socket.socket) -> None:
     borrowed: Any = _BorrowedFork(requests)
     util.spawnv_passfds = borrowed.start
     forkserver.os = borrowed  # type: ignore[attr-defined]
-
-
-def request_fork(requests: socket.socket, given: Mapping[str, Any], files: list[int]) -> tuple[int, int]:
-    """Request a process; return its id, and the descriptor from which its exit code will be read."""
-    readable, writable = os.pipe()
-    try:
-        socket.send_fds(requests, [json.dumps(given).encode()], [writable, *files])
-    finally:
-        os.close(writable)
-    return received(readable), readable
-
-
-def received(status: int) -> int:
-    """Return the next number that the server sends. Raises RuntimeError if the server has ended."""
-    number = os.read(status, 8)
-    if not number:
-        raise RuntimeError("the server of preloaded processes has ended")
-    return int.from_bytes(number, "little", signed=True)

@@ -37,6 +37,7 @@ class Postgres:
             shutil.chown(folder, _NOBODY["user"], _NOBODY["group"])
         self._programs = _programs(folder, anybody=bool(self._owner))
         self._process: subprocess.Popen[bytes] | None = None
+        self._owners: set[str] = set()
         initdb = [self._program("initdb"), "-D", str(folder / "data"), "-U", "postgres", "-E", "UTF8"]
         subprocess.run(
             [*initdb, "--locale=C", "--auth=trust", "--no-sync"],
@@ -108,7 +109,9 @@ class Postgres:
     def new_database_with_password(self, owner: str, password: str) -> str:
         """The address of an empty database of an owner from whom the server wants the password."""
         name = f"{owner}_{uuid4().hex[:12]}"
-        self.do(f"CREATE ROLE {owner} LOGIN PASSWORD '{password}'")
+        verb = "ALTER" if owner in self._owners else "CREATE"
+        self.do(f"{verb} ROLE {owner} LOGIN PASSWORD '{password}'")
+        self._owners.add(owner)
         self.do(f"CREATE DATABASE {name} OWNER {owner}")
         rules = self._folder / "data" / "pg_hba.conf"
         rules.write_text(f"local {name} {owner} scram-sha-256\n{rules.read_text()}")

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ import yaml
 from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.store.blobs.bucket import Bucket
 from demo.service import running_service
 from deploy import certificates
 from deploy.private_copy import copy
@@ -145,28 +146,39 @@ def created_key(home: Path, settings: dict[str, str]) -> str:
 
 
 @pytest.mark.faults
-def test_the_whole_comes_up_over_tls_in_production(made: Path, tmp_path: Path, postgres: Postgres) -> None:
-    """A job runs with PostgreSQL and the password file; clients without a certificate are rejected."""
-    database = postgres.new_database_with_password("rowveil", (made / "database" / "password").read_text())
+@pytest.mark.parametrize("storage", ["folder", "bucket"])
+def test_the_whole_comes_up_over_tls_in_production(
+    storage: str, made: Path, tmp_path: Path, postgres: Postgres, new_bucket: Callable[[], Bucket]
+) -> None:
+    """A job runs with PostgreSQL and the password file; clients without a certificate are rejected.
+
+    With a bucket the machines share no folder, as in `compose.s3.yaml`.
+    """
+    bucket = new_bucket()
+    stored = {} if storage == "folder" else {"storage": str(bucket), "small_table_bytes": "0"}
+    password = (made / "database" / "password").read_text()
+    database = postgres.new_database_with_password("rowveil", password)
     with scheduler(made / "scheduler", tmp_path) as address, contextlib.ExitStack() as workers:
         assert refused_without_certificate(address, made / "authority" / "ca.pem")
 
-        def cluster(role: str) -> dict[str, str]:
+        def cluster(role: str, machine: str) -> dict[str, str]:
             return {
+                **stored,
                 "mode": "production",
                 "engine": "dask",
                 "scheduler_address": address,
                 "tls_ca_file": str(made / role / "ca.pem"),
                 "tls_cert_file": str(made / role / "tls.pem"),
                 "tls_key_file": str(made / role / "tls.key"),
-                "shared_folder": str(tmp_path / "shared"),
+                "shared_folder": str(tmp_path / (machine if stored else "shared")),
                 "workers": "1",
             }
 
-        environment = {f"ROWVEIL_{name.upper()}": value for name, value in cluster("worker").items()}
-        for _ in range(2):
+        for machine in ("first", "second"):
+            settings = cluster("worker", machine)
+            environment = {f"ROWVEIL_{name.upper()}": value for name, value in settings.items()}
             workers.enter_context(started(["-m", "app", "worker"], environment))
-        service = cluster("service") | {
+        service = cluster("service", "service") | {
             "auth": "on",
             "database_url": f"{database}&passfile={made / 'service' / 'pgpass'}",
             "key_file": str(made / "service" / "master.key"),
@@ -191,6 +203,7 @@ def test_the_whole_comes_up_over_tls_in_production(made: Path, tmp_path: Path, p
             )
             assert answer.status_code == 200, answer.text
             assert answer.json()["state"] == "succeeded"
+            assert bool(list(bucket.objects("blobs"))) == (storage == "bucket")
             headers = {"authorization": f"Bearer {key}"}
             shown = httpx.get(f"{url}/metrics", headers=headers, timeout=PATIENCE).raise_for_status().text
     expected = {

@@ -18,6 +18,8 @@ from app.engine.local_engine import EmbeddedEngine
 from app.engine.oom_kills import oom_kills, open_statistics
 from app.engine.progress_file import ProgressFile, has_outlived_service, make_progress_file, read_progress
 from app.engine.worker_process import WorkerSetup
+from app.store.blobs.bucket import Bucket
+from app.worker.staging import StagingSetup
 from tests.faults import doings
 from tests.faults.clusters import LocalCluster, certified
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
@@ -33,15 +35,15 @@ EACH_KIND = pytest.mark.parametrize("kind", ["local", "dask"])
 class Engine:
     """An engine of some kind, its loop, and the moments at which a worker came free."""
 
-    def __init__(self, kind: str, workers: int, time_limit: float) -> None:
+    def __init__(self, kind: str, workers: int, time_limit: float, files: StagingSetup | None = None) -> None:
         self.loop = Loop()
         self.engine: EmbeddedEngine | DaskEngine
         self._cluster: LocalCluster | None = None
         if kind == "dask":
             self._cluster = self.loop.do(LocalCluster.start(workers))
-            self.engine = DaskEngine(self._cluster.cluster, SETUP, time_limit)
+            self.engine = DaskEngine(self._cluster.cluster, SETUP, time_limit, files=files)
         else:
-            self.engine = EmbeddedEngine(workers, SETUP, time_limit)
+            self.engine = EmbeddedEngine(workers, SETUP, time_limit, files)
         self.workers = workers
         self._free = threading.Condition()
         self.engine.on_capacity = self._came_free
@@ -87,12 +89,22 @@ class Engine:
             self._free.notify_all()
 
 
-@pytest.fixture(scope="module", params=["local", "dask"])
-def engine_of_kind(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    engine = Engine(request.param, workers=2, time_limit=PATIENCE)
-    engine.wait_until_all_are_free()
-    yield engine
-    engine.close()
+@pytest.fixture(scope="module", params=["local", "dask", "local-bucket", "dask-bucket"])
+def engine_of_kind(
+    request: pytest.FixtureRequest,
+    new_bucket: Callable[[], Bucket],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Engine]:
+    """An engine; one with a bucket moves the files of each task."""
+    kind, _, storage = request.param.partition("-")
+    folder = tmp_path_factory.mktemp("work")
+    files = StagingSetup(new_bucket(), str(folder), remote=kind == "dask") if storage else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROWVEIL_SHARED_FOLDER", str(folder))  # of the Dask workers, which are in this process
+        engine = Engine(kind, workers=2, time_limit=PATIENCE, files=files)
+        engine.wait_until_all_are_free()
+        yield engine
+        engine.close()
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""Workers are killed or stopped in the middle of divided jobs: only their units are done again."""
+"""Workers are killed or stopped in the middle of divided jobs: only their units are done again.
+
+Each test runs with its tables in a folder, and with its tables in a bucket.
+"""
 
 import asyncio
 import os
@@ -7,33 +10,42 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome, Progress
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.progress_file import read_progress
 from app.jobs.units.repeated_tasks import LOST, SLOW, RepeatPolicy
+from app.jobs.units.spools import BucketSpools
 from app.jobs.units.unit_runner import JobRuns
+from app.store.blobs.bucket import Bucket
+from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.blobs.sealed_files import BlobStore
+from app.store.crypto.sealing import Sealer
 from app.worker.run_job import run_job
 from app.worker.run_units import GATHERED
+from app.worker.staging import StagingSetup, spool_key
 from app.worker.tasks import SwapTask
 from providers.tables.digest import table_digest
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
-from tests.faults.test_units import CALLS, LITTLE, LONG, SETUP, Workers, store, table, wait_for_units
+from tests.faults.test_units import CALLS, LITTLE, LONG, SETUP, Workers, table, wait_for_units
 from tests.naive.agreement import swap
 from tests.swap_tasks import swap_task
 
-__all__ = ["store", "table"]
+__all__ = ["table"]
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
 ROUNDS = int(os.environ.get("UNIT_ROUNDS", "50"))
-CLUSTER_ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "2"))
+BUCKET_ROUNDS = int(os.environ.get("UNIT_ROUNDS", "22"))
+"""Two of each call: with a bucket on the workers' machine nothing but the tables' files is different."""
+CLUSTER_ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "6"))
 WORKERS = 3
 UNITS = 4
 POLICY = RepeatPolicy(repeats=3, slow_factor=3.0, slow_seconds=0.2)
@@ -42,9 +54,12 @@ POLICY = RepeatPolicy(repeats=3, slow_factor=3.0, slow_seconds=0.2)
 class Home:
     """Workers of this machine, and what was started again on them."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, bucket: Bucket | None) -> None:
+        self.rounds = ROUNDS if bucket is None else BUCKET_ROUNDS
+        self.store = store_in(folder, bucket)
+        files = None if bucket is None else StagingSetup(bucket, str(folder), remote=False)
         self.loop = Loop()
-        self.engine = EmbeddedEngine(WORKERS, SETUP, LONG)
+        self.engine = EmbeddedEngine(WORKERS, SETUP, LONG, files)
         self.repeated: Counter[str] = Counter()
         self.runs = JobRuns(self.engine, run_job, LONG, POLICY, self._count)
         self.loop.do(self.engine.start())
@@ -87,9 +102,23 @@ class Home:
         self.loop.close()
 
 
+def store_in(folder: Path, bucket: Bucket | None) -> BlobStore | BucketBlobs:
+    """Return the tables below a folder, or those in a bucket."""
+    sealer = Sealer([bytes(32)])
+    if bucket is None:
+        return BlobStore(folder / "blobs", sealer)
+    return BucketBlobs(bucket, folder / "blobs", sealer)
+
+
+@pytest.fixture(scope="module", params=["folder", "bucket"])
+def bucket(request: pytest.FixtureRequest, new_bucket: Callable[[], Bucket]) -> Bucket | None:
+    """Return the bucket that holds the tables; None: they are in a folder."""
+    return new_bucket() if request.param == "bucket" else None
+
+
 @pytest.fixture(scope="module")
-def home() -> Iterator[Home]:
-    made = Home()
+def home(bucket: Bucket | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    made = Home(tmp_path_factory.mktemp("home"), bucket)
     yield made
     made.close()
 
@@ -100,8 +129,13 @@ def digests(table: pa.Table) -> list[str]:
     return [table_digest(swap(service, table, parameters).table) for service, parameters in CALLS]
 
 
-def moment(task: SwapTask, place: int, ended: Future[Outcome]) -> Callable[[], bool]:
-    """Test for a job that has begun (0), has begun a number of units, or is assembled (`UNITS` + 1)."""
+def moment(
+    task: SwapTask, place: int, ended: Future[Outcome], bucket: Bucket | None = None
+) -> Callable[[], bool]:
+    """Test for a job that has begun (0), has begun a number of units, or is assembled (`UNITS` + 1).
+
+    Where spools are in a bucket, a unit's appears when the unit has ended.
+    """
 
     def reached() -> bool:
         if ended.done():
@@ -109,6 +143,8 @@ def moment(task: SwapTask, place: int, ended: Future[Outcome]) -> Callable[[], b
         progress = read_progress(Path(task.progress_path)) or Progress()
         if place > UNITS:
             return progress.fraction >= GATHERED
+        if bucket is not None:
+            return place == 0 or len(list(bucket.objects(spool_key(task, "").rstrip("/")))) >= min(place, 3)
         if place == 0:
             return progress.pid != 0
         return task.spool_folder.exists() and len(list(task.spool_folder.iterdir())) >= place
@@ -118,7 +154,6 @@ def moment(task: SwapTask, place: int, ended: Future[Outcome]) -> Callable[[], b
 
 def test_a_job_whose_workers_are_killed_has_the_same_bytes(
     home: Home,
-    store: BlobStore,
     table: pa.Table,
     digests: list[str],
     tmp_path: Path,
@@ -128,13 +163,13 @@ def test_a_job_whose_workers_are_killed_has_the_same_bytes(
     draw = random.Random(50)
     home.repeated.clear()
     killed: Counter[int] = Counter()
-    for number in range(ROUNDS):
+    for number in range(home.rounds):
         home.wait_until_all_are_free()
         folder = tmp_path / str(number)
         folder.mkdir()
         call = number % len(CALLS)
         service, parameters = CALLS[call]
-        task = swap_task(store, folder, service, table, parameters, LITTLE, units=UNITS)
+        task = swap_task(home.store, folder, service, table, parameters, LITTLE, units=UNITS)
         outcome = home.start(task)
         place = draw.randint(0, UNITS + 1)
         killed[place] += home.kill_at(task, moment(task, place, outcome), draw)
@@ -145,20 +180,21 @@ def test_a_job_whose_workers_are_killed_has_the_same_bytes(
         assert not list(Path(task.scratch_folder).iterdir())
     with capsys.disabled():
         print(
-            f"\n{killed.total()} workers killed in {ROUNDS} rounds at {dict(killed)}: {dict(home.repeated)}"
+            f"\n{killed.total()} workers killed in {home.rounds} rounds at {dict(killed)}: "
+            f"{dict(home.repeated)}"
         )
-    assert killed.total() > ROUNDS / 2
+    assert killed.total() > home.rounds / 2
     assert 0 < home.repeated[LOST] <= killed.total()
 
 
 def test_a_unit_that_stands_still_is_done_by_another_worker(
-    home: Home, store: BlobStore, table: pa.Table, digests: list[str], tmp_path: Path
+    home: Home, table: pa.Table, tmp_path: Path
 ) -> None:
     """It starts when the unit takes three times as long as the others; its process is gone at the end."""
     home.wait_until_all_are_free()
     home.repeated.clear()
     parameters = {"fields": ["x", "y"], "iterations": 50}
-    task = swap_task(store, tmp_path, "LOCALITY", table, parameters, LITTLE, units=UNITS)
+    task = swap_task(home.store, tmp_path, "LOCALITY", table, parameters, LITTLE, units=UNITS)
     outcome = home.start(task)
     stopped = wait_for_units(task, 3).pop()
     os.kill(stopped, signal.SIGSTOP)
@@ -171,14 +207,12 @@ def test_a_unit_that_stands_still_is_done_by_another_worker(
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT"])
-def test_a_unit_that_crashes_is_not_repeated(
-    home: Home, store: BlobStore, table: pa.Table, tmp_path: Path, name: str
-) -> None:
+def test_a_unit_that_crashes_is_not_repeated(home: Home, table: pa.Table, tmp_path: Path, name: str) -> None:
     """Another worker would crash in the same way: the job fails, and its other units are stopped."""
     home.wait_until_all_are_free()
     home.repeated.clear()
     parameters = {"fields": ["x", "y"], "iterations": 100_000}
-    task = swap_task(store, tmp_path, "LOCALITY", table, parameters, LITTLE, units=2)
+    task = swap_task(home.store, tmp_path, "LOCALITY", table, parameters, LITTLE, units=2)
     outcome = home.start(task)
     crashed, other = wait_for_units(task, 2)
     os.kill(crashed, getattr(signal, name))
@@ -190,13 +224,11 @@ def test_a_unit_that_crashes_is_not_repeated(
     assert not list(Path(task.scratch_folder).iterdir())
 
 
-def test_a_unit_is_repeated_a_limited_number_of_times(
-    home: Home, store: BlobStore, table: pa.Table, tmp_path: Path
-) -> None:
+def test_a_unit_is_repeated_a_limited_number_of_times(home: Home, table: pa.Table, tmp_path: Path) -> None:
     """Then its job fails like one of a dead worker."""
     home.repeated.clear()
     parameters: dict[str, Any] = {"fields": ["x", "y"], "iterations": 100_000}
-    task = swap_task(store, tmp_path, "LOCALITY", table, parameters, LITTLE, units=2)
+    task = swap_task(home.store, tmp_path, "LOCALITY", table, parameters, LITTLE, units=2)
     outcome = home.start(task)
     victims: set[int] = set()
     for _ in range(POLICY.repeats + 1):
@@ -220,7 +252,7 @@ def unit_of(pid: int, task: SwapTask) -> int:
 
 
 def test_jobs_whose_cluster_workers_are_killed_have_the_same_bytes(
-    store: BlobStore,
+    bucket: Bucket | None,
     table: pa.Table,
     digests: list[str],
     tmp_path_factory: pytest.TempPathFactory,
@@ -230,29 +262,42 @@ def test_jobs_whose_cluster_workers_are_killed_have_the_same_bytes(
     """One worker dies with its child in each round, and another one takes its place."""
     draw = random.Random(7)
     workers = Workers(tmp_path_factory.mktemp("cluster"))
-    try:
+    store = store_in(tmp_path, bucket)
+    with ExitStack() as opened:
+        opened.callback(workers.close)
         workers.grow(3)
+        runs = workers.runs if bucket is None else apart_runs(workers, bucket, tmp_path, opened)
         for number in range(CLUSTER_ROUNDS):
             folder = tmp_path / str(number)
             folder.mkdir()
             call = draw.randrange(len(CALLS))
             service, parameters = CALLS[call]
             task = swap_task(store, folder, service, table, parameters, LITTLE, units=UNITS)
-            outcome = workers.start(task)
-            reached = moment(task, draw.randint(0, UNITS + 1), outcome)
+            outcome = workers.start(task, runs)
+            reached = moment(task, draw.randint(0, UNITS + 1), outcome, bucket)
 
             async def wait(reached: Callable[[], bool] = reached) -> None:
                 while not reached():
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(0.001 if bucket is None else 0.02)
 
             workers.loop.do(wait())
             workers.kill(workers.processes.pop(draw.randrange(len(workers.processes))))
             found = outcome.result(LONG)
             assert not isinstance(found, Failure), (number, service, found)
             assert found["destination"]["digest"] == digests[call], (number, service)
-            assert not list(Path(task.scratch_folder).iterdir())
+            assert not list(folder.glob("scratch/*"))
             workers.grow(3)
-        with capsys.disabled():
-            print(f"\n{CLUSTER_ROUNDS} rounds on a cluster: {dict(workers.repeated)}")
-    finally:
-        workers.close()
+    if bucket is not None:
+        assert not list(bucket.objects("scratch"))
+    with capsys.disabled():
+        print(f"\n{CLUSTER_ROUNDS} rounds on a cluster: {dict(workers.repeated)}")
+
+
+def apart_runs(workers: Workers, bucket: Bucket, folder: Path, opened: ExitStack) -> JobRuns:
+    """Return the runs of a service that shares nothing with the workers but a bucket."""
+    files = StagingSetup(bucket, str(folder), remote=True)
+    engine = DaskEngine(workers.cluster, SETUP, LONG, files=files)
+    workers.loop.do(engine.start())
+    opened.callback(lambda: workers.loop.do(engine.close()))
+    workers.wait_until_all_are_free(engine)
+    return JobRuns(engine, run_job, LONG, on_repeat=workers.count, spools=BucketSpools(bucket))

@@ -66,9 +66,10 @@ class Workers:
         self.engine.on_capacity = self._free.set
         self.loop.do(self.engine.start())
         self.repeated: Counter[str] = Counter()
-        self.runs = JobRuns(self.engine, run_job, LONG, on_repeat=self._count)
+        self.runs = JobRuns(self.engine, run_job, LONG, on_repeat=self.count)
 
-    def _count(self, reason: str) -> None:
+    def count(self, reason: str) -> None:
+        """Count a task that was started again."""
         self.repeated[reason] += 1
 
     def grow(self, workers: int) -> None:

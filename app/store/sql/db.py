@@ -32,7 +32,7 @@ from app.errors import InvalidRequest, StorageFull, Unavailable
 from app.settings import Settings
 from app.store.sql import schema
 from app.store.sql.group_commit import GroupCommit
-from app.store.sql.quick_statements import give_driver, quick_statement
+from app.store.sql.quick_statements import QuickStatement, errors_of, give_driver, quick_statement
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -51,6 +51,9 @@ _POOL_SIZE, _POOL_OVERFLOW = 5, 10
 defaults, which SQLite files have, too."""
 
 _LOOK_SECONDS = 0.2
+
+_USED_AT, _IDLE_SECONDS = "rowveil_used_at", 1.0
+"""Key of the time of a pooled connection's last use; idle time after which it is tested."""
 
 _BEGIN = "rowveil_begin"
 
@@ -125,17 +128,15 @@ class Database:
     def look(self, statement: sa.Select[Any], parameters: Mapping[str, Any]) -> sa.Row[Any] | None:
         """Run one query outside a transaction: a single statement sees one snapshot anyway. Return its row.
 
-        It takes a small part of the time of `read`, for the queries of every request. An embedded database
-        has a connection of its own for them, and runs them as `QuickStatement`, whose rows have the same
-        attributes.
+        It takes a small part of the time of `read`, for the queries of every request: it runs a
+        `QuickStatement`, whose rows have the same attributes. An embedded database has a connection of its
+        own for them.
         """
         with _translated_errors():
+            quick = quick_statement(statement, self.engine.dialect, parameters)
             if self.shared:
-                with self.engine.connect() as connection:
-                    connection = connection.execution_options(isolation_level="AUTOCOMMIT")
-                    return connection.execute(statement, parameters).one_or_none()
+                return self._look_at_server(quick, parameters)
             with self._look_lock:
-                quick = quick_statement(statement, self.engine.dialect, parameters)
                 if self._looking is None:
                     self._looking = self.engine.raw_connection()
                 raw = self._looking.driver_connection
@@ -147,6 +148,24 @@ class Database:
                     self._looking = None
                     raise quick.translated(error) from error
                 return found
+
+    def _look_at_server(self, quick: QuickStatement, parameters: Mapping[str, Any]) -> sa.Row[Any] | None:
+        """Run a query as a transaction of its own, without statements that begin and end it."""
+        pooled = self.engine.raw_connection()
+        try:
+            driver: Any = pooled.driver_connection
+            driver.autocommit = True
+            try:
+                found: sa.Row[Any] | None = quick.one_or_none(driver, parameters)
+            finally:
+                if not driver.closed:
+                    driver.autocommit = False
+            return found
+        except errors_of(self.engine.dialect) as error:
+            pooled.invalidate(error)
+            raise quick.translated(error) from error
+        finally:
+            pooled.close()
 
     def connections(self) -> tuple[int, int]:
         """Return the number of connections in use, and the largest number; 0 and 0 without a pool."""
@@ -169,9 +188,8 @@ class Database:
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
             with Session(connection, expire_on_commit=False) as session:
-                if not self.shared:
-                    session.connection()  # begins
-                    give_driver(session, connection)
+                session.connection()  # begins
+                give_driver(session, connection)
                 yield session
 
     @contextmanager
@@ -196,6 +214,8 @@ class Database:
             Session(connection, expire_on_commit=False) as session,
             session.begin(),
         ):
+            session.connection()  # begins
+            give_driver(session, connection)
             yield session
 
     def _alone(self) -> AbstractContextManager[Any]:
@@ -400,9 +420,32 @@ def _engine_of(address: str, connections: int | None) -> sa.Engine:
         raise ValueError(url.drivername)
     given = {name: value for name, value in _POSTGRESQL.items() if name not in url.query}
     size, overflow = (_POOL_SIZE, _POOL_OVERFLOW) if connections is None else (connections, 0)
-    return sa.create_engine(
-        url, pool_pre_ping=True, connect_args=given, pool_size=size, max_overflow=overflow
-    )
+    engine = sa.create_engine(url, connect_args=given, pool_size=size, max_overflow=overflow)
+    _ping_idle_connections(engine)
+    return engine
+
+
+def _ping_idle_connections(engine: sa.Engine) -> None:
+    """Test each connection that was not used for a second before it is used; replace all if it is broken.
+
+    One that was used just now is not tested, which saves a message to the server and its response. If the
+    server has gone since, the transaction fails, as it does where the server goes a moment later.
+    """
+
+    def note(driver: Any, record: Any, *_: Any) -> None:
+        record.info[_USED_AT] = time.monotonic()
+
+    def test(driver: Any, record: Any, _: Any) -> None:
+        if time.monotonic() - record.info[_USED_AT] < _IDLE_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(driver)
+        except errors_of(engine.dialect) as error:
+            raise sa.exc.InvalidatePoolError from error
+
+    event.listen(engine, "connect", note)
+    event.listen(engine, "checkin", note)
+    event.listen(engine, "checkout", test)
 
 
 @contextmanager

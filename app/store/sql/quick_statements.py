@@ -1,10 +1,9 @@
-"""Statements that every call runs on an embedded database, without SQLAlchemy's execution.
+"""Statements that every call runs, without SQLAlchemy's execution.
 
 SQLAlchemy takes four times as long as SQLite for a statement on one row. Here a statement is compiled once,
-with the functions that make SQLite's values of Python's and Python's of SQLite's.
+with the functions that make the driver's values of Python's and Python's of the driver's.
 """
 
-import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,6 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 _Convert = Callable[[Any], Any] | None
+
+_Driver = Any
+"""Connection of the driver: a `sqlite3.Connection` or a `psycopg.Connection`."""
 
 _DRIVER = "rowveil_driver"
 """Key of `Session.info`."""
@@ -39,7 +41,9 @@ class QuickStatement:
         self.text = str(compiled)
         """SQL of the statement."""
         self._dialect = dialect
-        self._parameters = [self._parameter(compiled, name) for name in compiled.positiontup or ()]
+        self._by_position = compiled.positional
+        named = (compiled.positiontup or ()) if self._by_position else list(compiled.binds)
+        self._parameters = [self._parameter(compiled, name) for name in named]
         columns = list(getattr(statement, "exported_columns", ()))
         self._row: Any = namedtuple("Row", [_key(column) for column in columns], rename=True)  # type: ignore[misc]
         self._columns: list[_Convert] = [
@@ -51,7 +55,7 @@ class QuickStatement:
         convert = bind.type.dialect_impl(self._dialect).bind_processor(self._dialect)
         return name, _MISSING if bind.required else bind.effective_value, convert
 
-    def one_or_none(self, connection: sqlite3.Connection, given: Mapping[str, Any]) -> Any:
+    def one_or_none(self, connection: _Driver, given: Mapping[str, Any]) -> Any:
         """Return the row, with its columns as attributes; None if there is none. Raises as `run`."""
         rows, _ = self.run(connection, given)
         if not rows:
@@ -59,17 +63,20 @@ class QuickStatement:
         (row,) = rows
         return row
 
-    def run(self, connection: sqlite3.Connection, given: Mapping[str, Any]) -> tuple[list[Any], int]:
+    def run(self, connection: _Driver, given: Mapping[str, Any]) -> tuple[list[Any], int]:
         """Return the rows, and the number of rows that were changed.
 
-        Raises sqlite3.Error; KeyError if a parameter is missing.
+        Raises the driver's error; KeyError if a parameter is missing.
         """
-        parameters = []
+        values = {}
         for name, default, convert in self._parameters:
             value = given.get(name, default)
             if value is _MISSING:
                 raise KeyError(name)
-            parameters.append(value if convert is None else convert(value))
+            values[name] = value if convert is None else convert(value)
+        parameters: Any = values
+        if self._by_position:
+            parameters = [values[name] for name, _, _ in self._parameters]
         cursor = connection.execute(self.text, parameters)
         if not self._columns:
             return [], cursor.rowcount
@@ -84,26 +91,32 @@ class QuickStatement:
         ]
         return found, cursor.rowcount
 
-    def translated(self, error: sqlite3.Error) -> Exception:
-        """Return the error as SQLAlchemy raises it, without the parameters."""
+    def translated(self, error: Exception) -> Exception:
+        """Return an error of the driver as SQLAlchemy raises it, without the parameters."""
         made: Exception = sa.exc.DBAPIError.instance(
-            self.text, None, error, sqlite3.Error, dialect=self._dialect
+            self.text, None, error, errors_of(self._dialect), dialect=self._dialect
         )
         return made
+
+
+def errors_of(dialect: sa.Dialect) -> type[Exception]:
+    """Return the base class of the driver's errors."""
+    found: type[Exception] = dialect.loaded_dbapi.Error
+    return found
 
 
 def _key(column: Any) -> str:
     return column.key or "_"
 
 
-_compiled: dict[tuple[int, frozenset[str]], QuickStatement] = {}
+_compiled: dict[tuple[int, str, frozenset[str]], QuickStatement] = {}
 
 
 def quick_statement(
     statement: sa.Executable, dialect: sa.Dialect, given: Mapping[str, Any]
 ) -> QuickStatement:
     """Return a statement that is built once, compiled for parameters of these names."""
-    key = id(statement), frozenset(given)
+    key = id(statement), dialect.name, frozenset(given)
     quick = _compiled.get(key)
     if quick is None:  # which holds the statement, so that its id stays its own
         set_columns = given if isinstance(statement, sa.UpdateBase) else None
@@ -127,8 +140,9 @@ def execute(session: Session, statement: sa.Executable, given: Mapping[str, Any]
         result = session.connection().execute(statement, dict(given))
         assert isinstance(result, sa.CursorResult)
         return (list(result) if result.returns_rows else []), result.rowcount
-    quick = quick_statement(statement, session.get_bind().dialect, given)
+    dialect = session.get_bind().dialect
+    quick = quick_statement(statement, dialect, given)
     try:
         return quick.run(driver, given)
-    except sqlite3.Error as error:
+    except errors_of(dialect) as error:
         raise quick.translated(error) from error

@@ -26,6 +26,8 @@ _REPLICAS = cast(sa.Table, Replica.__table__)
 # FOR KEY SHARE: a renewal of the lease does not wait for it, its end does.
 _HELD = sa.select(_REPLICAS.c.id).with_for_update(read=True, key_share=True)
 
+_NOW = sa.select(sa.func.clock_timestamp())
+
 _HELD_ONE = _HELD.where(_REPLICAS.c.id == sa.bindparam("replica"))
 
 _HELD_MANY = _HELD.where(_REPLICAS.c.id.in_(sa.bindparam("replicas", expanding=True)))
@@ -43,7 +45,7 @@ def moment(session: Session) -> datetime:
     """Return the database's time; for SQLite, the time of this machine."""
     if session.get_bind().dialect.name == "sqlite":
         return datetime.now(UTC)
-    now = session.scalar(sa.select(sa.func.clock_timestamp()))
+    ((now,),), _ = execute(session, _NOW, {})
     assert isinstance(now, datetime)
     return now
 

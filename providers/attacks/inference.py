@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.attacks.attack import Attack
@@ -165,8 +166,10 @@ def learnt_guesses(
         **options,
     )
     learnt = values[present]
-    model.fit(trained[:, seen], np.searchsorted(classes, learnt) if as_classes else learnt)
-    guesses = [model.predict(each[:, seen]) if len(each) else np.empty(0, np.int64) for each in wanted]
+    # OpenMP cuts sums by the number of its threads, which also wait for one another at each split of a tree.
+    with threadpool_limits(limits=1, user_api="openmp"):
+        model.fit(trained[:, seen], np.searchsorted(classes, learnt) if as_classes else learnt)
+        guesses = [model.predict(each[:, seen]) if len(each) else np.empty(0, np.int64) for each in wanted]
     return [classes[each] for each in guesses] if as_classes else guesses
 
 

@@ -31,14 +31,20 @@ class Space:
     flags: list[list[int]] = field(default_factory=list)
     w: float = 1.0
 
-    def d2(self, i: int, j: int) -> float:
-        """Return the squared distance of two rows."""
-        total = 0.0
+    def d2(self, i: int, others: list[int]) -> list[float]:
+        """Return the squared distances of a row from others, field by field."""
+        total = [0.0] * len(others)
         for x in self.numbers:
-            total += (x[i] - x[j]) * (x[i] - x[j])
-        mismatches = sum(x[i] != x[j] for x in self.nominals)
-        flags = sum(x[i] != x[j] for x in self.flags)
-        return total + (2.0 * self.w * self.w * mismatches + 2.0 * flags)
+            total = [so_far + (x[i] - x[j]) * (x[i] - x[j]) for so_far, j in zip(total, others, strict=True)]
+        mismatches, flags = (
+            [sum(pairs) for pairs in zip(*([x[i] != x[j] for j in others] for x in columns), strict=True)]
+            or [0] * len(others)
+            for columns in (self.nominals, self.flags)
+        )
+        return [
+            distance + (2.0 * self.w * self.w * m + 2.0 * f)
+            for distance, m, f in zip(total, mismatches, flags, strict=True)
+        ]
 
 
 # ------------------------------------------------------------------------------------------ the space
@@ -109,7 +115,8 @@ def space(table: Table, params: RwnParams) -> Space:
 
 def distances(space: Space, i: int, candidates: Iterable[int]) -> dict[int, float]:
     """Return the squared distances of row i from all others."""
-    return {j: space.d2(i, j) for j in candidates if j != i}
+    others = [j for j in candidates if j != i]
+    return dict(zip(others, space.d2(i, others), strict=True))
 
 
 def neighbourhood(d2: dict[int, float], params: RwnParams) -> list[int]:

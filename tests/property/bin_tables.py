@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from tests.property.tables import from_pool
+
 NUMBERS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "lattice": (pa.int8(), list(range(-3, 9))),
     "integers": (pa.int64(), [0, 1, 2, 3, 7, 20, 21, 100]),
@@ -47,7 +49,7 @@ def number_tables(draw: st.DrawFn) -> tuple[pa.Table, list[str], bool]:
         if gaps:
             pool.append(None)
             pool += [math.nan, math.inf] if pa.types.is_floating(NUMBERS[kind][0]) else []
-        values = draw(st.lists(st.sampled_from(pool), min_size=rows, max_size=rows))
+        values = draw(from_pool(pool, rows))
         unusable |= any(value is None or not math.isfinite(value) for value in values)
         whole = array(kind, values)
         cut = draw(st.integers(0, rows))

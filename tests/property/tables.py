@@ -75,11 +75,17 @@ def array(kind: str, values: Sequence[Any]) -> pa.Array:
     return pa.array(values, data_type)
 
 
+def from_pool(pool: Sequence[Any], rows: int) -> st.SearchStrategy[list[Any]]:
+    """Draw `rows` values of a pool at once: `st.lists(st.sampled_from(pool))` takes many times as long."""
+    assert len(pool) < 256 // 4
+    drawn = st.binary(min_size=rows, max_size=rows)
+    return drawn.map(lambda places: [pool[place % len(pool)] for place in places])
+
+
 @st.composite
 def columns(draw: st.DrawFn, kind: str, rows: int) -> pa.ChunkedArray:
     """A column of this kind, in one to three chunks."""
-    pool = st.sampled_from([*KINDS[kind][1], None])
-    values = draw(st.lists(pool, min_size=rows, max_size=rows))
+    values = draw(from_pool([*KINDS[kind][1], None], rows))
     cut = sorted(draw(st.lists(st.integers(0, rows), max_size=2)))
     whole = array(kind, values)
     bounds = [0, *cut, rows]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive.agreement import assert_agree
-from tests.property.tables import swap_parameters, tables
+from tests.property.tables import from_pool, swap_parameters, tables
 
 SEEDS = st.binary(min_size=32, max_size=32)
 IDS: list[tuple[pa.DataType, list[Any]]] = [
@@ -26,7 +26,7 @@ def test_whole_households(service: str, data: st.DataObject, seed: bytes) -> Non
     """Values, figures and plan are the twin's, with each mechanism, selection, policy and type of id."""
     table, kinds = data.draw(tables())
     kind, pool = data.draw(st.sampled_from(IDS))
-    drawn = data.draw(st.lists(st.sampled_from(pool), min_size=table.num_rows, max_size=table.num_rows))
+    drawn = data.draw(from_pool(pool, table.num_rows))
     table = table.append_column("home", pa.array(drawn, kind))
     parameters = data.draw(swap_parameters(table, targets=True, risks=data.draw(st.booleans())))
     parameters["household"] = "home"

@@ -19,7 +19,7 @@ from providers.results import SwapResult
 from providers.rotation.moments import BLOCK
 from tests.naive import pabidot
 from tests.naive.agreement import SEED, assert_agree, swap
-from tests.property.tables import columns
+from tests.property.tables import columns, from_pool
 from tests.property.test_invariance import data_of, rechunked
 
 POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -63,8 +63,7 @@ def numeric_tables(draw: st.DrawFn) -> pa.Table:
     table = {}
     for name, kind in zip(draw(st.permutations(NAMES)), kinds, strict=False):
         data_type, pool = POOLS[kind]
-        every = st.sampled_from([*pool, None] if nulls else pool)
-        values = draw(st.lists(every, min_size=rows, max_size=rows))
+        values = draw(from_pool([*pool, None] if nulls else pool, rows))
         plain = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
         column = pa.array(values, plain)
         table[name] = (

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive.agreement import assert_agree
+from tests.property.tables import from_pool
 
 SEEDS = st.binary(min_size=32, max_size=32)
 
@@ -23,15 +24,12 @@ OPERATORS = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
 def tables(draw: st.DrawFn) -> pa.Table:
     """Numbers, text in a dictionary, and a group."""
     rows = draw(st.integers(0, 30))
-    columns = {
-        name: pa.array(draw(st.lists(st.sampled_from(pool), min_size=rows, max_size=rows)), kind)
-        for name, (kind, pool) in NUMBERS.items()
-    }
+    columns = {name: pa.array(draw(from_pool(pool, rows)), kind) for name, (kind, pool) in NUMBERS.items()}
     for name in ("text", "other text"):
-        values = draw(st.lists(st.sampled_from(["x", "y", "é", None]), min_size=rows, max_size=rows))
+        values = draw(from_pool(["x", "y", "é", None], rows))
         columns[name] = pa.array(values, pa.string())
     columns["text"] = columns["text"].dictionary_encode()
-    columns["group"] = pa.array(draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows)), pa.int64())
+    columns["group"] = pa.array(draw(from_pool(range(3), rows)), pa.int64())
     return pa.table(columns)
 
 

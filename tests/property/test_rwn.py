@@ -17,7 +17,7 @@ from providers.neighbours.points import Points
 from providers.services.rwn import RwnParams
 from tests.naive import rwn
 from tests.naive.agreement import assert_agree, swap
-from tests.property.tables import KINDS, NESTED, array
+from tests.property.tables import KINDS, NESTED, array, from_pool
 
 SEEDS = st.binary(min_size=32, max_size=32)
 NAMES = ["age", "net income", "", "🦊", "a/b~c"]
@@ -35,8 +35,7 @@ def values(draw: st.DrawFn, rows: int) -> pa.Array:
     shape = draw(st.sampled_from(["kind", "lattice", "huge", "tiny", "outlier", "equal", "float"]))
     if shape == "kind":
         kind = draw(st.sampled_from(sorted(set(KINDS) - set(NESTED))))
-        pool = st.sampled_from([*filter(finite, KINDS[kind][1]), None])
-        return array(kind, draw(st.lists(pool, min_size=rows, max_size=rows)))
+        return array(kind, draw(from_pool([*filter(finite, KINDS[kind][1]), None], rows)))
     pools: dict[str, st.SearchStrategy[Any]] = {
         "lattice": st.integers(0, 3),
         "huge": st.sampled_from([-1.7e308, 1.7e308, 0.0, 1e300]),
@@ -74,8 +73,7 @@ def cases(draw: st.DrawFn) -> tuple[pa.Table, dict[str, Any]]:
             parameters |= {"within": within, "sample_size": draw(sizes)}
     if draw(st.booleans()):
         nested = draw(st.sampled_from(NESTED))
-        pool = st.sampled_from([*KINDS[nested][1], None])
-        column = array(nested, draw(st.lists(pool, min_size=rows, max_size=rows)))
+        column = array(nested, draw(from_pool([*KINDS[nested][1], None], rows)))
         parameters["distance_fields"] = draw(st.permutations(names))
         table = table.append_column("nested", column)
     return table, parameters

@@ -17,7 +17,7 @@ from providers.tables.columns import take_rows
 from providers.tables.series_pairs import IDENTITY_BYTES, Identities, SeriesPairs
 from tests.naive.agreement import FIGURES, assert_agree, assert_same_values
 from tests.naive.series import swap_series
-from tests.property.tables import swap_parameters, tables
+from tests.property.tables import from_pool, swap_parameters, tables
 from tests.property.test_households import IDS, SEEDS
 
 KEY = bytes(range(32, 64))
@@ -29,7 +29,7 @@ def unit_tables(draw: st.DrawFn, of_any_size: bool = False) -> tuple[pa.Table, t
     """A table with a field `person`; with `of_any_size` each swap field has one value in each unit."""
     table, kinds = draw(tables())
     kind, pool = draw(st.sampled_from(IDS))
-    persons = draw(st.lists(st.sampled_from(pool), min_size=table.num_rows, max_size=table.num_rows))
+    persons = draw(from_pool(pool, table.num_rows))
     if of_any_size and table.num_rows:
         first = {person: row for row, person in reversed(list(enumerate(persons)))}
         moved = [name for name in table.column_names if name.startswith("s")]

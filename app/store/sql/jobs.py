@@ -99,6 +99,52 @@ _EVERY_NAME = sa.union_all(*(sa.select(column).where(column.is_not(None)) for co
 
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 
+_IDS: sa.BindParameter[list[str]] = sa.bindparam("ids", expanding=True)
+
+_ENDED_BEFORE = Job.finished_at < sa.bindparam("before")
+
+_HOLDING = (
+    sa.select(Job.id, *_TABLE_BLOBS)
+    .where(
+        Job.id > sa.bindparam("after"),
+        _ENDED_BEFORE,
+        sa.or_(*(table.is_not(None) for table in (*_TABLE_BLOBS, *_SMALL_TABLES))),
+    )
+    .order_by(Job.id)
+    .limit(sa.bindparam("most"))
+    .with_for_update(skip_locked=True)
+)
+"""Jobs that ended before a time and hold tables. Statements of purges are built once: they run in batches."""
+
+_RELEASE = (
+    sa.update(Job)
+    .where(Job.id.in_(_IDS))
+    .values(
+        dict.fromkeys(
+            [
+                *(table.key for table in _TABLE_BLOBS),
+                *(f"{table.key}{suffix}" for table in _SMALL_TABLES for suffix in ("", "_key")),
+            ]
+        )
+    )
+    .execution_options(synchronize_session=False)
+)
+
+_OLD = (
+    sa.select(Job.id)
+    .where(_ENDED_BEFORE)
+    .order_by(Job.finished_at)
+    .limit(sa.bindparam("most"))
+    .with_for_update(skip_locked=True)
+)
+
+_DELETE = (
+    sa.delete(Job)
+    .where(Job.id.in_(_IDS))
+    .returning(Job.id, *_TABLE_BLOBS)
+    .execution_options(synchronize_session=False)
+)
+
 _NAMES_AMONG = sa.union_all(*(sa.select(column).where(column.in_(_AMONG)) for column in _BLOBS))
 
 
@@ -360,26 +406,17 @@ def release_old(
     ``after``: id of the last job that a previous call released, so that a call does not read the jobs before
     it again. Return the ids, and the blobs that no row names now.
     """
-    held = sa.or_(*(table.is_not(None) for table in (*_TABLE_BLOBS, *_SMALL_TABLES)))
-    query = sa.select(Job.id, *_TABLE_BLOBS).where(Job.id > after, Job.finished_at < before, held)
-    query = query.order_by(Job.id).limit(most).with_for_update(skip_locked=True)
-    old = session.execute(query).all()
+    old = session.execute(_HOLDING, {"after": after, "before": before, "most": most}).all()
     ids = [row.id for row in old]
-    given_up = [f"{table.key}{suffix}" for table in _SMALL_TABLES for suffix in ("", "_key")]
-    given_up += [table.key for table in _TABLE_BLOBS]
-    released = sa.update(Job).where(Job.id.in_(ids)).values(dict.fromkeys(given_up))
-    session.execute(released.execution_options(synchronize_session=False))
+    session.execute(_RELEASE, {"ids": ids})
     blobs = [blob for row in old for blob in row[1:]]
     return ids, unnamed(session, blobs)
 
 
 def delete_old(session: Session, before: datetime, most: int) -> tuple[list[str], list[str]]:
     """Delete up to ``most`` jobs that ended before a time. Return their ids, and blobs no row names now."""
-    old = sa.select(Job.id).where(Job.finished_at < before).order_by(Job.finished_at).limit(most)
-    ids = session.scalars(old.with_for_update(skip_locked=True)).all()
-    gone = sa.delete(Job).where(Job.id.in_(ids)).returning(Job.id, *_TABLE_BLOBS)
-    gone = gone.execution_options(synchronize_session=False)
-    rows = sorted(session.execute(gone).all(), key=lambda row: row.id)
+    ids = session.scalars(_OLD, {"before": before, "most": most}).all()
+    rows = sorted(session.execute(_DELETE, {"ids": ids}).all(), key=lambda row: row.id)
     blobs = [blob for row in rows for blob in row[1:]]
     return [row.id for row in rows], unnamed(session, blobs)
 

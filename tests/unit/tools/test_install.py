@@ -117,7 +117,7 @@ class Checkout:
                 [sys.executable, "-c", "import pip; print(*pip.__path__)"], text=True
             ).strip()
         )
-        shutil.copytree(pip, self.packages / "pip")  # compiled, unlike a new one
+        (self.packages / "pip").symlink_to(pip)  # compiled, unlike a new one
         self.programs = folder / "bin"
         self.programs.mkdir()
         self.wheels = folder / "wheels"

@@ -1,5 +1,6 @@
 """Fixtures that every tier of tests shares."""
 
+import atexit
 import gc
 import os
 from collections.abc import Callable, Iterator
@@ -92,17 +93,13 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """Leave what collection has made out of later garbage collections: a million objects that all stay.
 
-    Later ones are rarer than Python's thresholds have them, as in the service (`app.server`).
+    They stay until the process ends, when libraries check that they are collected. Later collections are
+    rarer than Python's thresholds have them, as in the service (`app.server`).
     """
     gc.enable()
-    gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)
     gc.set_threshold(*COLLECTION)
-
-
-def pytest_sessionfinish() -> None:
-    """Let them be collected, which libraries check at exit."""
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,7 +9,8 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.conftest import Desk, people
+from tests.cli.conftest import Desk
+from tests.cli.people import people
 from tests.preloaded.processes import command
 from tests.terminal import ROOT, SIZES, Ended, in_terminal
 

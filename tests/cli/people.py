@@ -1,10 +1,12 @@
 """Table of tests of the command line."""
 
 import random
+from functools import cache
 
 import pyarrow as pa
 
 
+@cache
 def people(rows: int = 400) -> pa.Table:
     draw = random.Random(7)
     return pa.table(

@@ -58,6 +58,10 @@ os.environ.setdefault("ROWVEIL_RELEASE_POLICY", "allow")  # tests release the sa
 
 os.environ.setdefault("ROWVEIL_COMPILE_KERNELS", "false")  # a test that compiles says so itself
 
+# scikit-learn sets these when a test first imports it, and a forked service has the variables of its server.
+os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "True")
+os.environ.setdefault("KMP_INIT_AT_FORK", "FALSE")
+
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
 settings.register_profile("night", deadline=None, max_examples=2000, print_blob=True)
@@ -99,8 +103,8 @@ def pytest_collection_finish() -> None:
     """
     gc.enable()
     gc.freeze()
-    gc.set_threshold(*COLLECTION)
     atexit.register(gc.unfreeze)
+    gc.set_threshold(*COLLECTION)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -19,10 +20,14 @@ from website.openapi_diff import allows_breaking, breaking_changes
 from website.paper_pages import paper_files
 from website.service_pages import page
 
+Json = dict[str, Any]
 
-def derived_files(settings: Settings) -> dict[Path, bytes]:
-    """Return the committed files derived from the code: path in the repository -> content."""
-    document = create_app(settings).openapi()
+
+def derived_files(document: Json) -> dict[Path, bytes]:
+    """Return the committed files derived from the code: path in the repository -> content.
+
+    ``document``: the OpenAPI document, which takes a second to make.
+    """
     text = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
     pages = {
         Path(f"docs/services/{identifier}.md"): page(provider).encode()
@@ -41,10 +46,10 @@ def derived_files(settings: Settings) -> dict[Path, bytes]:
     }
 
 
-def derive(settings: Settings, check: bool) -> int:
+def derive(document: Json, check: bool) -> int:
     """Write the derived files below the working directory, or print which are outdated."""
     status = 0
-    for path, content in derived_files(settings).items():
+    for path, content in derived_files(document).items():
         if path.is_file() and path.read_bytes() == content:
             continue
         if check:
@@ -61,12 +66,12 @@ _RELEASED = Path("openapi/released.json")
 """OpenAPI document of the last release, which clients rely on."""
 
 
-def hold_to_release(settings: Settings) -> int:
+def hold_to_release(document: Json) -> int:
     """Return 1 if the API breaks clients of the last release, and the version does not allow it."""
-    released, current = orjson.loads(_RELEASED.read_bytes()), create_app(settings).openapi()
-    if allows_breaking(released["info"]["version"], current["info"]["version"]):
+    released = orjson.loads(_RELEASED.read_bytes())
+    if allows_breaking(released["info"]["version"], document["info"]["version"]):
         return 0
-    broken = breaking_changes(released, current)
+    broken = breaking_changes(released, document)
     for change in broken:
         print(f"breaks clients of {released['info']['version']}: {change}", file=sys.stderr)
     if broken:
@@ -89,11 +94,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--release", action="store_true", help="keep the contract as the one that clients may rely on"
     )
     given = parser.parse_args(arguments)
-    settings = Settings()
-    status = derive(settings, given.check)
+    document = create_app(Settings()).openapi()
+    status = derive(document, given.check)
     if given.release and status == 0:
         _RELEASED.write_bytes(Path("openapi/openapi.json").read_bytes())
-    return max(status, hold_to_release(settings)) if given.check else status
+    return max(status, hold_to_release(document)) if given.check else status
 
 
 if __name__ == "__main__":

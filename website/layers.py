@@ -117,13 +117,21 @@ def _module_name(path: Path) -> str:
 
 
 def _imported(tree: ast.Module, modules: Collection[str]) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 names = (f"{node.module}.{alias.name}", str(node.module))
                 yield from [name for name in names if name in modules][:1]
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements below a node, also those of functions, handlers and cases, but no expression."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, block, ()):
+            yield child
+            yield from _statements(child)
 
 
 def _folder(module: str, root: Path) -> str:

@@ -21,8 +21,8 @@ from fastapi.responses import StreamingResponse
 
 from app.api import problems
 from app.api.middleware.connections import ConnectionLimits, SurplusConnections, protocol
-from demo.service import service_process
 from tests.api.calls import ARROW
+from tests.preloaded.processes import service_process
 
 LINGER = 0.6
 PATIENCE = 0.8

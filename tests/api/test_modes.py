@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable, load_master_keys, load_signing_key
-from demo.service import running_service
 from providers import kernel_cpu
+from tests.preloaded.processes import running_service
 
 KEY = base64.b64encode(secrets.token_bytes(32)).decode()
 
@@ -106,7 +106,7 @@ def test_without_authentication_it_warns_and_serves_this_machine_alone(
 ) -> None:
     """Requests with a rebound host name, and from a page of another site, are rejected."""
     with (
-        running_service(tmp_path, auth="off", workers="1") as address,
+        running_service(tmp_path, auth="off", workers="1", warm_workers="false") as address,
         httpx.Client(base_url=address) as client,
     ):
         assert "authentication is OFF" in capfd.readouterr().err

@@ -1,31 +1,18 @@
 """Fixtures: a table, and the command line as a process or within this one."""
 
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from app.__main__ import main
+from tests.cli.people import people
 from tests.preloaded.processes import command
 
 SEED = "8f1c7a0b52e94d63"
-
-
-def people(rows: int = 400) -> pa.Table:
-    draw = random.Random(7)
-    return pa.table(
-        {
-            "age": [draw.randint(18, 90) for _ in range(rows)],
-            "income": [round(draw.lognormvariate(10, 1), 2) for _ in range(rows)],
-            "hours": [float(draw.randint(5, 60)) for _ in range(rows)],
-            "city": [draw.choice(["Dublin", "Zurich", "Athens"]) for _ in range(rows)],
-        }
-    )
 
 
 class Desk:

@@ -13,7 +13,8 @@ from app.store.crypto.key_files import load_signing_key
 from app.store.crypto.sealing import Signer
 from providers.tables.digest import DigestForm, table_digest
 from providers.tables.type_names import parse_type
-from tests.cli.conftest import SEED, Desk, people
+from tests.cli.conftest import SEED, Desk
+from tests.cli.people import people
 
 SWAP = ["--swap-fields", "income", "--control-field", "city", "--seed-file", "seed"]
 

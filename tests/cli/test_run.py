@@ -14,7 +14,8 @@ import pytest
 
 from providers import PROVIDERS
 from providers.tables.digest import table_digest
-from tests.cli.conftest import SEED, Desk, people
+from tests.cli.conftest import SEED, Desk
+from tests.cli.people import people
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "DSWAP": {"swap_fields": ["income", "city"], "rate": 0.5},
@@ -115,7 +116,7 @@ def test_a_forked_command_ends_as_any_other(desk: Desk) -> None:
 
 
 def test_a_reader_that_stops_ends_it_quietly(desk: Desk) -> None:
-    pq.write_table(people(100_000), "large.parquet")
+    pq.write_table(people(20_000), "large.parquet")
     given = ["run", "DSWAP", "large.parquet", "-", "--swap-fields", "age", "--format", "csv"]
     with desk.process(*given) as running:
         assert running.stdout is not None

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from rowveil_client import AsyncRowveil, Problem, Rowveil, Webhook, calls
-from tests.cli.conftest import SEED, people
+from tests.cli.conftest import SEED
+from tests.cli.people import people
 
 HOOK: Webhook = {"url": "https://hooks.example/done", "secret": "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}
 ANNOTATIONS = {"name": "Second wave", "label": "wave-2", "notes": "with\nnew weights"}

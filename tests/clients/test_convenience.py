@@ -12,7 +12,8 @@ import pytest
 
 from providers.tables.digest import table_digest
 from rowveil_client import Problem, Rowveil
-from tests.cli.conftest import SEED, people
+from tests.cli.conftest import SEED
+from tests.cli.people import people
 from tests.cli.test_run import PARAMETERS
 from tests.naive.agreement import swap
 from tests.survey_runs import RUNS, WEIGHTED, survey

@@ -224,7 +224,16 @@ def fork_servers(service: int, environment: Mapping[str, str]) -> list[int]:
 
 
 @contextmanager
+def service_process(
+    home: Path, log: IO[bytes] | None = None, /, **settings: str
+) -> Iterator[tuple[str, int]]:
+    """Run a service, as `demo.service.service_process` does."""
+    with announced(start_service(environment_of(home, settings), log)) as found:
+        yield found
+
+
+@contextmanager
 def running_service(home: Path, log: IO[bytes] | None = None, /, **settings: str) -> Iterator[str]:
     """Run a service, as `demo.service.running_service` does."""
-    with announced(start_service(environment_of(home, settings), log)) as (address, _):
+    with service_process(home, log, **settings) as (address, _):
         yield address

@@ -144,14 +144,7 @@ def _import_commands() -> None:
         importlib.import_module(module)
 
 
-_COMMAND_MODULES = (
-    "app.cli.commands",
-    "app.cli.admin",
-    "app.worker.preload",
-    "sklearn.cluster",
-    "sklearn.ensemble",
-)
-"""Further ones than the commands' own: those of numba's start, and those that measures and attacks need."""
+_COMMAND_MODULES = ("app.cli.commands", "app.cli.admin", "app.worker.preload")
 
 _IMPORTS = {
     SERVICE: _import_service,

@@ -27,7 +27,7 @@ LONG = [
     "--swap-fields",
     "income",
     "--candidates-count",
-    "100",
+    "40",
 ]
 """Many measured runs, with one stage for each run."""
 

@@ -45,7 +45,7 @@ async function made(request, path, type, body, more = {}) {
 /**
  * Plugin of Swagger UI: resolve an operation within the part of the document that it refers to.
  *
- * Swagger UI otherwise walks through the whole document for each operation that is opened, which takes a second.
+ * Swagger UI otherwise walks through the whole document for each operation that is opened: half a second.
  */
 function resolveInPart(system) {
   const { resolveSubtree } = system.fn;

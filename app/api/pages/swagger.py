@@ -40,8 +40,8 @@ def _page() -> str:
     html = bytes(response.body).decode()
     own = '<script src="swagger/swagger.js"></script>\n    <script src="swagger/swagger-ui-bundle.js">'
     html = html.replace('<script src="swagger/swagger-ui-bundle.js">', own, 1)
-    own = "\n        requestInterceptor: withExample,\n        plugins: [resolveInPart],"
-    return html.replace("SwaggerUIBundle({", f"SwaggerUIBundle({{{own}", 1)
+    options = "\n        requestInterceptor: withExample,\n        plugins: [resolveInPart],"
+    return html.replace("SwaggerUIBundle({", f"SwaggerUIBundle({{{options}", 1)
 
 
 _PAGE = _page()

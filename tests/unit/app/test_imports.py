@@ -69,11 +69,13 @@ def test_invalid_settings_are_reported_before_a_service_is_imported() -> None:
 
 
 SERVICE = """
+import sys
 import uvicorn
 from app import __main__ as command
 uvicorn.Server.run = lambda server: None
 command._begin_workers = lambda: None
-command.main(["serve"])
+sys.argv = ["rowveil", "serve"]
+command.main()
 from app.jobs.stores import Stores
 from app.settings import Settings
 Stores.open(Settings()).close()

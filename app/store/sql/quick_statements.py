@@ -41,9 +41,9 @@ class QuickStatement:
         self.text = str(compiled)
         """SQL of the statement."""
         self._dialect = dialect
-        self._by_position = compiled.positional
-        named = (compiled.positiontup or ()) if self._by_position else list(compiled.binds)
-        self._parameters = [self._parameter(compiled, name) for name in named]
+        self._names = None if compiled.positional else list(compiled.binds)
+        named = compiled.positiontup if self._names is None else self._names
+        self._parameters = [self._parameter(compiled, name) for name in named or ()]
         columns = list(getattr(statement, "exported_columns", ()))
         self._row: Any = namedtuple("Row", [_key(column) for column in columns], rename=True)  # type: ignore[misc]
         self._columns: list[_Convert] = [
@@ -68,15 +68,13 @@ class QuickStatement:
 
         Raises the driver's error; KeyError if a parameter is missing.
         """
-        values = {}
+        values: list[Any] = []
         for name, default, convert in self._parameters:
             value = given.get(name, default)
             if value is _MISSING:
                 raise KeyError(name)
-            values[name] = value if convert is None else convert(value)
-        parameters: Any = values
-        if self._by_position:
-            parameters = [values[name] for name, _, _ in self._parameters]
+            values.append(value if convert is None else convert(value))
+        parameters: Any = values if self._names is None else dict(zip(self._names, values, strict=True))
         cursor = connection.execute(self.text, parameters)
         if not self._columns:
             return [], cursor.rowcount

@@ -16,7 +16,15 @@ import pyarrow as pa
 
 import providers
 from providers import PROVIDERS
-from providers.compiled_services import MEASURES_NAME, are_compiled, cache_folder, compiling, key, record
+from providers.compiled_services import (
+    MEASURES_NAME,
+    are_compiled,
+    cache_folder,
+    compiling,
+    key,
+    record,
+    wait_until_compiled,
+)
 from providers.cores import available_cores
 from providers.grouping.large_groups import LargeGroup
 from providers.grouping.shuffle import ONE_BUCKET
@@ -152,6 +160,28 @@ end at about the same time.
 
 def warm(names: Iterable[str] = NAMES) -> None:
     """Run each provider, on columns of every width that a kernel is compiled for, and the measures."""
+    table = _table()
+    for name in names:
+        with _one_at_a_time(name):
+            _run(name, table)
+        record(name)
+
+
+def load(names: Iterable[str] = NAMES) -> None:
+    """Load all kernels of the services in a process that must not write to the folder of the kernels.
+
+    Waits for services that another process is compiling. Those that nobody compiles are left out: a job that
+    needs their kernels compiles them.
+    """
+    table = _table()
+    for name in names:
+        wait_until_compiled(name)
+        if are_compiled([name]):
+            _run(name, table)
+
+
+def _table() -> pa.Table:
+    """Return a table with a column of each width that a kernel is compiled for."""
     numbers = np.arange(_ROWS) % 100
     edges = np.zeros(_ROWS, np.int64)
     edges[[0, -1]] = 1
@@ -159,14 +189,14 @@ def warm(names: Iterable[str] = NAMES) -> None:
     swapped = {str(kind): pa.array(numbers, mask=numbers == 0).cast(kind) for kind in widths}
     floats = {str(kind): pa.array(numbers).cast(kind) for kind in (pa.float16(), pa.float32(), pa.float64())}
     wide = np.arange(_ROWS)[::-1] * (2**62 // _ROWS)
-    table = pa.table({"class": edges, "wide": wide, "plain": numbers, **swapped, **floats})
-    for name in names:
-        with _one_at_a_time(name):
-            if name == MEASURES_NAME:
-                _warm_measures(table)
-            else:
-                _warm_provider(name, table)
-        record(name)
+    return pa.table({"class": edges, "wide": wide, "plain": numbers, **swapped, **floats})
+
+
+def _run(name: str, table: pa.Table) -> None:
+    if name == MEASURES_NAME:
+        _warm_measures(table)
+    else:
+        _warm_provider(name, table)
 
 
 def _warm_provider(identifier: str, table: pa.Table) -> None:

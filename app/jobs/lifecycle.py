@@ -204,12 +204,19 @@ def _confinement(settings: Settings) -> Confinement | None:
     return Confinement(writable, compiles=not settings.compile_kernels, network=tracing.wanted())
 
 
+def _warm_up(settings: Settings) -> str:
+    """Return the function by which a worker becomes warm; empty if the settings do not request it."""
+    if not settings.warm_workers:
+        return ""
+    return "providers.warm:load" if settings.compile_kernels else "providers.warm:warm"
+
+
 def _engine_of(settings: Settings) -> Engine:
     setup = WorkerSetup(
         settings.worker_threads,
         settings.worker_memory_bytes,
         preload=worker_modules(),
-        warm="providers.warm:warm" if settings.warm_workers else "",
+        warm=_warm_up(settings),
         confinement=_confinement(settings),
     )
     place = place_of(settings)

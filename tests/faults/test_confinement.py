@@ -7,11 +7,13 @@ import pickle
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from app.engine import fork_server
@@ -25,6 +27,7 @@ from app.engine.worker_process import WorkerSetup
 from providers.compiled_services import cache_folder
 from tests.faults import confined
 from tests.faults.running import PATIENCE
+from tests.preloaded.processes import running_service
 
 pytestmark = pytest.mark.faults
 
@@ -111,6 +114,22 @@ def test_a_confined_worker_compiles_a_missing_kernel_for_itself(
     found = run_in_worker(confined.swap_with_missing_kernels, None, confinement)
     assert found == {"area": [0] * 10 + [1] * 10}
     assert list(kernels.iterdir()) == []
+
+
+@linux
+def test_a_confined_worker_is_warm_before_its_first_job(tmp_path: Path) -> None:
+    """It loads kernels from a folder to which it cannot write, as in a service with default settings."""
+    settings = {"workers": "1", "warm_workers": "true", "compile_kernels": "true"}
+    with running_service(tmp_path / "home", **settings) as address:
+        deadline = time.monotonic() + PATIENCE
+        while httpx.get(f"{address}/readyz").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        call = {"source": {"rows": [{"a": 1}, {"a": 2}]}, "parameters": {"swap_fields": ["a"]}}
+        answer = httpx.post(
+            f"{address}/v1/services/DSWAP", json=call, headers={"prefer": "wait=60"}, timeout=70
+        )
+        assert answer.json()["state"] == "succeeded", answer.text
 
 
 @linux

@@ -4,7 +4,8 @@ A service and its fork server take two seconds of processor time to start, nearl
 tests start hundreds. `tests.preloaded.processes` forks them from two servers of the test process instead,
 one that has imported the service and one that has imported the modules of workers.
 
-Commands on tables are forked from a third one (`tests.preloaded.processes.command`).
+Workers of clusters are forked from a third one, and commands on tables from a fourth
+(`tests.preloaded.processes.command`).
 
 A forked service differs from `python -m app serve` in little: its command line in ``/proc`` is the
 server's, and the server is the parent of its fork server (`tests.preloaded.processes.fork_servers`). Tests

@@ -107,6 +107,7 @@ def test_a_database_that_is_away_for_ten_seconds_costs_nothing_but_time(rounds: 
                 asked = time.monotonic()
                 answer = replica.client.post("/v1/services/DSWAP", json=body, headers=ASYNC)
                 assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+                assert replica.client.get(f"/v1/jobs/{jobs[0]}").status_code == 503
                 assert int(answer.headers["retry-after"]) > 0
                 assert time.monotonic() - asked < 5
     finally:

@@ -151,21 +151,20 @@ class Database:
 
     def _look_at_server(self, quick: QuickStatement, parameters: Mapping[str, Any]) -> sa.Row[Any] | None:
         """Run a query as a transaction of its own, without statements that begin and end it."""
-        pooled = self.engine.raw_connection()
-        try:
-            driver: Any = pooled.driver_connection
+        with (
+            self.engine.connect() as connection
+        ):  # reports a server that is away, as `raw_connection` does not
+            driver: Any = connection.connection.driver_connection
             driver.autocommit = True
             try:
                 found: sa.Row[Any] | None = quick.one_or_none(driver, parameters)
+            except errors_of(self.engine.dialect) as error:
+                connection.invalidate(error)
+                raise quick.translated(error) from error
             finally:
                 if not driver.closed:
                     driver.autocommit = False
             return found
-        except errors_of(self.engine.dialect) as error:
-            pooled.invalidate(error)
-            raise quick.translated(error) from error
-        finally:
-            pooled.close()
 
     def connections(self) -> tuple[int, int]:
         """Return the number of connections in use, and the largest number; 0 and 0 without a pool."""

@@ -37,6 +37,7 @@ class QuickStatement:
         compiled = statement.compile(dialect=dialect, column_keys=None if names is None else list(names))
         assert isinstance(compiled, sa.sql.compiler.SQLCompiler)
         assert not compiled.literal_execute_params | compiled.post_compile_params
+        assert not compiled.escaped_bind_names  # the text has the names of `given`
         self.statement = statement
         self.text = str(compiled)
         """SQL of the statement."""

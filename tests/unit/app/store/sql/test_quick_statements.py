@@ -155,14 +155,32 @@ def test_a_connection_that_was_used_just_now_may_be_lost_once(
     LEDGER.create(database.engine)
     lose_connections(database, postgres)
 
-    def use() -> None:
-        if how == "look":
-            database.look(QUERY, {"owner": "me"})
-            return
-        with getattr(database, how)() as session:
-            execute(session, QUERY, {"owner": "me"})
-
     with pytest.raises(Unavailable):
-        use()
-    use()
+        use(database, how)
+    use(database, how)
+    database.close()
+
+
+def use(database: Database, how: str) -> None:
+    """Run a query in one of the ways of `Database`."""
+    if how == "look":
+        database.look(QUERY, {"owner": "me"})
+        return
+    with getattr(database, how)() as session:
+        execute(session, QUERY, {"owner": "me"})
+
+
+@pytest.mark.parametrize("how", ["look", "read", "write"])
+def test_a_server_that_is_away_is_reported_each_time(how: str, tmp_path: Path, postgres: Postgres) -> None:
+    """The first transaction loses its connection; the others get none."""
+    database = Database(Settings(home=tmp_path, database_url=postgres.new_database()))
+    LEDGER.create(database.engine)
+    postgres.kill()
+    try:
+        for _ in range(3):
+            with pytest.raises(Unavailable):
+                use(database, how)
+    finally:
+        postgres.start()
+    use(database, how)
     database.close()

@@ -151,9 +151,7 @@ class Database:
 
     def _look_at_server(self, quick: QuickStatement, parameters: Mapping[str, Any]) -> sa.Row[Any] | None:
         """Run a query as a transaction of its own, without statements that begin and end it."""
-        with (
-            self.engine.connect() as connection
-        ):  # reports a server that is away, as `raw_connection` does not
+        with self.engine.connect() as connection:  # `raw_connection` raises the driver's own errors
             driver: Any = connection.connection.driver_connection
             driver.autocommit = True
             try:

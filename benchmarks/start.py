@@ -9,7 +9,6 @@ import os
 import resource
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.harness import table
+from benchmarks.http.server import free_port
 from demo.people import SEED, TYPES, people
 from demo.service import own_key
 
@@ -75,7 +75,7 @@ def _fresh() -> Iterator[Figure]:
             yield Figure("make demo: first service", first, "s")
             yield Figure("make demo: last line", lines.seconds, "s", 120, lines.processor)
         with _clone(folder / "serve") as (checkout, environment):
-            lines = _Lines(["make", "serve"], checkout, environment | {"ROWVEIL_PORT": str(_free_port())})
+            lines = _Lines(["make", "serve"], checkout, environment | {"ROWVEIL_PORT": str(free_port())})
             ready = lines.until(lambda line: line.startswith("Rowveil is ready"))
             lines.stop()
             yield Figure("make serve: ready", ready, "s", 90, lines.processor)
@@ -203,7 +203,7 @@ class _Start:
     @classmethod
     def measured(cls) -> "_Start":
         with tempfile.TemporaryDirectory(prefix="rowveil-start-") as name:
-            home, port = Path(name), _free_port()
+            home, port = Path(name), free_port()
             key = own_key(home)
             given = {"home": name, "port": str(port), "workers": str(WORKERS), "auth": "on"}
             environment = os.environ | {f"ROWVEIL_{name.upper()}": value for name, value in given.items()}
@@ -253,13 +253,6 @@ def _job_seconds(client: httpx.Client) -> float:
     job = response.raise_for_status().json()
     started, finished = (datetime.fromisoformat(job[name]) for name in ("started_at", "finished_at"))
     return (finished - started).total_seconds()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def _children(process: int) -> list[int]:

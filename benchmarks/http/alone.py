@@ -1,14 +1,10 @@
 """Baseline of HTTP itself: the same server with a handler that only stores and returns bytes."""
 
-import contextlib
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-import httpx
+from benchmarks.http.server import serving
 
 _PIECE = 2**21
 """Chunk size, equal to the one that the service uses for such a table."""
@@ -39,21 +35,6 @@ async def app(
     await send({"type": "http.response.body", "body": b""})
 
 
-@contextlib.contextmanager
-def running() -> Iterator[str]:
-    """Run the baseline server in a process of its own; yield its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", f"{__name__}:app", "--port", str(port), "--http", "h11"]
-    with subprocess.Popen([*command, "--log-level", "warning"]) as server:
-        address = f"http://127.0.0.1:{port}"
-        try:
-            for _ in range(100):
-                with contextlib.suppress(httpx.TransportError):
-                    httpx.get(address)
-                    break
-                time.sleep(0.1)
-            yield address
-        finally:
-            server.terminate()
+def running() -> AbstractContextManager[tuple[str, int]]:
+    """Run the baseline server in a process of its own: address and process id."""
+    return serving(__name__, "--http", "h11")

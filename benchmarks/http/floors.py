@@ -1,20 +1,15 @@
 """Floors of a small call: FastAPI that parses and writes a table, or also swaps it in its process."""
 
-import contextlib
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
-import httpx
 import orjson
 import pyarrow as pa
 from fastapi import FastAPI, Request, Response
 
 from app.formats.json_input import table_from_rows
 from app.formats.json_output import json_chunks
+from benchmarks.http.server import serving
 from providers import PROVIDERS
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
@@ -41,21 +36,6 @@ async def swap(service: str, request: Request) -> Response:
     return Response(content, media_type="application/json")
 
 
-@contextlib.contextmanager
-def running() -> Iterator[tuple[str, int]]:
-    """Run the floors in one process of uvicorn; yield its address and process id."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", f"{__name__}:app", "--port", str(port)]
-    with subprocess.Popen([*command, "--log-level", "warning"]) as server:
-        address = f"http://127.0.0.1:{port}"
-        try:
-            for _ in range(300):
-                with contextlib.suppress(httpx.TransportError):
-                    httpx.get(address)
-                    break
-                time.sleep(0.1)
-            yield address, server.pid
-        finally:
-            server.terminate()
+def running() -> AbstractContextManager[tuple[str, int]]:
+    """Run the floors in one process of uvicorn: address and process id."""
+    return serving(__name__)

@@ -78,7 +78,7 @@ def measure(rows: int, rounds: int) -> str:
     with (
         tempfile.TemporaryDirectory() as home,
         running_service(Path(home), workers="1") as address,
-        alone.running() as alone_at,
+        alone.running() as (alone_at, _),
         httpx.Client(base_url=address, timeout=600) as client,
         httpx.Client(base_url=alone_at, timeout=600) as bare,
     ):

@@ -14,7 +14,7 @@ from app.jobs.stores import Stores
 from app.references import Reference, ReferenceFault, parse_prefix
 from app.settings import Settings
 from app.store.crypto.canonical_json import canonical_json
-from app.store.sql.audit.anchor import keep_anchor
+from app.store.sql.audit.anchor import anchor_lock, keep_anchor
 from app.store.sql.audit.checkpoints import Checkpoint, add_checkpoint
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
@@ -70,10 +70,11 @@ class AuditAnchors:
 
     def _add(self) -> Checkpoint | None:
         try:
-            with self._stores.database.write() as session:
-                key, signer = self._stores.audit.key, self._stores.signer
-                newest = add_checkpoint(session, key, signer, moment(session))
-            longer = newest is None or keep_anchor(self._settings.home, newest.anchor)
+            with anchor_lock(self._settings.home):
+                with self._stores.database.write() as session:
+                    key, signer = self._stores.audit.key, self._stores.signer
+                    newest = add_checkpoint(session, key, signer, moment(session))
+                longer = newest is None or keep_anchor(self._settings.home, newest.anchor)
         except Exception as error:  # the anchor stored before remains valid
             _log.error("no anchor of the audit could be written: %s", type(error).__qualname__)
             return None

@@ -4,7 +4,10 @@ Restoring an older state of the database does not change this file. Older versio
 of the shared chain in a file of their own, which is still read.
 """
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app.store.sql.audit.checkpoints import Anchor
@@ -14,8 +17,24 @@ _FILE = Path("keys") / "audit.checkpoint"
 _OLDER_FILE = Path("keys") / "audit.anchor"
 
 
+_LOCK = Path("keys") / "audit.lock"
+
+
 class AnchorUnreadable(Exception):
     """The anchor's file does not contain an anchor."""
+
+
+@contextmanager
+def anchor_lock(home: Path) -> Iterator[None]:
+    """Let no other process store an anchor in this home during the block. Raises OSError."""
+    path = home / _LOCK
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def kept_anchors(home: Path) -> list[Anchor]:
@@ -27,7 +46,10 @@ def kept_anchors(home: Path) -> list[Anchor]:
 def keep_anchor(home: Path, newest: Anchor) -> bool:
     """Store an anchor; return whether the log is at least as long as at the stored anchor.
 
-    An anchor is never replaced by an older one, which would hide a shortened log. Raises AnchorUnreadable.
+    An anchor is never replaced by an older one, which would hide a shortened log. The caller has read the
+    log under `anchor_lock`, so that no other process has stored a newer anchor since.
+
+    Raises AnchorUnreadable.
     """
     path = home / _FILE
     before = _read(path)

@@ -4,13 +4,23 @@ Every label takes its values from a list that is known in the code. An identifie
 that a caller can choose would let the number of series grow without bound.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+from app.telemetry.metrics_folder import metrics_folder
+from app.telemetry.shared_metrics import text_of_all
 
 _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _LAG_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _JOB_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600)
+
+# How the values of several API processes make one of the service.
+_NEWEST: Final = "livemostrecent"
+_SUM: Final = "livesum"
+_MOST: Final = "livemax"
+_LEAST: Final = "livemin"
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 UPLOAD_RESULTS = ("stored", "repeated", "failed")
@@ -25,8 +35,16 @@ class Metrics:
 
     def __init__(self, version: str = "") -> None:
         self.registry = registry = CollectorRegistry()
+        self._folder = metrics_folder()
+        self._followed: list[tuple[Gauge, Callable[[], float]]] = []
         ProcessCollector(registry=registry)
-        self.build = Gauge("rowveil_build_info", "1, with the version.", ["version"], registry=registry)
+        self.build = Gauge(
+            "rowveil_build_info",
+            "1, with the version.",
+            ["version"],
+            multiprocess_mode=_MOST,
+            registry=registry,
+        )
         self.build.labels(version).set(1)
 
         self.requests = Counter(
@@ -96,11 +114,13 @@ class Metrics:
         self.request_memory = Gauge(
             "rowveil_request_memory_bytes",
             "Memory that the bodies of requests in flight may take.",
+            multiprocess_mode=_SUM,
             registry=registry,
         )
         self.request_memory_limit = Gauge(
             "rowveil_request_memory_limit_bytes",
             "Memory that the bodies of all requests in flight may take together.",
+            multiprocess_mode=_SUM,
             registry=registry,
         )
         self.limited = Counter(
@@ -125,6 +145,7 @@ class Metrics:
             "rowveil_purge_lag_seconds",
             "Time since all that was due at a moment had been deleted by this replica.",
             ["what"],
+            multiprocess_mode=_LEAST,
             registry=registry,
         )
         self._make_counters_of_faults()
@@ -139,7 +160,10 @@ class Metrics:
             registry=registry,
         )
         self.sweep_lag = Gauge(
-            "rowveil_sweep_lag_seconds", "Time since this replica's last complete sweep.", registry=registry
+            "rowveil_sweep_lag_seconds",
+            "Time since this replica's last complete sweep.",
+            multiprocess_mode=_LEAST,
+            registry=registry,
         )
         self.audit_anchor_failures = Counter(
             "rowveil_audit_anchor_failures",
@@ -179,63 +203,133 @@ class Metrics:
         """Create the gauges that are read when the metrics are scraped."""
         registry = self.registry
         self.database_up = Gauge(
-            "rowveil_database_up", "1 if the database answered this request.", registry=registry
+            "rowveil_database_up",
+            "1 if the database answered this request.",
+            multiprocess_mode=_NEWEST,
+            registry=registry,
         )
         self.jobs = Gauge(
-            "rowveil_jobs", "Jobs that have not ended, of all replicas.", ["state"], registry=registry
+            "rowveil_jobs",
+            "Jobs that have not ended, of all replicas.",
+            ["state"],
+            multiprocess_mode=_NEWEST,
+            registry=registry,
         )
         self.oldest = Gauge(
             "rowveil_oldest_queued_seconds",
             "Age of the job queued longest, 0 if none is queued.",
+            multiprocess_mode=_NEWEST,
             registry=registry,
         )
-        self.buffers = Gauge("rowveil_buffers", "Uploaded buffers that are kept.", registry=registry)
-        self.buffer_bytes = Gauge("rowveil_buffer_bytes", "Their bytes.", registry=registry)
-        self.pending = Gauge(
-            "rowveil_webhooks_pending", "Webhook messages that are not delivered yet.", registry=registry
+        self.buffers = Gauge(
+            "rowveil_buffers", "Uploaded buffers that are kept.", multiprocess_mode=_NEWEST, registry=registry
         )
-        self.blobs = Gauge("rowveil_blobs", "Sealed files in the store.", registry=registry)
-        self.blob_bytes = Gauge("rowveil_blob_bytes", "Their bytes.", registry=registry)
-        self.trash = Gauge("rowveil_trash", "Sealed files in the trash of the store.", registry=registry)
-        self.trash_bytes = Gauge("rowveil_trash_bytes", "Their bytes.", registry=registry)
+        self.buffer_bytes = Gauge(
+            "rowveil_buffer_bytes", "Their bytes.", multiprocess_mode=_NEWEST, registry=registry
+        )
+        self.pending = Gauge(
+            "rowveil_webhooks_pending",
+            "Webhook messages that are not delivered yet.",
+            multiprocess_mode=_NEWEST,
+            registry=registry,
+        )
+        self.blobs = Gauge(
+            "rowveil_blobs", "Sealed files in the store.", multiprocess_mode=_NEWEST, registry=registry
+        )
+        self.blob_bytes = Gauge(
+            "rowveil_blob_bytes", "Their bytes.", multiprocess_mode=_NEWEST, registry=registry
+        )
+        self.trash = Gauge(
+            "rowveil_trash",
+            "Sealed files in the trash of the store.",
+            multiprocess_mode=_NEWEST,
+            registry=registry,
+        )
+        self.trash_bytes = Gauge(
+            "rowveil_trash_bytes", "Their bytes.", multiprocess_mode=_NEWEST, registry=registry
+        )
         self.sweep_held = Gauge(
             "rowveil_sweep_held",
             "Files that the last sweep left in place because they were too many; else 0.",
+            multiprocess_mode=_MOST,
             registry=registry,
         )
-        self.workers = Gauge("rowveil_workers", "Jobs that this replica may run at once.", registry=registry)
-        self.free = Gauge("rowveil_workers_free", "Jobs that could start here at once.", registry=registry)
+        self.workers = Gauge(
+            "rowveil_workers",
+            "Jobs that this replica may run at once.",
+            multiprocess_mode=_SUM,
+            registry=registry,
+        )
+        self.free = Gauge(
+            "rowveil_workers_free",
+            "Jobs that could start here at once.",
+            multiprocess_mode=_SUM,
+            registry=registry,
+        )
         self.connections = Gauge(
-            "rowveil_database_connections", "Database connections in use.", registry=registry
+            "rowveil_database_connections",
+            "Database connections in use.",
+            multiprocess_mode=_SUM,
+            registry=registry,
         )
         self.connections_limit = Gauge(
-            "rowveil_database_connections_limit", "Most of them at once.", registry=registry
+            "rowveil_database_connections_limit",
+            "Most of them at once.",
+            multiprocess_mode=_SUM,
+            registry=registry,
         )
         self.disk_free = Gauge(
             "rowveil_disk_free_bytes",
             "Bytes free to the service on the file system of a folder.",
             ["folder"],
+            multiprocess_mode=_NEWEST,
             registry=registry,
         )
         self.disk_size = Gauge(
-            "rowveil_disk_bytes", "Size of that file system in bytes.", ["folder"], registry=registry
+            "rowveil_disk_bytes",
+            "Size of that file system in bytes.",
+            ["folder"],
+            multiprocess_mode=_NEWEST,
+            registry=registry,
         )
         self.certificate_expiry = Gauge(
             "rowveil_certificate_expiry_timestamp_seconds",
             "Moment at which a certificate expires, in Unix seconds.",
             ["certificate"],
+            multiprocess_mode=_NEWEST,
             registry=registry,
         )
         self.kernels_missing = Gauge(
             "rowveil_kernels_missing",
             "Kernels that are still to be compiled in the background.",
+            multiprocess_mode=_MOST,
             registry=registry,
         )
-        self.ready = Gauge("rowveil_workers_ready", "1 if at least one worker is up.", registry=registry)
+        self.ready = Gauge(
+            "rowveil_workers_ready",
+            "1 if at least one worker is up.",
+            multiprocess_mode=_MOST,
+            registry=registry,
+        )
+
+    @property
+    def shared(self) -> bool:
+        """Whether other API processes count as well."""
+        return self._folder is not None
+
+    def follow(self, gauge: Gauge, read: Callable[[], float]) -> None:
+        """Let a gauge have the value that ``read`` returns at each `refresh`."""
+        self._followed.append((gauge, read))
+
+    def refresh(self) -> None:
+        """Set the gauges that follow something, for the scrape, which may arrive at another API process."""
+        for gauge, read in self._followed:
+            gauge.set(read())
 
     def text(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
-        return generate_latest(self.registry)
+        self.refresh()
+        return generate_latest(self.registry) if self._folder is None else text_of_all(self._folder)
 
 
 def known(value: str, values: Collection[str]) -> str:

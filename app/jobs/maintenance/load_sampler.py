@@ -43,4 +43,6 @@ class LoadSampler:
             full.labels("connections").inc(INTERVAL_SECONDS + late)
         if self._engine.ready() and self._engine.capacity() == 0:
             full.labels("workers").inc(INTERVAL_SECONDS + late)
+        if self._metrics.shared:
+            self._metrics.refresh()
         self.start()

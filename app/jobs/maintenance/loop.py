@@ -41,7 +41,7 @@ class MaintenanceLoop:
         self._anchors = AuditAnchors(settings, stores, threads, metrics)
         self._task: asyncio.Task[None] | None = None
         self._swept_at = time.monotonic()
-        metrics.sweep_lag.set_function(lambda: time.monotonic() - self._swept_at)
+        metrics.follow(metrics.sweep_lag, lambda: time.monotonic() - self._swept_at)
 
     def start(self) -> None:
         """Start the loop; the first purge runs at once."""

@@ -33,6 +33,12 @@ class MetricsSnapshot:
         self._engine = engine
         self._metrics = metrics
         self._certificates = CertificateExpiry(settings)
+        metrics.workers.set(settings.workers)
+        metrics.follow(metrics.free, engine.capacity)
+        metrics.follow(metrics.ready, engine.ready)
+        metrics.follow(metrics.kernels_missing, self._missing_kernels)
+        metrics.follow(metrics.connections, lambda: stores.database.connections()[0])
+        metrics.follow(metrics.connections_limit, lambda: stores.database.connections()[1])
 
     def text(self) -> bytes:
         """Return all metrics as text.
@@ -40,16 +46,6 @@ class MetricsSnapshot:
         If the database is away, its gauges keep their values and `rowveil_database_up` is 0.
         """
         metrics = self._metrics
-        metrics.workers.set(self._settings.workers)
-        metrics.free.set(self._engine.capacity())
-        metrics.ready.set(self._engine.ready())
-        if self._kernels is not None and (progress := self._kernels.progress) is not None:
-            metrics.kernels_missing.set(progress.kernels - progress.compiled)
-        else:
-            metrics.kernels_missing.set(0)
-        in_use, limit = self._stores.database.connections()
-        metrics.connections.set(in_use)
-        metrics.connections_limit.set(limit)
         self._read_disks()
         for certificate, expiry in (self._certificates.read() | self._engine.certificates()).items():
             metrics.certificate_expiry.labels(certificate).set(expiry)
@@ -65,6 +61,10 @@ class MetricsSnapshot:
             _log.error("the storage cannot be measured: %s", error.strerror)
         metrics.sweep_held.set(self._stores.sweeper.held)
         return metrics.text()
+
+    def _missing_kernels(self) -> int:
+        progress = None if self._kernels is None else self._kernels.progress
+        return 0 if progress is None else progress.kernels - progress.compiled
 
     def _measure_storage(self) -> None:
         metrics = self._metrics

@@ -60,7 +60,7 @@ class Retention:
         for kind in self._steps:
             metrics.purged.labels(kind)  # both counters are shown from 0
             metrics.purge_failures.labels(kind)
-            metrics.purge_lag.labels(kind).set_function(partial(self._lag, kind))
+            metrics.follow(metrics.purge_lag.labels(kind), partial(self._lag, kind))
 
     def run(self) -> None:
         """Purge once. Several replicas may purge at the same time: each row is deleted by one of them."""

@@ -33,6 +33,7 @@ def swept(stores: Stores, settings: Settings, metrics: Metrics) -> tuple[float, 
         loop = MaintenanceLoop(settings, stores, Retention(settings, stores, metrics), threads, metrics)
         loop._swept_at -= LONG_AGO
         asyncio.run(loop.sweep())
+    metrics.refresh()
     values = [
         metrics.registry.get_sample_value(f"rowveil_sweep_{name}")
         for name in ("failures_total", "lag_seconds")

@@ -36,6 +36,7 @@ FROM generate_series(1, :due) AS n
 
 
 def sample(metrics: Metrics, name: str, what: str) -> float:
+    metrics.refresh()
     value = metrics.registry.get_sample_value(name, {"what": what})
     assert value is not None
     return value

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from app import __version__
 from app.cli.parser import CommandParser, LineParser
 from app.lean import collection_paused, defer, leave_out
+from app.telemetry.metrics_folder import make_folder
 from providers import numba
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def main(arguments: list[str] | None = None) -> int:
         if settings.engine == "local":
             _begin_workers()
         defer("pyarrow", "pyarrow.compute", "pyarrow.csv")
+        if settings.api_processes > 1:
+            make_folder()  # before prometheus_client is imported
         with collection_paused():
             from app.server import serve
         return serve(settings)

@@ -28,6 +28,7 @@ from app.help import routes as help_pages
 from app.jobs.maintenance.adoption import StorageInUse
 from app.jobs.service import JobService
 from app.jobs.stores import HomeInUse
+from app.processes.api_process import ApiProcess
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable
 from app.store.crypto.sealing import SealBroken
@@ -63,14 +64,22 @@ a swap: it is stored sealed, and only its fingerprint is shown by default.
 """
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """Create the service as an ASGI application; its lifespan migrates the database and starts workers."""
+def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI:
+    """Create the service as an ASGI application; its lifespan migrates the database and starts workers.
+
+    Parameters
+    ----------
+    settings
+        Settings of this process.
+    process
+        This process among the API processes of the service; None: there is no other.
+    """
     metrics = Metrics(__version__)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         set_up_tracing()
-        job_service = JobService(settings, metrics=metrics)
+        job_service = JobService(settings, metrics=metrics, process=process)
         try:
             await job_service.start()
         except _START_REFUSED as error:

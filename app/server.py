@@ -1,12 +1,16 @@
-"""The service's process and the Dask worker's: run until a signal, and announce when the service is ready."""
+"""Processes of the service, and the Dask worker: run until a signal, and announce when it is ready."""
 
 import asyncio
 import contextlib
 import gc
 import logging
+import os
 import resource
 import signal
+import socket
 import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -14,12 +18,20 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.api.middleware.connections import ConnectionLimits, protocol
+from app.engine import fork_server
 from app.engine.dask_address import cluster_of
+from app.jobs.stores import HomeInUse, lock_home, make_home
 from app.main import create_app
+from app.processes.api_process import ApiProcess
+from app.processes.supervisor import Supervisor
 from app.settings import Settings
 from app.telemetry.logs import set_up_logs
+from app.telemetry.metrics_folder import remove_folder
+from app.telemetry.shared_metrics import forget_process
 
 _LOOK_SECONDS = 0.05
+_BACKLOG = 2048
+"""Connections that wait to be accepted."""
 _OTHER_FILES = 512
 """File descriptors of the service other than a connection and a table per caller: database, workers, logs."""
 _OPEN = """
@@ -30,12 +42,24 @@ real data.
 
 
 class AnnouncingServer(uvicorn.Server):
-    """Server that prints one line as soon as requests are answered and a worker is up."""
+    """Server that announces when requests are answered and a worker is up.
+
+    One of several API processes gets its connections from the supervisor, and announces to it; otherwise it
+    listens itself, and prints one line.
+    """
+
+    def __init__(self, config: uvicorn.Config, process: ApiProcess) -> None:
+        super().__init__(config)
+        self._process = process
+        self._adopting: set[asyncio.Task[Any]] = set()
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
-        """Listen, then announce; a background task waits for a worker before the announcement."""
-        await super().startup(sockets)
+        """Take connections, then announce; a background task waits for a worker before the announcement."""
+        self._process.listen()
+        await super().startup(sockets if self._process.alone else [])
         if self.started:
+            self._process.on_connection = self._adopt
+            self._process.report_serving()
             self._announcement = asyncio.create_task(self._announce())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -47,16 +71,42 @@ class AnnouncingServer(uvicorn.Server):
         if jobs is not None:
             asyncio.get_running_loop().call_soon_threadsafe(jobs.begin_closing)
 
+    def _adopt(self, connection: socket.socket) -> None:
+        """Serve a connection that the supervisor has accepted."""
+        connection.setblocking(False)
+        loop = asyncio.get_running_loop()
+        adopting = loop.create_task(loop.connect_accepted_socket(self._new_protocol, connection))
+        self._adopting.add(adopting)
+        adopting.add_done_callback(self._adopted)
+
+    def _adopted(self, adopting: asyncio.Task[Any]) -> None:
+        self._adopting.discard(adopting)
+        if not adopting.cancelled() and adopting.exception() is not None:  # the client has gone
+            self._process.report_closed()
+
+    def _new_protocol(self) -> asyncio.Protocol:
+        config = self.config
+        return config.http_protocol_class(  # type: ignore[call-arg]
+            config=config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+
     async def _announce(self) -> None:
         app = self.config.app
         assert isinstance(app, FastAPI)
         while (await app.state.jobs.health())["workers"] != "ok":
             await asyncio.sleep(_LOOK_SECONDS)
-        host, port = self.servers[0].sockets[0].getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        if app.state.settings.auth == "off":
-            print(_OPEN, file=sys.stderr, flush=True)
-        print(f"Rowveil is ready at http://{shown}:{port} (console: /, Swagger UI: /docs)", flush=True)
+        if self._process.alone:
+            _print_ready(app.state.settings, self.servers[0].sockets[0])
+        else:
+            self._process.report_ready()
+
+
+def _print_ready(settings: Settings, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    if settings.auth == "off":
+        print(_OPEN, file=sys.stderr, flush=True)
+    print(f"Rowveil is ready at http://{shown}:{port} (console: /, Swagger UI: /docs)", flush=True)
 
 
 def _collect_seldom() -> None:
@@ -81,7 +131,82 @@ def _allow_files(wanted: int) -> None:
 def serve(settings: Settings) -> int:
     """Run the service until SIGTERM or SIGINT; return 0 after a clean stop."""
     set_up_logs(settings.log_format, settings.log_level)
-    app = create_app(settings)
+    if settings.api_processes == 1:
+        return _serve_process(settings, ApiProcess())
+    return _serve_in_processes(settings)
+
+
+def _serve_in_processes(settings: Settings) -> int:
+    """Run the service in several API processes: see `app.processes.supervisor`."""
+    try:
+        with _locked_home(settings):
+            return _supervisor(settings, _listeners(settings)).run()
+    except (HomeInUse, OSError) as error:
+        logging.getLogger("rowveil").error("%s", error)
+        return 1
+    finally:
+        remove_folder()
+
+
+@contextlib.contextmanager
+def _locked_home(settings: Settings) -> Iterator[None]:
+    """Let no other service use the home of an embedded database. Raises HomeInUse, OSError."""
+    if not settings.database_url.startswith("sqlite"):
+        yield
+        return
+    make_home(settings.home)
+    lock = lock_home(settings.home)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _supervisor(settings: Settings, listeners: Sequence[socket.socket]) -> Supervisor:
+    """Return the parent of the API processes, in a process that has imported what they need."""
+
+    def prepare() -> None:
+        if settings.engine == "local":
+            fork_server.start()  # again, if it has died
+
+    def run_process(process: ApiProcess) -> int:
+        fork_server.inherit()
+        process.on_supervisor_lost = remove_folder
+        return _serve_process(settings.of_process(process.number), process)
+
+    gc.collect()
+    gc.freeze()  # the processes share the memory of what has been imported
+    return Supervisor(
+        settings.api_processes,
+        listeners,
+        run_process,
+        announce=partial(_print_ready, settings, listeners[0]),
+        prepare=prepare,
+        forget=forget_process,
+    )
+
+
+def _listeners(settings: Settings) -> list[socket.socket]:
+    """Listen on all addresses of the settings' host. Raises OSError."""
+    listeners = []
+    try:
+        found = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, address in dict.fromkeys((family, address[:2]) for family, _, _, _, address in found):
+            listeners.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+            listeners[-1].setblocking(False)
+    except OSError as error:
+        for listener in listeners:
+            listener.close()
+        place = f"{settings.host}, port {settings.port}"
+        raise OSError(f"the service cannot listen on {place}: {error.strerror or error}") from error
+    return listeners
+
+
+def _serve_process(settings: Settings, process: ApiProcess) -> int:
+    """Run an API process until SIGTERM or SIGINT; return 0 after a clean stop."""
+    app = create_app(settings, process)
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: not (app.state.start_refused and "Traceback" in record.getMessage())
     )
@@ -89,18 +214,19 @@ def serve(settings: Settings) -> int:
         app,
         host=settings.host,
         port=settings.port,
+        backlog=_BACKLOG,
         log_level="warning",
         access_log=False,
         log_config=None,
         server_header=False,
-        http=protocol(ConnectionLimits.of(settings)),
+        http=protocol(ConnectionLimits.of(settings), process.report_closed),
         ws="none",  # the connection limits would not apply to an upgraded connection
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=int(settings.shutdown_grace),
     )
     _collect_seldom()
     _allow_files(2 * settings.max_connections + _OTHER_FILES)
-    server = AnnouncingServer(config)
+    server = AnnouncingServer(config, process)
     # uvicorn raises the signal again once it has stopped; that must not turn a clean stop into a kill.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     with contextlib.suppress(KeyboardInterrupt):

@@ -1,6 +1,7 @@
 """Settings of the service, read from environment variables with the prefix ``ROWVEIL_``."""
 
 import os
+import sys
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import product
@@ -70,7 +71,7 @@ class Settings(BaseSettings):
     home: Path = Path("./var")
     """The folder for all state of the embedded default."""
     database_url: str = Field(default_factory=_default_database)
-    """The database: SQLite for one process, `postgresql://user:password@host/name` for several replicas.
+    """The database: SQLite for one service, `postgresql://user:password@host/name` for several replicas.
     Default: a SQLite file below the home."""
     lease_seconds: Annotated[float, Field(ge=1)] = 20.0
     """Seconds without a heartbeat after which a replica's lease expires and its jobs are taken over."""
@@ -138,6 +139,9 @@ class Settings(BaseSettings):
     """The address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """The port to listen on; 0 takes a free one."""
+    api_processes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Number of processes that answer requests on the port, for more calls a second than one core answers.
+    They share the workers: each starts its part of them, at least one. More than 1 needs Linux."""
     mode: str = "local"
     """`production` refuses to start with settings that are only acceptable on a single user's machine:
     keys created at the first start or readable by others, authentication off, plain http to an issuer or a
@@ -239,7 +243,7 @@ class Settings(BaseSettings):
     caller_buffer_bytes: Annotated[int, Field(ge=1)] = 2**40
     """Maximum number of bytes of the buffers that one caller may store."""
     caller_request_rate: Annotated[float, Field(ge=0)] = 100.0
-    """Requests per second that one caller may send to one replica on average; 0: no limit."""
+    """Requests per second that one caller may send to one API process on average; 0: no limit."""
     caller_request_burst: Annotated[int, Field(ge=1)] = 1000
     """Requests that one caller may send at once after a pause."""
     attack_thresholds: dict[str, Thresholds] = {}
@@ -294,6 +298,28 @@ class Settings(BaseSettings):
         if self.mode not in ("local", "production"):
             raise ValueError(f"unknown mode '{self.mode}'; known are 'local' and 'production'")
         return self
+
+    @model_validator(mode="after")
+    def _each_process_has_a_worker(self) -> Self:
+        if self.api_processes > 1 and sys.platform != "linux":
+            raise ValueError("ROWVEIL_API_PROCESSES over 1 needs Linux")
+        if self.engine == "local" and self.api_processes > self.workers:
+            raise ValueError(
+                f"ROWVEIL_API_PROCESSES is {self.api_processes}, which is over ROWVEIL_WORKERS "
+                f"({self.workers}): each process starts at least one worker"
+            )
+        return self
+
+    def of_process(self, number: int) -> Self:
+        """Return the settings of one of the API processes, with its part of workers and request limits."""
+        count = self.api_processes
+        return self.model_copy(
+            update={
+                "workers": self.workers // count + (number < self.workers % count),
+                "max_connections": -(-self.max_connections // count),
+                "request_memory_bytes": -(-self.request_memory_bytes // count),
+            }
+        )
 
     @field_validator("kernel_cpu")
     @classmethod

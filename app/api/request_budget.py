@@ -34,7 +34,7 @@ class RequestBudget:
         self.limit = max(settings.request_memory_bytes, memory_of(settings.max_body_bytes))
         self.taken = 0
         self._refused = metrics.requests_refused
-        metrics.request_memory.set_function(lambda: self.taken)
+        metrics.follow(metrics.request_memory, lambda: self.taken)
         metrics.request_memory_limit.set(self.limit)
 
     def check(self, more: int) -> None:

@@ -14,15 +14,19 @@ server cannot start, for example because the path of its socket in ``TMPDIR`` is
 
 import logging
 import multiprocessing
+import os
 import sys
 from collections.abc import Callable
-from multiprocessing import forkserver
+from multiprocessing import connection, forkserver
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from app.telemetry import tracing
 
 _log = logging.getLogger("rowveil.engine")
+
+_SERVER: Any = forkserver._forkserver
+"""The fork server of this process, as multiprocessing knows it."""
 
 _FIRST = "app.engine.fork_server_setup"
 
@@ -44,11 +48,37 @@ def start() -> bool:
         return False
     forkserver.set_forkserver_preload([_FIRST, *worker_modules()])
     try:
-        forkserver.ensure_running()
+        _SERVER.ensure_running()
     except OSError as error:
         _log.warning("the fork server does not start (%s); workers are spawned", error.strerror or error)
         return False
     return True
+
+
+def inherit() -> None:
+    """Let this process, a fork of the one that has started the server, use it as long as it runs.
+
+    Then this process starts one of its own. multiprocessing asks for the exit code of the server, which only
+    its parent may.
+    """
+    pid = _SERVER._forkserver_pid
+    if pid is None:
+        return
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        _SERVER._forkserver_pid = None
+        return
+
+    def ensure_running() -> None:
+        if not connection.wait([handle], timeout=0):
+            return
+        del _SERVER.ensure_running  # the method of its class from now on
+        os.close(handle)
+        _SERVER._forkserver_pid = None
+        _SERVER.ensure_running()
+
+    _SERVER.ensure_running = ensure_running
 
 
 def new_process(target: Callable[..., None], arguments: tuple[Any, ...]) -> BaseProcess:

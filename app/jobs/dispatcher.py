@@ -32,6 +32,7 @@ from app.jobs.stores import Stores
 from app.jobs.task_builder import TaskBuilder
 from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
+from app.processes.api_process import ApiProcess
 from app.store.blobs.bucket import BucketUnusable
 from app.store.sql import jobs, replicas
 from app.store.sql.models import Job
@@ -78,6 +79,7 @@ class Dispatcher:
         watchers: Watchers,
         threads: Executor,
         job_metrics: JobMetrics,
+        process: ApiProcess,
     ) -> None:
         self._stores = stores
         self._engine = engine
@@ -90,6 +92,7 @@ class Dispatcher:
         self._watchers = watchers
         self._threads = threads
         self._job_metrics = job_metrics
+        self._process = process
         self._wake = asyncio.Event()
         self._may_be_queued = False
         self._event_loop = asyncio.get_running_loop()
@@ -148,6 +151,8 @@ class Dispatcher:
             self._wake.set()  # a job may have been queued behind the reserved worker
         if job.state == State.QUEUED:
             self.wake()
+            if self._free_workers() <= 0:
+                self._process.notify_job_queued()
         accepted: Job = job
         return accepted
 
@@ -344,6 +349,8 @@ class Dispatcher:
             del self._tracked[job.id]
         self._to_cancel.discard(job.id)
         self._overdue.discard(job.id)
+        if not self._watchers.is_watched(job.id):  # the call that waits for it may be at another process
+            self._process.notify_job_ended(job.id)
         self._watchers.notify(job.id, ended=True, job=job if ended else None)
         if not ended:  # it may be in the queue again
             self.wake()

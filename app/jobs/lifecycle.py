@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -47,6 +48,7 @@ from app.jobs.units.spools import BucketSpools
 from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.loop_threads import LoopThreads
+from app.processes.api_process import ApiProcess
 from app.settings import Settings
 from app.store.blobs.bucket import Bucket
 from app.store.blobs.bucket_blobs import BucketBlobs
@@ -73,7 +75,14 @@ _LEASES_OF_PATIENCE = 3
 class Lifecycle:
     """Components of one running service, as attributes; made by `start` and ended by `close`."""
 
-    def __init__(self, settings: Settings, stores: Stores, work: TaskFunction, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stores: Stores,
+        work: TaskFunction,
+        metrics: Metrics,
+        process: ApiProcess,
+    ) -> None:
         """Wire the components; nothing runs yet. ``work`` is what a worker does with a job."""
         self._settings = settings
         self._closing_since: float | None = None
@@ -123,10 +132,14 @@ class Lifecycle:
             watchers=watchers,
             threads=threads,
             job_metrics=job_metrics,
+            process=process,
         )
+        process.on_job_queued = self.dispatcher.wake
+        process.on_job_ended = partial(watchers.notify, ended=True)
 
         # Maintenance.
-        self.heartbeat = Heartbeat(settings, stores, watchers, self.dispatcher, metrics)
+        self.heartbeat = Heartbeat(settings, stores, watchers, self.dispatcher, metrics, process)
+        process.on_cancel_requested = self.heartbeat.poll_now
         retention = Retention(settings, stores, metrics)
         self.maintenance = MaintenanceLoop(settings, stores, retention, threads, metrics)
         self.load_sampler = LoadSampler(stores.database, engine, metrics)
@@ -137,7 +150,9 @@ class Lifecycle:
         self.metrics_snapshot = MetricsSnapshot(settings, stores, engine, metrics, self.kernels)
 
     @classmethod
-    async def start(cls, settings: Settings, work: TaskFunction, metrics: Metrics) -> Self:
+    async def start(
+        cls, settings: Settings, work: TaskFunction, metrics: Metrics, process: ApiProcess
+    ) -> Self:
         """Open the stores, take over jobs of dead replicas, and start the workers and background tasks.
 
         A database server or a bucket that does not respond is tried again for some time.
@@ -147,8 +162,8 @@ class Lifecycle:
         """
         if KERNEL_CPU.warning:
             _log.warning("%s", KERNEL_CPU.warning)
-        stores = await _retried(lambda: asyncio.to_thread(Stores.open, settings))
-        lifecycle = cls(settings, stores, work, metrics)
+        stores = await _retried(lambda: asyncio.to_thread(Stores.open, settings, process))
+        lifecycle = cls(settings, stores, work, metrics, process)
         await _retried(lifecycle.heartbeat.start)
         await lifecycle.dispatcher.start()
         await lifecycle.engine.start()

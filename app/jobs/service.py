@@ -23,6 +23,7 @@ from app.jobs.states import State
 from app.jobs.tables.digests import digest_of_given
 from app.jobs.tables.views import ComparisonOptions
 from app.jobs.watchers import LOOK_SECONDS
+from app.processes.api_process import ApiProcess
 from app.settings import Settings, thresholds_of
 from app.store.blobs.arrow_stream import TableReader, read_table
 from app.store.sql.jobs import JobRow
@@ -54,14 +55,25 @@ class JobService:
         settings: Settings,
         work: TaskFunction = run_job,
         metrics: Metrics | None = None,
+        process: ApiProcess | None = None,
     ) -> None:
         """Keep the settings; `start` opens the stores.
 
-        ``work`` is the function that a worker runs for a job; tests replace it to hold a job up.
+        Parameters
+        ----------
+        settings
+            Settings of this process.
+        work
+            Function that a worker runs for a job; tests replace it to hold a job up.
+        metrics
+            Metrics of the service; None: new ones.
+        process
+            This process among the API processes; None: there is no other.
         """
         self._settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
         self._work = work
+        self._process = process or ApiProcess()
         self._caller = THE_SERVICE
 
     def on_behalf_of(self, caller: Caller) -> Self:
@@ -86,7 +98,9 @@ class JobService:
 
     async def start(self) -> None:
         """Start all components: see `Lifecycle.start`, also for what it raises."""
-        self._lifecycle = started = await Lifecycle.start(self._settings, self._work, self.metrics)
+        self._lifecycle = started = await Lifecycle.start(
+            self._settings, self._work, self.metrics, self._process
+        )
         self.api_keys = started.api_keys
         self.rates = started.rates
         self._stores = started.stores
@@ -432,6 +446,7 @@ class JobService:
         if not await self._dispatcher.cancel(job.id):
             with self._watchers.watch(job.id) as changed:
                 await self._in_thread(self._transactions.request_cancel, job.id)
+                self._process.notify_cancel_requested()
                 await changed.within(LOOK_SECONDS)
 
     async def _get_with_table(self, job_id: str) -> Job:
@@ -446,8 +461,8 @@ class JobService:
 
     async def _accepted(self, accept: Callable[[str, bool], Job], short: bool = False) -> Job:
         job_id = new_id()
-        if not self._stores.database.shared:  # else another replica may run it, and its end is not seen here
-            self._watchers.expect(job_id)  # before the job can end
+        if not self._stores.database.shared and self._process.alone:
+            self._watchers.expect(job_id)  # before the job can end; no other process may run it
         accepted = ""
         try:
             with tracing.span("job.accept") as span:

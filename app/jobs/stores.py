@@ -15,6 +15,7 @@ from app.jobs.maintenance.binding import bind_once
 from app.jobs.maintenance.issuers import name_issuer_once
 from app.jobs.maintenance.lease import Lease, renewed
 from app.jobs.maintenance.sweep import Sweeper
+from app.processes.api_process import ApiProcess
 from app.settings import Settings
 from app.store.blobs.places import load_folder_id, open_blobs, place_of
 from app.store.blobs.sealed_files import BlobAccess, BlobMissing, BlobStore, owner_of, small_table
@@ -61,21 +62,30 @@ class Stores:
     """Blobs that this process has created and that no row names yet."""
 
     @classmethod
-    def open(cls, settings: Settings) -> Self:
+    def open(cls, settings: Settings, process: ApiProcess | None = None) -> Self:
         """Migrate the database, acquire a lease, and sweep what dead services have left.
 
-        An embedded database serves one process only, so the home folder is locked as well.
+        An embedded database serves one service only, so the home folder is locked as well; if the service has
+        several API processes, their parent holds that lock.
+
+        Parameters
+        ----------
+        settings
+            Settings of the service.
+        process
+            This process among the API processes; None: there is no other.
 
         Raises HomeInUse, KeyUnreadable, DatabaseUnusable, ReplicasDiffer, StorageInUse,
         StorageMismatch, StorageUnusable.
         """
-        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        process = process or ApiProcess()
+        make_home(settings.home)
         database = Database(settings)
-        lock = None if database.shared else lock_home(settings.home)
+        lock = None if database.shared or not process.alone else lock_home(settings.home)
         try:
-            migrate(settings, alone=lock is not None)
+            migrate(settings, alone=not database.shared and process.first)
             signer = Signer(load_signing_key(settings))
-            sealer, audit = open_keys(settings, database, _audit_chain(database))
+            sealer, audit = open_keys(settings, database, _audit_chain(database, process))
             folder = settings.shared_folder.resolve()
             place, blobs = place_of(settings), open_blobs(settings, sealer)
             deployment_id = pair(database, blobs, place)
@@ -83,7 +93,7 @@ class Stores:
             name_issuer_once(settings, database, sealer, audit)
             with usable(place):
                 folder_id = load_folder_id(place)
-            lease = Lease(database, sealer, folder_id, settings.lease_seconds)
+            lease = Lease(database, sealer, folder_id, settings.lease_seconds, process)
             lease.acquire()
             unnamed: set[str] = set()
             stores = cls(
@@ -232,9 +242,11 @@ def open_keys(settings: Settings, database: Database, chain: str = OPERATOR) -> 
     return Sealer(masters, fingerprint), AuditTrail(audit, chain)
 
 
-def _audit_chain(database: Database) -> str:
-    """Return the name of this process's audit chain; all runs on an embedded database share one."""
-    return secrets.token_hex(6) if database.shared else _EMBEDDED_CHAIN
+def _audit_chain(database: Database, process: ApiProcess) -> str:
+    """Return the name of this process's audit chain; on an embedded database all runs share those names."""
+    if database.shared:
+        return secrets.token_hex(6)
+    return _EMBEDDED_CHAIN if process.number == 0 else f"{_EMBEDDED_CHAIN}-{process.number}"
 
 
 def ledger_key(database: Database, sealer: Sealer) -> bytes:
@@ -243,8 +255,16 @@ def ledger_key(database: Database, sealer: Sealer) -> bytes:
         return kept_key(session, sealer, LEDGER, secrets.token_bytes(KEY_BYTES))
 
 
+def make_home(home: Path) -> None:
+    """Make the home folder if there is none. Raises OSError."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def lock_home(home: Path) -> int:
-    """Lock the home folder until the returned descriptor is closed or the process ends. Raises HomeInUse."""
+    """Lock the home folder until the returned descriptor is closed or the process ends.
+
+    Raises HomeInUse, OSError.
+    """
     lock = os.open(home / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,7 @@
 """Watch jobs for changes: long polling and event streams wait here.
 
-A change is noticed when this process makes it, or when the heartbeat reads it from the database.
+A change is noticed when this process makes it, when another API process reports it, or when the heartbeat
+reads it from the database.
 """
 
 import asyncio
@@ -210,6 +211,10 @@ class Watchers:
             self._expected.discard(job_id)
         for changed in self._watched.get(job_id, ()):
             changed.set(ended, job)
+
+    def is_watched(self, job_id: str) -> bool:
+        """Whether the job has a watcher."""
+        return job_id in self._watched
 
     def watched(self) -> list[str]:
         """Ids of the jobs that have a watcher."""

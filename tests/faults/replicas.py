@@ -46,7 +46,7 @@ def compiled_faults(folder: Path) -> Path:
     return library
 
 
-def _children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
     """The child processes of any of its threads."""
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError):
@@ -56,7 +56,7 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _command(pid: int) -> bytes:
+def command_of(pid: int) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     return b""
@@ -132,10 +132,10 @@ class Replica:
 
     def workers(self) -> list[int]:
         """Its worker processes: children of its fork server."""
-        servers = [pid for pid in _children(self.pid) if b"forkserver" in _command(pid)]
+        servers = [pid for pid in children_of(self.pid) if b"forkserver" in command_of(pid)]
         if self.module == "app":
             servers += fork_servers(self.pid, self.environment)
-        return [worker for server in servers for worker in _children(server)]
+        return [worker for server in servers for worker in children_of(server)]
 
     def ready(self) -> dict[str, str]:
         """Return the checks of `/readyz` by dependency."""

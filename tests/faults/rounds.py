@@ -13,11 +13,10 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx
 import psycopg
-from psycopg import sql
 
 from tests.faults.replicas import GRACE_SECONDS, LEASE_SECONDS, PATIENCE, Replica, until
 from tests.postgres import Postgres
@@ -86,8 +85,7 @@ class Rounds:
                 assert answer.json()["state"] == "succeeded", answer.text
                 digest = answer.json()["destination"]["digest"]
                 self.calls.append(Call(body | {"service": service}, digest))
-        with psycopg.connect(self.database, autocommit=True) as connection:
-            connection.execute(_WRITE_DOWN_ENDS)
+        self.write_down_ends()
 
     def run_all(self, rounds: int) -> None:
         """Run rounds; the error of one that fails names it."""
@@ -238,24 +236,15 @@ class Rounds:
         raise AssertionError("no replica accepted the job")
 
     def _states(self, jobs: Any) -> list[str]:
-        with psycopg.connect(self.database) as connection:
-            found = connection.execute("SELECT state FROM jobs WHERE id = ANY(%s)", [list(jobs)])
-            return [state for (state,) in found]
+        return [self.column(job, "state") for job in jobs]
 
     def _check(self, job: str, call: Call, allowed: set[str]) -> None:
         """It has ended once, in a way that the fault allows, and with the right bytes if it succeeded."""
-        with psycopg.connect(self.database, autocommit=True) as connection:
-
-            def ended() -> bool:
-                query = "SELECT finished_at IS NOT NULL FROM jobs WHERE id = %s"
-                row = connection.execute(query, [job]).fetchone()
-                return row is not None and bool(row[0])
-
-            until(f"job {job} has ended", ended)
-            query = "SELECT state, destination_digest, error->>'code' FROM jobs WHERE id = %s"
-            state, digest, code = connection.execute(query, [job]).fetchone() or ("lost", None, None)
-            times = connection.execute("SELECT count(*) FROM ends WHERE job = %s", [job]).fetchone()
-        assert times == (1,), f"job {job} ended {times} times"
+        until(f"job {job} has ended", lambda: self.column(job, "finished_at") is not None)
+        query = "SELECT state, destination_digest, error->>'code' FROM jobs WHERE id = %s"
+        ((state, digest, code),) = self.query(query, job) or [("lost", None, None)]
+        times = self.query("SELECT count(*) FROM ends WHERE job = %s", job)
+        assert times == [(1,)], f"job {job} ended {times} times"
         assert state == "succeeded" or (code or state) in allowed, (
             job,
             state,
@@ -271,10 +260,9 @@ class Rounds:
         assert not missing & self.named()  # asked again: it may have been let go between the two
 
     def column(self, job: str, name: str) -> Any:
-        """Return columns of the job's row."""
-        with psycopg.connect(self.database) as connection:
-            query = sql.SQL("SELECT {} FROM jobs WHERE id = %s").format(sql.Identifier(name))
-            return (connection.execute(query, [job]).fetchone() or [None])[0]
+        """Return a column of the job's row."""
+        (row,) = self.query(f"SELECT {name} FROM jobs WHERE id = %s", job) or [(None,)]
+        return row[0]
 
     def named(self) -> set[str]:
         """Every blob that a row names."""
@@ -283,8 +271,17 @@ class Rounds:
             "SELECT destination_blob FROM jobs",
             "SELECT blob FROM buffers",
         )
-        with psycopg.connect(self.database) as connection:
-            return {blob for query in queries for (blob,) in connection.execute(query) if blob is not None}
+        return {blob for query in queries for (blob,) in self.query(query) if blob is not None}
+
+    def write_down_ends(self) -> None:
+        """Have the database write down every end of a job."""
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            connection.execute(_WRITE_DOWN_ENDS)
+
+    def query(self, text: LiteralString, *parameters: str) -> list[tuple[Any, ...]]:
+        """Return what the database answers now."""
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            return connection.execute(text, parameters).fetchall()
 
     def files(self) -> set[str]:
         """Every file of a blob."""

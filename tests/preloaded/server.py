@@ -46,7 +46,7 @@ FAULTS = "FAULTS_FILE"
 
 _FREE = frozenset({"PYTEST_CURRENT_TEST", FAULTS})
 
-_BOUND = frozenset({"ROWVEIL_KERNEL_CPU"})
+_BOUND = frozenset({"ROWVEIL_API_PROCESSES", "ROWVEIL_KERNEL_CPU"})
 
 
 def bound(environment: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from app.jobs.task_builder import TaskBuilder
 from app.jobs.transactions import JobTransactions
 from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
+from app.processes.api_process import ApiProcess
 from app.worker.run_job import run_job
 from tests.simulation.database import Server, SimulatedDatabase
 from tests.simulation.engine import SimulatedEngine
@@ -109,7 +110,8 @@ class Replica:
         root: Any = SimulatedPath(self._folder, "shared")
         audit: Any = Audit()
         nothing: Any = Nothing()
-        lease = Lease(database, sealer, "folder", LEASE_SECONDS)
+        alone = ApiProcess()
+        lease = Lease(database, sealer, "folder", LEASE_SECONDS, alone)
         await self._repeat(lambda: asyncio.to_thread(lease.acquire))
         unnamed: set[str] = set()
         sweeper = Sweeper(database, blobs, root, "deployment", lease, audit, unnamed, self._trash_days)
@@ -152,8 +154,9 @@ class Replica:
             watchers=self.watchers,
             threads=threads,
             job_metrics=nothing,
+            process=alone,
         )
-        self.heartbeat = Heartbeat(some, stores, self.watchers, self.dispatcher, nothing)
+        self.heartbeat = Heartbeat(some, stores, self.watchers, self.dispatcher, nothing, alone)
         self.maintenance = MaintenanceLoop(some, stores, Retention(some, stores, nothing), threads, nothing)
         await self._repeat(self.heartbeat.start)
         await self.dispatcher.start()

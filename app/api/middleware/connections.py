@@ -21,6 +21,7 @@ import logging
 import socket
 import struct
 import termios
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,6 +140,7 @@ class _LimitedProtocol(H11Protocol):
     """uvicorn's protocol with connection limits."""
 
     limits: ConnectionLimits
+    on_closed: Callable[[], None]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -181,6 +183,7 @@ class _LimitedProtocol(H11Protocol):
                 timer.cancel()
         self._linger_timer = self._reader_timer = None
         super().connection_lost(exc)
+        self.on_closed()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -291,6 +294,11 @@ class _LimitedProtocol(H11Protocol):
         return self._transport.inner.get_extra_info("socket")
 
 
-def protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with these limits."""
-    return type("LimitedProtocol", (_LimitedProtocol,), {"limits": limits})
+def _ignore() -> None:
+    pass
+
+
+def protocol(limits: ConnectionLimits, on_closed: Callable[[], None] = _ignore) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with these limits; it calls ``on_closed`` when a connection is closed."""
+    members = {"limits": limits, "on_closed": staticmethod(on_closed)}
+    return type("LimitedProtocol", (_LimitedProtocol,), members)

@@ -1,4 +1,4 @@
-"""Rate of requests of each caller: token buckets in the memory of this replica.
+"""Rate of requests of each caller: token buckets in the memory of this process.
 
 A bucket holds up to ``burst`` tokens and gains ``rate`` tokens a second; a request takes one. It is stored as
 the time at which it is full again, as in the generic cell rate algorithm (ITU-T I.371, annex A).

@@ -11,6 +11,7 @@ from app.jobs.dispatcher import Dispatcher
 from app.jobs.maintenance.lease import LeaseRenewal
 from app.jobs.stores import Stores
 from app.jobs.watchers import Watchers
+from app.processes.api_process import ApiProcess
 from app.settings import Settings
 from app.store.sql import jobs
 from app.telemetry.metrics import Metrics
@@ -24,7 +25,7 @@ _POLL_SECONDS = 0.5
 
 
 class Heartbeat:
-    """A thread that renews the lease, and two asyncio tasks: for dead replicas, and for a shared database."""
+    """A thread that renews the lease, and two asyncio tasks: for dead replicas, and for changes of others."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Heartbeat:
         watchers: Watchers,
         dispatcher: Dispatcher,
         metrics: Metrics,
+        process: ApiProcess,
     ) -> None:
         self._metrics = metrics
         self._stores = stores
@@ -46,6 +48,8 @@ class Heartbeat:
         )
         self._lost = self._started = False
         self._lost_now = asyncio.Event()
+        self._has_others = stores.database.shared or not process.alone
+        self._poll_at_once = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._patient_until = self._loop.time() + stores.lease.seconds
 
@@ -62,8 +66,14 @@ class Heartbeat:
         self._tasks.append(
             asyncio.create_task(self._repeat(self._look_after_leases, interval, self._lost_now))
         )
-        if self._stores.database.shared:
-            self._tasks.append(asyncio.create_task(self._repeat(self._poll, _POLL_SECONDS, asyncio.Event())))
+        if self._has_others:
+            self._tasks.append(
+                asyncio.create_task(self._repeat(self._poll, _POLL_SECONDS, self._poll_at_once))
+            )
+
+    def poll_now(self) -> None:
+        """Look now for what other processes have changed."""
+        self._poll_at_once.set()
 
     async def stop(self) -> None:
         """Stop both tasks and the renewal, and release the lease, so that others can take over at once."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from app.job_kinds import common_digest_form, own_runs
+from app.processes.api_process import ApiProcess
 from app.settings import Settings
 from app.store.crypto.sealing import Sealer
 from app.store.sql import replicas
@@ -23,7 +24,9 @@ _log = logging.getLogger("rowveil.jobs")
 class Lease:
     """A replica's lease: acquired, renewed, lost on expiry to another replica, reacquired, released."""
 
-    def __init__(self, database: Database, sealer: Sealer, folder_id: str, seconds: float) -> None:
+    def __init__(
+        self, database: Database, sealer: Sealer, folder_id: str, seconds: float, process: ApiProcess
+    ) -> None:
         self.seconds = seconds
         self.replica = ""
         """Id of this replica; each acquired lease has a new one."""
@@ -32,20 +35,27 @@ class Lease:
         self._database = database
         self._sealer = sealer
         self._folder_id = folder_id
+        self._process = process
 
     def acquire(self) -> None:
-        """Acquire a lease under a new replica id. Raises ReplicasDiffer, Unavailable."""
+        """Acquire a lease under a new replica id, and end that of a dead process that this one replaces.
+
+        Raises ReplicasDiffer, Unavailable.
+        """
         name = secrets.token_hex(6)
         sealer = self._sealer
         replica = Replica(
             id=name, key_id=sealer.key_id, folder_id=self._folder_id, runs=own_runs().document()
         )
         with self._database.write() as session:
-            if not self._database.shared:  # the home is locked, so any other holder of a lease is dead
-                replicas.remove_all(session)
+            if not self._database.shared and self._process.first and not self.replica:
+                replicas.remove_all(session)  # the home is locked, so any other holder of a lease is dead
+            if self._process.replaces is not None:
+                replicas.remove(session, self._process.replaces)
             replicas.register(session, replica, self.seconds, sealer.key_ids)
             form = common_digest_form(replicas.living_runs(session))
         self.replica, self.digest_form = name, form
+        self._process.report_opened(name)
 
     def renew(self, database: Database | None = None) -> bool:
         """Renew the lease to its full length; False if it was lost. Raises Unavailable."""

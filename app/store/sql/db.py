@@ -33,6 +33,7 @@ from app.settings import Settings
 from app.store.sql import schema
 from app.store.sql.group_commit import GroupCommit
 from app.store.sql.quick_statements import QuickStatement, errors_of, give_driver, quick_statement
+from app.store.sql.write_lock import WriteLock
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -115,7 +116,7 @@ class Database:
                 "postgresql://user:password@host/rowveil"
             ) from None
         self._most_connections = connections or _POOL_SIZE + _POOL_OVERFLOW
-        self._write_lock = threading.Lock()
+        self._write_lock = WriteLock(_lock_file(settings, self.engine.url))
         self._group: GroupCommit | None = None
         self._look_lock = threading.Lock()
         self._looking: sa.PoolProxiedConnection | None = None
@@ -194,8 +195,8 @@ class Database:
         """Run a transaction that is committed if its block ends without an error.
 
         SQLite takes its write lock at the start. So two transactions never detect half-way that both want
-        to write, and the rows that one has read do not change until it commits. Transactions of this process
-        wait for a lock: SQLite itself waits by sleeping, longer each time.
+        to write, and the rows that one has read do not change until it commits. Transactions of the service
+        wait for a lock of their own: SQLite itself waits by sleeping, longer each time.
         """
         group = self._group
         if group is not None and group.in_function:
@@ -250,7 +251,8 @@ class Database:
     def only_one(self, number: int) -> Iterator[None]:
         """Hold the database's lock of this number; other processes wait for it. Raises Unavailable.
 
-        No transaction is open meanwhile, so the block may take its time. SQLite has one process only.
+        No transaction is open meanwhile, so the block may take its time. On SQLite other processes start when
+        the first one has opened the database.
         """
         if not self.shared:
             yield
@@ -286,6 +288,7 @@ class Database:
                 self._looking.close()
                 self._looking = None
         self.engine.dispose()
+        self._write_lock.close()
 
 
 def migrate(settings: Settings, alone: bool = False) -> None:
@@ -467,6 +470,13 @@ def _json(value: Any) -> str:
         return orjson.dumps(value).decode()
     except TypeError:
         return json.dumps(value)
+
+
+def _lock_file(settings: Settings, url: sa.URL) -> Path | None:
+    """Return the file by which API processes exclude each other from writing to an embedded database."""
+    if settings.api_processes == 1 or url.get_backend_name() != "sqlite" or not url.database:
+        return None
+    return Path(f"{url.database}-write-lock")
 
 
 def _make_folder(folder: Path) -> None:

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from threading import Lock, get_ident
+from threading import get_ident
 from typing import Any, TypeVar
 
 import greenlet  # type: ignore[import-untyped]
@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 
 from app.loop_threads import LoopThreads
 from app.store.sql.quick_statements import give_driver
+from app.store.sql.write_lock import WriteLock
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ class GroupCommit:
         self,
         connect: Callable[[], sa.Connection],
         connect_to_read: Callable[[], sa.Connection],
-        lock: Lock,
+        lock: WriteLock,
         patience: int,
     ) -> None:
         """Open no connection yet.
@@ -72,7 +73,7 @@ class GroupCommit:
         connect_to_read
             Opens one whose transactions only read.
         lock
-            Lock that this process's write transactions hold.
+            Lock that the service's write transactions hold.
         patience
             Milliseconds for which a transaction waits for the write lock of another process.
         """

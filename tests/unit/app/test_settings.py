@@ -1,5 +1,6 @@
 """Settings come from the environment, and their defaults fit the machine."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,19 @@ def test_defaults_share_the_machine_out_among_the_workers() -> None:
     assert one.worker_threads == cores
     assert one.worker_memory_bytes == int(available_memory() * 0.8)
     assert Settings(workers=4 * cores).worker_threads == 1
+
+
+def test_api_processes_share_workers_and_limits_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(api_processes=3, workers=5, max_connections=10, request_memory_bytes=8)
+    shares = [settings.of_process(number) for number in range(3)]
+    assert [share.workers for share in shares] == [2, 2, 1]
+    assert {(share.max_connections, share.request_memory_bytes) for share in shares} == {(4, 3)}
+    assert {share.worker_memory_bytes for share in shares} == {settings.worker_memory_bytes}
+    with pytest.raises(ValidationError, match="each process starts at least one worker"):
+        Settings(api_processes=3, workers=2)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(ValidationError, match="needs Linux"):
+        Settings(api_processes=2, workers=2)
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from benchmarks import measures, start, waiting
 from benchmarks.harness import BUSY, busy_processes
-from benchmarks.http import audited_reads, buffers, calls, formats, large_table, streams
+from benchmarks.http import audited_reads, buffers, calls, formats, large_table, processes, streams
 from benchmarks.methods import (
     kernels,
     locality,
@@ -49,6 +49,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "jobs": lambda given: [out_of_core.measure_jobs(rows, given.rounds) for rows in given.rows],
     "http": lambda given: [formats.measure(2 * given.rounds), formats.measure_small(4)],
     "calls": lambda given: [calls.measure(given.rounds)],
+    "processes": lambda given: [processes.measure(min(3, given.rounds))],
     "streams": lambda given: [streams.measure(min(3, given.rounds))],
     "http-large": lambda given: [large_table.measure(max(given.rows), given.rounds)],
     "buffers": lambda given: [buffers.measure(int(given.gigabytes * 10**9))],

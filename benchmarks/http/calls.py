@@ -62,7 +62,7 @@ def measure(rounds: int) -> str:
         floors.running() as (floor, floor_process),
         service_process(Path(home), auth="on", caller_request_rate="0") as (address, process),
     ):
-        key, workers = own_key(Path(home)), _descendants(process)
+        key, workers = own_key(Path(home)), descendants(process)
         path = "/v1/services/CDSWAP"
         servers = [
             Server("echo", floor, request_bytes("POST", floor, "/echo", body=body), floor_process),
@@ -70,20 +70,20 @@ def measure(rounds: int) -> str:
             Server("call", address, request_bytes("POST", address, path, key, body), process, workers),
             Server("3 rows", address, request_bytes("POST", address, path, key, tiny), process, workers),
         ]
-        jobs = [orjson.loads(_first_response(server)) for server in servers[2:]]
+        jobs = [orjson.loads(first_response(server)) for server in servers[2:]]
         if any(each["state"] != "succeeded" for each in jobs):
             raise RuntimeError("the jobs fail: see the service's log")
         job = jobs[0]["id"]
         read = request_bytes("GET", address, f"/v1/jobs/{job}", key)
         servers.append(Server("read", address, read, process, workers))
         for server in servers:
-            _round(server, 4, _WARM_UP)
+            measured_round(server, 4, _WARM_UP)
         lines = []
         for connections in CONNECTIONS:
-            found = {server.name: [_round(server, connections, _SECONDS)] for server in servers}
+            found = {server.name: [measured_round(server, connections, _SECONDS)] for server in servers}
             for _ in range(1, rounds):
                 for server in servers:
-                    found[server.name].append(_round(server, connections, _SECONDS))
+                    found[server.name].append(measured_round(server, connections, _SECONDS))
             lines += [_line(connections, name, results, found["echo"]) for name, results in found.items()]
     head = ["connections", "calls of", "a second", "of the echo", "p50 ms", "p99 ms"]
     costs = ["service, ms of processor", "worker", "service / echo"]
@@ -114,7 +114,8 @@ def _line(connections: int, name: str, results: Sequence[Round], echoes: Sequenc
     ]
 
 
-def _round(server: Server, connections: int, seconds: float) -> Round:
+def measured_round(server: Server, connections: int, seconds: float) -> Round:
+    """Call the server for some seconds. Raises Refused."""
     before = processor_seconds([server.process]), processor_seconds(server.workers)
     calls = run_calls(server.address, server.request, connections, seconds)
     count = len(calls.seconds)
@@ -125,7 +126,7 @@ def _round(server: Server, connections: int, seconds: float) -> Round:
     )
 
 
-def _first_response(server: Server) -> bytes:
+def first_response(server: Server) -> bytes:
     """Return the body of one response."""
     content: list[bytes] = []
     run_calls(server.address, server.request, 1, 0.0, content.append)
@@ -144,10 +145,10 @@ def processor_seconds(processes: Sequence[int]) -> float:
     return ticks / _TICKS
 
 
-def _descendants(process: int) -> list[int]:
+def descendants(process: int) -> list[int]:
     """Return the ids of all processes that a process has started."""
     found = []
     for task in Path(f"/proc/{process}/task").iterdir():
         for child in (task / "children").read_text().split():
-            found += [int(child), *_descendants(int(child))]
+            found += [int(child), *descendants(int(child))]
     return found

@@ -16,7 +16,6 @@ _FILE = Path("keys") / "audit.checkpoint"
 
 _OLDER_FILE = Path("keys") / "audit.anchor"
 
-
 _LOCK = Path("keys") / "audit.lock"
 
 

@@ -122,7 +122,7 @@ lock: $(VENV)/.development ## resolve the dependencies again and write the lock 
 		--no-emit-index-url --group contract -o requirements-contract.lock
 
 audit: $(VENV)/.development ## check the locked dependencies for known vulnerabilities
-	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock || { \
+	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock -r requirements-uv.lock || { \
 		echo "Failed: a known vulnerability is listed above, or the vulnerability database is unreachable"; \
 		echo "and nothing was checked."; exit 1; }
 

@@ -42,9 +42,9 @@ _SEED = "1d0c5afe" * 4
 
 def main() -> int:
     """Take all pictures and write them below `FOLDER`; return the exit status."""
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium") or shutil.which("chromium-headless-shell")
     if chromium is None:
-        print("there is no chromium: apt-get install chromium", file=sys.stderr)
+        print("there is no chromium: apt-get install chromium-headless-shell", file=sys.stderr)
         return 1
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (

@@ -134,12 +134,8 @@ def _risk(
         options.known_fields or options.key_fields,
         lambda share: share_words(share, rows, options.threshold),
     )
-    at_most = "at most " if len(decisive) > 1 else ""
-    risk = risk_words(value, rows, options.threshold)
-    sentence = (
-        f"{state_words(state)}: {words}; the risk beyond chance is {at_most}{risk}, "
-        f"{threshold_words(value, bounds)}."
-    )
+    risk = risk_words(value, rows, options.threshold, bounds, bound=len(decisive) > 1)
+    sentence = f"{state_words(state)}: {words}; the risk beyond chance is {risk}."
     return state, sentence, _found(value, decisive, bounds)
 
 

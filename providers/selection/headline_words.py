@@ -59,19 +59,40 @@ def names_of(names: Sequence[str], most: int = _NAMES) -> str:
 
 
 def share_words(share: float, rows: int, threshold: int) -> str:
-    """Format a share in per cent; as a bound if it, or what remains, is of fewer rows than the threshold."""
+    """Format a share in per cent; as a bound if it, or what remains, is of fewer rows than the threshold.
+
+    In a table of fewer rows than the threshold a share between none and all is "some".
+    """
     few = threshold / rows if rows else 0.0
+    if few >= 1 and 0 < share < 1:
+        return "some"
     if 0 < share < few:
-        return f"below {_percent(min(1.0, few))}"
+        return f"below {_percent(few)}"
     if 0 < 1 - share < few:
-        return f"above {_percent(max(0.0, 1 - few))}"
+        return f"above {_percent(1 - few)}"
     return _percent(share)
 
 
-def risk_words(risk: float, rows: int, threshold: int) -> str:
-    """Format a risk; one of fewer rows than the threshold as a bound."""
+def risk_words(risk: float, rows: int, threshold: int, bounds: Bounds, *, bound: bool) -> str:
+    """Format a risk and compare it with its bounds.
+
+    A risk of fewer rows than the threshold is shown as a bound, or in a table of fewer rows not at all.
+
+    Parameters
+    ----------
+    risk : float
+    rows : int
+        Rows of the table; 0 if it is unknown.
+    threshold : int
+    bounds : Bounds
+    bound : bool
+        Whether the risk is an upper bound.
+    """
     few = threshold / rows if rows else 0.0
-    return f"below {few:.3g}" if 0 < risk < few else f"{risk:.3g}"
+    compared = threshold_words(risk, bounds)
+    if 0 < risk < few:
+        return f"below {few:.3g}, {compared}" if few < 1 else compared
+    return f"{'at most ' if bound else ''}{risk:.3g}, {compared}"
 
 
 def _percent(share: float) -> str:

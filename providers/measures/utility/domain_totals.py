@@ -66,7 +66,7 @@ def withheld(
     Notes
     -----
     A domain is withheld if it has few numbers in a table, if that of another one would follow from the sum
-    of all, or if few numbers were suppressed in it, which follow from the change of the total.
+    of all, or if it gained or lost few numbers, which would follow from the change of the total.
     """
     counts = {side: np.bincount(groups[side][present[side]], minlength=domains) for side in SIDES}
     hidden = np.zeros(domains, np.bool_)
@@ -95,7 +95,7 @@ def _find(comparison: Comparison) -> Finding:
             rows += [{"domain_field": domain_field, **row} for row in found]
             hidden += left_out
     if not rows:
-        raise NotApplicable("every domain has too few rows to be shown")
+        raise NotApplicable("every domain, or its change, is of too few rows to be shown")
     percent = [abs(row["change_percent"]) for row in rows if "change_percent" in row]
     errors = [abs(row["change_in_errors"]) for row in rows if "change_in_errors" in row]
     value: dict[str, Any] = {"totals": rows}
@@ -167,7 +167,7 @@ MEASURE = Measure(
         "percent": "mean absolute change in percent",
         "change_in_errors": "mean absolute change, in standard errors of the source",
         "totals": "totals by domain",
-        "withheld": "totals that are not shown because they have few rows",
+        "withheld": "totals that are not shown because they, or their change, are of few rows",
         "totals.change_percent": "change in percent",
         "totals.before_error": "standard error before",
         "totals.after_error": "standard error after",

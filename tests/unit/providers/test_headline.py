@@ -128,7 +128,7 @@ def test_few_rows_are_not_counted_in_a_sentence() -> None:
     given["measures"]["record_linkage"]["value"] = {"rate": 3 / ROWS, "chance": 1 / ROWS}
     [risk, _, _] = headed(given).sentences
     assert "finds below 1.67 % of the rows" in risk
-    assert "at most below 0.0167, not above 0.05" in risk
+    assert "beyond chance is below 0.0167, not above 0.05" in risk
 
 
 def test_without_known_fields_an_intruder_is_said_to_find_the_row() -> None:
@@ -246,3 +246,18 @@ def test_every_measure_has_its_texts() -> None:
             assert text.endswith("."), key
             assert len(text) <= 110, key
     assert set(STATES) < {"low", "elevated", "high", "unknown"}
+
+
+def test_a_table_of_fewer_rows_than_the_threshold_has_no_shares() -> None:
+    """A bound beyond all rows would say nothing: "below 167 % of the rows"."""
+    given = report(released(1.0, "income"))
+    given["summary"]["rows"] = 3
+    given["measures"]["record_linkage"]["value"] = {"rate": 1 / 3, "chance": 0.1}
+    given["measures"]["changed_share"]["value"]["income"] = 2 / 3
+    given["measures"].pop("interval_sd")
+    risk = headed(given, options=MeasureOptions(key_fields=("age", "town"), sensitive_fields=("income",)))
+    sentence = risk.sentences[0]
+    assert "finds some of the rows" in sentence
+    assert "in some of the rows" in sentence
+    assert sentence.endswith("; the risk beyond chance is above 0.09.")
+    assert "below" not in sentence

@@ -6,7 +6,15 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from app.engine.engine import CANCELLED, MEMORY_LIMIT, TIME_LIMIT, TOO_LARGE, WORKER_DIED, Failure
+from app.engine.engine import (
+    CANCELLED,
+    MEMORY_LIMIT,
+    TIME_LIMIT,
+    TOO_LARGE,
+    WORKER_DIED,
+    WORKER_LOST,
+    Failure,
+)
 from app.engine.fork_server import worker_modules
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.worker_process import WorkerSetup
@@ -84,6 +92,6 @@ class BodyParser:
             )
         if failure.code == TOO_LARGE:
             return TooLarge(failure.message)
-        if failure.code in (TIME_LIMIT, WORKER_DIED, CANCELLED):
+        if failure.code in (TIME_LIMIT, WORKER_DIED, WORKER_LOST, CANCELLED):
             return Unavailable("the body could not be parsed in time; try again, or upload the table")
         return error_of(failure)

@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 
 CANCELLED = "cancelled"
 WORKER_DIED = "worker_died"
+WORKER_LOST = "worker_lost"
 CLUSTER_LOST = "cluster_lost"
 TIME_LIMIT = "time_limit"
 MEMORY_LIMIT = "memory_limit"
@@ -19,6 +20,11 @@ ATTEMPTS_EXHAUSTED = "attempts_exhausted"
 RELEASED_BEFORE = "released_before"
 REVISION_GONE = "revision_gone"
 DEADLINE_EXCEEDED = "deadline_exceeded"
+
+
+NOT_ITS_FAULT = frozenset({WORKER_LOST, CLUSTER_LOST})
+"""Codes of failures to which no task can contribute: all workers end with their fork server, and with the
+scheduler of their cluster."""
 
 
 @dataclass(frozen=True, slots=True)

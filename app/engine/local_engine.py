@@ -26,6 +26,7 @@ from app.engine.engine import (
     CANCELLED,
     TIME_LIMIT,
     WORKER_DIED,
+    WORKER_LOST,
     Failure,
     Outcome,
     Progress,
@@ -230,7 +231,7 @@ class EmbeddedEngine:
             await self._replace(worker)
             return _CANCELLED if stop.done() else _over(self._time_limit)
         outcome = _outcome_of(calling)
-        if isinstance(outcome, Failure) and outcome.code == WORKER_DIED:
+        if isinstance(outcome, Failure) and outcome.code in (WORKER_DIED, WORKER_LOST):
             outcome = _judged(outcome, kills)
             await self._replace(worker)
         else:
@@ -323,9 +324,9 @@ def _judged(failure: Failure, kills: int | None) -> Failure:
     if not failure.lost or (now is not None and now == kills):
         return failure
     if now is None or kills is None:
-        return replace(failure, lost=False)
+        return replace(failure, code=WORKER_DIED, lost=False)
     message = f"{failure.message}; the machine ran out of memory while the job ran"
-    return replace(failure, message=message, lost=False)
+    return replace(failure, code=WORKER_DIED, message=message, lost=False)
 
 
 def _outcome_of(calling: asyncio.Future[Outcome]) -> Outcome:

@@ -20,7 +20,7 @@ from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from app.engine.engine import WORKER_DIED, Failure, Outcome, TaskFunction
+from app.engine.engine import WORKER_DIED, WORKER_LOST, Failure, Outcome, TaskFunction
 from app.engine.fork_server import UNKNOWN_EXIT, new_process
 from app.engine.outcome_message import MOST_BYTES, decode_outcome
 from app.engine.worker_process import LENGTH, PROCESS_ID, WorkerSetup, serve_tasks
@@ -29,7 +29,7 @@ _PIECE = 1 << 20
 _JOIN_SECONDS = 10.0
 """Time in which the system ends a killed process; its code is unknown after that."""
 
-_LOST = Failure(WORKER_DIED, "the worker that ran the job was lost", lost=True)
+_LOST = Failure(WORKER_LOST, "the worker that ran the job was lost with its fork server", lost=True)
 
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """Signals that a process does not send to itself by an error of its own."""

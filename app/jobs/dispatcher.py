@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 from app.engine.engine import (
     CANCELLED,
-    CLUSTER_LOST,
     DEADLINE_EXCEEDED,
     INTERNAL_ERROR,
+    NOT_ITS_FAULT,
     WORKER_DIED,
+    WORKER_LOST,
     Engine,
     Failure,
     Outcome,
@@ -51,7 +52,7 @@ _DEADLINE_SECONDS = 1.0
 """Interval at which queued jobs are checked for their deadlines."""
 
 _MOST_ATTEMPTS = 10
-"""Attempts of a job after which it fails if the cluster is lost again."""
+"""Attempts of a job after which it fails if the fork server or the cluster is lost again."""
 
 _OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, and was stopped")
 
@@ -453,10 +454,11 @@ class Dispatcher:
             return self._recorder.record_end(job, Step.CANCEL)
         if failure.code == CANCELLED and job.id in self._overdue:
             return self._recorder.record_end(job, Step.EXPIRE, error=problem_of(_OVERDUE))
-        lost = failure.code == CLUSTER_LOST and job.attempt < _MOST_ATTEMPTS
+        lost = failure.code in NOT_ITS_FAULT and job.attempt < _MOST_ATTEMPTS
         if lost:
             _log.warning("job %s returns to the queue: %s", job.id, failure.message)
-        if lost or failure.code == CANCELLED or (failure.code == WORKER_DIED and self._stopping):
+        stopped = self._stopping and failure.code in (WORKER_DIED, WORKER_LOST)
+        if lost or stopped or failure.code == CANCELLED:
             with self._stores.database.write() as session:
                 requeue(session, job, job.crashes)
             self._job_metrics.count_requeue()

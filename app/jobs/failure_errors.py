@@ -16,6 +16,7 @@ from app.engine.engine import (
     TIME_LIMIT,
     TOO_LARGE,
     WORKER_DIED,
+    WORKER_LOST,
     Failure,
 )
 from app.errors import (
@@ -42,6 +43,7 @@ _APP_ERRORS: dict[str, type[AppError]] = {
     STORAGE_AWAY: Unavailable,
     TIME_LIMIT: TimeLimit,
     WORKER_DIED: WorkerDied,
+    WORKER_LOST: WorkerDied,
     CLUSTER_LOST: WorkerDied,
     CANCELLED: Unavailable,
     NOT_SENT: DestinationNotSent,

@@ -6,6 +6,7 @@ import select
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -54,3 +55,9 @@ def wait_until_gone(pid: int, patience: float = PATIENCE) -> None:
         assert poll.poll(patience * 1000), f"process {pid} is still there"
     finally:
         os.close(handle)
+
+
+def parent_of(pid: int) -> int:
+    """Return the parent of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("PPid:")[2].split()[0])

@@ -74,7 +74,7 @@ class ProcessRounds(Rounds):
     def _kill_fork_server(self, _draw: random.Random, _: list[str]) -> set[str]:
         with contextlib.suppress(StopIteration, ProcessLookupError):  # a round before has killed it
             os.kill(self.fork_server(), signal.SIGKILL)
-        return {"worker_died"}
+        return set()
 
     def _freeze_api_process(self, draw: random.Random, _: list[str]) -> set[str]:
         """For less than its lease, or for more."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.engine.engine import Failure
+from app.engine.engine import WORKER_LOST, Failure
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.worker_process import WorkerSetup
 from tests.faults import doings, worker_state
@@ -128,9 +128,9 @@ def test_killed_workers_leave_no_process_and_no_file_descriptor(new_worker: Call
 def test_a_job_of_a_dead_fork_server_fails_as_lost(new_worker: Callable[..., OneWorker]) -> None:
     """Its exit code is unknown, and the process does not stay as a zombie."""
     worker = new_worker()
-    assert (
-        worker.failure(worker_state.kill_the_parent, None).message == "the worker that ran the job was lost"
-    )
+    failure = worker.failure(worker_state.kill_the_parent, None)
+    assert failure.message == "the worker that ran the job was lost with its fork server"
+    assert (failure.code, failure.lost) == (WORKER_LOST, True)
     worker.run(worker_state.swap, "DSWAP")
     assert worker_state.ended_children(os.getpid()) == []
 

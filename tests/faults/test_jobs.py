@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from tests.faults.conftest import (
     new_measures,
     people,
 )
-from tests.faults.running import PATIENCE, wait_until_gone
+from tests.faults.running import PATIENCE, parent_of, wait_until_gone
 from tests.preloaded.processes import start_command
 
 pytestmark = pytest.mark.faults
@@ -56,6 +57,23 @@ def test_a_killed_worker_fails_its_own_job_alone(service: Running) -> None:
     service.open_gate(other)
     assert service.end(other).state == "succeeded"
     assert service.run(people()).state == "succeeded"
+
+
+@embedded
+def test_jobs_of_a_killed_fork_server_run_again(service: Running) -> None:
+    """All its workers end with it, so that none of their jobs can be the reason."""
+    jobs = [service.submit(people(), seed=doings.HELD) for _ in range(2)]
+    workers = [service.wait_until_held(job).pid for job in jobs]
+    (server,) = {parent_of(worker) for worker in workers}
+    os.kill(server, signal.SIGKILL)
+    for worker in workers:
+        wait_until_gone(worker)
+    for job in jobs:
+        while service.wait_until_held(job).pid in workers:
+            time.sleep(0.05)
+        service.open_gate(job)
+        ended = service.end(job)
+        assert (ended.state, ended.attempt, ended.crashes) == ("succeeded", 2, 0)
 
 
 def test_a_job_out_of_memory_says_so(service: Running) -> None:

@@ -52,7 +52,12 @@ serve: $(BIN)/rowveil ## start the service, with its console at / and Swagger UI
 test: $(VENV)/.development ## run all checks and tests
 	@$(MAKE) --no-print-directory --jobs=2 lint tests
 
-tests: $(VENV)/.development # what `make test` runs next to the checks
+# Compiled test modules: on a fresh clone each of the test processes would compile all of them at the same time.
+$(VENV)/.tests: | $(VENV)/.development
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true
+	@touch $@
+
+tests: $(VENV)/.development $(VENV)/.tests # what `make test` runs next to the checks
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder
 
 test-quick: $(VENV)/.development ## run the tests without services, at most 90 seconds with warm caches

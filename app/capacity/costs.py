@@ -45,7 +45,7 @@ class StepCosts:
     written: Line
     """Bytes written to storage."""
     scratch: Line
-    """Bytes that stay in scratch space until the job ends, part of those written."""
+    """Bytes written to scratch space. A job frees what it no longer reads, and needs less at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Calls and reads with one API process and with two, in turn, on SQLite.
+"""Calls and reads with one API process and with two, in turn, on SQLite and on PostgreSQL.
 
 The client and the workers share the processors with them: on two of these, two API processes are at most
 what a client leaves.
@@ -7,7 +7,7 @@ what a client leaves.
 import contextlib
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -17,7 +17,9 @@ from benchmarks.http.calls import Round, Server, descendants, first_response, me
 from benchmarks.http.plain_client import request_bytes
 from benchmarks.methods.kernels import people_table
 from demo.service import own_key, service_process
+from tests.postgres import running_postgres
 
+DATABASES = ("SQLite", "PostgreSQL")
 PROCESSES = (1, 2)
 CONNECTIONS = (1, 4, 16)
 _SECONDS = 3.0
@@ -27,9 +29,24 @@ _PARAMETERS = {"swap_fields": ["a"], "control_field": "class100"}
 
 def measure(rounds: int) -> str:
     """Return rates, latencies and processor time by number of API processes as Markdown."""
+    return (
+        "`1` and `2`: number of API processes. A call is CDSWAP, `read` is GET of a job, `rows` is GET of "
+        "its 1,000 rows. Processor time is that of all processes of the service, with its workers and "
+        "without the database's.\n\n"
+        + "\n".join(f"{name}:\n\n{_measure_on(name, rounds)}\n" for name in DATABASES)
+    )
+
+
+def _measure_on(database: str, rounds: int) -> str:
     found: dict[tuple[int, str, int], list[Round]] = {}
     with contextlib.ExitStack() as opened:
-        servers = [(count, server) for count in PROCESSES for server in _servers(count, opened)]
+        new_database = None
+        if database == "PostgreSQL":
+            new_database = opened.enter_context(running_postgres(durable=True)).new_database
+        servers = []
+        for count in PROCESSES:
+            url = {} if new_database is None else {"database_url": new_database()}
+            servers += [(count, server) for server in _servers(count, url, opened)]
         for _, server in servers:
             measured_round(server, max(CONNECTIONS), _WARM_UP)
         for connections in CONNECTIONS:
@@ -44,20 +61,15 @@ def measure(rounds: int) -> str:
         for name in names
     ]
     columns = ["a second, 1", "2", "2 / 1", "p50 ms, 1", "2", "ms of processor, 1", "2"]
-    return (
-        "`1` and `2`: number of API processes. A call is CDSWAP, `read` is GET of a job, `rows` is GET of "
-        "its 1,000 rows. Processor time is that of all processes of the service, with its workers.\n\n"
-        + table(["connections", "what", *columns], lines)
-        + "\n"
-    )
+    return table(["connections", "what", *columns], lines)
 
 
-def _servers(count: int, opened: contextlib.ExitStack) -> list[Server]:
+def _servers(count: int, url: Mapping[str, str], opened: contextlib.ExitStack) -> list[Server]:
     """Start a service with this number of API processes; return it with each request in turn."""
     home = Path(opened.enter_context(tempfile.TemporaryDirectory()))
     settings = {"api_processes": str(count), "workers": "2", "auth": "on", "caller_request_rate": "0"}
-    address, process = opened.enter_context(service_process(home, **settings))
-    key, others = own_key(home), descendants(process)
+    address, process = opened.enter_context(service_process(home, **settings, **url))
+    key, others = own_key(home, **url), descendants(process)
 
     def server(name: str, method: str, path: str, body: bytes = b"") -> Server:
         return Server(name, address, request_bytes(method, address, path, key, body), process, others)

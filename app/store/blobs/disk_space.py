@@ -1,4 +1,4 @@
-"""Reservation of disk space: the file system allocates the blocks before the bytes exist.
+"""Disk space of open files: reserved before the bytes exist, and freed before the file ends.
 
 The file system is the only ledger that all replicas and workers of a shared folder have in common. It counts
 each promised byte once, written or not, and an unnamed file gives its bytes back however its process ends.
@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import BinaryIO, Self, cast
 
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h: the file does not appear longer
+_PUNCH_HOLE = 2  # FALLOC_FL_PUNCH_HOLE, only together with it
 
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -35,18 +36,32 @@ def reserve(handle: int, size: int, start: int = 0) -> None:
     status = os.fstatvfs(handle)
     if status.f_bavail * status.f_frsize < size - start + SPARE_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    allocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)  # Linux only
-    if allocate is None:
-        return
-    if allocate(handle, _KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(size - start)):
-        number = ctypes.get_errno()
-        if number not in _UNSUPPORTED:
-            os.truncate(handle, os.fstat(handle).st_size)  # some blocks may be allocated
-            raise OSError(number, os.strerror(number))
+    number = _allocate(handle, _KEEP_SIZE, start, size - start)
+    if number and number not in _UNSUPPORTED:
+        os.truncate(handle, os.fstat(handle).st_size)  # some blocks may be allocated
+        raise OSError(number, os.strerror(number))
     status = os.fstatvfs(handle)
     if status.f_bavail * status.f_frsize < SPARE_BYTES:  # another process has reserved at the same time
         os.truncate(handle, os.fstat(handle).st_size)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def free(handle: int, start: int, size: int) -> None:
+    """Free the blocks of bytes that nobody reads again; they are zeros from now on.
+
+    Where the file system cannot do that, the file keeps them until it ends.
+    """
+    if size:
+        _allocate(handle, _PUNCH_HOLE | _KEEP_SIZE, start, size)
+
+
+def _allocate(handle: int, mode: int, start: int, size: int) -> int:
+    """Call `fallocate`. Return 0, or the number of its error."""
+    allocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)  # Linux only
+    if allocate is None:
+        return errno.ENOSYS
+    failed = allocate(handle, mode, ctypes.c_int64(start), ctypes.c_int64(size))
+    return ctypes.get_errno() if failed else 0
 
 
 class Reservation:

@@ -9,7 +9,8 @@ folder and a separate key, which is sent only with the unit's result. The folder
 If the service dies before, its next start deletes the folder.
 
 A record holds rows of one partition as an Arrow IPC stream. The process keeps position and order of the
-records, so that a record that was changed or moved does not open.
+records, so that a record that was changed or moved does not open. The disk space of a partition that nobody
+reads again is freed: a job that cuts its table level by level does not store all levels at once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.engine.stop_request import check_stop
-from app.store.blobs.disk_space import reserve
+from app.store.blobs.disk_space import free, reserve
 from app.store.crypto.sealing import SealBroken
 
 _LEAST_RECORD = 2**15
@@ -105,6 +106,16 @@ class SealedFile:
         except InvalidTag as error:
             raise SealBroken("a job's scratch file was changed") from error
 
+    def free(self, records: Sequence[Record]) -> None:
+        """Give back the disk space of records that nobody reads again."""
+        start = end = 0
+        for _, offset, length in records:
+            if offset != end:
+                free(self._file.fileno(), start, end - start)
+                start = offset
+            end = offset + length
+        free(self._file.fileno(), start, end - start)
+
 
 class SealedScratch(SealedFile):
     """Unnamed scratch file of one process."""
@@ -157,6 +168,9 @@ class SpoolReader(SealedFile):
         super().__init__((folder / Path(shared.name).name).open("rb", buffering=0), shared.key)
         self._shared = shared
 
+    def free(self, records: Sequence[Record]) -> None:
+        """Leave the file as it is: another process may read it, or this task when it is repeated."""
+
     def parts(self) -> SealedSpool:
         """Return the spool as it was written."""
         spool = SealedSpool(self, len(self._shared.rows), 0)
@@ -203,7 +217,8 @@ class SealedSpool:
             yield pa.concat_tables(self._waiting[part])
 
     def clear(self, part: int) -> None:
-        """Drop the partition's rows."""
+        """Drop the partition's rows and free their disk space."""
+        self._scratch.free(self._records[part])
         self._waiting[part].clear()
         self._records[part].clear()
         self._bytes[part] = self._rows[part] = 0

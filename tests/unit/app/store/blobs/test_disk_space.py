@@ -1,5 +1,6 @@
 """Reserved disk space is allocated at once, and what is not needed is freed."""
 
+import ctypes
 import errno
 import os
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 
 from app.engine.engine import Progress
 from app.engine.progress_file import read_progress
-from app.store.blobs.disk_space import SPARE_BYTES, Reservation, reserve
-from app.store.blobs.scratch import Record, SealedScratch
+from app.store.blobs.disk_space import SPARE_BYTES, Reservation, free, reserve
+from app.store.blobs.scratch import Record, SealedScratch, SpoolReader, SpoolWriter
 from app.store.blobs.sealed_files import BlobStore, SealedWriter, extend_draft, reserve_draft
 from app.store.crypto.sealing import Sealer
 from app.worker.run_swap import run_swap
@@ -182,3 +183,52 @@ def test_a_reserved_draft_is_deleted_with_its_blob(tmp_path: Path) -> None:
     reserve_draft(access, MIB)
     store.delete(access.id)
     assert store.files() == []
+
+
+def stored_in(scratch: SealedScratch | SpoolWriter | SpoolReader) -> int:
+    return os.fstat(scratch._file.fileno()).st_blocks * 512
+
+
+def test_a_cleared_partition_gives_its_disk_space_back(tmp_path: Path) -> None:
+    """The others stay as they are, also those between its records."""
+    rows = pa.table({"x": np.random.default_rng(1).random(MIB // 8)})
+    with SealedScratch(tmp_path) as scratch:
+        spool = scratch.spool(3, 0)
+        for _ in range(4):
+            for part in range(3):
+                spool.add(part, rows)
+        before = stored_in(scratch)
+        spool.clear(1)
+        assert 4 * MIB - 16 * 4096 < before - stored_in(scratch) < 4.1 * MIB
+        for part in (0, 2):
+            assert [table.equals(rows) for table in spool.read(part)] == 4 * [True]
+        spool.clear(0)
+        spool.clear(2)
+        assert stored_in(scratch) < MIB
+
+
+def test_a_reader_frees_nothing_of_a_spool_that_others_read(tmp_path: Path) -> None:
+    rows = pa.table({"x": np.random.default_rng(1).random(MIB // 8)})
+    with SpoolWriter(tmp_path) as writer:
+        spool = writer.spool(1, 0)
+        spool.add(0, rows)
+        shared = writer.shared(spool)
+        before = stored_in(writer)
+    for _ in range(2):
+        with SpoolReader(tmp_path, shared) as reader:
+            parts = reader.parts()
+            assert pa.concat_tables(parts.read(0)).equals(rows)
+            parts.clear(0)
+            assert stored_in(reader) == before
+
+
+@pytest.mark.parametrize("library", [SimpleNamespace(), SimpleNamespace(fallocate=lambda *given: -1)])
+def test_a_file_system_that_frees_nothing_keeps_the_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: SimpleNamespace
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda *given, **options: library)
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 64)
+    with path.open("r+b") as file:
+        free(file.fileno(), 0, 8192)
+    assert path.read_bytes() == bytes(range(256)) * 64

@@ -12,6 +12,7 @@ from providers.params import MODELS, Params
 from providers.progress import Progress
 from providers.randomness.chacha20 import Stream
 from providers.results import Event, Plan, SwapResult
+from providers.sections import Section
 from providers.storage import Resources, Scratch, Source, Spool
 from providers.tables.series_pairs import SeriesPairs
 
@@ -29,6 +30,20 @@ class StreamedResult:
     """Return the result, with a table without rows. Call it once `pieces` is exhausted."""
     unchanged: frozenset[str] = frozenset()
     """Fields known to have the values of the source in all of its rows; others may have them too."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedSection:
+    """Consecutive rows of the destination, produced table by table."""
+
+    schema: pa.Schema
+    pieces: Iterator[pa.Table]
+    """Tables of this schema that together hold all rows of the section, in order."""
+    figures: Callable[[], Any]
+    """Return the figures that the section adds to the report. Call it once `pieces` is exhausted."""
+    unchanged: frozenset[str] = frozenset()
+    """Fields known to have the values of the source in all rows of the destination; others may have them too.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,9 @@ class Division:
     """Data that every unit needs, computed from the whole table."""
     params: Any = None
     """Checked parameters of the run with what the whole table determines; None: those of the run."""
+    starts: tuple[int, ...] = ()
+    """First row of each range of the destination: part p of a unit's spool has rows of the range p modulo the
+    number of ranges. Empty: only a section of all rows can be assembled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +103,32 @@ class Sharing(Generic[P]):
     """(run, progress, wanted number of units) -> division; raises what `swap` raises of the source."""
     work: Callable[[Run[P], Division, int, Spool], Any]
     """(run, division, number of the unit, spool for its rows) -> figures of the unit."""
-    gather: Callable[[Run[P], Progress, Division, Sequence[UnitResult]], StreamedResult]
-    """(run, progress, division, all units in their order) -> destination."""
+    assemble: Callable[[Run[P], Division, Sequence[UnitResult], Section], StreamedSection]
+    """(run, division, all units in their order, section) -> rows of the section. The spools have the parts
+    of the section's ranges. An error that concerns all rows is left to `finish`, unless the section is all
+    there is."""
+    finish: Callable[[Run[P], Division, Sequence[Any], Sequence[Any]], SwapResult]
+    """(run, division, figures of all units, figures of all sections, both in order) -> result, with a table
+    without rows. Its work does not depend on the number of rows, apart from figures of small tables."""
     prepare: Callable[[Run[P], Progress, Division, Scratch], Prepared] | None = None
     """(run, progress, division, scratch space whose rows all units can read) -> data and rows for all units;
     None: the units need no more than the division."""
     from_rows: int | None = None
     """Minimum number of rows from which an in-memory run is divided too; None: never."""
+
+
+def gathered(
+    sharing: Sharing[P], run: Run[P], division: Division, done: Sequence[UnitResult]
+) -> StreamedResult:
+    """Assemble the destination of a divided run as one section."""
+    streamed = sharing.assemble(run, division, done, Section(0, run.source.rows))
+    of_units = [unit.figures for unit in done]
+    return StreamedResult(
+        streamed.schema,
+        streamed.pieces,
+        lambda: sharing.finish(run, division, of_units, [streamed.figures()]),
+        streamed.unchanged,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,11 @@ class Source(Protocol):
     def nbytes(self) -> int:
         """Approximate bytes of all fields."""
 
-    def batches(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read one or more fields: record batches in row order, with the fields in the schema's order."""
+    def batches(self, fields: Sequence[str], start: int = 0) -> Iterator[pa.RecordBatch]:
+        """Read one or more fields: record batches in row order, with the fields in the schema's order.
+
+        ``start``: first row; the rows before it are not read, if that is possible.
+        """
 
 
 class Spool(Protocol):

@@ -132,8 +132,9 @@ class _InMemory:
         self.nbytes: int = table.nbytes
         self._table = table
 
-    def batches(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return iter(self._table.select([name for name in self.schema.names if name in fields]).to_batches())
+    def batches(self, fields: Sequence[str], start: int = 0) -> Iterator[pa.RecordBatch]:
+        names = [name for name in self.schema.names if name in fields]
+        return iter(self._table.select(names).slice(start).to_batches())
 
 
 def _warm_buckets() -> None:

@@ -119,7 +119,15 @@ class Lifecycle:
         recorder = Recorder(stores, job_metrics)
         policy = RepeatPolicy(settings.unit_repeats, settings.slow_unit_factor)
         spools = BucketSpools(place) if isinstance(place, Bucket) and settings.engine == "dask" else None
-        self._runs = JobRuns(engine, work, settings.job_time_limit, policy, job_metrics.count_repeat, spools)
+        self._runs = JobRuns(
+            engine,
+            work,
+            settings.job_time_limit,
+            policy,
+            job_metrics.count_repeat,
+            spools,
+            stores.blobs.delete_parts,
+        )
         self.dispatcher = Dispatcher(
             stores=stores,
             engine=engine,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, wraps
 from pathlib import Path
@@ -190,22 +190,35 @@ def write_streamed(
             task.small_bytes,
             held_space,
             task.digest_form,
-            _known_digests(source, streamed) if task.digest_form is DigestForm.PARTS else None,
+            known_digests(source, streamed.schema, streamed.unchanged)
+            if task.digest_form is DigestForm.PARTS
+            else None,
         )
     return streamed.result(), WrittenTable(*written)
 
 
-def _known_digests(source: BlobTable, streamed: StreamedResult) -> list[bytes | None] | None:
-    """Return the digests of unchanged fields, which their source has, in the order of the destination."""
-    stored = source.field_digests() if streamed.unchanged else None
+def known_digests(
+    source: BlobTable, schema: pa.Schema, unchanged: Collection[str]
+) -> list[bytes | None] | None:
+    """Return the digests of unchanged fields, which their source has, in the order of the destination.
+
+    Parameters
+    ----------
+    source : BlobTable
+    schema : pa.Schema
+        Schema of the destination.
+    unchanged : collection of str
+        Fields that have the values of the source in all rows.
+    """
+    stored = source.field_digests() if unchanged else None
     if stored is None:
         return None
     known = {
         name: digest
         for name, digest in zip(source.schema.names, stored.digests, strict=True)
-        if name in streamed.unchanged
+        if name in unchanged
     }
-    return [known.get(name) for name in streamed.schema.names]
+    return [known.get(name) for name in schema.names]
 
 
 def _pairs_of(task: SeriesTask) -> SeriesPairs:

@@ -1,12 +1,14 @@
-"""Run a divided job in workers: divide it, prepare it, run its units, gather their results.
+"""Run a divided job in workers: divide it, prepare it, run its units, assemble their rows.
 
-Not every provider has a preparation. Each of the four is a separate task in a separate process. Its memory
-and time are limited, and a cancelled one is killed, like a job of a single worker. Only the units run in
-parallel.
+Not every provider has a preparation. The destination is assembled in sections, which are the parts of its blob;
+a last task joins their digests and reports. A destination of one section is gathered by one task instead. Each
+of these is a separate task in a separate process. Its memory and time are limited, and a cancelled one is killed,
+like a job of a single worker. The units run in parallel, and so do the sections.
 """
 
 import pickle
 import time
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,15 @@ from app.engine.engine import Outcome
 from app.engine.progress_file import ProgressFile
 from app.store.blobs.column_reader import BlobTable
 from app.store.blobs.scratch import SealedScratch, SealedSpool, SpoolReader, SpoolWriter
+from app.store.blobs.section_files import join_sections, write_section
 from app.worker.headline import with_headline
 from app.worker.memory import fits
 from app.worker.release_check import with_release
 from app.worker.run_swap import (
+    WrittenTable,
     add_notices,
     destination_space,
+    known_digests,
     provider_of,
     report_of,
     result_columns,
@@ -28,23 +33,38 @@ from app.worker.run_swap import (
     run_swap,
     write_streamed,
 )
-from app.worker.tasks import GatherTask, PrepareTask, SwapTask, UnitTask
+from app.worker.tasks import (
+    DoneUnit,
+    FinishTask,
+    GatherTask,
+    PrepareTask,
+    SectionTask,
+    SwapTask,
+    UnitTask,
+)
 from providers.params import Params
 from providers.progress import sub_progress
-from providers.provider import Division, Prepared, Provider, Run, Sharing, UnitResult
+from providers.provider import Division, Prepared, Provider, Run, Sharing, UnitResult, gathered
 from providers.randomness.chacha20 import Stream
+from providers.results import SwapResult
+from providers.sections import Sections, sections_of
 from providers.storage import Resources, Scratch
+from providers.tables.digest import DigestForm
 
-DIVISION, UNITS, PREPARES = "division", "units", "prepares"
-"""Keys of the result of a divided job: its division, pickled for workers; its number of units; and whether a
-preparation runs before them."""
+DIVISION, UNITS, PREPARES, SECTIONS = "division", "units", "prepares", "sections"
+"""Keys of the result of a divided job: its division with the sections, pickled for workers; its number of units;
+whether a preparation runs before them; and for each section the numbers of the files of a unit that it reads."""
 
 PREPARED = "prepared"
 """Key of the preparation's data and spools, pickled for workers."""
 
-UNIT, SPOOL, SECONDS = "unit", "spool", "seconds"
-"""Keys of a unit's spool and figures, pickled for the worker that gathers them; of the name of the spool's
-file; and of the unit's duration in seconds."""
+UNIT, FILES, SPOOL, SECONDS = "unit", "files", "spool", "seconds"
+"""Keys of a unit's figures and of each file of its spool, pickled for the workers that assemble its rows; of the
+name of these files without their numbers; and of the unit's duration in seconds."""
+
+SECTION, PART = "section", "part"
+"""Keys of a stored section with its figures, pickled for the worker that joins them, and of the token of its part
+of the blob."""
 
 DIVIDED, BEGUN, GATHERED = 0.1, 0.3, 0.8
 """Estimated shares of the run at which the job is divided, at which it is prepared if it has a preparation,
@@ -68,10 +88,14 @@ def _divide(task: SwapTask) -> dict[str, Any]:
     with ProgressFile(task.progress_path) as progress, SealedScratch(Path(task.scratch_folder)) as scratch:
         run = _run(task, params, source, scratch)
         division = sharing.divide(run, sub_progress(progress, 0.0, DIVIDED), task.units)
+        # A digest of the older form is not taken by parts.
+        wanted = task.units if task.digest_form is DigestForm.PARTS else 1
+        sections = sections_of(task.rows, division.starts, wanted)
         return {
-            DIVISION: pickle.dumps(division),
+            DIVISION: pickle.dumps((division, sections)),
             UNITS: len(division.units),
             PREPARES: sharing.prepare is not None,
+            SECTIONS: [sections.files_of(each, division.starts) for each in sections.sections],
         }
 
 
@@ -102,7 +126,8 @@ def run_prepare(task: PrepareTask) -> dict[str, Any]:
         SpoolWriter(job.spool_folder, task.spool_prefix) as writer,
     ):
         run = _run(job, params, BlobTable(job.source, job.rows), scratch)
-        made = prepare(run, sub_progress(progress, DIVIDED, BEGUN), _division(task), writer)
+        division, _ = _division(task)
+        made = prepare(run, sub_progress(progress, DIVIDED, BEGUN), division, writer)
         shared = []
         for spool in made.spools:
             assert isinstance(spool, SealedSpool)  # the writer made it
@@ -112,27 +137,46 @@ def run_prepare(task: PrepareTask) -> dict[str, Any]:
 
 @returns_user_errors
 def run_unit(task: UnitTask) -> dict[str, Any]:
-    """Run one unit. Return the spool with its rows, its figures, and how long it took."""
+    """Run one unit. Return its figures, the files with its rows, and how long it took."""
     began = time.monotonic()
-    job, division = task.job, _division(task)
+    job, (division, sections) = task.job, _division(task)
     provider, params = provider_of(job)
     with (
         ProgressFile(job.progress_path),  # for the note of a worker that outlives the service
         SealedScratch(Path(job.scratch_folder)) as scratch,
-        SpoolWriter(job.spool_folder, task.spool_prefix) as writer,
+        SpoolWriter(job.spool_folder, task.spool_prefix, sections.files, sections.file_of_part) as writer,
         ExitStack() as opened,
     ):
         run = _run(job, params, BlobTable(job.source, job.rows), scratch, _prepared(task, opened))
         spool = writer.spool(division.parts, job.memory_bytes // 10)
         figures = _sharing(provider).work(run, division, task.number, spool)
-        unit = pickle.dumps((writer.shared(spool), figures))
-    return {UNIT: unit, SPOOL: writer.name, SECONDS: time.monotonic() - began}
+        files = [pickle.dumps(shared) for shared in writer.shared(spool)]
+    return {
+        UNIT: pickle.dumps(figures),
+        FILES: files,
+        SPOOL: writer.name,
+        SECONDS: time.monotonic() - began,
+    }
+
+
+def done_units(units: Sequence[Mapping[str, Any]], files: Collection[int] | None) -> tuple[DoneUnit, ...]:
+    """Return the results of all units for a task that reads some files of their spools; None: all files.
+
+    ``units``: what `run_unit` has returned.
+    """
+    return tuple(
+        DoneUnit(
+            unit[UNIT],
+            tuple(each for number, each in enumerate(unit[FILES]) if files is None or number in files),
+        )
+        for unit in units
+    )
 
 
 @returns_user_errors
 def run_gather(task: GatherTask) -> dict[str, Any]:
-    """Gather the units, write the destination, and return the columns of the job's row."""
-    job = task.job
+    """Assemble the whole destination, write it, and return the columns of the job's row."""
+    job, (division, _) = task.job, _division(task)
     provider, params = provider_of(job)
     with ExitStack() as opened:
         progress = opened.enter_context(ProgressFile(job.progress_path))
@@ -140,26 +184,94 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
         held_space = opened.enter_context(destination_space(job))
         source = BlobTable(job.source, job.rows)
         run = _run(job, params, source, scratch, _prepared(task, opened))
-        done = [
-            UnitResult(opened.enter_context(SpoolReader(job.spool_folder, spool)).parts(), figures)
-            for spool, figures in map(pickle.loads, task.done)  # workers of this job made them
-        ]
-        streamed = _sharing(provider).gather(
-            run, sub_progress(progress, GATHERED, GATHERED), _division(task), done
-        )
+        streamed = gathered(_sharing(provider), run, division, _done(task, opened))
         writing = sub_progress(progress, GATHERED, 1.0)
         result, written = write_streamed(job, streamed, source, writing, held_space)
-        add_notices(result, provider, params, run.source.schema)
         progress(1.0, "written")
+    return _columns(job, provider, params, source, result, written)
+
+
+@returns_user_errors
+def run_section(task: SectionTask) -> dict[str, Any]:
+    """Assemble one section and write it. Return it with its figures, its token, and how long it took."""
+    began = time.monotonic()
+    job, (division, sections) = task.job, _division(task)
+    provider, params = provider_of(job)
+    section = sections.sections[task.number]
+    with ExitStack() as opened:
+        opened.enter_context(ProgressFile(job.progress_path))
+        scratch = opened.enter_context(SealedScratch(Path(job.scratch_folder)))
+        source = BlobTable(job.source, job.rows)
+        run = _run(job, params, source, scratch)
+        streamed = _sharing(provider).assemble(run, division, _done(task, opened), section)
+        share = source.nbytes * (section.stop - section.first) // max(1, job.rows)
+        known = known_digests(source, streamed.schema, streamed.unchanged)
+        stored = write_section(job.destination, streamed.schema, streamed.pieces, share, known)
+        figures = streamed.figures()
+    return {
+        SECTION: pickle.dumps((stored, streamed.unchanged, figures)),
+        PART: stored.part.token,
+        SECONDS: time.monotonic() - began,
+    }
+
+
+@returns_user_errors
+def run_finish(task: FinishTask) -> dict[str, Any]:
+    """Join the sections, and return the columns of the job's row."""
+    job, (division, _) = task.job, _division(task)
+    provider, params = provider_of(job)
+    found = [pickle.loads(section) for section in task.sections]  # noqa: S301 - workers of this job made them
+    with (
+        ProgressFile(job.progress_path) as progress,
+        SealedScratch(Path(job.scratch_folder)) as scratch,
+    ):
+        source = BlobTable(job.source, job.rows)
+        prepared = None
+        if task.prepared is not None:
+            prepared = Prepared(pickle.loads(task.prepared)[0], ())  # noqa: S301 - as above
+        run = _run(job, params, source, scratch, prepared)
+        units = [pickle.loads(figures) for figures in task.units]  # noqa: S301 - as above
+        result = _sharing(provider).finish(run, division, units, [figures for _, _, figures in found])
+        schema, (_, unchanged, _) = result.table.schema, found[0]
+        known = known_digests(source, schema, unchanged)
+        written = WrittenTable(
+            *join_sections(job.destination, schema, [stored for stored, _, _ in found], known), None
+        )
+        progress(1.0, "written")
+    return _columns(job, provider, params, source, result, written)
+
+
+def _columns(
+    job: SwapTask,
+    provider: Provider[Any],
+    params: Params,
+    source: BlobTable,
+    result: SwapResult,
+    written: WrittenTable,
+) -> dict[str, Any]:
+    """Return the columns of the job's row."""
+    add_notices(result, provider, params, source.schema)
     report = None
     if job.report != "none":
         report = with_headline(report_of(job.service, result, job.seed_bits), job.options, None, params)
     return with_release(job, result_columns(result, written, report), result.provider.get("guarantee"))
 
 
-def _division(task: PrepareTask | UnitTask | GatherTask) -> Division:
-    division: Division = pickle.loads(task.division)  # noqa: S301 - a worker of this job made it
-    return division
+def _division(
+    task: PrepareTask | UnitTask | GatherTask | SectionTask | FinishTask,
+) -> tuple[Division, Sections]:
+    found: tuple[Division, Sections] = pickle.loads(task.division)  # noqa: S301 - a worker of this job made it
+    return found
+
+
+def _done(task: GatherTask | SectionTask, opened: ExitStack) -> list[UnitResult]:
+    """Open the files of all units that the task reads."""
+    done = []
+    for unit in task.done:
+        figures, *files = map(pickle.loads, (unit.figures, *unit.files))  # workers of this job made them
+        reader = opened.enter_context(SpoolReader(task.job.spool_folder, files))
+        done.append(UnitResult(reader.parts(), figures))
+    return done
 
 
 def _prepared(task: UnitTask | GatherTask, opened: ExitStack) -> Prepared | None:

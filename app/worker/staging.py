@@ -6,8 +6,8 @@ no object, not even that of its own task.
 
 A blob that a task reads is fetched into a folder of this parent process, under the lock of which no other
 process deletes it. The copy stays for a minute after its last use, and so does a blob that was written here:
-the next task probably reads it. A blob that a task has written, and the spool of a unit, are sent after the
-task and before its outcome is returned. So a recorded job has its tables in the bucket.
+the next task probably reads it. A blob that a task has written, or a part of one, and the spool of a unit are
+sent after the task and before its outcome is returned. So a recorded job has its tables in the bucket.
 """
 
 import contextlib
@@ -33,9 +33,19 @@ from app.engine.worker_process import failure_of
 from app.errors import NO_ROOM
 from app.settings import Settings
 from app.store.blobs.bucket import Bucket, Stopped
-from app.store.blobs.sealed_files import BlobAccess
-from app.worker.run_units import SPOOL
-from app.worker.tasks import PREPARED_SPOOL, WRITTEN, GatherTask, PrepareTask, SwapTask, UnitTask
+from app.store.blobs.reading import part_access, parts_of
+from app.store.blobs.sealed_files import BlobAccess, drafts_and_parts_of
+from app.worker.run_units import PART, SPOOL
+from app.worker.tasks import (
+    PREPARED_SPOOL,
+    WRITTEN,
+    FinishTask,
+    GatherTask,
+    PrepareTask,
+    SectionTask,
+    SwapTask,
+    UnitTask,
+)
 
 _log = logging.getLogger("rowveil.engine")
 
@@ -44,11 +54,11 @@ _KEPT_SECONDS = 60.0
 
 _FOLDER = re.compile(r"staged-[0-9a-f]{16}")
 
-_SPOOL = re.compile(rf"(?:[0-9]+|{PREPARED_SPOOL})-[0-9]+-[0-9a-f]{{32}}")
+_SPOOL = re.compile(rf"(?:[0-9]+|{PREPARED_SPOOL})-[0-9]+-[0-9a-f]{{32}}\.[0-9]+")
 
 _LOCK = "lock"
 
-_STEPS = (PrepareTask, UnitTask, GatherTask)
+_STEPS = (PrepareTask, UnitTask, GatherTask, SectionTask, FinishTask)
 """Tasks of a divided job after its first one."""
 
 _GONE = Failure(INTERNAL_ERROR, "a table of the job was deleted before the job began")
@@ -94,6 +104,11 @@ class _Copy:
     fetched: "Future[None]" = field(default_factory=Future)
     users: int = 0
     used_at: float = 0.0
+
+    def delete(self) -> None:
+        """Delete the blob and its parts here."""
+        for path in (self.path, *drafts_and_parts_of(self.path)):
+            path.unlink(missing_ok=True)
 
 
 class Staging:
@@ -144,7 +159,11 @@ class Staging:
             for access in _written(task):
                 with contextlib.suppress(FileNotFoundError):  # the table came back with the result
                     self._bucket.send(Path(access.path), access.key, stopped)
-                    self._keep(access)
+                    if not isinstance(task, FinishTask):  # its parts are on other machines
+                        self._keep(access)
+            if isinstance(task, SectionTask):
+                part = part_access(task.job.destination, str(outcome.get(PART)))
+                self._bucket.send(Path(part.path), part.key, stopped)
             if isinstance(task, PrepareTask | UnitTask) and self._remote:
                 self._send_spool(task, outcome, stopped)
         except BaseException as error:
@@ -202,18 +221,26 @@ class Staging:
     def _fetch(self, access: BlobAccess, copy: _Copy, stopped: Callable[[], bool]) -> None:
         try:
             try:
-                self._bucket.fetch(access.key, copy.path, stopped)
+                self._fetch_with_parts(access, copy, stopped)
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
                 self._delete_unused(0.0)
-                self._bucket.fetch(access.key, copy.path, stopped)
+                self._fetch_with_parts(access, copy, stopped)
         except BaseException as error:
             with self._guard:
                 del self._copies[access.id]  # the next task tries again
+            copy.delete()
             copy.fetched.set_exception(error)
         else:
             copy.fetched.set_result(None)
+
+    def _fetch_with_parts(self, access: BlobAccess, copy: _Copy, stopped: Callable[[], bool]) -> None:
+        self._bucket.fetch(access.key, copy.path, stopped)
+        here = replace(access, path=str(copy.path), bucket=None)
+        for part in parts_of(here):
+            path = Path(part_access(here, part.token).path)
+            self._bucket.fetch(part_access(access, part.token).key, path, stopped)
 
     def _keep(self, access: BlobAccess) -> None:
         """Keep a blob that was sent as a copy: the next task probably reads it."""
@@ -248,7 +275,7 @@ class Staging:
             before = time.monotonic() - seconds
             unused = [key for key, copy in self._copies.items() if not copy.users and copy.used_at <= before]
             for key in unused:
-                self._copies.pop(key).path.unlink(missing_ok=True)
+                self._copies.pop(key).delete()
 
     def _make_files(self, task: Any, stopped: Callable[[], bool]) -> None:
         """Make what a task finds in the shared folder where there is one."""
@@ -258,7 +285,7 @@ class Staging:
         if not isinstance(task, _STEPS):
             return
         task.job.spool_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name in () if isinstance(task, PrepareTask) else task.spools:
+        for name in () if isinstance(task, PrepareTask | FinishTask) else task.spools:
             if not _SPOOL.fullmatch(name):
                 raise ValueError("a worker named a spool that is none")
             self._bucket.fetch(spool_key(task.job, name), task.job.spool_folder / name, stopped)
@@ -270,7 +297,9 @@ class Staging:
         name = str(outcome.get(SPOOL))
         if not re.fullmatch(rf"{re.escape(task.spool_prefix)}[0-9a-f]{{32}}", name):
             raise ValueError("the worker named a spool that is not its own")
-        self._bucket.send(task.job.spool_folder / name, spool_key(task.job, name), stopped)
+        for path in task.job.spool_folder.glob(f"{name}.*"):
+            if _SPOOL.fullmatch(path.name):
+                self._bucket.send(path, spool_key(task.job, path.name), stopped)
 
 
 def spool_key(job: SwapTask, name: str) -> str:

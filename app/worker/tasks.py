@@ -146,18 +146,56 @@ class UnitTask:
         return f"{self.number}-{self.run}-"
 
 
+class DoneUnit(NamedTuple):
+    """Results of a unit for a task that assembles its rows."""
+
+    figures: bytes
+    """Pickle of its figures."""
+    files: tuple[bytes, ...]
+    """Pickle of each file of its spool that the task reads."""
+
+
 @dataclass(frozen=True, slots=True)
 class GatherTask:
-    """Gather the results of all units of a job."""
+    """Assemble the whole destination from the results of all units of a job."""
 
     job: SwapTask
     division: bytes = field(repr=False)
     prepared: bytes | None = field(repr=False)
     """Pickle of the preparation, as for `UnitTask`."""
-    done: tuple[bytes, ...] = field(repr=False)
-    """Pickle of the spool and the figures of each unit, in order."""
+    done: tuple[DoneUnit, ...] = field(repr=False)
+    """Results of all units, in order."""
     spools: tuple[str, ...] = ()
     """Names of the files of the spools that it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class SectionTask:
+    """Assemble one section of the destination from the results of all units, as a part of its blob."""
+
+    job: SwapTask
+    division: bytes = field(repr=False)
+    done: tuple[DoneUnit, ...] = field(repr=False)
+    """Results of all units, in order, with the files that have rows of the section."""
+    number: int
+    run: int = 0
+    """Number of this run of the section: 0, and one more each time that it is started again."""
+    spools: tuple[str, ...] = ()
+    """Names of the files of the spools that it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishTask:
+    """Join the sections of the destination, and report."""
+
+    job: SwapTask
+    division: bytes = field(repr=False)
+    prepared: bytes | None = field(repr=False)
+    """Pickle of the preparation, as for `UnitTask`."""
+    units: tuple[bytes, ...] = field(repr=False)
+    """Pickle of the figures of each unit, in order."""
+    sections: tuple[bytes, ...] = field(repr=False)
+    """Pickle of each stored section and its figures, in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,19 @@ from app.worker.run_units import (
     DIVISION,
     PREPARED,
     PREPARES,
+    SECTION,
+    SECTIONS,
     UNIT,
     UNITS,
+    done_units,
+    run_finish,
     run_gather,
     run_or_divide,
     run_prepare,
+    run_section,
     run_unit,
 )
-from app.worker.tasks import GatherTask, PrepareTask, SwapTask, UnitTask
+from app.worker.tasks import FinishTask, GatherTask, PrepareTask, SectionTask, SwapTask, UnitTask
 from benchmarks.methods import rswap
 from benchmarks.methods.kernels import SEED
 from benchmarks.scale.source import StoredSource
@@ -179,10 +184,30 @@ class Workers:
         ]
         done = [each.result() for each in waiting]
         steps["unit"] = [figures for _, figures in done]
-        gather = GatherTask(job, division, prepared, tuple(unit[UNIT] for unit, _ in done))
-        gathered, figures = self._pool.submit(_measured, run_gather, gather).result()
-        steps["gather"] = [figures]
-        return gathered
+        units = [unit for unit, _ in done]
+        if len(outcome[SECTIONS]) == 1:
+            gather = GatherTask(job, division, prepared, done_units(units, None))
+            gathered, figures = self._pool.submit(_measured, run_gather, gather).result()
+            steps["gather"] = [figures]
+            return gathered
+        assembling = [
+            self._pool.submit(
+                _measured, run_section, SectionTask(job, division, done_units(units, files), number)
+            )
+            for number, files in enumerate(outcome[SECTIONS])
+        ]
+        assembled = [each.result() for each in assembling]
+        steps["section"] = [figures for _, figures in assembled]
+        finish = FinishTask(
+            job,
+            division,
+            prepared,
+            tuple(unit[UNIT] for unit in units),
+            tuple(section[SECTION] for section, _ in assembled),
+        )
+        finished, figures = self._pool.submit(_measured, run_finish, finish).result()
+        steps["finish"] = [figures]
+        return finished
 
     def _task(self, service: str, source: StoredSource, memory: int, units: int) -> SwapTask:
         provider, params = PROVIDERS[service], checked(service, source.schema, source.rows)

@@ -19,8 +19,9 @@ from providers.binning.out_of_core import (
     CellGrid,
     NumberRanges,
     Numbers,
-    assembled_cells,
+    finished_cells,
     keep_absent,
+    not_finite,
     run_in_cells,
 )
 from providers.binning.swap import BinParams
@@ -28,8 +29,11 @@ from providers.out_of_core.partitions import Rows
 from providers.out_of_core.samplesort import Splitters, splitting_rows
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
-from providers.provider import Division, Run, Sharing, StreamedResult, UnitResult
+from providers.provider import Division, Run, Sharing, StreamedSection, UnitResult
+from providers.results import SwapResult
+from providers.sections import Section
 from providers.storage import Spool
+from providers.swapping.out_of_core.assemble import AssemblyFigures
 from providers.swapping.out_of_core.exchange import Tally
 from providers.swapping.out_of_core.swap import SwapRun
 from providers.tables.columns import take_rows, unused
@@ -77,7 +81,8 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
             labels = grid.grouping(numbers, swap.row).labels
             first_rows = splitting_rows(rows, numbers.names, labels, wanted)
         units = 1 if first_rows is None else wanted
-        return Division(tuple(range(units)), swap.parts, _Common(numbers.ranges, grid, first_rows))
+        common = _Common(numbers.ranges, grid, first_rows)
+        return Division(tuple(range(units)), swap.parts, common, starts=swap.starts)
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> Tally:
         common: _Common = division.common
@@ -97,16 +102,18 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
             swap.exchange_groups(rows, grouping, exchanger, no_progress, None)
         return exchanger.tally
 
-    def gather(
-        run: Run[P], progress: Progress, division: Division, done: Sequence[UnitResult]
-    ) -> StreamedResult:
+    def assemble(
+        run: Run[P], division: Division, done: Sequence[UnitResult], section: Section
+    ) -> StreamedSection:
+        tally = Tally.of_all([unit.figures for unit in done])
+        return _swap_run(run).section([unit.rows for unit in done], tally, section, not_finite)
+
+    def finish(
+        run: Run[P], division: Division, units: Sequence[Tally], sections: Sequence[AssemblyFigures]
+    ) -> SwapResult:
         common: _Common = division.common
-        tally = Tally()
-        for unit in done:
-            tally.add(unit.figures)
-        spools, numbers = [unit.rows for unit in done], _numbers(run, common.ranges)
-        widest = cells.widest(run.params)
-        return assembled_cells(_swap_run(run), spools, tally, numbers, common.grid, widest)
+        numbers, widest = _numbers(run, common.ranges), cells.widest(run.params)
+        return finished_cells(_swap_run(run), Tally.of_all(units), sections, numbers, common.grid, widest)
 
     def _numbers(run: Run[P], ranges: NumberRanges | None = None) -> Numbers:
         row = unused("row", run.source.schema.names)
@@ -116,4 +123,4 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         params = cells.swap(run.params, run.source.schema)
         return run_in_cells(run.source, params, run.params.swap_fields, run.stream, run.resources)
 
-    return Sharing(divide, work, gather)
+    return Sharing(divide, work, assemble, finish)

@@ -35,7 +35,9 @@ from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import StreamedResult
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
+from providers.sections import Section
 from providers.storage import Resources, Source, Spool
+from providers.swapping.out_of_core.assemble import AssemblyFigures
 from providers.swapping.out_of_core.exchange import Exchanger, Tally
 from providers.swapping.out_of_core.swap import Listing, SwapRun
 from providers.swapping.participation import REASONS
@@ -324,14 +326,39 @@ def keep_absent(numbers: Numbers, exchanger: Exchanger) -> None:
 def assembled_cells(
     run: SwapRun, spools: Sequence[Spool], tally: Tally, numbers: Numbers, grid: CellGrid, widest: float
 ) -> StreamedResult:
-    """Assemble the destination from the spools of all units, and add the figures of the grid.
+    """Assemble the whole destination from the spools of a run by one worker; arguments as `finished_cells`.
+
+    Raises
+    ------
+    UnswappableError
+        Rows cannot be swapped and the policy is ``fail``.
+    """
+    streamed = run.section(spools, tally, Section(0, run.source.rows), not_finite)
+    return StreamedResult(
+        streamed.schema,
+        streamed.pieces,
+        lambda: finished_cells(run, tally, [streamed.figures()], numbers, grid, widest),
+        streamed.unchanged,
+    )
+
+
+def finished_cells(
+    run: SwapRun,
+    tally: Tally,
+    sections: Sequence[AssemblyFigures],
+    numbers: Numbers,
+    grid: CellGrid,
+    widest: float,
+) -> SwapResult:
+    """Build the report from the figures of all units and sections, and add the figures of the grid.
 
     Parameters
     ----------
     run : SwapRun
-    spools : sequence of Spool
     tally : Tally
         Figures of all units.
+    sections : sequence of AssemblyFigures
+        Figures of all sections, in their order.
     numbers : Numbers
     grid : CellGrid
     widest : float
@@ -342,25 +369,20 @@ def assembled_cells(
     UnswappableError
         Rows cannot be swapped and the policy is ``fail``.
     """
-    streamed = run.assembled(spools, tally, None, not_finite)
+    report = run.finished(tally, None, sections)
     rows, bin_sizes = numbers.rows.count, tally.groups
     minimal_depth = min(bin_sizes) if bin_sizes else 0
     degree, singletons = grid.cells or (bin_sizes.total(), bin_sizes[1])
     merged = 0 if grid.merged is None else len(grid.merged.rows)
-    publishable = rows and depths_publishable(rows, len(numbers.fields))
-    depths = minimal_depths(numbers.whole(), widest) if publishable else None
-
-    def result() -> SwapResult:
-        report = streamed.result()
-        report.provider.update(partition_degree=degree, minimal_depth=minimal_depth, singletons=singletons)
-        if rows:
-            report.provider.update(grid_figures(merged, numbers.fields, grid.axes))
-            report.measures[P_PRIVACY_KEY] = privacy_of_mews(depths or (), minimal_depth)
-        if grid.merge and singletons and not merged:
-            report.events.add(NOTHING_TO_MERGE_INTO)
-        return report
-
-    return replace(streamed, result=result)
+    report.provider.update(partition_degree=degree, minimal_depth=minimal_depth, singletons=singletons)
+    if rows:
+        publishable = depths_publishable(rows, len(numbers.fields))
+        depths = minimal_depths(numbers.whole(), widest) if publishable else None
+        report.provider.update(grid_figures(merged, numbers.fields, grid.axes))
+        report.measures[P_PRIVACY_KEY] = privacy_of_mews(depths or (), minimal_depth)
+    if grid.merge and singletons and not merged:
+        report.events.add(NOTHING_TO_MERGE_INTO)
+    return report
 
 
 def not_finite(column: pa.ChunkedArray) -> BoolArray:

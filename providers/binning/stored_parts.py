@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -32,9 +32,19 @@ from providers.kernels.radix_sort import radix_order
 from providers.out_of_core.median_cut import CutKeys, StoredNode, cut_nodes
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
-from providers.provider import Division, Prepared, Run, Sharing, StreamedResult, UnitResult
+from providers.provider import (
+    Division,
+    Prepared,
+    Run,
+    Sharing,
+    StreamedResult,
+    StreamedSection,
+    UnitResult,
+)
 from providers.results import SwapResult
+from providers.sections import Section
 from providers.storage import Scratch, Spool, bytes_read
+from providers.swapping.out_of_core.assemble import AssemblyFigures
 from providers.swapping.out_of_core.exchange import Exchanger, Tally
 from providers.swapping.out_of_core.swap import SwapRun
 from providers.tables.columns import take_rows, unused
@@ -207,30 +217,42 @@ class PartRun(Generic[P]):
     def assembled(
         self, spools: Sequence[Spool], figures: Sequence[PartFigures], spread: Spread
     ) -> StreamedResult:
-        """Assemble the destination from the spools and figures of all units, in their order."""
-        tally = Tally()
-        for each in figures:
-            tally.add(each.tally)
+        """Assemble the whole destination from the spools of a run by one worker."""
+        streamed = self.section(spools, figures, Section(0, self._run.source.rows))
+        return StreamedResult(
+            streamed.schema,
+            streamed.pieces,
+            lambda: self.finished(figures, spread, [streamed.figures()]),
+            streamed.unchanged,
+        )
+
+    def section(
+        self, spools: Sequence[Spool], figures: Sequence[PartFigures], section: Section
+    ) -> StreamedSection:
+        """Assemble a section from the spools and figures of all units, in their order."""
+        tally = Tally.of_all(each.tally for each in figures)
+        return self.swap.section(spools, tally, section, not_finite)
+
+    def finished(
+        self, figures: Sequence[PartFigures], spread: Spread, sections: Sequence[AssemblyFigures]
+    ) -> SwapResult:
+        """Build the report from the figures of all units and sections, in their order."""
+        tally = Tally.of_all(each.tally for each in figures)
         rows, bin_sizes = self.numbers.rows.count, tally.groups
         within = itertools.chain.from_iterable(each.within for each in figures)
         own = self._service.figures(self.rule, spread.share(within, rows)) if rows else {}
-        streamed = self.swap.assembled(spools, tally, None, not_finite)
         minimal_depth = min(bin_sizes) if bin_sizes else 0
-
-        def result() -> SwapResult:
-            report = streamed.result()
-            report.provider.update(
-                partition_degree=bin_sizes.total(),
-                minimal_depth=minimal_depth,
-                singletons=bin_sizes[1],
-                **own,
-            )
-            if rows:
-                smallest, _ = self.rule.part_sizes(rows)
-                report.measures[P_PRIVACY_KEY] = privacy_of_meds(smallest, minimal_depth)
-            return report
-
-        return replace(streamed, result=result)
+        report = self.swap.finished(tally, None, sections)
+        report.provider.update(
+            partition_degree=bin_sizes.total(),
+            minimal_depth=minimal_depth,
+            singletons=bin_sizes[1],
+            **own,
+        )
+        if rows:
+            smallest, _ = self.rule.part_sizes(rows)
+            report.measures[P_PRIVACY_KEY] = privacy_of_meds(smallest, minimal_depth)
+        return report
 
     def _with_points(self, table: pa.Table, standards: Sequence[Standard]) -> pa.Table:
         """Append the coordinates of rows."""
@@ -270,7 +292,8 @@ def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
         parts = PartRun(service, run)
         count = min(wanted, parts.rule.parts) if parts.numbers.rows.count else 1
         cuts = [parts.rule.parts * number // count for number in range(count + 1)]
-        return Division(tuple(itertools.pairwise(cuts)), parts.swap.parts, parts.numbers.ranges)
+        units = tuple(itertools.pairwise(cuts))
+        return Division(units, parts.swap.parts, parts.numbers.ranges, starts=parts.swap.starts)
 
     def prepare(run: Run[P], progress: Progress, division: Division, kept: Scratch) -> Prepared:
         parts = PartRun(service, run, division.common)
@@ -290,14 +313,21 @@ def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
             prepared.spools[0], division.units[number], prepared.data, exchanger, no_progress
         )
 
-    def gather(
-        run: Run[P], progress: Progress, division: Division, done: Sequence[UnitResult]
-    ) -> StreamedResult:
+    def assemble(
+        run: Run[P], division: Division, done: Sequence[UnitResult], section: Section
+    ) -> StreamedSection:
         parts = PartRun(service, run, division.common)
-        figures = [unit.figures for unit in done]
-        return parts.assembled([unit.rows for unit in done], figures, _prepared(run).data)
+        return parts.section([unit.rows for unit in done], [unit.figures for unit in done], section)
 
-    return Sharing(divide, work, gather, prepare=prepare)
+    def finish(
+        run: Run[P],
+        division: Division,
+        units: Sequence[PartFigures],
+        sections: Sequence[AssemblyFigures],
+    ) -> SwapResult:
+        return PartRun(service, run, division.common).finished(units, _prepared(run).data, sections)
+
+    return Sharing(divide, work, assemble, finish, prepare=prepare)
 
 
 def _prepared(run: Run[Any]) -> Prepared:

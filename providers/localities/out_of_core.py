@@ -24,8 +24,10 @@ from providers.localities.segments import (
 from providers.out_of_core.partitions import Reader, Span
 from providers.params import Params
 from providers.progress import Progress, no_progress, sub_progress
-from providers.provider import Division, Run, Sharing, StreamedResult, UnitResult
+from providers.provider import Division, Run, Sharing, StreamedResult, StreamedSection, UnitResult
 from providers.randomness.chacha20 import Stream
+from providers.results import SwapResult
+from providers.sections import Section, rows_of_section
 from providers.storage import Resources, Source, Spool
 from providers.tables.numbers import NumberFaults, numbers_read
 from providers.tables.schemas import with_field_type
@@ -117,32 +119,44 @@ def sharing_of_segments(
         check_rows(run.params, run.source.rows)
         ranges = ranges_of(run.source, segmentation_of(run), run.resources.memory_bytes, wanted)
         bounds = sorted({len(ranges) * unit // wanted for unit in range(wanted + 1)})
-        units = tuple(tuple(ranges[first:stop]) for first, stop in itertools.pairwise(bounds))
-        return Division(units, 1, own_ranges(run.source, segmentation_of(run), ranges, progress))
+        units = tuple((first, tuple(ranges[first:stop])) for first, stop in itertools.pairwise(bounds))
+        own = own_ranges(run.source, segmentation_of(run), ranges, progress)
+        starts = tuple(start for start, _ in ranges)
+        return Division(units, max(1, len(ranges)), own, starts=starts)
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> Figures:
-        cut, ranges = segmentation_of(run), division.units[number]
+        cut, (first_range, ranges) = segmentation_of(run), division.units[number]
         figures = Figures.empty(run.source.schema, cut.fields)
-        reader = Reader(run.source, list(cut.fields))
-        reader.skip(ranges[0][0])
-        for start, stop in ranges:
+        reader = Reader(run.source, list(cut.fields), ranges[0][0])
+        for part, (start, stop) in enumerate(ranges, first_range):
             table = reader.take(stop - start)
             redrawn, range_figures = redraw_range(table, start, cut, division.common, no_progress)
             figures.add(range_figures)
-            spool.add(0, redrawn)
+            spool.add(part, redrawn)
         return figures
 
-    def gather(
-        run: Run[P], progress: Progress, division: Division, done: Sequence[UnitResult]
-    ) -> StreamedResult:
+    def assemble(
+        run: Run[P], division: Division, done: Sequence[UnitResult], section: Section
+    ) -> StreamedSection:
+        cut, source = segmentation_of(run), run.source
+        schema = schema_of(source.schema, cut)
+        redrawn = rows_of_section(
+            Span([unit.rows for unit in done], 0, division.parts), section, division.starts
+        )
+        return StreamedSection(
+            schema, _with_untouched_fields(source, schema, cut, section, redrawn), lambda: None
+        )
+
+    def finish(
+        run: Run[P], division: Division, units: Sequence[Figures], sections: Sequence[None]
+    ) -> SwapResult:
         cut, source = segmentation_of(run), run.source
         schema, figures = schema_of(source.schema, cut), Figures.empty(source.schema, cut.fields)
-        for unit in done:
-            figures.add(unit.figures)
-        tables = _with_untouched_fields(source, schema, cut, Span([unit.rows for unit in done], 0, 1))
-        return StreamedResult(schema, tables, lambda: cut.report(schema.empty_table(), figures, source.rows))
+        for unit in units:
+            figures.add(unit)
+        return cut.report(schema.empty_table(), figures, source.rows)
 
-    return Sharing(divide, work, gather, from_rows=_SHARED_FROM)
+    return Sharing(divide, work, assemble, finish, from_rows=_SHARED_FROM)
 
 
 _SHARED_FROM = 1_000_000
@@ -151,12 +165,12 @@ the default parameters (50,000 rows were measured at 0.92 s); dividing and joini
 
 
 def _with_untouched_fields(
-    source: Source, schema: pa.Schema, cut: Segmentation, redrawn: Span
+    source: Source, schema: pa.Schema, cut: Segmentation, section: Section, redrawn: Iterator[pa.Table]
 ) -> Iterator[pa.Table]:
-    """Yield the redrawn fields together with the untouched ones, in source order."""
+    """Yield the redrawn fields of a section together with the untouched ones, in source order."""
     others = [name for name in source.schema.names if name not in cut.fields]
-    reader = Reader(source, others) if others else None
-    for table in redrawn.read(0):
+    reader = Reader(source, others, section.first) if others else None
+    for table in redrawn:
         columns = dict(zip(table.column_names, table.columns, strict=True))
         if reader is not None:
             untouched = reader.take(table.num_rows)

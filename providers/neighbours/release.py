@@ -177,6 +177,16 @@ class ReleaseTally:
             self._rows_unchanged += len(replaced) - int(np.count_nonzero(changed))
             self._range_masks = None
 
+    def merge(self, later: ReleaseTally) -> None:
+        """Add the counts of later rows; not those of neighbourhoods, which units count."""
+        for name in self._replaced:
+            self._replaced[name] += later._replaced[name]
+            self._changed[name] += later._changed[name]
+        self._rows += later._rows
+        self._rows_replaced += later._rows_replaced
+        self._rows_kept += later._rows_kept
+        self._rows_unchanged += later._rows_unchanged
+
     def result(self, varies: Callable[[str], bool]) -> SwapResult:
         """Return the released table with its report.
 

@@ -87,19 +87,14 @@ def numbered(source: Source, fields: Sequence[str], row: str) -> Iterator[pa.Tab
 class Reader:
     """Sequential reader of a source, for any number of rows at a time."""
 
-    def __init__(self, source: Source, fields: Sequence[str]) -> None:
-        """Start at the first row. ``fields``: one or more."""
-        self._batches = source.batches(fields)
+    def __init__(self, source: Source, fields: Sequence[str], start: int = 0) -> None:
+        """Start at a row. ``fields``: one or more."""
+        self._batches = source.batches(fields, start)
         self._remaining: pa.Table | None = None
 
     def take(self, rows: int) -> pa.Table:
         """Return the next `rows` rows, one or more; the source must have them."""
         return pa.concat_tables(list(self._next(rows)))
-
-    def skip(self, rows: int) -> None:
-        """Skip the next `rows` rows; the source must have them."""
-        for _ in self._next(rows):
-            pass
 
     def _next(self, rows: int) -> Iterator[pa.Table]:
         """Yield the next `rows` rows in pieces."""
@@ -113,8 +108,23 @@ class Reader:
             yield table.slice(0, taken)
 
 
-def in_ranges(source: Source, fields: Sequence[str], rows: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield (first row, fields) of each range of `rows` rows of a source; the last range may be shorter."""
-    reader = Reader(source, fields)
-    for first in range(0, source.rows, rows):
-        yield first, reader.take(min(rows, source.rows - first))
+def in_ranges(
+    source: Source, fields: Sequence[str], rows: int, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield (first row, fields) of each range of `rows` rows of a source; the last range may be shorter.
+
+    Parameters
+    ----------
+    source : Source
+    fields : sequence of str
+        One or more.
+    rows : int
+    start : int
+        First row of the first range.
+    stop : int, optional
+        Row after the last one. Default: the end of the source.
+    """
+    stop = source.rows if stop is None else stop
+    reader = Reader(source, fields, start)
+    for first in range(start, stop, rows):
+        yield first, reader.take(min(rows, stop - first))

@@ -11,6 +11,7 @@ from providers.grouping.large_groups import LargeGroup
 from providers.grouping.shuffle import ONE_BUCKET, shuffle_rows
 from providers.out_of_core.partitions import scatter
 from providers.randomness.chacha20 import Key
+from providers.sections import Section
 from providers.storage import Spool
 from providers.tables.columns import take_rows, unused
 
@@ -35,6 +36,11 @@ class Shuffle:
         """Number of parts."""
         return max(1, len(self._ranges))
 
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """First row of each part in the random order; one part if the rows are not scattered."""
+        return tuple(each.start for each in self._ranges) or (0,)
+
     def put(self, spool: Spool, first: int, piece: pa.Table) -> None:
         """Append consecutive rows, from row `first` on, to their parts."""
         if not self._ranges:
@@ -43,13 +49,16 @@ class Shuffle:
         buckets = self._group.buckets(first, piece.num_rows)
         scatter(spool, self._range_of_bucket[buckets], piece.append_column(self._bucket, pa.array(buckets)))
 
-    def pieces(self, spool: Spool) -> Iterator[pa.Table]:
-        """Yield all rows in the random order, after all have been added."""
+    def pieces(self, spool: Spool, section: Section) -> Iterator[pa.Table]:
+        """Yield the rows of a section in the random order, after all rows have been added."""
         if not self._ranges:
             table = pa.concat_tables([self._schema.empty_table(), *spool.read(0)])
-            yield take_rows(table, shuffle_rows(self._rows, self._key).order)
-        for number, each in enumerate(self._ranges):
+            yield section.cut(0, take_rows(table, shuffle_rows(self._rows, self._key).order))
+            return
+        starts = self.starts
+        for number in section.ranges(starts):
             table = pa.concat_tables(spool.read(number))
             spool.clear(number)
+            each = self._ranges[number]
             order = self._group.pairing(each, table.column(self._bucket).to_numpy()).order
-            yield take_rows(table.select(self._schema.names), order)
+            yield section.cut(starts[number], take_rows(table.select(self._schema.names), order))

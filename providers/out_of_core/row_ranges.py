@@ -27,6 +27,11 @@ class Ranges:
         self._spools = [Span(spools, which * self.count, self.count) for which in range(moves)]
 
     @staticmethod
+    def starts(rows: int, range_rows: int) -> tuple[int, ...]:
+        """Return the first row of each range."""
+        return tuple(range(0, rows, range_rows))
+
+    @staticmethod
     def parts(rows: int, range_rows: int, moves: int) -> int:
         """Return the parts that a spool needs: one for each range and set of fields that move together."""
         return max(1, moves * -(-rows // range_rows))

@@ -18,7 +18,7 @@ from providers.arrays import Int64Array
 from providers.out_of_core.partitions import Reader, Span, in_ranges
 from providers.out_of_core.random_order import Shuffle
 from providers.progress import Progress, no_progress, sub_progress
-from providers.provider import Division, Run, Sharing, StreamedResult, UnitResult
+from providers.provider import Division, Run, Sharing, StreamedResult, StreamedSection, UnitResult
 from providers.randomness.chacha20 import Stream
 from providers.results import Events, SwapResult, append_events
 from providers.rotation.destination import destination_schema, destination_table
@@ -27,7 +27,9 @@ from providers.rotation.moments import BLOCK, Moments, MomentsSoFar
 from providers.rotation.report import add_unperturbed_events, constant_field_events, rotation_result
 from providers.rotation.settings import RotationSettings
 from providers.rotation.transform import Choice, choose, perturb
+from providers.sections import Section, rows_of_section
 from providers.storage import Resources, Source, Spool
+from providers.tables.digest import CHUNK_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def _fit(run: RotationRun, progress: Progress, units: int) -> _Fitted:
     source, settings = run.source, run.settings
     row_bytes = 40 * len(settings.fields) + 4 * source.nbytes // max(1, source.rows) + 64
     range_rows = min(int(0.3 * run.resources.memory_bytes) // row_bytes, source.rows // units)
-    range_rows = max(BLOCK, range_rows // BLOCK * BLOCK)  # moments are summed in whole blocks
+    # Moments are summed in whole blocks. A power of two of them is never in two sections of the destination.
+    range_rows = BLOCK << max(0, (min(range_rows, CHUNK_ROWS) // BLOCK).bit_length() - 1)
     faults, so_far = Faults(), MomentsSoFar(len(settings.fields))
     for first, table in in_ranges(source, settings.fields, range_rows):
         progress(0.4 * first / source.rows, "fitting")
@@ -104,8 +107,7 @@ class _Perturbation:
         """Iterate over (first row, perturbed table) of the ranges from row `start` to `stop`, in order."""
         run, fitted, settings = self._run, self._fitted, self._run.settings
         names = [settings.fields[index] for index in fitted.varying]
-        reader = Reader(run.source, run.source.schema.names)
-        reader.skip(start)
+        reader = Reader(run.source, run.source.schema.names, start)
         for first in range(start, stop, fitted.range_rows):
             progress(0.5 + 0.4 * first / run.source.rows, "perturbing")
             table = reader.take(min(fitted.range_rows, stop - first))
@@ -131,7 +133,7 @@ def _shuffled(
     spool = run.resources.scratch.spool(shuffle.parts, run.resources.memory_bytes // 8)
     for first, table in tables:
         shuffle.put(spool, first, table)
-    yield from shuffle.pieces(spool)
+    yield from shuffle.pieces(spool, Section(0, run.source.rows))
 
 
 def _result(run: RotationRun, fitted: _Fitted, totals: Int64Array, row_events: Events) -> SwapResult:
@@ -159,8 +161,8 @@ def sharing_of_row_ranges(settings_of: Callable[[Any], RotationSettings]) -> Sha
         range_starts = list(range(0, run.source.rows, fitted.range_rows))
         unit_starts = [range_starts[len(range_starts) * unit // wanted] for unit in range(wanted)]
         units = list(itertools.pairwise([*dict.fromkeys(unit_starts), run.source.rows]))
-        parts = _shuffle(of_run, fitted).parts if of_run.settings.shuffle else 1
-        return Division(tuple(units), parts, fitted)
+        starts = _shuffle(of_run, fitted).starts if of_run.settings.shuffle else tuple(range_starts)
+        return Division(tuple(units), max(1, len(starts)), fitted, starts=starts)
 
     def work(run: Run[Any], division: Division, number: int, spool: Spool) -> tuple[Int64Array, Events]:
         of_run = rotation_run(run)
@@ -169,22 +171,33 @@ def sharing_of_row_ranges(settings_of: Callable[[Any], RotationSettings]) -> Sha
         start, stop = division.units[number]
         for first, table in perturbation.tables(start, stop, no_progress):
             if shuffle is None:
-                spool.add(0, table)
+                spool.add(first // division.common.range_rows, table)
             else:
                 shuffle.put(spool, first, table)
         return perturbation.totals, perturbation.events
 
-    def gather(
-        run: Run[Any], progress: Progress, division: Division, done: Sequence[UnitResult]
-    ) -> StreamedResult:
+    def assemble(
+        run: Run[Any], division: Division, done: Sequence[UnitResult], section: Section
+    ) -> StreamedSection:
         of_run = rotation_run(run)
-        fitted: _Fitted = division.common
         spool = Span([unit.rows for unit in done], 0, division.parts)
-        events = Events()
-        for unit in done:
-            append_events(events, unit.figures[1])
-        totals = np.sum([unit.figures[0] for unit in done], axis=0)
-        tables = _shuffle(of_run, fitted).pieces(spool) if of_run.settings.shuffle else spool.read(0)
-        return StreamedResult(of_run.schema, tables, lambda: _result(of_run, fitted, totals, events))
+        tables = (
+            _shuffle(of_run, division.common).pieces(spool, section)
+            if of_run.settings.shuffle
+            else rows_of_section(spool, section, division.starts)
+        )
+        return StreamedSection(of_run.schema, tables, lambda: None)
 
-    return Sharing(divide, work, gather)
+    def finish(
+        run: Run[Any],
+        division: Division,
+        units: Sequence[tuple[Int64Array, Events]],
+        sections: Sequence[None],
+    ) -> SwapResult:
+        events = Events()
+        for _, of_unit in units:
+            append_events(events, of_unit)
+        totals = np.sum([changes for changes, _ in units], axis=0)
+        return _result(rotation_run(run), division.common, totals, events)
+
+    return Sharing(divide, work, assemble, finish)

@@ -180,12 +180,67 @@ class TableDigest:
             for field, known in zip(self._fields, self._known, strict=True)
         ]
 
+    def chunk_digests(self) -> list[bytes | None]:
+        """Return the digests of each field's chunks for all rows so far, end to end; None of a known field.
+
+        The form must be that by parts.
+        """
+        return [
+            b"".join(field.chunk_digests()) if known is None and isinstance(field, _PartedField) else None
+            for field, known in zip(self._fields, self._known, strict=True)
+        ]
+
     def finish(self) -> str:
         """Return the digest of all rows so far."""
-        whole = hashlib.sha256(_TABLE_TAGS[self.form] + _u64(self.rows) + _u64(len(self._names)))
-        for name, field in zip(self._names, self.field_digests(), strict=True):
-            whole.update(_text(name) + field)
-        return f"{self.form.value}:{whole.hexdigest()}"
+        return _table_digest(self.form, self.rows, self._names, self.field_digests())
+
+
+def join_chunks(
+    schema: pa.Schema,
+    rows: int,
+    sections: Sequence[Sequence[bytes | None]],
+    known: Sequence[bytes | None] | None = None,
+) -> tuple[str, list[bytes]]:
+    """Return the digest of a table that was digested in sections, and those of its fields.
+
+    Parameters
+    ----------
+    schema : pa.Schema
+    rows : int
+        Rows of all sections.
+    sections : sequence
+        `TableDigest.chunk_digests` of each section, in order. Each but the last has a multiple of
+        `CHUNK_ROWS` rows.
+    known : sequence of bytes or None, optional
+        As for `TableDigest`, the same for all sections.
+
+    Raises
+    ------
+    ValueError
+        The sections do not have the chunks of this number of rows.
+    """
+    fields = []
+    expected = -(-rows // CHUNK_ROWS) * hashlib.sha256().digest_size
+    for index, field in enumerate(schema):
+        digest = known[index] if known is not None else None
+        if digest is None:
+            chunks = b"".join(section[index] or b"" for section in sections)
+            if len(chunks) != expected:
+                raise ValueError(f"the sections do not have the chunks of {rows} rows")
+            digest = _field_digest(type_name(field.type, units=False), rows, chunks)
+        fields.append(digest)
+    return _table_digest(DigestForm.PARTS, rows, schema.names, fields), fields
+
+
+def _table_digest(form: DigestForm, rows: int, names: Sequence[str], fields: Sequence[bytes]) -> str:
+    whole = hashlib.sha256(_TABLE_TAGS[form] + _u64(rows) + _u64(len(names)))
+    for name, digest in zip(names, fields, strict=True):
+        whole.update(_text(name) + digest)
+    return f"{form.value}:{whole.hexdigest()}"
+
+
+def _field_digest(type_text: str, rows: int, chunks: bytes) -> bytes:
+    return hashlib.sha256(_FIELD_TAG + _text(type_text) + _u64(rows) + chunks).digest()
 
 
 class _WholeField:
@@ -227,12 +282,15 @@ class _PartedField:
                 self._chunks.append(_chunk_digest(self._open, CHUNK_ROWS))
                 self._open, self._open_rows = None, 0
 
-    def digest(self) -> bytes:
-        rows = len(self._chunks) * CHUNK_ROWS + self._open_rows
+    def chunk_digests(self) -> list[bytes]:
         chunks = list(self._chunks)
         if self._open is not None:
             chunks.append(_chunk_digest(self._open, self._open_rows))
-        return hashlib.sha256(_FIELD_TAG + _text(self._type_text) + _u64(rows) + b"".join(chunks)).digest()
+        return chunks
+
+    def digest(self) -> bytes:
+        rows = len(self._chunks) * CHUNK_ROWS + self._open_rows
+        return _field_digest(self._type_text, rows, b"".join(self.chunk_digests()))
 
 
 def _chunk_digest(states: States, rows: int) -> bytes:

@@ -14,14 +14,18 @@ from app.store.blobs.scratch import SealedScratch
 from providers import PROVIDERS
 from providers.errors import ProviderError
 from providers.progress import no_progress
-from providers.provider import Prepared, Run, StreamedResult, UnitResult
+from providers.provider import Division, Prepared, Run, Sharing, StreamedResult, UnitResult
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
-from providers.storage import Resources
+from providers.sections import Sections, sections_of
+from providers.storage import Resources, Spool
 from providers.tables.digest import table_digest
 from tests.naive.agreement import SEED
 
 T = TypeVar("T")
+
+SECTION_STEP = 64
+"""Rows at whose multiples a section begins, in place of those of a digest's chunk; no range has fewer."""
 
 
 class TableSource:
@@ -34,9 +38,9 @@ class TableSource:
         self._table = table
         self._batch_rows = batch_rows
 
-    def batches(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, fields: Sequence[str], start: int = 0) -> Iterator[pa.RecordBatch]:
         names = [name for name in self.schema.names if name in fields]
-        return iter(self._table.select(names).to_batches(max_chunksize=self._batch_rows))
+        return iter(self._table.select(names).slice(start).to_batches(max_chunksize=self._batch_rows))
 
 
 def swap_out_of_core(
@@ -87,8 +91,54 @@ def swap_in_units(
             spool = scratch.spool(division.parts, memory)
             figures = sharing.work(run, division, number, spool)
             done.append(UnitResult(spool, _sent(figures)))
-        streamed = sharing.gather(run, no_progress, division, done[::-1])
-        return _whole(streamed)
+        return _assembled(sharing, run, division, done[::-1], wanted)
+
+
+def _assembled(
+    sharing: Sharing[Any], run: Run[Any], division: Division, done: Sequence[UnitResult], wanted: int
+) -> SwapResult:
+    """Assemble the sections last to first, each with pickled copies as in another process."""
+    range_rows = division.starts[1] if len(division.starts) > 1 else 1 << run.source.rows.bit_length()
+    is_power = range_rows & (range_rows - 1) == 0  # then sections may depend on it, and 2^20 is a multiple
+    step = max(SECTION_STEP, range_rows if is_power else 0)
+    cut = sections_of(run.source.rows, division.starts, wanted, step)
+    pieces, figures = [], []
+    for section in reversed(cut.sections):
+        files = cut.files_of(section, division.starts)
+        units = [UnitResult(_OwnParts(unit.rows, cut, files), _sent(unit.figures)) for unit in done]
+        streamed = sharing.assemble(run, division, units, section)
+        rows = pa.concat_tables([streamed.schema.empty_table(), *streamed.pieces])
+        figures.append(_sent(streamed.figures()))
+        pieces.append(rows)
+    found = sharing.finish(run, division, [_sent(unit.figures) for unit in done], figures[::-1])
+    whole = pa.concat_tables(pieces[::-1])
+    assert whole.schema == found.table.schema
+    return SwapResult(whole, found.summary, found.events, found.provider, found.measures)
+
+
+class _OwnParts:
+    """Spool of a unit of which a section has some files only; the other sections read theirs."""
+
+    def __init__(self, spool: Spool, cut: Sections, files: Sequence[int]) -> None:
+        self.parts = spool.parts
+        self._spool = spool
+        self._cut = cut
+        self._files = files
+
+    def add(self, part: int, table: pa.Table) -> None:
+        raise AssertionError("a section writes to no spool")
+
+    def rows(self, part: int) -> int:
+        return self._spool.rows(part) if self._has(part) else 0
+
+    def read(self, part: int) -> Iterator[pa.Table]:
+        return self._spool.read(part) if self._has(part) else iter(())
+
+    def clear(self, part: int) -> None:
+        """Leave the rows: another section may read them."""
+
+    def _has(self, part: int) -> bool:
+        return self._cut.file_of_part(part) in self._files
 
 
 def assert_same(

@@ -11,7 +11,7 @@ from app.errors import StorageFull, Unavailable
 from app.jobs.maintenance.lease import Lease
 from app.store.blobs.bucket import BucketUnusable
 from app.store.blobs.bucket_blobs import BucketBlobs
-from app.store.blobs.sealed_files import DRAFT, BlobStore, owner_of
+from app.store.blobs.sealed_files import DRAFT, PART, BlobStore, owner_of
 from app.store.sql import jobs, replicas
 from app.store.sql.audit.trail import AuditTrail
 from app.store.sql.db import Database
@@ -111,14 +111,21 @@ class Sweeper:
             running = {f"{job_id}.{attempt}" for job_id, attempt in jobs.running(session)}
             today = moment(session).date()
 
-        drafts, blobs = _drafts_and_blobs(files)
+        drafts, parts, blobs = _separated(files)
         orphans = [path for path in blobs if path.name not in named and _ownerless(path.name, alive, unnamed)]
         back = [path for path in trashed if path.name in named]
         self._take_back(back)
         self._put_away(orphans, len(blobs), today)
         if not back or not self._are_left(named):
             self._blobs.trash.empty(today - timedelta(days=self._trash_days))
-        dead = [path for path in drafts if _ownerless(path.name.partition(".")[0], alive, unnamed)]
+        dead = [path for path in drafts if _ownerless(_blob_of(path), alive, unnamed)]
+        # A part stays as long as its blob may be read, be taken back from the trash, or be written.
+        whole = {path.name for path in (*blobs, *trashed)} | named
+        dead += [
+            path
+            for path in parts
+            if _blob_of(path) not in whole and _ownerless(_blob_of(path), alive, unnamed)
+        ]
         for path in (*dead, *(path for path in progress if path.name not in running)):
             _unlink(path)
         for path in spools:
@@ -203,10 +210,16 @@ def _ownerless(blob: str, alive: Collection[str], unnamed: Collection[str]) -> b
     return owner_of(blob) not in alive and blob not in unnamed
 
 
-def _drafts_and_blobs(files: Collection[Path]) -> tuple[list[Path], list[Path]]:
-    """Separate drafts, which no row can ever name, from blobs."""
+def _separated(files: Collection[Path]) -> tuple[list[Path], list[Path], list[Path]]:
+    """Separate drafts, which no row can ever name, and parts of blobs from blobs."""
     drafts = [path for path in files if path.name.endswith(DRAFT)]
-    return drafts, [path for path in files if not path.name.endswith(DRAFT)]
+    parts = [path for path in files if path.name.endswith(PART)]
+    return drafts, parts, [path for path in files if not path.name.endswith((DRAFT, PART))]
+
+
+def _blob_of(path: Path) -> str:
+    """Return the id of the blob of a draft or part."""
+    return path.name.partition(".")[0]
 
 
 def _unlink(path: Path) -> None:

@@ -20,7 +20,13 @@ class Spools(Protocol):
     def delete_others(self, job: SwapTask, task: str, kept: str) -> int:
         """Delete the spools of a task except one; return how many share a run with another one.
 
-        ``task``: beginning of the names of its spools, before a hyphen.
+        Parameters
+        ----------
+        job
+        task
+            Beginning of the names of its spools, before a hyphen.
+        kept
+            Name of the spool that stays, without the numbers of its files.
         """
 
     def close(self, job: SwapTask) -> None:
@@ -37,13 +43,19 @@ class FolderSpools:
     def delete_others(self, job: SwapTask, task: str, kept: str) -> int:
         """Delete the spools of a task except one; return how many share a run with another one.
 
-        ``task``: beginning of the names of its spools, before a hyphen.
+        Parameters
+        ----------
+        job
+        task
+            Beginning of the names of its spools, before a hyphen.
+        kept
+            Name of the spool that stays, without the numbers of its files.
         """
         names = []
         with contextlib.suppress(OSError):  # the job has ended
             for path in job.spool_folder.glob(f"{task}-*"):
-                names.append(path.name)
-                if path.name != kept:
+                names.append(_spool_of(path.name))
+                if names[-1] != kept:
                     path.unlink(missing_ok=True)
         return _repeated(names)
 
@@ -64,12 +76,18 @@ class BucketSpools:
     def delete_others(self, job: SwapTask, task: str, kept: str) -> int:
         """Delete the spools of a task except one; return how many share a run with another one.
 
-        ``task``: beginning of the names of its spools, before a hyphen.
+        Parameters
+        ----------
+        job
+        task
+            Beginning of the names of its spools, before a hyphen.
+        kept
+            Name of the spool that stays, without the numbers of its files.
         """
         with contextlib.suppress(OSError):
             names = [name for name in self._names(job) if name.startswith(f"{task}-")]
-            self._bucket.delete([spool_key(job, name) for name in names if name != kept])
-            return _repeated(names)
+            self._bucket.delete([spool_key(job, name) for name in names if _spool_of(name) != kept])
+            return _repeated(map(_spool_of, names))
         return 0
 
     def close(self, job: SwapTask) -> None:
@@ -82,7 +100,12 @@ class BucketSpools:
         return [found.key.rpartition("/")[2] for found in listed]
 
 
-def _repeated(names: Iterable[str]) -> int:
+def _spool_of(name: str) -> str:
+    """Return the name of a spool without the number of its file."""
+    return name.partition(".")[0]
+
+
+def _repeated(spools: Iterable[str]) -> int:
     """Return how many spools share a run with another one: the cluster has started it again by itself."""
-    runs = Counter(name.rpartition("-")[0] for name in names)
+    runs = Counter(name.rpartition("-")[0] for name in set(spools))
     return runs.total() - len(runs)

@@ -1,8 +1,9 @@
 """Run a job as one task, or as parallel units if the first task divided it.
 
-No worker waits for another one: the division, the preparation that some services have, the units and the
-gathering are separate tasks, so that a cluster with a single worker can run them one after the other. They
-exchange rows through spools in a folder of the job, which exists until the last of them ends.
+No worker waits for another one: the division, the preparation that some services have, the units, the
+sections of the destination and the end are separate tasks, so that a cluster with a single worker can run them
+one after the other. They exchange rows through spools in a folder of the job, which exists until the last of
+them ends.
 
 A job that may be divided loses only the tasks of a lost worker: they are started again
 (`app.jobs.units.repeated_tasks`). Any other job ends with its worker.
@@ -11,7 +12,7 @@ A job that may be divided loses only the tasks of a lost worker: they are starte
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,17 +27,33 @@ from app.worker.run_units import (
     BEGUN,
     DIVIDED,
     DIVISION,
+    FILES,
     GATHERED,
+    PART,
     PREPARED,
     PREPARES,
+    SECTION,
+    SECTIONS,
     SPOOL,
     UNIT,
     UNITS,
+    done_units,
+    run_finish,
     run_gather,
     run_prepare,
+    run_section,
     run_unit,
 )
-from app.worker.tasks import PREPARED_SPOOL, GatherTask, JobTask, PrepareTask, SwapTask, UnitTask
+from app.worker.tasks import (
+    PREPARED_SPOOL,
+    FinishTask,
+    GatherTask,
+    JobTask,
+    PrepareTask,
+    SectionTask,
+    SwapTask,
+    UnitTask,
+)
 
 _log = logging.getLogger("rowveil.jobs")
 
@@ -52,6 +69,8 @@ class _Run:
         self.stop = Stop()
         self.step: RepeatedTasks | None = None
         """The step that runs, after the first task."""
+        self.parts: Collection[str] | None = None
+        """Tokens of the parts of the destination's blob that count; None: the sections have not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +80,7 @@ class _Preparation:
     data: bytes | None = field(default=None, repr=False)
     """Pickle for workers."""
     spools: tuple[str, ...] = ()
-    """Names of its spools' files."""
+    """Names of the files of its spools."""
 
 
 class JobRuns:
@@ -75,6 +94,7 @@ class JobRuns:
         policy: RepeatPolicy = _DEFAULT_POLICY,
         on_repeat: Callable[[str], None] = lambda reason: None,
         spools: Spools | None = None,
+        delete_other_parts: Callable[[str, Collection[str]], None] = lambda blob, kept: None,
     ) -> None:
         """Keep the arguments.
 
@@ -93,7 +113,10 @@ class JobRuns:
             started again.
         spools
             Spools of the units. Default: files of the shared folder.
+        delete_other_parts
+            Deletes the parts of a blob apart from those of some tokens: see `BlobStore.delete_parts`.
         """
+        self._delete_other_parts = delete_other_parts
         self._spools = spools or FolderSpools()
         self._engine = engine
         self._work = work
@@ -172,15 +195,79 @@ class JobRuns:
             done = await self._run_step(job, Step("unit", run_unit, units), run, self._policy)
             if isinstance(done, Failure):
                 return done
-            spools = (*prepared.spools, *(str(unit[SPOOL]) for unit in done))
-            gather = GatherTask(job, division, prepared.data, tuple(unit[UNIT] for unit in done), spools)
-            gathered = await self._run_step(
-                job, Step("assembly", run_gather, [lambda number: gather]), run, self._policy
-            )
-            return gathered if isinstance(gathered, Failure) else gathered[0]
+            return await self._assemble(job, divided, prepared, done, run)
         finally:
             timer.cancel()
             await asyncio.to_thread(self._spools.close, job)
+
+    async def _assemble(
+        self,
+        job: SwapTask,
+        divided: dict[str, Any],
+        prepared: _Preparation,
+        units: list[dict[str, Any]],
+        run: _Run,
+    ) -> Outcome:
+        """Assemble the destination from the results of the units, in one task or in sections."""
+        sections: list[list[int]] = divided[SECTIONS]
+        if len(sections) > 1:
+            return await self._assemble_sections(job, divided, prepared, units, run)
+        spools = (*prepared.spools, *_spool_files(units, None))
+        gather = GatherTask(job, divided[DIVISION], prepared.data, done_units(units, None), spools)
+        step = Step("assembly", run_gather, [lambda number: gather])
+        gathered = await self._run_step(job, step, run, self._policy)
+        return gathered if isinstance(gathered, Failure) else gathered[0]
+
+    async def _assemble_sections(
+        self,
+        job: SwapTask,
+        divided: dict[str, Any],
+        prepared: _Preparation,
+        units: list[dict[str, Any]],
+        run: _Run,
+    ) -> Outcome:
+        """Assemble the sections in parallel, and join them. Parts of a blob that do not count are deleted."""
+        division = divided[DIVISION]
+        tasks = [
+            partial(
+                SectionTask,
+                job,
+                division,
+                done_units(units, files),
+                number,
+                spools=_spool_files(units, files),
+            )
+            for number, files in enumerate(divided[SECTIONS])
+        ]
+        joined: Outcome | None = None
+        try:
+            stored = await self._run_step(job, Step("section", run_section, tasks), run, self._policy)
+            if isinstance(stored, Failure):
+                return stored
+            run.parts = {str(section[PART]) for section in stored}
+            finish = FinishTask(
+                job,
+                division,
+                prepared.data,
+                tuple(unit[UNIT] for unit in units),
+                tuple(section[SECTION] for section in stored),
+            )
+            step = Step("assembly", run_finish, [lambda number: finish])
+            ended = await self._run_step(job, step, run, self._policy)
+            joined = ended if isinstance(ended, Failure) else ended[0]
+            return joined
+        finally:
+            if joined is None or isinstance(joined, Failure):
+                run.parts = set()
+            await self._delete_parts(job, run)
+
+    async def _delete_parts(self, job: SwapTask, run: _Run) -> None:
+        """Delete the parts of the destination's blob that do not count."""
+        loop, kept = asyncio.get_running_loop(), run.parts or ()
+        try:
+            await loop.run_in_executor(self._thread, self._delete_other_parts, job.destination.id, kept)
+        except OSError as error:
+            _log.warning("parts of table %s cannot be deleted: %s", job.destination.id, error.strerror)
 
     async def _prepare(self, job: SwapTask, divided: dict[str, Any], run: _Run) -> _Preparation | Failure:
         """Run the preparation if the job has one."""
@@ -190,7 +277,7 @@ class JobRuns:
         made = await self._run_step(job, Step("preparation", run_prepare, [task]), run, self._policy)
         if isinstance(made, Failure):
             return made
-        return _Preparation(made[0][PREPARED], (str(made[0][SPOOL]),))
+        return _Preparation(made[0][PREPARED], (f"{made[0][SPOOL]}.0",))
 
     async def _run_step(
         self, job: SwapTask, step: Step, run: _Run, policy: RepeatPolicy
@@ -204,6 +291,9 @@ class JobRuns:
             self._thread.submit(_report, job.progress_path, begun)
             tasks.on_result = partial(self._unit_ended, job, begun, count(1), len(step.tasks))
             tasks.on_loser = partial(self._keep_one_spool, job, str)
+        if step.function is run_section:
+            tasks.on_result = partial(self._section_ended, job, count(1), len(step.tasks))
+            tasks.on_loser = partial(self._loser_ended, job, run)
         return await tasks.run()
 
     def _unit_ended(
@@ -220,6 +310,18 @@ class JobRuns:
         self._thread.submit(_report, job.progress_path, begun + (GATHERED - begun) * share)
         self._keep_one_spool(job, str, number, result)
 
+    def _section_ended(
+        self, job: SwapTask, ended: "count[int]", sections: int, number: int, result: dict[str, Any]
+    ) -> None:
+        """Report that one more of the sections has ended."""
+        share = next(ended) / (sections + 1)
+        self._thread.submit(_report, job.progress_path, GATHERED + (1 - GATHERED) * share)
+
+    def _loser_ended(self, job: SwapTask, run: _Run, number: int, result: dict[str, Any]) -> None:
+        """Delete the part of a run that did not count, if it ended after all sections."""
+        if run.parts is not None:
+            self._in_background(self._delete_parts(job, run))
+
     def _keep_one_spool(
         self, job: SwapTask, spool_of: Callable[[int], str], number: int, result: dict[str, Any]
     ) -> None:
@@ -229,9 +331,12 @@ class JobRuns:
         """
         kept = result.get(SPOOL)
         if isinstance(kept, str):  # else the worker's result is malformed
-            deleting = asyncio.ensure_future(self._delete_spools(job, spool_of(number), kept))
-            self._deleting.add(deleting)
-            deleting.add_done_callback(self._deleting.discard)
+            self._in_background(self._delete_spools(job, spool_of(number), kept))
+
+    def _in_background(self, deletion: Coroutine[Any, Any, None]) -> None:
+        deleting = asyncio.ensure_future(deletion)
+        self._deleting.add(deleting)
+        deleting.add_done_callback(self._deleting.discard)
 
     async def _delete_spools(self, job: SwapTask, task: str, kept: str) -> None:
         """Delete the task's spools except one, and count the runs that the cluster has started again."""
@@ -242,7 +347,17 @@ class JobRuns:
             self._on_repeat(LOST)
 
 
+def _spool_files(units: list[dict[str, Any]], files: Collection[int] | None) -> tuple[str, ...]:
+    """Return the names of some files of all units' spools; None: of all files."""
+    return tuple(
+        f"{unit[SPOOL]}.{number}"
+        for unit in units
+        for number in range(len(unit[FILES]))
+        if files is None or number in files
+    )
+
+
 def _report(progress_path: str, fraction: float) -> None:
-    """Write the share of the units that are done. Blocking."""
+    """Write the share of the job that is done. Blocking."""
     with contextlib.suppress(OSError), ProgressFile(progress_path) as progress:  # the job may have ended
         progress(fraction, "working on its units")

@@ -9,10 +9,14 @@ from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
+from typing_extensions import Buffer
 
+from app.store.blobs.batch_index import BatchIndex, IndexSoFar, index_bytes
 from app.store.blobs.batches import pieces
 from app.store.blobs.field_digests import FieldDigests
-from app.store.blobs.sealed_files import BlobAccess, SealedWriter, open_blob
+from app.store.blobs.reading import open_blob
+from app.store.blobs.sealed_files import BlobAccess, SealedWriter
+from app.store.blobs.selected_fields import can_select
 from app.store.blobs.small_threads import submit
 
 _BATCH_ROWS = 65_536  # rows that a reader in bounded memory holds
@@ -98,12 +102,27 @@ class TableWriter:
     A large batch is sealed and written in a thread, while its writer makes the next one.
     """
 
-    def __init__(self, access: BlobAccess, schema: pa.Schema, expected: int = 0, draft: str = "") -> None:
-        """See `SealedWriter`. Raises OSError: ENOSPC."""
+    def __init__(
+        self,
+        access: BlobAccess,
+        schema: pa.Schema,
+        expected: int = 0,
+        draft: str = "",
+        is_part: bool = False,
+    ) -> None:
+        """See `SealedWriter`. A part of a blob has batches only, not the beginning and end of a stream.
+
+        Raises OSError: ENOSPC.
+        """
         self._sink = SealedWriter(access, expected=expected, draft=draft)
-        self._writer = pa.ipc.new_stream(self._sink, schema)
+        self._is_part = is_part
+        beginning = schema.serialize().size  # Arrow writes it with the first batch
+        self._first_position = 0 if is_part else beginning
+        stream = _WithoutBeginning(self._sink, beginning) if is_part else self._sink
+        self._writer = pa.ipc.new_stream(stream, schema)
         self.field_digests: FieldDigests | None = None
         """Digests of all fields, to be kept with the table; set before the end of the block."""
+        self._index = IndexSoFar() if len(schema) and can_select(schema) else None
         self._thread: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
 
@@ -113,15 +132,26 @@ class TableWriter:
         self._settle()
         return self._sink.plain_bytes
 
+    @property
+    def index(self) -> BatchIndex:
+        """Index of all batches so far; empty if the schema permits none. Raises as `write`."""
+        self._settle()
+        return BatchIndex() if self._index is None else self._index.finish()
+
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. Raises OSError, also for the batch before."""
         self._settle()
         if batch.nbytes < _LEAST_BACKGROUND:
-            self._writer.write_batch(batch)
+            self._write(batch)
             return
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "seal")
-        self._pending = submit(self._thread, self._writer.write_batch, batch)
+        self._pending = submit(self._thread, self._write, batch)
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        if self._index is not None:
+            self._index.add(batch.num_rows, max(self._first_position, self._sink.plain_bytes))
+        self._writer.write_batch(batch)
 
     def _settle(self) -> None:
         pending, self._pending = self._pending, None
@@ -137,11 +167,39 @@ class TableWriter:
         try:
             if kind is None:
                 self._settle()
-                self._writer.close()
-                if self.field_digests is not None:
-                    self._sink.write(self.field_digests.to_bytes())
+                if not self._is_part:
+                    self._end()
                 self._sink.close()
         finally:
             if self._thread is not None:
                 self._thread.shutdown(wait=True)
             self._sink.discard()  # no effect after close
+
+    def _end(self) -> None:
+        """End the stream, and write what is kept behind it."""
+        self._writer.close()
+        self._sink.write(index_bytes(self.index.entries))
+        if self.field_digests is not None:
+            self._sink.write(self.field_digests.to_bytes())
+
+
+class _WithoutBeginning(io.RawIOBase):
+    """Writable stream that drops the first bytes of another one."""
+
+    def __init__(self, sink: SealedWriter, size: int) -> None:
+        super().__init__()
+        self._sink = sink
+        self._left = size
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        """Append all of ``data``."""
+        view = memoryview(data).cast("B")
+        dropped = min(self._left, len(view))
+        self._left -= dropped
+        if dropped < len(view):
+            self._sink.write(view[dropped:])
+        return len(view)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
+from app.store.blobs.batches import pieces
 from app.store.blobs.field_digests import FieldDigests
 from app.store.blobs.small_threads import submit
 from providers.tables.digest import DigestForm, TableDigest
 
 _LEAST_BACKGROUND = 1 << 18
 """Least bytes of a batch that is hashed in the background; handing over a smaller one costs more."""
+
+_BATCH_ROWS = 65_536
+"""Most rows of a batch of a blob."""
 
 _MOST_THREADS = 2
 """Most threads that hash one table."""
@@ -66,11 +70,26 @@ class BackgroundDigest:
             self._threads = ThreadPoolExecutor(self._most, "digest")
         self._pending = [submit(self._threads, add) for add in self._digest.work(batch, self._most)]
 
+    def batches(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of tables in batches for a blob, each of which the digest has got."""
+        for table in tables:
+            for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+                for piece in pieces(batch):
+                    self.update(piece)
+                    yield piece
+            if not table.num_columns:
+                self.rows += table.num_rows
+
     def finish(self) -> str:
         """Return the digest of all rows."""
         self._settle()
         self._digest.rows = self.rows
         return self._digest.finish()
+
+    def chunk_digests(self) -> list[bytes | None]:
+        """Return the digests of each field's chunks: see `TableDigest.chunk_digests`."""
+        self._settle()
+        return self._digest.chunk_digests()
 
     def field_digests(self) -> FieldDigests | None:
         """Return the digests of all fields; None if the form has none."""

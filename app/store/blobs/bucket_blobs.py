@@ -2,7 +2,7 @@
 
 The object ``blobs/<2 digits>/<blob id>`` has the chunks of a blob and no header: each row that names the
 blob has its key, and an object cannot be overwritten in part when master keys are rotated. A deleted row
-makes its blob unreadable.
+makes its blob unreadable. The parts of a blob are the objects ``parts/<blob id>/<token>``.
 
 An object appears when all its bytes have arrived, so there are no drafts in the bucket. A writer seals into a
 draft in the work folder of its machine, which is then sent.
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -27,10 +28,12 @@ from app.store.blobs.bucket import Bucket, Stored, expired
 from app.store.blobs.sealed_files import (
     BLOBS,
     NOBODY,
+    PART,
+    PARTS,
     BlobAccess,
     BlobMissing,
     BlobStore,
-    drafts_of,
+    drafts_and_parts_of,
     object_key,
 )
 from app.store.blobs.trash import Trash
@@ -60,8 +63,9 @@ class BucketFile:
 
     @property
     def name(self) -> str:
-        """Last part of the key."""
-        return self.key.rpartition("/")[2]
+        """Last part of the key; of a part of a blob, the name that its file has in a folder."""
+        folder, *names = self.key.split("/")
+        return f"{names[0]}.{names[-1]}{PART}" if folder == PARTS else names[-1]
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete the object. Raises FileNotFoundError (there is none, unless ``missing_ok``), OSError."""
@@ -140,19 +144,26 @@ class BucketBlobs(BlobStore):
         raise SealUnbound(f"blob {blob_id} of a bucket has no header: its row has no key, and is lost")
 
     def delete(self, blob_id: str) -> None:
-        """Delete the blob, and its files on this machine; nothing happens if there is none.
+        """Delete the blob with its parts, and its files on this machine; nothing happens if there is none.
 
         A mark in the trash stays until the trash is emptied.
         """
         path = self._path(blob_id)
         path.unlink(missing_ok=True)
         self.bucket.delete([object_key(blob_id)])
-        for draft in drafts_of(path):
-            draft.unlink(missing_ok=True)
+        self.delete_parts(blob_id, ())
+        for other in drafts_and_parts_of(path):
+            other.unlink(missing_ok=True)
+
+    def delete_parts(self, blob_id: str, kept: Collection[str]) -> None:
+        """Delete the parts of a blob apart from those of some tokens. Raises OSError."""
+        keys = [found.key for found in self.bucket.objects(f"{PARTS}/{blob_id}")]
+        self.bucket.delete([key for key in keys if key.rpartition("/")[2] not in kept])
 
     def files(self) -> list[Path]:
-        """Return every stored blob that is not in the trash, and the drafts and uploads of this machine."""
-        return [*map(_as_path, self._objects()), *self.folder.glob("??/*")]
+        """Return all blobs outside of the trash, all parts, and the drafts and uploads of this machine."""
+        parts = [BucketFile(self.bucket, found.key) for found in self.bucket.objects(PARTS)]
+        return [*map(_as_path, self._objects()), *map(_as_path, parts), *self.folder.glob("??/*")]
 
     def names(self) -> set[str]:
         """Return the names of all stored blobs, without the trash."""
@@ -189,9 +200,10 @@ class BucketBlobs(BlobStore):
         """
         listed = [*self.bucket.objects(PROGRESS), *self.bucket.objects(SCRATCH)]
         self.bucket.delete([found.key for found in listed if found.key.split("/")[1] not in running])
-        for upload in (*self.bucket.uploads(BLOBS), *self.bucket.uploads(SCRATCH)):
-            folder, name, *_ = upload.key.split("/")
-            gone = name not in running if folder == SCRATCH else ownerless(upload.key.rpartition("/")[2])
+        for upload in chain.from_iterable(map(self.bucket.uploads, (BLOBS, PARTS, SCRATCH))):
+            folder, name, *names = upload.key.split("/")
+            blob = name if folder == PARTS else names[-1]
+            gone = name not in running if folder == SCRATCH else ownerless(blob)
             if expired(upload, DEAD_UPLOAD_SECONDS if gone else UPLOAD_SECONDS):
                 self.bucket.abort(upload)
                 _log.info("the upload of %s, begun at %s, was aborted", upload.key, upload.begun_at)
@@ -208,10 +220,18 @@ class BucketBlobs(BlobStore):
             (inside if found.key.rpartition("/")[2] in trashed else outside).append(found)
         return outside, inside
 
+    def _listed_with_parts(self) -> tuple[list[Stored], list[Stored]]:
+        """Return the objects of the blobs outside of the trash and of those in it, with their parts."""
+        listed = self._listed()
+        trashed = {found.key.rpartition("/")[2] for found in listed[1]}
+        for found in self.bucket.objects(PARTS):
+            listed[found.key.split("/")[1] in trashed].append(found)
+        return listed
+
     def _figures(self) -> tuple[tuple[int, int], tuple[int, int]]:
         now = time.monotonic()
         if self._measured is None or now - self._measured[0] > _MEASURED_SECONDS:
-            outside, inside = self._listed()
+            outside, inside = self._listed_with_parts()
             sizes = [[found.size for found in listed] for listed in (outside, inside)]
             self._measured = now, (len(sizes[0]), sum(sizes[0])), (len(sizes[1]), sum(sizes[1]))
         return self._measured[1], self._measured[2]

@@ -11,15 +11,14 @@ import pyarrow as pa
 
 from app.store.blobs.arrow_stream import TableReader, TableWriter, buffered, read_table, table_bytes
 from app.store.blobs.background_digest import BackgroundDigest
-from app.store.blobs.batches import pieces
+from app.store.blobs.batch_index import BatchIndex, read_batch_index
 from app.store.blobs.disk_space import Reservation
 from app.store.blobs.field_digests import FieldDigests, read_field_digests
-from app.store.blobs.sealed_files import BlobAccess, open_blob
+from app.store.blobs.reading import open_blob
+from app.store.blobs.sealed_files import BlobAccess
 from app.store.blobs.selected_fields import are_whole_words, can_select, selected_batches, selected_words
 from providers.tables.columns import is_words
 from providers.tables.digest import DigestForm
-
-_BATCH_ROWS = 65_536
 
 
 class BlobTable:
@@ -29,24 +28,42 @@ class BlobTable:
         """Read the schema. Raises BlobMissing, SealBroken."""
         self.rows = rows
         self._access = access
+        self._read_index: BatchIndex | None = None
         with open_blob(access) as reader:
             self.nbytes = reader.size
             """Stored bytes of the whole table, which are about its bytes in memory."""
             with pa.ipc.open_stream(io.BufferedReader(reader)) as stream:
                 self.schema: pa.Schema = stream.schema
 
-    def batches(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield batches of one or more named fields, in schema order. Raises SealBroken."""
+    def batches(self, fields: Sequence[str], start: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield batches of one or more named fields, in schema order, from a row on. Raises SealBroken."""
         indices = self._indices(fields)
-        if len(indices) < len(self.schema) and self._selects:
-            yield from selected_batches(self._access, indices, self.rows)
+        if start >= self.rows > 0:
             return
+        if self._selects and (start or len(indices) < len(self.schema)):
+            begin = self._index().before(start) if start else None
+            yield from selected_batches(self._access, indices, self.rows, start, begin)
+            return
+        skipped = 0
+        for batch in self._all_batches(indices):
+            if skipped + batch.num_rows > start or not start:
+                yield batch.slice(start - skipped) if start > skipped else batch
+            skipped += batch.num_rows
+
+    def _all_batches(self, indices: list[int]) -> Iterator[pa.RecordBatch]:
         options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)
         with (
             buffered(self._access) as reader,
             pa.ipc.open_stream(reader, options=options) as stream,
         ):
             yield from stream
+
+    def _index(self) -> BatchIndex:
+        """Return the index of the batches, which is read once. Raises SealBroken."""
+        if self._read_index is None:
+            with open_blob(self._access) as reader:
+                self._read_index = read_batch_index(reader, reader.size, len(self.schema))
+        return self._read_index
 
     def field_digests(self) -> FieldDigests | None:
         """Return the digests of the fields; None if the blob does not have them. Raises SealBroken."""
@@ -155,7 +172,7 @@ def write_tables(
         Digest, number of rows, and the stream of a small table.
     """
     with BackgroundDigest(schema, form, known) as digest:
-        batches = _digested(tables, digest)
+        batches = digest.batches(tables)
         held: list[pa.RecordBatch] = []
         size = 0
         while size <= small_bytes and (batch := next(batches, None)) is not None:
@@ -173,14 +190,3 @@ def write_tables(
             found = digest.finish()
             writer.field_digests = digest.field_digests()
         return found, digest.rows, None
-
-
-def _digested(tables: Iterable[pa.Table], digest: BackgroundDigest) -> Iterator[pa.RecordBatch]:
-    """Yield the tables in batches that the digest has got."""
-    for table in tables:
-        for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
-            for piece in pieces(batch):
-                digest.update(piece)
-                yield piece
-        if not table.num_columns:
-            digest.rows += table.num_rows

@@ -32,18 +32,29 @@ class FieldDigests:
         return b"".join(self.digests) + _END.pack(self.rows, len(self.digests), _TAG)
 
 
+def digests_bytes(fields: int) -> int:
+    """Return the bytes that the digests of a number of fields take."""
+    return fields * _DIGEST_BYTES + _END.size
+
+
+def read_at(reader: io.RawIOBase | io.BytesIO, position: int, size: int) -> bytes:
+    """Read ``size`` plain bytes from a position, fewer at the end. Raises SealBroken."""
+    reader.seek(position)
+    content = b""
+    while len(content) < size and (piece := reader.read(size - len(content))):
+        content += piece
+    return content
+
+
 def read_field_digests(reader: io.RawIOBase | io.BytesIO, size: int, fields: int) -> FieldDigests | None:
     """Read the digests from the end of a blob of ``size`` plain bytes; None if it has none of as many fields.
 
     Raises SealBroken.
     """
-    length = fields * _DIGEST_BYTES + _END.size
+    length = digests_bytes(fields)
     if size < length:
         return None
-    reader.seek(size - length)
-    content = b""
-    while len(content) < length and (piece := reader.read(length - len(content))):
-        content += piece
+    content = read_at(reader, size - length, length)
     rows, count, tag = _END.unpack(content[-_END.size :])
     if tag != _TAG or count != fields:
         return None

@@ -4,9 +4,10 @@ The file of a process never has a name, so that it disappears with the process, 
 is sealed by AES-256-GCM under a random key that exists only in this process: nothing but the job that wrote
 the file can read it.
 
-A unit stores rows for other processes of its job in a `SharedSpool`: a file with a random name in the job's
-folder and a separate key, which is sent only with the unit's result. The folder is deleted when the job ends.
-If the service dies before, its next start deletes the folder.
+A unit stores rows for other processes of its job in files of the job's folder, one for each group of sections
+that read the same rows. Each has a random name and a separate key, which is sent only with the unit's result
+(`SharedSpool`). The folder is deleted when the job ends. If the service dies before, its next start deletes the
+folder.
 
 A record holds rows of one partition as an Arrow IPC stream. The process keeps position and order of the
 records, so that a record that was changed or moved does not open. The disk space of a partition that nobody
@@ -18,7 +19,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -40,14 +41,16 @@ Record = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SharedSpool:
-    """File name and key of a spool written by one process and read by others."""
+    """Name and key of a file with some parts of a spool, written by one process and read by others."""
 
     name: str
     key: bytes = field(repr=False)
-    records: tuple[tuple[Record, ...], ...] = field(repr=False)
-    """Records of each partition, in order."""
-    rows: tuple[int, ...]
-    """Number of rows of each partition."""
+    parts: int
+    """Parts of the whole spool."""
+    records: dict[int, tuple[Record, ...]] = field(repr=False)
+    """Records of each part in this file that has rows, in order."""
+    rows: dict[int, int] = field(repr=False)
+    """Number of rows of each of these parts."""
 
 
 class SealedFile:
@@ -62,7 +65,12 @@ class SealedFile:
 
     def spool(self, parts: int, memory: int) -> SealedSpool:
         """Create a spool of ``parts`` partitions that buffers about ``memory`` bytes before writing."""
-        return SealedSpool(self, parts, memory)
+        return SealedSpool(lambda part: self, parts, memory)
+
+    @property
+    def key(self) -> bytes:
+        """Key of the records."""
+        return self._key
 
     def close(self) -> None:
         """Close the file."""
@@ -130,59 +138,133 @@ class SealedScratch(SealedFile):
         reserve(self._file.fileno(), size)
 
 
-class SpoolWriter(SealedFile):
-    """File in which one run of a unit stores rows for other processes."""
+class SpoolWriter:
+    """Files in which one run of a unit stores rows for other processes."""
 
-    def __init__(self, folder: Path, prefix: str = "") -> None:
-        """Create a file with a random name after the prefix.
+    def __init__(
+        self,
+        folder: Path,
+        prefix: str = "",
+        files: int = 1,
+        file_of_part: Callable[[int], int] = lambda part: 0,
+    ) -> None:
+        """Create the files. The name of each is the prefix, random digits, a point, and the file's number.
+
+        Parameters
+        ----------
+        folder
+            Folder of the job.
+        prefix
+            Beginning of the names.
+        files
+            Number of files.
+        file_of_part
+            Number of the file for each part of a spool.
 
         Raises FileNotFoundError if the job has ended and its folder is deleted.
         """
-        self._path = folder / f"{prefix}{secrets.token_hex(16)}"
-        handle = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-        super().__init__(os.fdopen(handle, "r+b", buffering=0), secrets.token_bytes(32))
+        self.name = f"{prefix}{secrets.token_hex(16)}"
+        """Name of the files, up to the point."""
+        self._file_of_part = file_of_part
+        self._paths = [folder / f"{self.name}.{number}" for number in range(files)]
+        self._files: list[SealedFile] = []
+        try:
+            for path in self._paths:
+                handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+                file = os.fdopen(handle, "r+b", buffering=0)
+                self._files.append(SealedFile(file, secrets.token_bytes(32)))
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
 
-    @property
-    def name(self) -> str:
-        """Name of the file in its folder."""
-        return self._path.name
+    def spool(self, parts: int, memory: int) -> SealedSpool:
+        """Create a spool of ``parts`` partitions that buffers about ``memory`` bytes before writing."""
+        return SealedSpool(lambda part: self._files[self._file_of_part(part)], parts, memory)
+
+    def shared(self, spool: SealedSpool) -> list[SharedSpool]:
+        """Write all buffered rows, and return for each file what other processes need to read its parts."""
+        records, rows = spool.written(), spool.row_counts()
+        shared = [
+            SharedSpool(path.name, file.key, spool.parts, {}, {})
+            for path, file in zip(self._paths, self._files, strict=True)
+        ]
+        for part, count in enumerate(rows):
+            if count:
+                of_file = shared[self._file_of_part(part)]
+                of_file.records[part], of_file.rows[part] = records[part], count
+        return shared
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file, and delete it if the run has failed: nobody will read it."""
-        super().__exit__(kind, error, trace)
+        """Close the files, and delete them if the run has failed: nobody will read them."""
+        for file in self._files:
+            file.close()
         if kind is not None:
-            self._path.unlink(missing_ok=True)
-
-    def shared(self, spool: SealedSpool) -> SharedSpool:
-        """Write all buffered rows, and return what other processes need to read the spool."""
-        return SharedSpool(self.name, self._key, spool.written(), spool.row_counts())
+            for path in self._paths[: len(self._files)]:
+                path.unlink(missing_ok=True)
 
 
-class SpoolReader(SealedFile):
-    """Reader of a spool that another process has written."""
-
-    def __init__(self, folder: Path, shared: SharedSpool) -> None:
-        """``folder``: the job's folder on this machine. Raises FileNotFoundError."""
-        super().__init__((folder / Path(shared.name).name).open("rb", buffering=0), shared.key)
-        self._shared = shared
+class _SharedFile(SealedFile):
+    """File that another process has written."""
 
     def free(self, records: Sequence[Record]) -> None:
         """Leave the file as it is: another process may read it, or this task when it is repeated."""
 
+
+class SpoolReader:
+    """Reader of some files of a spool that another process has written."""
+
+    def __init__(self, folder: Path, shared: Sequence[SharedSpool]) -> None:
+        """``folder``: the job's folder on this machine; ``shared``: one or more files of one spool.
+
+        Raises FileNotFoundError.
+        """
+        self._shared = shared
+        self._files: list[_SharedFile] = []
+        try:
+            for each in shared:
+                file = (folder / Path(each.name).name).open("rb", buffering=0)
+                self._files.append(_SharedFile(cast(BinaryIO, file), each.key))
+        except BaseException:
+            self.close()
+            raise
+
     def parts(self) -> SealedSpool:
-        """Return the spool as it was written."""
-        spool = SealedSpool(self, len(self._shared.rows), 0)
-        spool.hold(self._shared.records, self._shared.rows)
+        """Return the spool; parts in other files have no rows."""
+        file_of_part = {part: file for each, file in self._pairs() for part in each.records}
+        spool = SealedSpool(lambda part: file_of_part[part], self._shared[0].parts, 0)
+        for each in self._shared:
+            for part, records in each.records.items():
+                spool.hold(part, records, each.rows[part])
         return spool
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.close()
+
+    def _pairs(self) -> Iterator[tuple[SharedSpool, _SharedFile]]:
+        return zip(self._shared, self._files, strict=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class SealedSpool:
     """Rows scattered into partitions; each partition is read in the order in which its rows were added."""
 
-    def __init__(self, scratch: SealedFile, parts: int, memory: int) -> None:
-        self._scratch = scratch
+    def __init__(self, file_of: Callable[[int], SealedFile], parts: int, memory: int) -> None:
+        """``file_of``: the file of each partition that has rows."""
+        self._file_of = file_of
         self._record_bytes = max(_LEAST_RECORD, memory // parts)
         self._waiting: list[list[pa.Table]] = [[] for _ in range(parts)]
         self._bytes = [0] * parts
@@ -211,14 +293,15 @@ class SealedSpool:
     def read(self, part: int) -> Iterator[pa.Table]:
         """Yield the partition's rows as several tables. Raises SealBroken."""
         for record in self._records[part]:
-            with pa.ipc.open_stream(self._scratch.read(record)) as stream:
+            with pa.ipc.open_stream(self._file_of(part).read(record)) as stream:
                 yield stream.read_all()
         if self._waiting[part]:  # as one table: they may be many of few rows each
             yield pa.concat_tables(self._waiting[part])
 
     def clear(self, part: int) -> None:
         """Drop the partition's rows and free their disk space."""
-        self._scratch.free(self._records[part])
+        if self._records[part]:
+            self._file_of(part).free(self._records[part])
         self._waiting[part].clear()
         self._records[part].clear()
         self._bytes[part] = self._rows[part] = 0
@@ -234,10 +317,10 @@ class SealedSpool:
         """Return the number of rows of each partition."""
         return tuple(self._rows)
 
-    def hold(self, records: Sequence[Sequence[Record]], rows: Sequence[int]) -> None:
-        """Take over records that are in the file already."""
-        self._records = [list(partition) for partition in records]
-        self._rows = list(rows)
+    def hold(self, part: int, records: Sequence[Record], rows: int) -> None:
+        """Take over records of a partition that are in its file already."""
+        self._records[part] = list(records)
+        self._rows[part] = rows
 
     def _write(self, part: int) -> None:
         tables = pa.concat_tables(self._waiting[part])
@@ -247,4 +330,4 @@ class SealedSpool:
         with pa.ipc.new_stream(sink, tables.schema) as writer:
             writer.write_table(tables)
         del tables
-        self._records[part].append(self._scratch.write(sink.getvalue()))
+        self._records[part].append(self._file_of(part).write(sink.getvalue()))

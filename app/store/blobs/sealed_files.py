@@ -12,6 +12,8 @@ then name a blob in a row of their own. Each row that names a blob has the data 
 
 A worker is given a `BlobAccess`, which opens this blob alone, and never a master key.
 
+A table that several workers have written is in parts: see `app.store.blobs.reading`.
+
 A blob that a sweep finds to be named by no row goes to the trash: see `app.store.blobs.trash`.
 
 The last twelve of a blob's 32 hex digits are the id of the replica that made it, for a sweep that finds a
@@ -33,7 +35,7 @@ import contextlib
 import io
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -62,8 +64,11 @@ _MAGIC = b"RVBL\x01"
 DRAFT = ".draft"
 """Suffix of a file that is still being written."""
 
-BLOBS = "blobs"
-"""Folder of a bucket for the objects of blobs."""
+PART = ".part"
+"""Suffix of a part of a blob: see `app.store.blobs.reading`."""
+
+BLOBS, PARTS = "blobs", "parts"
+"""Folders of a bucket for the objects of blobs and of their parts."""
 
 _OWNER = 12
 """Hex digits of a blob id that name its replica."""
@@ -83,7 +88,10 @@ class BlobMissing(Exception):
 
 
 def object_key(blob_id: str) -> str:
-    """Return the key of a blob's object in a bucket."""
+    """Return the key of a blob's object in a bucket, or that of a part's: all of a blob are in one folder."""
+    if blob_id.endswith(PART):
+        blob, token, _ = blob_id.split(".")
+        return f"{PARTS}/{blob}/{token}"
     return f"{BLOBS}/{blob_id[:2]}/{blob_id}"
 
 
@@ -171,7 +179,7 @@ class BlobStore:
         return BlobAccess(blob_id, str(path), start + sealed, data_key)
 
     def delete(self, blob_id: str) -> None:
-        """Delete the blob and its drafts, so that no draft can replace it; nothing happens if there is none.
+        """Delete the blob with its parts and drafts, so that none can replace it; it need not be there.
 
         A blob in the trash is deleted there.
         """
@@ -181,16 +189,22 @@ class BlobStore:
         except FileNotFoundError:
             self.trash.delete(blob_id)
             path.unlink(missing_ok=True)  # a sweep may have taken it back meanwhile
-        for draft in drafts_of(path):
-            draft.unlink(missing_ok=True)
+        for other in drafts_and_parts_of(path):
+            other.unlink(missing_ok=True)
+
+    def delete_parts(self, blob_id: str, kept: Collection[str]) -> None:
+        """Delete the parts of a blob apart from those of some tokens. Raises OSError."""
+        for path in drafts_and_parts_of(self._path(blob_id)):
+            if path.name.endswith(PART) and path.name.split(".")[1] not in kept:
+                path.unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
-        """Return every stored file, drafts included."""
+        """Return every stored file, drafts and parts included."""
         return list(self.folder.glob("??/*"))
 
     def names(self) -> set[str]:
-        """Return the names of all stored blobs, without drafts and without the trash."""
-        return {path.name for path in self.files() if not path.name.endswith(DRAFT)}
+        """Return the names of all stored blobs, without drafts, parts and the trash."""
+        return {path.name for path in self.files() if not path.name.endswith((DRAFT, PART))}
 
     def take_back(self, path: Path) -> bool:
         """Move a blob from the trash to its place; False if it is gone. Raises OSError."""
@@ -209,7 +223,7 @@ class BlobStore:
 
         The chunks and the data keys stay the same, so readers are not disturbed. A header keeps its length
         and is overwritten in place. Before that, all new headers are written to a journal, so that the next
-        call repairs a header torn by a power cut. Drafts have no header yet. Blobs in the trash are sealed
+        call repairs a header torn by a power cut. Drafts have no header yet, and parts never have one. Blobs in the trash are sealed
         again too, so that they open if they are taken back. A blob in the trash whose key is missing is
         skipped, because no row names it.
 
@@ -217,7 +231,7 @@ class BlobStore:
         """
         self._apply_journal()
         resealed = 0
-        stored = (path for path in self.folder.glob("??/*") if not path.name.endswith(DRAFT))
+        stored = (path for path in self.folder.glob("??/*") if not path.name.endswith((DRAFT, PART)))
         paths = chain(stored, self.trash.files())
         while batch := list(islice(paths, _RESEAL_BATCH)):
             changes = [change for path in batch if (change := self._resealed(path)) is not None]
@@ -303,8 +317,8 @@ def _measured(paths: Iterable[Path]) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-def drafts_of(path: Path) -> list[Path]:
-    """Return the drafts of the blob that this file is, or will be."""
+def drafts_and_parts_of(path: Path) -> list[Path]:
+    """Return the drafts and parts of the blob that this file is, or will be."""
     with contextlib.suppress(FileNotFoundError), os.scandir(path.parent) as entries:
         return [Path(entry.path) for entry in entries if entry.name.startswith(f"{path.name}.")]
     return []
@@ -518,24 +532,6 @@ class _BackgroundFlush:
             self._thread.shutdown(wait=True)
 
 
-class MemoryReader(io.BytesIO):
-    """Plain bytes of a small table, with the interface of `SealedReader`."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__(content)
-        self.size = len(content)
-        self._content = content
-
-    def read_whole(self) -> pa.Buffer:
-        """Return all bytes."""
-        return pa.py_buffer(self._content)
-
-
-def open_blob(access: BlobAccess) -> SealedReader | MemoryReader:
-    """Open the table for reading. Raises BlobMissing."""
-    return SealedReader(access) if access.content is None else MemoryReader(access.content)
-
-
 class _FileBytes:
     """Positioned reads of a file."""
 
@@ -620,12 +616,24 @@ class SealedReader(io.RawIOBase):
         self._position += count
         return count
 
+    def begins_with(self, tag: bytes) -> bool:
+        """Whether the plain bytes begin with a tag; the first chunk is held for the next read."""
+        if self.size < len(tag):
+            return False
+        self._open_chunk(0, memoryview(self._plain))
+        self._held = 0
+        return self._plain.startswith(tag)
+
     def read_whole(self) -> pa.Buffer:
         """Decrypt the whole blob into one aligned buffer. Raises SealBroken."""
         whole: pa.Buffer = pa.allocate_buffer(self.size)
         view = memoryview(whole).cast("B")
         for chunk in range(self._chunks):
-            self._open_chunk(chunk, view[chunk * CHUNK : (chunk + 1) * CHUNK])
+            plain = view[chunk * CHUNK : (chunk + 1) * CHUNK]
+            if chunk == self._held:
+                plain[:] = memoryview(self._plain)[: len(plain)]
+            else:
+                self._open_chunk(chunk, plain)
         return whole
 
     def close(self) -> None:

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from app.store.blobs.sealed_files import BlobAccess, SealedReader
+from app.store.blobs.batch_index import Entry
+from app.store.blobs.reading import PlainReader, open_blob
+from app.store.blobs.sealed_files import BlobAccess
 from app.store.crypto.sealing import SealBroken
 from providers.tables.columns import is_words
 
@@ -28,8 +30,10 @@ def can_select(schema: pa.Schema) -> bool:
     return not any(_has_dictionary(field.type) for field in schema)
 
 
-def selected_batches(access: BlobAccess, indices: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of some fields of a table for whose schema `can_select` is true.
+def selected_batches(
+    access: BlobAccess, indices: Sequence[int], rows: int, start: int = 0, begin: Entry | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of some fields of a table for whose schema `can_select` is true, from a row on.
 
     Parameters
     ----------
@@ -39,6 +43,10 @@ def selected_batches(access: BlobAccess, indices: Sequence[int], rows: int) -> I
         Numbers of the fields, in ascending order.
     rows : int
         Rows of the whole table.
+    start : int
+        First row of the batches.
+    begin : Entry, optional
+        Batch that begins at that row or before it. Default: the first one.
 
     Raises
     ------
@@ -46,14 +54,19 @@ def selected_batches(access: BlobAccess, indices: Sequence[int], rows: int) -> I
     SealBroken
         The blob was changed or truncated.
     """
-    with SealedReader(access) as reader:
-        for batch, body, start in _unfilled(reader, access.id, rows):
+    done = 0 if begin is None else begin[0]
+    with open_blob(access) as reader:
+        for batch, body, position in _unfilled(reader, access.id, rows, begin):
+            done += batch.num_rows
+            if done <= start and start:
+                continue
             selected = batch.select(list(indices))
             for column in selected.columns:
                 for buffer in filter(None, column.buffers()):
                     first = buffer.address - body.ctypes.data
-                    _fill(reader, start + first, body.data[first : first + buffer.size], access.id)
-            yield selected
+                    _fill(reader, position + first, body.data[first : first + buffer.size], access.id)
+            skipped = max(0, start - (done - batch.num_rows))
+            yield selected.slice(skipped) if skipped else selected
 
 
 def selected_words(
@@ -85,7 +98,7 @@ def selected_words(
     # Memory of numpy, which requests huge pages; Arrow does not.
     words = {index: np.empty(rows * width, np.uint8) for index, width in widths.items()}
     done = 0
-    with SealedReader(access) as reader:
+    with open_blob(access) as reader:
         for batch, body, start in _unfilled(reader, access.id, rows):
             for index in [*words]:
                 column, width = batch.column(index), widths[index]
@@ -108,11 +121,14 @@ def are_whole_words(kind: pa.DataType) -> bool:
 
 
 def _unfilled(
-    reader: SealedReader, blob: str, rows: int
+    reader: PlainReader, blob: str, rows: int, begin: Entry | None = None
 ) -> Iterator[tuple[pa.RecordBatch, np.ndarray[tuple[int], np.dtype[np.uint8]], int]]:
-    """Yield each batch, the memory of its message's body, which is not filled, and the body's position."""
+    """Yield each batch, the memory of its message's body, which is not filled, and the body's position.
+
+    ``begin``: batch to begin with. Default: the first one.
+    """
     schema: pa.Schema | None = None
-    position = seen = 0
+    position, seen = 0, 0 if begin is None else begin[0]
     while True:
         source = _Message(reader, position, blob)
         if not source.metadata_bytes:
@@ -120,6 +136,9 @@ def _unfilled(
         message = pa.ipc.read_message(pa.PythonFile(source, "r"))
         if schema is None:
             schema = pa.ipc.read_schema(message)
+            if begin is not None:
+                position = begin[1]
+                continue
         else:
             batch = pa.ipc.read_record_batch(message, schema)
             seen += batch.num_rows
@@ -132,7 +151,7 @@ def _unfilled(
 class _Message:
     """File of one message, whose body Arrow gets as memory that is not filled."""
 
-    def __init__(self, reader: SealedReader, position: int, blob: str) -> None:
+    def __init__(self, reader: PlainReader, position: int, blob: str) -> None:
         self._reader = reader
         self._position = position
         self._blob = blob
@@ -161,7 +180,7 @@ class _Message:
         """Do nothing: the blob stays open."""
 
 
-def _fill(reader: SealedReader, position: int, target: memoryview, blob: str) -> None:
+def _fill(reader: PlainReader, position: int, target: memoryview, blob: str) -> None:
     """Read plain bytes from a position until the target is full. Raises SealBroken: there are fewer."""
     reader.seek(position)
     filled = 0

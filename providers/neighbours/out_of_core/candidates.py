@@ -29,6 +29,7 @@ from providers.out_of_core.random_order import Shuffle
 from providers.out_of_core.row_ranges import Ranges
 from providers.progress import Progress, no_progress, sub_progress
 from providers.randomness.chacha20 import Key
+from providers.sections import Section
 from providers.storage import Resources, Scratch, Spool
 from providers.tables.columns import take_rows
 
@@ -290,7 +291,7 @@ def _in_random_order(
     part_spool = resources.scratch.spool(Ranges.parts(rows, sizes.range_rows, 1), sizes.waiting)
     ranges = Ranges([part_spool], rows, sizes.range_rows, 1)
     place = 0
-    for piece in shuffle.pieces(spool):
+    for piece in shuffle.pieces(spool, Section(0, rows)):
         numbers = piece.column(ROW).to_numpy()
         parts = np.searchsorted(cuts, np.arange(place, place + len(numbers)), side="right") - 1
         place += len(numbers)

@@ -14,9 +14,11 @@ from providers.neighbours.out_of_core.candidates import StoredParts, StoredTrees
 from providers.neighbours.out_of_core.kdtree import TreeOutline
 from providers.neighbours.out_of_core.points import Layout
 from providers.neighbours.out_of_core.release import NeighbourRun
-from providers.neighbours.release import NeighbourhoodCounts
+from providers.neighbours.release import NeighbourhoodCounts, ReleaseTally
 from providers.progress import Progress, no_progress, sub_progress
-from providers.provider import Division, Prepared, Run, Sharing, StreamedResult, UnitResult
+from providers.provider import Division, Prepared, Run, Sharing, StreamedSection, UnitResult
+from providers.results import SwapResult
+from providers.sections import Section
 from providers.storage import Scratch, Spool
 
 
@@ -35,7 +37,7 @@ class _Stored:
 
 def sharing_of_neighbours() -> Sharing[Any]:
     """Divide a table by ranges of leaves of its k-d tree, or by ranges of the parts of its partition."""
-    return Sharing(_divide, _work, _gather, prepare=_prepare)
+    return Sharing(_divide, _work, _assemble, _finish, prepare=_prepare)
 
 
 def _divide(run: Run[Any], progress: Progress, wanted: int) -> Division:
@@ -44,7 +46,8 @@ def _divide(run: Run[Any], progress: Progress, wanted: int) -> Division:
     pieces = parts or (1 << depth_of(rows) if rows else 1)
     count = min(wanted, pieces)
     cuts = [pieces * number // count for number in range(count + 1)]
-    return Division(tuple(itertools.pairwise(cuts)), neighbours.values().parts)
+    values = neighbours.values()
+    return Division(tuple(itertools.pairwise(cuts)), values.parts, starts=values.starts)
 
 
 def _prepare(run: Run[Any], progress: Progress, division: Division, kept: Scratch) -> Prepared:
@@ -89,15 +92,24 @@ def _work(run: Run[Any], division: Division, number: int, spool: Spool) -> Neigh
     return neighbours.counts
 
 
-def _gather(
-    run: Run[Any], progress: Progress, division: Division, done: Sequence[UnitResult]
-) -> StreamedResult:
-    neighbours, (stored, _) = _run(run), _stored(run)
+def _assemble(
+    run: Run[Any], division: Division, done: Sequence[UnitResult], section: Section
+) -> StreamedSection:
+    neighbours = _run(run)
+    return neighbours.section(neighbours.values([unit.rows for unit in done]), section)
+
+
+def _finish(
+    run: Run[Any],
+    division: Division,
+    units: Sequence[NeighbourhoodCounts],
+    sections: Sequence[ReleaseTally],
+) -> SwapResult:
+    stored, _ = _stored(run)
     counts = NeighbourhoodCounts()
-    for unit in done:
-        counts.add(unit.figures)
-    values = neighbours.values([unit.rows for unit in done])
-    return neighbours.streamed(values, counts, stored.varying.__contains__)
+    for unit in units:
+        counts.add(unit)
+    return _run(run).finished(counts, sections, stored.varying.__contains__)
 
 
 def _run(run: Run[Any]) -> NeighbourRun:

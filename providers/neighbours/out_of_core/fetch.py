@@ -13,6 +13,7 @@ from providers.out_of_core.partitions import Span, in_ranges, scatter
 from providers.out_of_core.row_ranges import Ranges
 from providers.out_of_core.unit_sizes import Sizes
 from providers.progress import Progress
+from providers.sections import Section
 from providers.storage import Resources, Source, Spool
 from providers.tables.columns import gathered, take
 
@@ -81,13 +82,18 @@ class DonorValues:
                     self._received.put(which, rows, [values], np.zeros(len(rows), np.uint8))
                 self._requests[which].clear(number)
 
-    def pieces(self, kept: Kept, on_range: OnRange) -> Iterator[pa.Table]:
-        """Yield the source with the received values, range by range; may be called once."""
-        names = self._source.schema.names
-        for first, table in in_ranges(self._source, names, self._sizes.range_rows):
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """First row of each range of received values."""
+        return Ranges.starts(self._source.rows, self._sizes.range_rows)
+
+    def pieces(self, section: Section, kept: Kept, on_range: OnRange) -> Iterator[pa.Table]:
+        """Yield a section of the source with the received values, range by range; may be called once."""
+        names, range_rows = self._source.schema.names, self._sizes.range_rows
+        for first, table in in_ranges(self._source, names, range_rows, section.first, section.stop):
             columns = dict(zip(names, table.columns, strict=True))
             for which, name in enumerate(self._fields):
-                (received,), _ = self._received.get(which, first // self._sizes.range_rows)
+                (received,), _ = self._received.get(which, first // range_rows)
                 own = kept(name, first, table.num_rows)
                 columns[name], changed = _replace_values(columns[name], received, own)
                 on_range(name, own, changed)

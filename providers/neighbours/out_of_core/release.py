@@ -20,8 +20,10 @@ from providers.neighbours.release import (
     neighbour_rule,
 )
 from providers.progress import Progress, sub_progress
-from providers.provider import StreamedResult
+from providers.provider import StreamedResult, StreamedSection
 from providers.randomness.chacha20 import Stream
+from providers.results import SwapResult
+from providers.sections import Section
 from providers.storage import Resources, Source, Spool
 
 
@@ -79,23 +81,10 @@ class NeighbourRun:
             self.counts.add_sizes(batch.sizes[batch.rows % self._rule.count_every == 0])
         values.fetch(progress)
 
-    def streamed(
-        self, values: DonorValues, counts: NeighbourhoodCounts, varies: Callable[[str], bool]
-    ) -> StreamedResult:
-        """Return the destination.
-
-        Parameters
-        ----------
-        values : DonorValues
-            Values that were fetched for all rows.
-        counts : NeighbourhoodCounts
-            Counts of all neighbourhoods.
-        varies : callable
-            Whether a category field holds two different values.
-        """
+    def section(self, values: DonorValues, section: Section) -> StreamedSection:
+        """Assemble a section from the values that were fetched for its rows; its figures are a tally."""
         settings = self.settings
         tally = ReleaseTally(self.source.schema, settings)
-        tally.neighbourhoods = counts
         key_by_field = dict(zip(settings.perturb_fields, self._keys, strict=True))
 
         # Step 3: a value is kept or replaced by that of its donor. Step 4: the rows, in source order.
@@ -103,11 +92,31 @@ class NeighbourRun:
             return kept_rows(key_by_field[name], settings.q, first, count)
 
         def released() -> Iterator[pa.Table]:
-            for piece in values.pieces(kept, tally.add):
+            for piece in values.pieces(section, kept, tally.add):
                 tally.end_range()
                 yield piece
 
-        return StreamedResult(self.source.schema, released(), lambda: tally.result(varies))
+        return StreamedSection(self.source.schema, released(), lambda: tally)
+
+    def finished(
+        self, counts: NeighbourhoodCounts, sections: Sequence[ReleaseTally], varies: Callable[[str], bool]
+    ) -> SwapResult:
+        """Build the report.
+
+        Parameters
+        ----------
+        counts : NeighbourhoodCounts
+            Counts of all neighbourhoods.
+        sections : sequence of ReleaseTally
+            Figures of all sections.
+        varies : callable
+            Whether a category field holds two different values.
+        """
+        tally = ReleaseTally(self.source.schema, self.settings)
+        tally.neighbourhoods = counts
+        for section in sections:
+            tally.merge(section)
+        return tally.result(varies)
 
 
 def release_out_of_core(
@@ -129,7 +138,12 @@ def release_out_of_core(
             trees = run.search.store_trees(encoding, layout, resources.scratch, building)
             batches = run.search.draw_from_trees(trees, report)
         run.fetch(values, batches, sub_progress(progress, 0.8, 0.9))
-    return run.streamed(values, run.counts, encoding.varies)
+    streamed = run.section(values, Section(0, source.rows))
+    return StreamedResult(
+        streamed.schema,
+        streamed.pieces,
+        lambda: run.finished(run.counts, [streamed.figures()], encoding.varies),
+    )
 
 
 def donor_progress(rows: int, progress: Progress) -> Callable[[int], None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,9 @@ from providers.errors import UnswappableError
 from providers.out_of_core.partitions import in_ranges
 from providers.out_of_core.row_ranges import Marks, Ranges
 from providers.params import SwapParams
+from providers.provider import StreamedSection
 from providers.results import Events, SwapResult, append_events, group_size_of_counts
+from providers.sections import Section
 from providers.storage import Source
 from providers.swapping.guarantee import guarantee_figures
 from providers.swapping.out_of_core.exchange import Move, Tally
@@ -31,16 +34,39 @@ _UNSWAPPABLE = REASONS["alone"] | REASONS["group_too_small"]
 """Bits of the rows that cannot be swapped."""
 
 
+@dataclass(slots=True)
+class AssemblyFigures:
+    """Counts and events of assembled rows."""
+
+    took_part: int = 0
+    unswapped: int = 0
+    suppressed: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Number of rows for each reason for which a row was not swapped."""
+    events: Events = field(default_factory=Events)
+    null_kept_events: Events = field(default_factory=Events)
+    refused: int = 0
+    """Rows that cannot be swapped, for which the whole run is refused."""
+
+    def add(self, more: AssemblyFigures) -> None:
+        """Add the figures of later rows."""
+        self.took_part += more.took_part
+        self.unswapped += more.unswapped
+        self.suppressed += more.suppressed
+        self.reasons.update(more.reasons)
+        append_events(self.events, more.events)
+        append_events(self.null_kept_events, more.null_kept_events)
+        self.refused += more.refused
+
+
 class Assembly:
-    """Assembles the destination, one row range at a time, and counts the figures of the report.
+    """Assembles a section of the destination, one row range at a time, and reports on all sections.
 
     Parameters
     ----------
     source : Source
     params : SwapParams
     moves : sequence of Move
-    ranges : Ranges
-        Exchanged values by row range.
     tally : Tally
         Figures of all units.
     absent_values : callable
@@ -52,23 +78,18 @@ class Assembly:
         source: Source,
         params: SwapParams,
         moves: Sequence[Move],
-        ranges: Ranges,
         tally: Tally,
         absent_values: AbsentMask = null_mask,
     ) -> None:
         self._source = source
         self._params = params
         self._moves = moves
-        self._ranges = ranges
         self._tally = tally
         self._absent_values = absent_values
         self._swap_fields = [name for move in moves for name in move.fields]
-        self._events = Events()
-        self._null_kept_events = Events()
-        self._reasons: Counter[str] = Counter()
-        self._took_part = self._unswapped = self._suppressed = 0
         self._counts = [tally.swapped.get(move.fields[0], Counter()) for move in moves]
         self._bits = group_bits(self._counts, params.rate, params.mechanism)
+        self._figures = AssemblyFigures()
         self.schema = self._schema()
 
     @property
@@ -91,33 +112,58 @@ class Assembly:
             schema = schema.set(index, schema.field(index).with_nullable(True))
         return schema
 
-    def refuse(self) -> None:
+    def section(self, ranges: Ranges, section: Section) -> StreamedSection:
+        """Assemble the rows of a section, which begins and ends with a range.
+
+        Raises
+        ------
+        UnswappableError, ReversibleError
+            The parameters refuse what the section has, and it is the whole destination. Rows that cannot be
+            swapped in another section are counted, and `finished` refuses them.
+        """
+        numbers = section.ranges(Ranges.starts(ranges.rows, ranges.range_rows))
+        if self._refuses_unswappable():
+            self._figures.refused = self._count_unswappable(ranges, numbers)
+            if section == Section(0, ranges.rows):
+                self._refuse(self._figures)
+            return StreamedSection(self.schema, iter(()), lambda: self._figures)
+        refuse_reversible(self._params, self._bits)
+        pieces = self._pieces(ranges, numbers, section)
+        return StreamedSection(self.schema, pieces, lambda: self._figures, self.unchanged)
+
+    def _refuses_unswappable(self) -> bool:
+        return self._params.suppression.policy == "fail" and any(self._tally.unswappable.values())
+
+    def _count_unswappable(self, ranges: Ranges, numbers: range) -> int:
+        rows = 0
+        for number in numbers:
+            marks = [ranges.marks(move_index, number) for move_index in range(len(self._moves))]
+            rows += int(np.count_nonzero(np.bitwise_or.reduce(marks) & _UNSWAPPABLE))
+        return rows
+
+    def _refuse(self, figures: AssemblyFigures) -> None:
         """Raise UnswappableError or ReversibleError if the parameters demand it."""
-        self._refuse_unswappable()
+        if self._refuses_unswappable():
+            raise UnswappableError(describe(figures.refused, self._tally.unswappable_groups))
         refuse_reversible(self._params, self._bits)
 
-    def _refuse_unswappable(self) -> None:
-        if self._params.suppression.policy != "fail" or not any(self._tally.unswappable.values()):
-            return
-        rows = 0
-        for number in range(self._ranges.count):
-            marks = [self._ranges.marks(move_index, number) for move_index in range(len(self._moves))]
-            rows += int(np.count_nonzero(np.bitwise_or.reduce(marks) & _UNSWAPPABLE))
-        raise UnswappableError(describe(rows, self._tally.unswappable_groups))
-
-    def pieces(self) -> Iterator[pa.Table]:
-        """Iterate over the destination, one row range at a time."""
+    def _pieces(self, ranges: Ranges, numbers: range, section: Section) -> Iterator[pa.Table]:
+        """Iterate over the section, one row range at a time."""
         others = [name for name in self._source.schema.names if name not in self._swap_fields]
-        other_tables = in_ranges(self._source, others, self._ranges.range_rows) if others else iter(())
-        for number in range(self._ranges.count):
-            first = number * self._ranges.range_rows
+        other_tables = (
+            in_ranges(self._source, others, ranges.range_rows, section.first, section.stop)
+            if others
+            else iter(())
+        )
+        for number in numbers:
+            first = number * ranges.range_rows
             columns: dict[str, pa.ChunkedArray] = {}
             if others:
                 unmoved = next(other_tables)[1]
                 columns.update(zip(unmoved.column_names, unmoved.columns, strict=True))
             marks = []
             for move_index, move in enumerate(self._moves):
-                moved, move_marks = self._ranges.get(move_index, number)
+                moved, move_marks = ranges.get(move_index, number)
                 columns.update(zip(move.fields, moved, strict=True))
                 marks.append(move_marks)
             names = self._source.schema.names
@@ -127,11 +173,11 @@ class Assembly:
 
     def _suppress_and_count(self, table: pa.Table, marks: list[Marks], first: int) -> pa.Table:
         """Apply the suppression to a row range and count its rows; ``first``: number of its first row."""
-        combined = np.bitwise_or.reduce(marks)
-        self._took_part += int(np.count_nonzero(combined & TOOK_PART))
-        self._unswapped += int(np.count_nonzero(combined & ~np.uint8(TOOK_PART)))
+        figures, combined = self._figures, np.bitwise_or.reduce(marks)
+        figures.took_part += int(np.count_nonzero(combined & TOOK_PART))
+        figures.unswapped += int(np.count_nonzero(combined & ~np.uint8(TOOK_PART)))
         for reason, bit in REASONS.items():
-            self._reasons[reason] += int(np.count_nonzero(combined & bit))
+            figures.reasons[reason] += int(np.count_nonzero(combined & bit))
         by_field: dict[str, IndexArray] = {}
         kept: dict[tuple[str, str | None], IndexArray] = {}
         for move, move_marks in zip(self._moves, marks, strict=True):
@@ -144,29 +190,39 @@ class Assembly:
                     kept["null_kept", name] = np.flatnonzero(absent & ~field_absent)
         events, null_kept_events = Events(), Events()
         table, suppressed = suppress(table, self._params, Unswappable(by_field, 0), events)
-        self._suppressed += suppressed
+        figures.suppressed += suppressed
         add_row_events(null_kept_events, kept)
-        append_events(self._events, events, first)
-        append_events(self._null_kept_events, null_kept_events, first)
+        append_events(figures.events, events, first)
+        append_events(figures.null_kept_events, null_kept_events, first)
         return pa.Table.from_arrays(table.columns, schema=self.schema)
 
-    def result(self) -> SwapResult:
-        """Build the report, after the last range."""
-        tally, events = self._tally, self._events
+    def finished(self, sections: Sequence[AssemblyFigures]) -> SwapResult:
+        """Build the report from the figures of all sections, in their order.
+
+        Raises
+        ------
+        UnswappableError, ReversibleError
+            The parameters refuse what the table has.
+        """
+        figures = AssemblyFigures()
+        for each in sections:
+            figures.add(each)
+        self._refuse(figures)
+        tally, events = self._tally, figures.events
         took_part_by_field = {name: tally.took_part[name] for name in self._swap_fields}
         changed = {name: tally.changed[name] for name in self._swap_fields}
-        append_events(events, self._null_kept_events)
+        append_events(events, figures.null_kept_events)
         add_nothing_changed_events(changed, took_part_by_field, events)
         summary = swap_summary(
-            rows=self._ranges.rows,
+            rows=self._source.rows,
             groups=tally.groups.total(),
             group_size=group_size_of_counts(tally.groups),
-            took_part=self._took_part,
+            took_part=figures.took_part,
             took_part_by_field=took_part_by_field,
             changed=changed,
-            suppressed=self._suppressed,
-            unswapped=self._unswapped,
-            reasons=self._reasons,
+            suppressed=figures.suppressed,
+            unswapped=figures.unswapped,
+            reasons=figures.reasons,
         )
         warn_of_reversible(self._params, self._bits, events)
         params, fields = self._params, [move.fields for move in self._moves]

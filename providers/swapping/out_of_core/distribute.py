@@ -20,8 +20,11 @@ from providers.out_of_core.partitions import Rows
 from providers.out_of_core.samplesort import Labels, Splitters, label_keys, splitting_rows
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress
-from providers.provider import Division, Run, Sharing, StreamedResult, UnitResult
+from providers.provider import Division, Run, Sharing, StreamedSection, UnitResult
+from providers.results import SwapResult
+from providers.sections import Section
 from providers.storage import Spool
+from providers.swapping.out_of_core.assemble import AssemblyFigures
 from providers.swapping.out_of_core.exchange import Tally
 from providers.swapping.out_of_core.large_groups import Share
 from providers.swapping.out_of_core.swap import Grouping, SortPass, SwapRun, Watcher
@@ -35,7 +38,7 @@ P = TypeVar("P", bound=SwapParams)
 
 def sharing_of_everything() -> Sharing[Any]:
     """Divide a table that is one group: by fields that move on their own, and by ranges of buckets."""
-    return Sharing(_divide_everything, _work_on_everything, _gather_everything)
+    return Sharing(_divide_everything, _work_on_everything, _assemble_everything, _finish_everything)
 
 
 def _divide_everything(run: Run[P], progress: Progress, wanted: int) -> Division:
@@ -45,7 +48,7 @@ def _divide_everything(run: Run[P], progress: Progress, wanted: int) -> Division
     count = -(-wanted // len(swap.moves)) if run.source.rows > ONE_BUCKET else 1
     moves = len(swap.moves) if run.source.rows > ONE_BUCKET else 1
     shares = tuple(Share(index, number, count) for index in range(moves) for number in range(count))
-    return Division(shares, swap.parts, params=swap.params)
+    return Division(shares, swap.parts, params=swap.params, starts=swap.starts)
 
 
 def _work_on_everything(run: Run[P], division: Division, number: int, spool: Spool) -> Tally:
@@ -56,14 +59,23 @@ def _work_on_everything(run: Run[P], division: Division, number: int, spool: Spo
     return exchanger.tally
 
 
-def _gather_everything(
-    run: Run[P], progress: Progress, division: Division, done: Sequence[UnitResult]
-) -> StreamedResult:
-    tally = Tally()
-    for unit in done:
-        tally.add(unit.figures)
+def _assemble_everything(
+    run: Run[P], division: Division, done: Sequence[UnitResult], section: Section
+) -> StreamedSection:
+    tally = _tally_of_everything([unit.figures for unit in done])
+    return _swap_run(run, (), division).section([unit.rows for unit in done], tally, section)
+
+
+def _finish_everything(
+    run: Run[P], division: Division, units: Sequence[Tally], sections: Sequence[AssemblyFigures]
+) -> SwapResult:
+    return _swap_run(run, (), division).finished(_tally_of_everything(units), None, sections)
+
+
+def _tally_of_everything(units: Sequence[Tally]) -> Tally:
+    tally = Tally.of_all(units)
     tally.unswappable_groups = min(tally.unswappable_groups, 1)  # the one group counts once
-    return _swap_run(run, (), division).assembled([unit.rows for unit in done], tally, None)
+    return tally
 
 
 # ------------------------------------------------------------------------------------------ many groups
@@ -114,7 +126,7 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
             cuts = _cuts(swap.rows_of(sort_pass), grouping, swap.row, group_rows, wanted_units)
             units += [_Unit(pass_number, number, rank) for number, rank in enumerate(cuts.ranks)]
             first_rows.append((sort_pass, cuts.rows))
-        return Division(tuple(units), swap.parts, first_rows, swap.params)
+        return Division(tuple(units), swap.parts, first_rows, swap.params, swap.starts)
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> tuple[Tally, Watcher]:
         unit: _Unit = division.units[number]
@@ -139,19 +151,28 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
             swap.exchange_groups(rows, grouping, active, no_progress, watcher)
         return exchanger.tally, watcher
 
-    def gather(
-        run: Run[P], progress: Progress, division: Division, done: Sequence[UnitResult]
-    ) -> StreamedResult:
-        grouping = groupings.grouping(run.params, run.source.schema, run.source.rows, 0)
-        tally, watcher = Tally(), groupings.watcher(run.params, run.source.schema)
-        for unit in done:
-            unit_tally, unit_watcher = unit.figures
-            tally.add(unit_tally)
-            watcher.merge(unit_watcher)
-        swap = _swap_run(run, grouping.controls, division)
-        return swap.assembled([unit.rows for unit in done], tally, watcher)
+    def assemble(
+        run: Run[P], division: Division, done: Sequence[UnitResult], section: Section
+    ) -> StreamedSection:
+        tally = Tally.of_all(unit.figures[0] for unit in done)
+        return swap_run(run, division).section([unit.rows for unit in done], tally, section)
 
-    return Sharing(divide, work, gather)
+    def finish(
+        run: Run[P],
+        division: Division,
+        units: Sequence[tuple[Tally, Watcher]],
+        sections: Sequence[AssemblyFigures],
+    ) -> SwapResult:
+        watcher = groupings.watcher(run.params, run.source.schema)
+        for _, of_unit in units:
+            watcher.merge(of_unit)
+        return swap_run(run, division).finished(Tally.of_all(tally for tally, _ in units), watcher, sections)
+
+    def swap_run(run: Run[P], division: Division) -> SwapRun:
+        grouping = groupings.grouping(run.params, run.source.schema, run.source.rows, 0)
+        return _swap_run(run, grouping.controls, division)
+
+    return Sharing(divide, work, assemble, finish)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -59,6 +59,14 @@ class Tally:
     """Number of groups that hold such rows."""
     too_small: int = 0
     """Values in groups of two rows or more below the smallest size, summed over the swap fields."""
+
+    @classmethod
+    def of_all(cls, tallies: Iterable[Tally]) -> Tally:
+        """Return the sum of the figures of some units."""
+        total = cls()
+        for each in tallies:
+            total.add(each)
+        return total
 
     def add(self, other: Tally) -> None:
         """Add the figures of other units."""

@@ -20,12 +20,13 @@ from providers.out_of_core.samplesort import Labels, sorted_parts
 from providers.out_of_core.unit_sizes import Sizes
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
-from providers.provider import StreamedResult
+from providers.provider import StreamedResult, StreamedSection
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
+from providers.sections import Section
 from providers.storage import Resources, Scratch, Source, Spool
 from providers.swapping.guarantee import with_rate
-from providers.swapping.out_of_core.assemble import AbsentMask, Assembly
+from providers.swapping.out_of_core.assemble import AbsentMask, Assembly, AssemblyFigures
 from providers.swapping.out_of_core.exchange import Exchanger, GroupCounter, Tally, all_moves
 from providers.swapping.out_of_core.large_groups import Share, exchange_large
 from providers.swapping.participation import REASONS
@@ -312,13 +313,12 @@ class SwapRun:
         watcher: Watcher | None,
         absent_values: AbsentMask = null_mask,
     ) -> StreamedResult:
-        """Assemble the destination from the spools of all units.
+        """Assemble the whole destination from the spools of a run by one worker.
 
         Parameters
         ----------
         spools : sequence of Spool
         tally : Tally
-            Figures of all units.
         watcher : Watcher or None
         absent_values : callable
             Column -> mask of the rows whose value cannot take part.
@@ -328,17 +328,39 @@ class SwapRun:
         UnswappableError, ReversibleError
             As `swap_outside`.
         """
-        ranges = self._ranges(spools)
-        assembly = Assembly(self.source, self.params, self.moves, ranges, tally, absent_values)
-        assembly.refuse()
+        streamed = self.section(spools, tally, Section(0, self.source.rows), absent_values)
+        return StreamedResult(
+            streamed.schema,
+            streamed.pieces,
+            lambda: self.finished(tally, watcher, [streamed.figures()]),
+            streamed.unchanged,
+        )
 
-        def result() -> SwapResult:
-            report = assembly.result()
-            if watcher is not None:
-                report.provider.update(watcher.figures(tally))
-            return report
+    def section(
+        self, spools: Sequence[Spool], tally: Tally, section: Section, absent_values: AbsentMask = null_mask
+    ) -> StreamedSection:
+        """Assemble a section from the spools of all units; arguments and errors as `assembled`."""
+        assembly = Assembly(self.source, self.params, self.moves, tally, absent_values)
+        return assembly.section(self._ranges(spools), section)
 
-        return StreamedResult(assembly.schema, assembly.pieces(), result, assembly.unchanged)
+    def finished(
+        self, tally: Tally, watcher: Watcher | None, sections: Sequence[AssemblyFigures]
+    ) -> SwapResult:
+        """Build the report from the figures of all units and all sections; errors as `assembled`."""
+        report = Assembly(self.source, self.params, self.moves, tally).finished(sections)
+        if watcher is not None:
+            report.provider.update(watcher.figures(tally))
+        return report
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """First row of each range of the destination; empty if rows may be dropped.
+
+        The number of dropped rows of a range is known only after its fields were put together.
+        """
+        if self.params.suppression.policy == "drop":
+            return ()
+        return Ranges.starts(self.source.rows, self.sizes.range_rows)
 
     def _ranges(self, spools: Sequence[Spool]) -> Ranges:
         return Ranges(spools, self.source.rows, self.sizes.range_rows, len(self.moves))

@@ -202,16 +202,16 @@ def test_a_shared_spool_is_read_with_its_key(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path) as writer, SpoolWriter(tmp_path):
         spool = writer.spool(2, 10**6)
         spool.add(1, table)
-        shared = writer.shared(spool)
+        (shared,) = writer.shared(spool)
     assert len(list(tmp_path.iterdir())) == 2
     assert b"Person" not in (tmp_path / shared.name).read_bytes()
     assert shared.key.hex() not in repr(shared)
     assert repr(shared.key) not in repr(shared)
-    with SpoolReader(tmp_path, shared) as reader:
+    with SpoolReader(tmp_path, [shared]) as reader:
         parts = reader.parts()
         assert [parts.rows(part) for part in range(2)] == [0, 500]
         assert pa.concat_tables(parts.read(1)).equals(table)
-    with SpoolReader(tmp_path, replace(shared, key=bytes(32))) as reader, pytest.raises(SealBroken):
+    with SpoolReader(tmp_path, [replace(shared, key=bytes(32))]) as reader, pytest.raises(SealBroken):
         list(reader.parts().read(1))
     with pytest.raises(FileNotFoundError):
         SpoolWriter(tmp_path / "gone")

@@ -16,10 +16,12 @@ from app.engine.engine import Failure
 from app.store.blobs.arrow_stream import read_table, write_table
 from app.store.blobs.bucket import Bucket, BucketUnusable
 from app.store.blobs.bucket_blobs import BucketBlobs
+from app.store.blobs.section_files import join_sections, write_section
 from app.store.crypto.sealing import Sealer
 from app.worker import staging as staging_module
 from app.worker.staging import Staging, StagingSetup, spool_key
-from app.worker.tasks import GatherTask, PrepareTask, SwapTask, UnitTask
+from app.worker.tasks import FinishTask, GatherTask, PrepareTask, SectionTask, SwapTask, UnitTask
+from providers.tables.digest import table_digest
 from tests.swap_tasks import swap_task
 
 TABLE = pa.table({"x": range(1000)})
@@ -202,14 +204,60 @@ def test_spools_go_from_a_unit_to_the_task_that_gathers_them(
     """Each is on another machine at the same path of its own work folder."""
     unit = staging.fetch(UnitTask(task, b"", None, 3, 1), never)
     name = f"3-1-{'0' * 32}"
-    (unit.job.spool_folder / name).write_bytes(b"sealed")
+    names = [f"{name}.0", f"{name}.1"]
+    for number, file in enumerate((*names, f"{name}.key")):
+        (unit.job.spool_folder / file).write_bytes(b"sealed %d" % number)
     assert staging.send(unit, {"spool": name}, never) == {"spool": name}
     staging.release(unit)
-    assert [found.key for found in store.bucket.objects("scratch")] == [spool_key(task, name)]
-    gather = staging.fetch(GatherTask(task, b"", None, (), (name,)), never)
-    assert (gather.job.spool_folder / name).read_bytes() == b"sealed"
+    assert [found.key for found in store.bucket.objects("scratch")] == [
+        spool_key(task, file) for file in names
+    ]
+    gather = staging.fetch(GatherTask(task, b"", None, (), tuple(names)), never)
+    assert (gather.job.spool_folder / names[1]).read_bytes() == b"sealed 1"
     staging.release(gather)
     assert not gather.job.spool_folder.exists()
+    section = staging.fetch(SectionTask(task, b"", (), 1, spools=(names[1],)), never)
+    assert [path.name for path in section.job.spool_folder.iterdir()] == [names[1]]
+    staging.release(section)
+
+
+def test_a_part_of_a_blob_is_sent_and_fetched_with_its_blob(
+    staging: Staging, store: BucketBlobs, task: SwapTask
+) -> None:
+    """A section is written on one machine, joined on a second one, and read on a third one."""
+    sections = []
+    for number, rows in enumerate((TABLE, TABLE[:0])):
+        staged = staging.fetch(SectionTask(task, b"", (), number), never)
+        stored = write_section(staged.job.destination, TABLE.schema, [rows])
+        sections.append(stored)
+        outcome = {"part": stored.part.token}
+        assert staging.send(staged, outcome, never) == outcome
+        staging.release(staged)
+    assert not store.names() - {task.source.id}
+    staged = staging.fetch(FinishTask(task, b"", None, (), ()), never)
+    assert join_sections(staged.job.destination, TABLE.schema, sections) == (table_digest(TABLE), 1000)
+    assert staging.send(staged, {}, never) == {}
+    staging.release(staged)
+    assert store.names() == {task.source.id, task.destination.id}
+    other = replace(task, source=task.destination, destination=store.allocate())
+    staged = staging.fetch(other, never)
+    assert staged.source.bucket is None
+    assert read_table(staged.source) == TABLE
+    assert read_table(task.destination) == TABLE  # straight from the bucket
+    staging.release(staged)
+    store.delete(task.destination.id)
+    assert not store.bucket.objects("parts")
+
+
+@pytest.mark.parametrize("token", ["../../keys/master.key", "", "0" * 32, None])
+def test_a_worker_cannot_have_another_file_sent_as_a_part(
+    staging: Staging, store: BucketBlobs, task: SwapTask, token: str | None
+) -> None:
+    staged = staging.fetch(SectionTask(task, b"", (), 0), never)
+    found = staging.send(staged, {"part": token}, never)
+    assert isinstance(found, Failure)
+    staging.release(staged)
+    assert not store.bucket.objects("parts")
 
 
 def test_spools_of_a_preparation_go_to_every_unit(
@@ -217,13 +265,14 @@ def test_spools_of_a_preparation_go_to_every_unit(
 ) -> None:
     prepare = staging.fetch(PrepareTask(task, b"", 1), never)
     name = f"prepared-1-{'a' * 32}"
-    (prepare.job.spool_folder / name).write_bytes(b"sealed")
+    file = f"{name}.0"
+    (prepare.job.spool_folder / file).write_bytes(b"sealed")
     assert staging.send(prepare, {"spool": name}, never) == {"spool": name}
     staging.release(prepare)
-    assert [found.key for found in store.bucket.objects("scratch")] == [spool_key(task, name)]
+    assert [found.key for found in store.bucket.objects("scratch")] == [spool_key(task, file)]
     for number in range(2):
-        unit = staging.fetch(UnitTask(task, b"", b"", number, spools=(name,)), never)
-        assert (unit.job.spool_folder / name).read_bytes() == b"sealed"
+        unit = staging.fetch(UnitTask(task, b"", b"", number, spools=(file,)), never)
+        assert (unit.job.spool_folder / file).read_bytes() == b"sealed"
         staging.release(unit)
     again = staging.fetch(PrepareTask(task, b"", 2), never)
     assert isinstance(staging.send(again, {"spool": name}, never), Failure)  # of another run

@@ -18,7 +18,7 @@ from tests.swap_tasks import swap_task
 def test_a_spool_of_a_run_that_fails_is_deleted(tmp_path: Path) -> None:
     def write() -> None:
         with SpoolWriter(tmp_path, "1-0-") as writer:
-            assert [path.name for path in tmp_path.iterdir()] == [writer.name]
+            assert [path.name for path in tmp_path.iterdir()] == [f"{writer.name}.0"]
             raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
@@ -31,9 +31,28 @@ def test_a_spool_of_a_run_that_succeeds_stays(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, "1-0-") as writer:
         spool = writer.spool(1, 1000)
         spool.add(0, rows)
-        shared = writer.shared(spool)
-    with SpoolReader(tmp_path, shared) as reader:
+        (shared,) = writer.shared(spool)
+    with SpoolReader(tmp_path, [shared]) as reader:
         assert pa.concat_tables(reader.parts().read(0)).equals(rows)
+
+
+def test_each_part_is_in_the_file_that_is_said_for_it(tmp_path: Path) -> None:
+    """A reader of some files has their parts, and no rows of the others."""
+    with SpoolWriter(tmp_path, "1-0-", 3, lambda part: part % 3) as writer:
+        spool = writer.spool(7, 1000)
+        for part in (0, 1, 2, 3, 6, 0):
+            spool.add(part, pa.table({"x": [part]}))
+        shared = writer.shared(spool)
+        assert [spool.rows(part) for part in range(7)] == [2, 1, 1, 1, 0, 0, 1]
+    assert [each.name for each in shared] == [f"{writer.name}.{number}" for number in range(3)]
+    assert len({each.key for each in shared}) == 3
+    with SpoolReader(tmp_path, shared[:2]) as reader:
+        parts = reader.parts()
+        assert parts.parts == 7
+        found = {part: [x for table in parts.read(part) for x in table["x"].to_pylist()] for part in range(7)}
+    assert found == {0: [0, 0], 1: [1], 2: [], 3: [3], 4: [], 5: [], 6: [6]}
+    with pytest.raises(FileNotFoundError):
+        SpoolReader(tmp_path / "elsewhere", shared)
 
 
 @pytest.mark.parametrize("kind", ["folder", "s3"])
@@ -52,13 +71,13 @@ def test_of_a_units_spools_one_is_kept_and_repeats_of_a_run_are_counted(
             return sorted(path.name for path in job.spool_folder.glob("*"))
         return sorted(found.key.rpartition("/")[2] for found in bucket.objects("scratch"))
 
-    for name in ["1-0-aa", "1-0-bb", "1-1-cc", "11-0-dd"]:
+    for name in ["1-0-aa.0", "1-0-aa.1", "1-0-bb.0", "1-0-bb.1", "1-1-cc.0", "11-0-dd.0"]:
         if bucket is None:
             (job.spool_folder / name).write_bytes(b"sealed")
         else:
             bucket.put(spool_key(job, name), b"sealed")
     assert spools.delete_others(job, "1", "1-0-bb") == 1
-    assert stored() == ["1-0-bb", "11-0-dd"]
+    assert stored() == ["1-0-bb.0", "1-0-bb.1", "11-0-dd.0"]
     spools.close(job)
     assert stored() == []
     assert spools.delete_others(job, "1", "1-0-bb") == 0

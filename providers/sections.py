@@ -1,0 +1,100 @@
+"""Cut the rows of a destination into sections, which several workers assemble at the same time.
+
+A section begins at a multiple of 2^20 rows, as a chunk of the digest does (`providers.tables.digest`). The ranges
+in which the units' spools hold the rows need not: a range may belong to two sections.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from providers.storage import Spool
+from providers.tables.digest import CHUNK_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Consecutive rows of the destination."""
+
+    first: int
+    stop: int
+    """Number of the row after the last one."""
+
+    def ranges(self, starts: Sequence[int]) -> range:
+        """Return the numbers of the ranges with rows of the section; ``starts``: first row of each range."""
+        if self.first >= self.stop or not len(starts):
+            return range(0)
+        first = int(np.searchsorted(starts, self.first, "right")) - 1
+        return range(first, int(np.searchsorted(starts, self.stop, "left")))
+
+    def cut(self, first: int, table: pa.Table) -> pa.Table:
+        """Return the rows of a table that belong to the section; ``first``: number of its first row."""
+        begin = max(0, self.first - first)
+        return table.slice(begin, max(0, min(table.num_rows, self.stop - first) - begin))
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """Sections of a destination, and the files in which each unit stores the rows for them."""
+
+    sections: tuple[Section, ...]
+    """One or more, in order; together they have all rows."""
+    file_of_range: tuple[int, ...]
+    """File of each range of rows. Ranges that the same sections read are in the same file."""
+
+    @property
+    def files(self) -> int:
+        """Number of files of a unit, one or more."""
+        return max(1, len(set(self.file_of_range)))
+
+    def file_of_part(self, part: int) -> int:
+        """Return the file of a part of a unit's spool: part p has rows of the range p modulo their number."""
+        return self.file_of_range[part % len(self.file_of_range)] if self.file_of_range else 0
+
+    def files_of(self, section: Section, starts: Sequence[int]) -> list[int]:
+        """Return the files with rows of a section; ``starts``: first row of each range."""
+        if not self.file_of_range:
+            return [0]
+        return sorted({self.file_of_range[number] for number in section.ranges(starts)})
+
+
+def sections_of(rows: int, starts: Sequence[int], wanted: int, step: int = CHUNK_ROWS) -> Sections:
+    """Cut the rows into at most `wanted` sections of about the same length.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the destination.
+    starts : sequence of int
+        First row of each range, in order; empty: the destination is not cut.
+    wanted : int
+    step : int
+        A section begins at a multiple of this number of rows.
+    """
+    chunks = -(-rows // step)
+    count = max(1, min(wanted, chunks)) if len(starts) else 1
+    limits = [min(rows, chunks * number // count * step) for number in range(count + 1)]
+    sections = tuple(Section(first, stop) for first, stop in itertools.pairwise(limits))
+    readers: list[list[int]] = [[] for _ in starts]
+    for number, section in enumerate(sections):
+        for index in section.ranges(starts):
+            readers[index].append(number)
+    files = itertools.groupby(range(len(starts)), key=lambda index: readers[index])
+    numbered = ((number, list(indices)) for number, (_, indices) in enumerate(files))
+    return Sections(sections, tuple(number for number, indices in numbered for _ in indices))
+
+
+def rows_of_section(spool: Spool, section: Section, starts: Sequence[int]) -> Iterator[pa.Table]:
+    """Yield a section's rows from a spool that has each range as a part, with the rows in order."""
+    for number in section.ranges(starts):
+        first = starts[number]
+        for table in spool.read(number):
+            cut = section.cut(first, table)
+            if cut.num_rows:
+                yield cut
+            first += table.num_rows

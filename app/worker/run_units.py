@@ -59,8 +59,9 @@ PREPARED = "prepared"
 """Key of the preparation's data and spools, pickled for workers."""
 
 UNIT, FILES, SPOOL, SECONDS = "unit", "files", "spool", "seconds"
-"""Keys of a unit's figures and of each file of its spool, pickled for the workers that assemble its rows; of the
-name of these files without their numbers; and of the unit's duration in seconds."""
+"""Keys of a unit's figures, pickled for the workers that assemble its rows; of the number of files of its spool,
+which have keys of their own (`file_key`); of the name of these files without their numbers; and of the unit's
+duration in seconds."""
 
 SECTION, PART = "section", "part"
 """Keys of a stored section with its figures, pickled for the worker that joins them, and of the token of its part
@@ -150,13 +151,21 @@ def run_unit(task: UnitTask) -> dict[str, Any]:
         run = _run(job, params, BlobTable(job.source, job.rows), scratch, _prepared(task, opened))
         spool = writer.spool(division.parts, job.memory_bytes // 10)
         figures = _sharing(provider).work(run, division, task.number, spool)
-        files = [pickle.dumps(shared) for shared in writer.shared(spool)]
+        files = {
+            file_key(number): pickle.dumps(shared) for number, shared in enumerate(writer.shared(spool))
+        }
     return {
         UNIT: pickle.dumps(figures),
-        FILES: files,
+        FILES: len(files),
+        **files,
         SPOOL: writer.name,
         SECONDS: time.monotonic() - began,
     }
+
+
+def file_key(number: int) -> str:
+    """Return the key of a file of a unit's spool, pickled for the workers that read it."""
+    return f"file {number}"
 
 
 def done_units(units: Sequence[Mapping[str, Any]], files: Collection[int] | None) -> tuple[DoneUnit, ...]:
@@ -167,7 +176,7 @@ def done_units(units: Sequence[Mapping[str, Any]], files: Collection[int] | None
     return tuple(
         DoneUnit(
             unit[UNIT],
-            tuple(each for number, each in enumerate(unit[FILES]) if files is None or number in files),
+            tuple(unit[file_key(number)] for number in (range(unit[FILES]) if files is None else files)),
         )
         for unit in units
     )

@@ -352,8 +352,7 @@ def _spool_files(units: list[dict[str, Any]], files: Collection[int] | None) -> 
     return tuple(
         f"{unit[SPOOL]}.{number}"
         for unit in units
-        for number in range(len(unit[FILES]))
-        if files is None or number in files
+        for number in (range(unit[FILES]) if files is None else files)
     )
 
 

@@ -1,0 +1,279 @@
+"""Several workers write the destination of one job in sections: the same table, and nothing left of other runs.
+
+Each test runs with its tables in a folder, and with its tables in a bucket.
+"""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.engine.engine import Failure, Outcome, Progress
+from app.engine.local_engine import EmbeddedEngine
+from app.engine.progress_file import read_progress
+from app.jobs.units.repeated_tasks import SLOW, RepeatPolicy
+from app.jobs.units.unit_runner import JobRuns
+from app.store.blobs.arrow_stream import read_table
+from app.store.blobs.bucket import Bucket
+from app.store.blobs.column_reader import BlobTable
+from app.store.blobs.reading import parts_of
+from app.store.blobs.sealed_files import PART, BlobStore
+from app.worker.run_job import run_job
+from app.worker.run_units import GATHERED
+from app.worker.staging import StagingSetup
+from app.worker.tasks import SwapTask
+from providers.tables.digest import CHUNK_ROWS, DigestForm, table_digest
+from tests.faults.running import Loop, wait_until_gone
+from tests.faults.test_unit_losses import store_in
+from tests.faults.test_units import LONG, SETUP, wait_for_units
+from tests.swap_tasks import swap_task
+
+pytestmark = pytest.mark.faults
+
+WORKERS = 2
+UNITS = 3
+ROUNDS = int(os.environ.get("SECTION_ROUNDS", "6"))
+ROWS = 3 * CHUNK_ROWS + 12_345
+LITTLE = 8 * 10**6
+"""Memory budget in which no run of the table fits."""
+
+Call = tuple[str, dict[str, Any]]
+
+CALLS: list[Call] = [
+    ("DSWAP", {"swap_fields": ["x", "still"]}),
+    ("CDSWAP", {"swap_fields": ["x"], "control_field": "class", "suppression": {"policy": "suppress"}}),
+    ("PABIDOT", {"fields": ["x", "y"]}),
+    ("MEWS", {"swap_fields": ["x", "y"], "bins": 20}),
+]
+
+
+class Home:
+    """Workers of this machine with a store, and what was started again on them."""
+
+    def __init__(self, folder: Path, bucket: Bucket | None) -> None:
+        self.folder = folder
+        self.store = store_in(folder, bucket)
+        files = None if bucket is None else StagingSetup(bucket, str(folder), remote=False)
+        self.loop = Loop()
+        self.engine = EmbeddedEngine(WORKERS, SETUP, LONG, files)
+        self.repeated: list[str] = []
+        self.runs = JobRuns(
+            self.engine,
+            run_job,
+            LONG,
+            RepeatPolicy(repeats=3, slow_factor=3.0, slow_seconds=0.5),
+            self.repeated.append,
+            delete_other_parts=self.store.delete_parts,
+        )
+        self.loop.do(self.engine.start())
+
+    def task(self, call: Call, table: pa.Table, **changes: Any) -> SwapTask:
+        """A job in as many units and sections as there are chunks."""
+        folder = self.folder / os.urandom(4).hex()
+        folder.mkdir()
+        service, parameters = call
+        task = swap_task(self.store, folder, service, table, parameters, LITTLE, units=UNITS)
+        return replace(task, **changes)
+
+    def start(self, task: SwapTask) -> Future[Outcome]:
+        async def run() -> Outcome:
+            return await self.runs.run(task.job_id, task)
+
+        return self.loop.start(run())
+
+    def done(self, task: SwapTask) -> dict[str, Any]:
+        outcome = self.start(task).result(LONG)
+        assert not isinstance(outcome, Failure), outcome
+        return outcome
+
+    def parts(self, task: SwapTask) -> set[str]:
+        """Tokens of all parts of the destination's blob that are stored."""
+        names = [path.name.split(".") for path in self.store.files() if path.name.endswith(PART)]
+        return {token for blob, token, _ in names if blob == task.destination.id}
+
+    def wait_until_others_are_gone(self, task: SwapTask, kept: set[str]) -> None:
+        async def gone() -> None:
+            async with asyncio.timeout(LONG):
+                while self.parts(task) != kept:
+                    await asyncio.sleep(0.01)
+
+        self.loop.do(gone())
+
+    def at(self, task: SwapTask, reached: Callable[[], bool]) -> set[int]:
+        """Wait for a moment; return the busy workers."""
+
+        async def wait() -> set[int]:
+            async with asyncio.timeout(LONG):
+                while not reached():
+                    await asyncio.sleep(0.001)
+                return {worker.pid for worker in self.engine._busy}
+
+        return self.loop.do(wait())
+
+    def close(self) -> None:
+        self.loop.do(self.engine.close())
+        self.runs.close()
+        self.loop.close()
+
+
+@pytest.fixture(scope="module", params=["folder", "bucket"])
+def home(
+    request: pytest.FixtureRequest,
+    new_bucket: Callable[[], Bucket],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Home]:
+    made = Home(tmp_path_factory.mktemp("home"), new_bucket() if request.param == "bucket" else None)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    number = np.arange(ROWS)
+    return pa.table(
+        {
+            "x": number % 1009 / 8,
+            "class": np.where(number % 700_000 == 0, number, number % 70),
+            "y": number * 7919 % ROWS / 4,
+            "still": number.astype(np.uint8),
+        }
+    )
+
+
+def assembling(task: SwapTask) -> bool:
+    return (read_progress(Path(task.progress_path)) or Progress()).fraction >= GATHERED
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
+def test_sections_are_the_destination_of_one_worker(home: Home, table: pa.Table, call: Call) -> None:
+    """Digest, rows, digests of the fields, report and events are equal; the table is in three parts."""
+    whole = home.task(call, table, units=1)
+    shared = home.task(call, table, source=whole.source)
+    expected, found = home.done(whole), home.done(shared)
+    assert not home.parts(whole)
+    parts = parts_of(shared.destination)
+    assert home.parts(shared) == {part.token for part in parts}
+    assert len(parts) == UNITS
+    for key in ("destination", "events", "event_counts", "report"):
+        assert found[key] == expected[key], key
+    released = read_table(shared.destination)
+    assert table_digest(released) == found["destination"]["digest"]
+    one, other = (BlobTable(task.destination, ROWS).field_digests() for task in (whole, shared))
+    assert one == other
+    assert (read_progress(Path(shared.progress_path)) or Progress()).fraction == 1.0
+    assert not list(Path(shared.scratch_folder).iterdir())
+    for task in (whole, shared):
+        home.store.delete(task.destination.id)
+    assert not home.parts(shared)
+
+
+def test_a_destination_in_parts_is_the_source_of_the_next_job(home: Home, table: pa.Table) -> None:
+    first = home.task(CALLS[0], table)
+    home.done(first)
+    second = home.task(CALLS[1], table, source=first.destination)
+    digest = home.done(second)["destination"]["digest"]
+    again = home.task(CALLS[1], table, source=first.destination, units=1)
+    assert home.done(again)["destination"]["digest"] == digest
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"digest_form": DigestForm.WHOLE},
+        {
+            "parameters": {
+                "swap_fields": ["x"],
+                "control_field": ["class"],
+                "suppression": {"policy": "drop"},
+            }
+        },
+    ],
+    ids=["digest of the older form", "rows are dropped"],
+)
+def test_what_cannot_be_cut_is_assembled_by_one_worker(
+    home: Home, table: pa.Table, changes: dict[str, Any]
+) -> None:
+    shared = home.task(CALLS[1], table, **changes)
+    whole = home.task(CALLS[1], table, **changes, units=1, source=shared.source)
+    found, expected = home.done(shared), home.done(whole)
+    assert found["destination"] == expected["destination"]
+    assert not home.parts(shared)
+
+
+def test_rows_that_cannot_be_swapped_are_refused_with_their_number(home: Home, table: pa.Table) -> None:
+    """Each section counts its own; the message is that of a run by one worker. No part is left."""
+    service, parameters = CALLS[1]
+    call = service, parameters | {"suppression": {"policy": "fail"}}
+    shared = home.task(call, table)
+    whole = home.task(call, table, units=1, source=shared.source)
+    found, expected = (home.start(task).result(LONG) for task in (shared, whole))
+    assert isinstance(found, Failure)
+    assert found == expected
+    assert not home.parts(shared)
+    assert shared.destination.id not in home.store.names()
+
+
+def test_workers_that_are_killed_in_sections_change_nothing(home: Home, table: pa.Table) -> None:
+    """One in each round, in any section or while the sections are joined. Parts of lost runs are deleted."""
+    draw = random.Random(3)
+    home.repeated.clear()
+    first = home.task(CALLS[0], table)
+    digest = home.done(first)["destination"]["digest"]
+    killed = 0
+    for _ in range(ROUNDS):
+        task = home.task(CALLS[0], table, source=first.source)
+        outcome = home.start(task)
+        busy = home.at(task, partial(assembling, task))
+        delayed = draw.random() / 2
+        home.loop.do(asyncio.sleep(delayed))
+        busy = {worker.pid for worker in home.engine._busy} or busy
+        if not outcome.done() and busy:
+            os.kill(draw.choice(sorted(busy)), signal.SIGKILL)
+            killed += 1
+        found = outcome.result(LONG)
+        assert not isinstance(found, Failure), found
+        assert found["destination"]["digest"] == digest
+        assert table_digest(read_table(task.destination)) == digest
+        home.wait_until_others_are_gone(task, {part.token for part in parts_of(task.destination)})
+        assert not list(Path(task.scratch_folder).iterdir())
+        home.store.delete(task.destination.id)
+    assert killed > ROUNDS / 2
+    assert home.repeated
+
+
+def test_a_section_that_stands_still_is_written_by_another_worker(home: Home, table: pa.Table) -> None:
+    home.repeated.clear()
+    task = home.task(CALLS[0], table)
+    outcome = home.start(task)
+    home.at(task, partial(assembling, task))
+    stopped = wait_for_units(task, WORKERS).pop()
+    os.kill(stopped, signal.SIGSTOP)
+    found = outcome.result(LONG)
+    assert not isinstance(found, Failure), found
+    wait_until_gone(stopped)
+    assert SLOW in home.repeated
+    home.wait_until_others_are_gone(task, {part.token for part in parts_of(task.destination)})
+    assert table_digest(read_table(task.destination)) == found["destination"]["digest"]
+
+
+def test_a_job_that_is_cancelled_in_its_sections_leaves_no_part(home: Home, table: pa.Table) -> None:
+    task = home.task(CALLS[0], table)
+    outcome = home.start(task)
+    home.at(task, partial(assembling, task))
+    home.loop.do(home.runs.cancel(task.job_id))
+    ended = outcome.result(LONG)
+    assert isinstance(ended, Failure)
+    assert ended.code == "cancelled"
+    assert not home.parts(task)
+    assert task.destination.id not in home.store.names()
+    assert not list(Path(task.scratch_folder).iterdir())

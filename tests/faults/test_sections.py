@@ -41,10 +41,10 @@ from tests.swap_tasks import swap_task
 pytestmark = pytest.mark.faults
 
 WORKERS = 2
-UNITS = 3
+UNITS = 2
 ROUNDS = int(os.environ.get("SECTION_ROUNDS", "6"))
-ROWS = 3 * CHUNK_ROWS + 12_345
-LITTLE = 8 * 10**6
+ROWS = CHUNK_ROWS + 12_345
+LITTLE = 20 * 10**6
 """Memory budget in which no run of the table fits."""
 
 Call = tuple[str, dict[str, Any]]
@@ -156,7 +156,7 @@ def assembling(task: SwapTask) -> bool:
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
 def test_sections_are_the_destination_of_one_worker(home: Home, table: pa.Table, call: Call) -> None:
-    """Digest, rows, digests of the fields, report and events are equal; the table is in three parts."""
+    """Digest, rows, digests of the fields, report and events are equal; the table is in two parts."""
     whole = home.task(call, table, units=1)
     shared = home.task(call, table, source=whole.source)
     expected, found = home.done(whole), home.done(shared)

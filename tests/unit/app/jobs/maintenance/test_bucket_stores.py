@@ -74,6 +74,24 @@ def test_what_no_row_names_goes_to_the_trash_and_comes_back(open_stores: Open, b
     assert len(bucket.objects("blobs")) == 3
 
 
+def test_parts_stay_as_long_as_their_table(open_stores: Open, bucket: Bucket) -> None:
+    stores = open_stores()
+    kept, swept, unwritten = names(3)
+    mine = stores.new_blob().id
+    put(bucket, kept, swept)
+    for blob in (kept, swept, mine, unwritten):
+        bucket.put(f"parts/{blob}/{'a' * 32}", b"sealed")
+    name_all(stores, [kept])
+    for _ in range(2):
+        assert stores.sweep()
+        assert {found.key.split("/")[1] for found in bucket.objects("parts")} == {kept, swept, mine}
+    assert (stores.blobs.names(), trashed(stores)) == ({kept}, {swept})
+    bucket.delete([found.key for found in bucket.objects("trash")])
+    bucket.delete([f"blobs/{swept[:2]}/{swept}"])
+    assert stores.sweep()
+    assert {found.key.split("/")[1] for found in bucket.objects("parts")} == {kept, mine}
+
+
 def test_a_trash_is_not_emptied_while_a_named_table_is_in_it(
     open_stores: Open, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

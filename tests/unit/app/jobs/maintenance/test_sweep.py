@@ -136,6 +136,34 @@ def test_a_sweep_that_would_take_too_much_takes_nothing_and_says_so(
     assert stores.sweeper.held == 0
 
 
+def test_parts_stay_as_long_as_their_table(open_stores: Open) -> None:
+    """Also in the trash, from which a table with its parts comes back. Parts of an unwritten table go at once."""
+    stores = open_stores()
+    kept, orphan, unwritten = names(3)
+    mine = stores.new_blob().id
+    put(stores, kept, orphan)
+    parts = put(stores, *(f"{blob}.{'a' * 32}.part" for blob in (kept, orphan, mine)))
+    put(stores, f"{unwritten}.{'a' * 32}.part", f"{kept}.{'b' * 32}.part.0123.draft")
+    name_all(stores, [kept])
+    for _ in range(2):
+        stores.sweep()
+        assert {path.name for path in stores.blobs.files()} == {kept, *parts}
+        assert (stores.blobs.names(), trashed(stores)) == ({kept}, {orphan})
+    name_all(stores, [orphan])
+    stores.sweep()
+    assert {path.name for path in stores.blobs.files()} == {kept, orphan, *parts}
+    assert audited(stores)[0] == ("storage.sweep", "1 of 2 tables were named by no row")
+
+
+def test_parts_go_after_their_table_has_left_the_trash(open_stores: Open) -> None:
+    stores = open_stores(trash_days=0)
+    (orphan,) = names(1)
+    put(stores, orphan, f"{orphan}.{'a' * 32}.part")
+    for _ in range(2):
+        stores.sweep()
+    assert not stores.blobs.files()
+
+
 def test_what_a_row_names_comes_back_from_the_trash(open_stores: Open) -> None:
     stores = open_stores()
     orphans = names(3)

@@ -16,6 +16,7 @@ from app.store.blobs import bucket_blobs
 from app.store.blobs.bucket import Bucket, BucketUnusable, Stopped, Upload, expired
 from app.store.blobs.bucket_blobs import BucketBlobs
 from app.store.blobs.bucket_reader import ObjectReader
+from app.store.blobs.reading import Part, new_token, open_blob, part_access, write_parts
 from app.store.blobs.sealed_files import (
     CHUNK,
     BlobAccess,
@@ -93,6 +94,28 @@ def test_parts_of_a_blob_are_read_where_they_are(store: BucketBlobs, monkeypatch
         reader.seek(0)
         assert reader.read() == content
     assert len(asked) <= 7
+
+
+def test_a_blob_in_parts_is_read_measured_and_deleted_as_one(store: BucketBlobs) -> None:
+    access, tokens = store.allocate(), [new_token(), new_token(), new_token()]
+    for token in tokens:
+        with SealedWriter(part_access(access, token)) as writer:
+            writer.write(token.encode())
+    write_parts(access, b"<", [Part(token, 32) for token in tokens[:2]], b">")
+    assert not files_of(store)
+    plain = f"<{tokens[0]}{tokens[1]}>".encode()
+    with open_blob(store.access(access.id, store.seal_key(access, ROW), ROW)) as reader:
+        assert reader.read_whole().to_pybytes() == plain
+    assert store.measure()[0] == 4
+    store.delete_parts(access.id, tokens[:2])
+    names = {path.name for path in store.files()}
+    assert names == {access.id, *(f"{access.id}.{token}.part" for token in tokens[:2])}
+    assert store.names() == {access.id}
+    store.trash.put(next(path for path in store.files() if path.name == access.id), DAY)
+    store._measured = None
+    assert (store.measure()[0], store.measure_trash()[0]) == (0, 3)
+    store.delete(access.id)
+    assert not store.bucket.objects("parts")
 
 
 def test_a_deleted_blob_is_missing_also_while_it_is_read(store: BucketBlobs) -> None:
@@ -232,7 +255,8 @@ def test_a_sweep_aborts_uploads_of_dead_services_and_deletes_what_jobs_have_left
     """An upload is aborted earlier if its service is dead; a unit's, if its job does not run."""
     dead, alive = store.allocate("d" * 12), store.allocate("a" * 12)
     uploads = Uploads(bucket)
-    begun = [dead.key, alive.key, "scratch/ended.1/0-0-aa", "scratch/runs.1/0-0-aa"]
+    parts = [part_access(access, "a" * 32).key for access in (dead, alive)]
+    begun = [dead.key, alive.key, *parts, "scratch/ended.1/0-0-aa", "scratch/runs.1/0-0-aa"]
     for key in begun:
         uploads.begin(key)
     for key in ("progress/runs.1", "progress/ended.1", "scratch/runs.1/1-0-bb", "scratch/ended.1/1-0-bb"):
@@ -247,13 +271,14 @@ def test_a_sweep_aborts_uploads_of_dead_services_and_deletes_what_jobs_have_left
 
     def left() -> list[str]:
         store.sweep_others({"runs.1"}, lambda blob: owner_of(blob) == "d" * 12)
-        return [upload.key for upload in (*bucket.uploads("blobs"), *bucket.uploads("scratch"))]
+        folders = ("blobs", "parts", "scratch")
+        return [upload.key for folder in folders for upload in bucket.uploads(folder)]
 
     assert sorted(left()) == sorted(begun)
     listed = [*bucket.objects("progress"), *bucket.objects("scratch")]
     assert [found.key for found in listed] == ["progress/runs.1", "scratch/runs.1/1-0-bb"]
     monkeypatch.setattr(bucket_blobs, "DEAD_UPLOAD_SECONDS", -1.0)
-    assert left() == [alive.key, "scratch/runs.1/0-0-aa"]
+    assert left() == [alive.key, parts[1], "scratch/runs.1/0-0-aa"]
     monkeypatch.setattr(bucket_blobs, "UPLOAD_SECONDS", -1.0)
     assert left() == []
 

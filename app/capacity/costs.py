@@ -17,6 +17,9 @@ ROW_BYTES = 32
 ONE, EACH = "one", "each"
 """Number of tasks of a step: one, or one for each unit."""
 
+SECTION = "section"
+"""Name of the step in which sections of the destination are written."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:

@@ -1,11 +1,13 @@
 """Time, memory and scratch space of a job on a number of workers, from measured costs."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.capacity.costs import EACH, ROW_BYTES, ServiceCosts, StepCosts
+from app.capacity.costs import EACH, ROW_BYTES, SECTION, ServiceCosts, StepCosts
 from app.capacity.simulation import Cluster, JobLost, Task, elapsed
+from providers.tables.digest import CHUNK_ROWS
 
 RUNS = 20
 """Simulated runs of which the median and the range are shown."""
@@ -143,8 +145,10 @@ def _simulated(way: str, steps: Sequence[StepCosts], size: JobSize, cluster: Clu
 
 
 def _rows_of_a_task(step: StepCosts, size: JobSize, units: int) -> tuple[int, float]:
-    """Return the number of tasks of the step, and the rows of each."""
+    """Return the number of tasks of the step, and the rows of each; no section is smaller than a chunk."""
     count = units if step.tasks == EACH else 1
+    if step.name == SECTION:
+        count = max(1, min(count, math.ceil(size.rows / CHUNK_ROWS)))
     return count, size.reference_rows / count
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.capacity.costs import EACH, Costs, ServiceCosts, StepCosts, measured_costs
+from app.capacity.costs import Costs, ServiceCosts, StepCosts, measured_costs
 from app.capacity.estimate import JobSize, NotPossible, best, estimate
 from app.capacity.simulation import Cluster
 from app.store.blobs.column_reader import BlobTable
@@ -23,12 +23,12 @@ WARM_ROWS = 100_000
 """Rows of the run that loads a worker's kernels before anything is measured."""
 
 SIZES = (2_000_000, 8_000_000)
-"""Rows of the tables on which costs are measured."""
+"""Rows of the tables on which costs are measured; of a divided job there are two sections or more."""
 
 SMALLER = {
-    "MEDS": (1_000_000, 4_000_000),
+    "MEDS": (2_000_000, 4_000_000),
     "RWN": (4_000_000, 8_000_000),
-    "LOCALITY": (1_000_000, 2_000_000),
+    "LOCALITY": (2_000_000, 4_000_000),
     "RSWAP": (250_000, 1_000_000),
 }
 """The same of services that take longer."""
@@ -244,9 +244,10 @@ def prediction(costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
 
 
 def limits(costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
-    """Return the model's times of 16 workers with shared assembly and with faster storage, as Markdown."""
+    """Return the model's times of 16 workers, with faster storage and without its costs, as Markdown."""
     today = Cluster(16)
     fast = replace(today, storage_bandwidth=10 * today.storage_bandwidth)
+    instant = replace(today, storage_bandwidth=_INSTANT, worker_bandwidth=_INSTANT)
     lines = []
     with bench(1) as on:
         for service in services:
@@ -254,19 +255,15 @@ def limits(costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
                 continue
             small = on.source(service, WARM_ROWS)
             size = JobSize(ROWS[0], small.stored_bytes / WARM_ROWS, on.needed(service, ROWS[0]))
-            now = costs.services[service]
-            shared = replace(
-                now,
-                divided=_assembled_by_all(now.divided),
-                divided_out_of_core=_assembled_by_all(now.divided_out_of_core),
+            predicted = (
+                _predicted(costs.services[service], size, each) for each in (today, fast, instant)
             )
-            cases = ((now, today), (shared, today), (now, fast), (shared, fast))
-            lines.append([service, *(_predicted(each, size, cluster) for each, cluster in cases)])
-    return table(["service", "today", "shared assembly", "storage of 20 GB/s", "both"], lines)
+            lines.append([service, *predicted])
+    return table(["service", "storage of 2 GB/s", "of 20 GB/s", "without limit"], lines)
 
 
-def _assembled_by_all(steps: tuple[StepCosts, ...]) -> tuple[StepCosts, ...]:
-    return tuple(replace(each, tasks=EACH) if each.name == "gather" else each for each in steps)
+_INSTANT = 1e15
+"""Bytes a second of a storage that costs no time."""
 
 
 def sections(rows: int, large: int, memory: int) -> Iterator[str]:

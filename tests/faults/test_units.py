@@ -29,13 +29,14 @@ from app.settings import Settings
 from app.store.blobs.arrow_stream import read_table
 from app.store.blobs.bucket import Bucket
 from app.store.blobs.bucket_blobs import BucketBlobs
+from app.store.blobs.reading import parts_of
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
 from app.worker.run_job import run_job
 from app.worker.staging import StagingSetup
 from app.worker.tasks import SwapTask
 from demo.service import Process
-from providers.tables.digest import table_digest
+from providers.tables.digest import CHUNK_ROWS, table_digest
 from tests.faults.clusters import LocalCluster, certified
 from tests.faults.conftest import Running
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
@@ -170,7 +171,9 @@ class Apart:
         files = StagingSetup(bucket, str(folder), remote=True)
         confined = replace(SETUP, confinement=Confinement((str(folder),), compiles=True))
         self.engine = DaskEngine(workers.cluster, confined, LONG, files=files)
-        self.runs = JobRuns(self.engine, run_job, LONG, spools=BucketSpools(bucket))
+        deletion = self.store.delete_parts
+        spools = BucketSpools(bucket)
+        self.runs = JobRuns(self.engine, run_job, LONG, spools=spools, delete_other_parts=deletion)
         workers.loop.do(self.engine.start())
         workers.wait_until_all_are_free(self.engine)
 
@@ -264,6 +267,29 @@ def test_a_job_on_machines_without_a_common_folder_has_the_same_digest(apart: Ap
         assert not Path(task.destination.path).exists()
     assert not list(apart.folder.glob("scratch/*"))
     assert (apart.scratch(), apart.store.bucket.uploads("blobs")) == ([], [])
+
+
+def test_machines_without_a_common_folder_write_one_destination(apart: Apart) -> None:
+    """Each section is an object next to that of the table, and the next job reads it on any machine."""
+    rows = CHUNK_ROWS + 1000
+    large = pa.table({"x": np.arange(rows) % 1009 / 8, "class": np.arange(rows) % 70})
+    parameters = {"swap_fields": ["x"]}
+    task = replace(apart.task("DSWAP", large, parameters, units=2), memory_bytes=8 * 10**6)
+    found = apart.start(task).result(LONG)
+    assert not isinstance(found, Failure), found
+    expected = swap("DSWAP", large, parameters).table
+    assert found["destination"]["digest"] == table_digest(expected)
+    stored = [found.key for found in apart.store.bucket.objects(f"parts/{task.destination.id}")]
+    assert len(stored) == len(parts_of(task.destination)) == 2
+    again = apart.task("DSWAP", large, parameters, units=2)
+    again = replace(again, source=task.destination, memory_bytes=8 * 10**6)
+    found = apart.start(again).result(LONG)
+    assert not isinstance(found, Failure), found
+    assert found["destination"]["digest"] == table_digest(swap("DSWAP", expected, parameters).table)
+    assert apart.scratch() == []
+    for done in (task, again):
+        apart.store.delete(done.destination.id)
+    assert not apart.store.bucket.objects("parts")
 
 
 def test_progress_comes_over_the_cluster_and_a_cancelled_job_leaves_no_object(

@@ -263,9 +263,8 @@ class JobRuns:
 
     async def _delete_parts(self, job: SwapTask, run: _Run) -> None:
         """Delete the parts of the destination's blob that do not count."""
-        loop, kept = asyncio.get_running_loop(), run.parts or ()
         try:
-            await loop.run_in_executor(self._thread, self._delete_other_parts, job.destination.id, kept)
+            await asyncio.to_thread(self._delete_other_parts, job.destination.id, run.parts or ())
         except OSError as error:
             _log.warning("parts of table %s cannot be deleted: %s", job.destination.id, error.strerror)
 
@@ -315,7 +314,7 @@ class JobRuns:
     ) -> None:
         """Report that one more of the sections has ended."""
         share = next(ended) / (sections + 1)
-        self._thread.submit(_report, job.progress_path, GATHERED + (1 - GATHERED) * share)
+        self._thread.submit(_report, job.progress_path, GATHERED + (1 - GATHERED) * share, "writing")
 
     def _loser_ended(self, job: SwapTask, run: _Run, number: int, result: dict[str, Any]) -> None:
         """Delete the part of a run that did not count, if it ended after all sections."""
@@ -356,7 +355,7 @@ def _spool_files(units: list[dict[str, Any]], files: Collection[int] | None) -> 
     )
 
 
-def _report(progress_path: str, fraction: float) -> None:
+def _report(progress_path: str, fraction: float, stage: str = "working on its units") -> None:
     """Write the share of the job that is done. Blocking."""
     with contextlib.suppress(OSError), ProgressFile(progress_path) as progress:  # the job may have ended
-        progress(fraction, "working on its units")
+        progress(fraction, stage)

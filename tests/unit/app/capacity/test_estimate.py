@@ -2,10 +2,22 @@
 
 import pytest
 
-from app.capacity.costs import EACH, ONE, Costs, Line, ServiceCosts, StepCosts, dumped, measured_costs, parsed
+from app.capacity.costs import (
+    EACH,
+    ONE,
+    SECTION,
+    Costs,
+    Line,
+    ServiceCosts,
+    StepCosts,
+    dumped,
+    measured_costs,
+    parsed,
+)
 from app.capacity.estimate import JobSize, NotPossible, best, estimate
 from app.capacity.simulation import Cluster
 from providers import PROVIDERS
+from providers.tables.digest import CHUNK_ROWS
 
 NOTHING = Line(0.0, 0.0, 0.0)
 CALM = Cluster(4, 1e30, 1e30, start_seconds=0.0, spread=0.0, slow_share=0.0, losses_per_hour=0.0)
@@ -46,6 +58,15 @@ def test_a_job_runs_as_the_service_would_run_it(given: JobSize, units: int, way:
     found = estimate(SERVICE, given, CALM, 1000, units)
     assert (found.way, found.units) == (way, units if way == "divided" else 1)
     assert found.seconds == found.low == found.high == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("rows", "units", "seconds"), [(CHUNK_ROWS, 4, 1.0), (CHUNK_ROWS + 1, 4, 0.5), (10 * CHUNK_ROWS, 4, 0.25)]
+)
+def test_no_section_is_smaller_than_a_chunk_of_the_digest(rows: int, units: int, seconds: float) -> None:
+    service = ServiceCosts(SERVICE.in_memory, None, (costs(SECTION, EACH, 0.0, 1.0),), ())
+    found = estimate(service, JobSize(rows, 32.0, 1000, long=True), CALM, 1000, units)
+    assert found.seconds == pytest.approx(rows * seconds)
 
 
 def test_bytes_count_for_each_task() -> None:

@@ -1,7 +1,7 @@
 """Cut the rows of a destination into sections, which several workers assemble at the same time.
 
-A section begins at a multiple of 2^20 rows, as a chunk of the digest does (`providers.tables.digest`). The ranges
-in which the units' spools hold the rows need not: a range may belong to two sections.
+A section begins at a multiple of 2^20 rows, as a chunk of the digest does (`providers.tables.digest`). The
+ranges in which the units' spools hold the rows need not: a range may belong to two sections.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Run a divided job in workers: divide it, prepare it, run its units, assemble their rows.
 
-Not every provider has a preparation. The destination is assembled in sections, which are the parts of its blob;
-a last task joins their digests and reports. A destination of one section is gathered by one task instead. Each
-of these is a separate task in a separate process. Its memory and time are limited, and a cancelled one is killed,
-like a job of a single worker. The units run in parallel, and so do the sections.
+Not every provider has a preparation. The destination is assembled in sections, which are the parts of its
+blob; a last task joins their digests and reports. A destination of one section is gathered by one task
+instead. Each of these is a separate task in a separate process. Its memory and time are limited, and a
+cancelled one is killed, like a job of a single worker. The units run in parallel, and so do the sections.
 """
 
 import pickle
@@ -52,20 +52,21 @@ from providers.storage import Resources, Scratch
 from providers.tables.digest import DigestForm
 
 DIVISION, UNITS, PREPARES, SECTIONS = "division", "units", "prepares", "sections"
-"""Keys of the result of a divided job: its division with the sections, pickled for workers; its number of units;
-whether a preparation runs before them; and for each section the numbers of the files of a unit that it reads."""
+"""Keys of the result of a divided job: its division with the sections, pickled for workers; its number of
+units; whether a preparation runs before them; and for each section the numbers of a unit's files that it
+reads."""
 
 PREPARED = "prepared"
 """Key of the preparation's data and spools, pickled for workers."""
 
 UNIT, FILES, SPOOL, SECONDS = "unit", "files", "spool", "seconds"
-"""Keys of a unit's figures, pickled for the workers that assemble its rows; of the number of files of its spool,
-which have keys of their own (`file_key`); of the name of these files without their numbers; and of the unit's
-duration in seconds."""
+"""Keys of a unit's figures, pickled for the workers that assemble its rows; of the number of files of its
+spool, which have keys of their own (`file_key`); of the name of these files without their numbers; and of the
+unit's duration in seconds."""
 
 SECTION, PART = "section", "part"
-"""Keys of a stored section with its figures, pickled for the worker that joins them, and of the token of its part
-of the blob."""
+"""Keys of a stored section with its figures, pickled for the worker that joins them, and of the token of its
+part of the blob."""
 
 DIVIDED, BEGUN, GATHERED = 0.1, 0.3, 0.8
 """Estimated shares of the run at which the job is divided, at which it is prepared if it has a preparation,
@@ -151,9 +152,7 @@ def run_unit(task: UnitTask) -> dict[str, Any]:
         run = _run(job, params, BlobTable(job.source, job.rows), scratch, _prepared(task, opened))
         spool = writer.spool(division.parts, job.memory_bytes // 10)
         figures = _sharing(provider).work(run, division, task.number, spool)
-        files = {
-            file_key(number): pickle.dumps(shared) for number, shared in enumerate(writer.shared(spool))
-        }
+        files = {file_key(number): pickle.dumps(shared) for number, shared in enumerate(writer.shared(spool))}
     return {
         UNIT: pickle.dumps(figures),
         FILES: len(files),

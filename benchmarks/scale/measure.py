@@ -255,9 +255,7 @@ def limits(costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
                 continue
             small = on.source(service, WARM_ROWS)
             size = JobSize(ROWS[0], small.stored_bytes / WARM_ROWS, on.needed(service, ROWS[0]))
-            predicted = (
-                _predicted(costs.services[service], size, each) for each in (today, fast, instant)
-            )
+            predicted = (_predicted(costs.services[service], size, each) for each in (today, fast, instant))
             lines.append([service, *predicted])
     return table(["service", "storage of 2 GB/s", "of 20 GB/s", "without limit"], lines)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from providers.arrays import Int64Array
 from providers.out_of_core.partitions import Span, scatter
+from providers.sections import Section
 from providers.storage import Spool
 from providers.tables.columns import take_rows
 
@@ -31,6 +32,13 @@ class Ranges:
         """Return the first row of each range."""
         return tuple(range(0, rows, range_rows))
 
+    def within(self, section: Section) -> Iterator[tuple[int, int, slice]]:
+        """Yield number, first row and own rows of each range of a section, as far as they belong to it."""
+        for number in section.ranges(self.starts(self.rows, self.range_rows)):
+            start = number * self.range_rows
+            first, stop = max(start, section.first), min(start + self.range_rows, section.stop)
+            yield number, first, slice(first - start, stop - start)
+
     @staticmethod
     def parts(rows: int, range_rows: int, moves: int) -> int:
         """Return the parts that a spool needs: one for each range and set of fields that move together."""
@@ -43,15 +51,15 @@ class Ranges:
         table = pa.table([*columns, *extra], names=[str(number) for number in range(len(columns) + 2)])
         scatter(self._spools[which], range_of_row, table)
 
-    def get(self, which: int, number: int) -> tuple[list[pa.ChunkedArray], Marks]:
-        """Return the values and marks of a range in row order, and delete them."""
+    def get(self, which: int, number: int, rows: slice = slice(None)) -> tuple[list[pa.ChunkedArray], Marks]:
+        """Return values and marks of a range in row order, or those of some of its rows, and delete it."""
         spool = self._spools[which]
         table = pa.concat_tables(spool.read(number))
         spool.clear(number)
         offset = table.column(table.num_columns - 2).to_numpy()
         order = np.empty(len(offset), np.int64)
         order[offset] = np.arange(len(offset))
-        table = take_rows(table, order)
+        table = take_rows(table, order[rows])
         return table.columns[:-2], np.array(table.column(table.num_columns - 1).to_numpy())
 
     def marks(self, which: int, number: int) -> Marks:

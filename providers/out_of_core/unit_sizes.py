@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from providers.storage import Source, bytes_read
-from providers.tables.digest import CHUNK_ROWS
 
 
 @dataclass(frozen=True)
@@ -13,7 +12,7 @@ class Sizes:
     unit_rows: int
     """Rows exchanged together."""
     range_rows: int
-    """Rows reassembled together: a power of two, so that no range is in two chunks of a digest."""
+    """Rows reassembled together."""
     waiting: int
     """Bytes of rows buffered before writing."""
 
@@ -28,8 +27,7 @@ class Sizes:
         whole = source.nbytes / rows
         unit = int(0.5 * memory / (3 * read + 64))
         together = int(0.3 * memory / (4 * whole + 24))
-        range_rows = 1 << (min(CHUNK_ROWS, max(_LEAST_ROWS, together)).bit_length() - 1)
-        return cls(max(_LEAST_ROWS, unit), range_rows, memory // 10)
+        return cls(max(_LEAST_ROWS, unit), max(_LEAST_ROWS, together), memory // 10)
 
 
 _LEAST_ROWS = 64

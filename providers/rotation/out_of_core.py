@@ -29,7 +29,6 @@ from providers.rotation.settings import RotationSettings
 from providers.rotation.transform import Choice, choose, perturb
 from providers.sections import Section, rows_of_section
 from providers.storage import Resources, Source, Spool
-from providers.tables.digest import CHUNK_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,7 @@ def _fit(run: RotationRun, progress: Progress, units: int) -> _Fitted:
     source, settings = run.source, run.settings
     row_bytes = 40 * len(settings.fields) + 4 * source.nbytes // max(1, source.rows) + 64
     range_rows = min(int(0.3 * run.resources.memory_bytes) // row_bytes, source.rows // units)
-    # Moments are summed in whole blocks. A power of two of them is never in two sections of the destination.
-    range_rows = BLOCK << max(0, (min(range_rows, CHUNK_ROWS) // BLOCK).bit_length() - 1)
+    range_rows = max(BLOCK, range_rows // BLOCK * BLOCK)  # moments are summed in whole blocks
     faults, so_far = Faults(), MomentsSoFar(len(settings.fields))
     for first, table in in_ranges(source, settings.fields, range_rows):
         progress(0.4 * first / source.rows, "fitting")
@@ -149,6 +147,15 @@ def _result(run: RotationRun, fitted: _Fitted, totals: Int64Array, row_events: E
 # ---------------------------------------------------------------------------------------- divided runs
 
 
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """Data of the whole table that each unit and each section needs."""
+
+    fitted: _Fitted
+    shuffle: Shuffle | None
+    """Random order of the destination; None: that of the source."""
+
+
 def sharing_of_row_ranges(settings_of: Callable[[Any], RotationSettings]) -> Sharing[Any]:
     """Divide a run into units that are ranges of rows; ``settings_of``: checked parameters -> settings."""
 
@@ -161,32 +168,32 @@ def sharing_of_row_ranges(settings_of: Callable[[Any], RotationSettings]) -> Sha
         range_starts = list(range(0, run.source.rows, fitted.range_rows))
         unit_starts = [range_starts[len(range_starts) * unit // wanted] for unit in range(wanted)]
         units = list(itertools.pairwise([*dict.fromkeys(unit_starts), run.source.rows]))
-        starts = _shuffle(of_run, fitted).starts if of_run.settings.shuffle else tuple(range_starts)
-        return Division(tuple(units), max(1, len(starts)), fitted, starts=starts)
+        shuffle = _shuffle(of_run, fitted) if of_run.settings.shuffle else None
+        starts = tuple(range_starts) if shuffle is None else shuffle.starts
+        return Division(tuple(units), max(1, len(starts)), _Common(fitted, shuffle), starts=starts)
 
     def work(run: Run[Any], division: Division, number: int, spool: Spool) -> tuple[Int64Array, Events]:
-        of_run = rotation_run(run)
-        perturbation = _Perturbation(of_run, division.common)
-        shuffle = _shuffle(of_run, division.common) if of_run.settings.shuffle else None
+        common: _Common = division.common
+        perturbation = _Perturbation(rotation_run(run), common.fitted)
         start, stop = division.units[number]
         for first, table in perturbation.tables(start, stop, no_progress):
-            if shuffle is None:
-                spool.add(first // division.common.range_rows, table)
+            if common.shuffle is None:
+                spool.add(first // common.fitted.range_rows, table)
             else:
-                shuffle.put(spool, first, table)
+                common.shuffle.put(spool, first, table)
         return perturbation.totals, perturbation.events
 
     def assemble(
         run: Run[Any], division: Division, done: Sequence[UnitResult], section: Section
     ) -> StreamedSection:
-        of_run = rotation_run(run)
+        shuffle = division.common.shuffle
         spool = Span([unit.rows for unit in done], 0, division.parts)
         tables = (
-            _shuffle(of_run, division.common).pieces(spool, section)
-            if of_run.settings.shuffle
-            else rows_of_section(spool, section, division.starts)
+            rows_of_section(spool, section, division.starts)
+            if shuffle is None
+            else shuffle.pieces(spool, section)
         )
-        return StreamedSection(of_run.schema, tables, lambda: None)
+        return StreamedSection(rotation_run(run).schema, tables, lambda: None)
 
     def finish(
         run: Run[Any],
@@ -198,6 +205,6 @@ def sharing_of_row_ranges(settings_of: Callable[[Any], RotationSettings]) -> Sha
         for _, of_unit in units:
             append_events(events, of_unit)
         totals = np.sum([changes for changes, _ in units], axis=0)
-        return _result(rotation_run(run), division.common, totals, events)
+        return _result(rotation_run(run), division.common.fitted, totals, events)
 
     return Sharing(divide, work, assemble, finish)

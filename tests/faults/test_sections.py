@@ -1,4 +1,4 @@
-"""Several workers write the destination of one job in sections: the same table, and nothing left of other runs.
+"""Several workers write the destination of a job in sections: the same table, and nothing left of other runs.
 
 Each test runs with its tables in a folder, and with its tables in a bucket.
 """
@@ -27,7 +27,7 @@ from app.store.blobs.arrow_stream import read_table
 from app.store.blobs.bucket import Bucket
 from app.store.blobs.column_reader import BlobTable
 from app.store.blobs.reading import parts_of
-from app.store.blobs.sealed_files import PART, BlobStore
+from app.store.blobs.sealed_files import PART
 from app.worker.run_job import run_job
 from app.worker.run_units import GATHERED
 from app.worker.staging import StagingSetup

@@ -24,8 +24,8 @@ from tests.naive.agreement import SEED
 
 T = TypeVar("T")
 
-SECTION_STEP = 64
-"""Rows at whose multiples a section begins, in place of those of a digest's chunk; no range has fewer."""
+SECTION_STEP = 48
+"""Rows at whose multiples a section begins, in place of those of a digest's chunk: ranges end elsewhere."""
 
 
 class TableSource:
@@ -98,10 +98,7 @@ def _assembled(
     sharing: Sharing[Any], run: Run[Any], division: Division, done: Sequence[UnitResult], wanted: int
 ) -> SwapResult:
     """Assemble the sections last to first, each with pickled copies as in another process."""
-    range_rows = division.starts[1] if len(division.starts) > 1 else 1 << run.source.rows.bit_length()
-    is_power = range_rows & (range_rows - 1) == 0  # then sections may depend on it, and 2^20 is a multiple
-    step = max(SECTION_STEP, range_rows if is_power else 0)
-    cut = sections_of(run.source.rows, division.starts, wanted, step)
+    cut = sections_of(run.source.rows, division.starts, wanted, SECTION_STEP)
     pieces, figures = [], []
     for section in reversed(cut.sections):
         files = cut.files_of(section, division.starts)

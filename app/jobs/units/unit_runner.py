@@ -1,9 +1,9 @@
 """Run a job as one task, or as parallel units if the first task divided it.
 
 No worker waits for another one: the division, the preparation that some services have, the units, the
-sections of the destination and the end are separate tasks, so that a cluster with a single worker can run them
-one after the other. They exchange rows through spools in a folder of the job, which exists until the last of
-them ends.
+sections of the destination and the end are separate tasks, so that a cluster with a single worker can run
+them one after the other. They exchange rows through spools in a folder of the job, which exists until the
+last of them ends.
 
 A job that may be divided loses only the tasks of a lost worker: they are started again
 (`app.jobs.units.repeated_tasks`). Any other job ends with its worker.

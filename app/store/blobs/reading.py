@@ -1,8 +1,8 @@
 """Plain bytes of a stored table, which is in a row, in one file, or in parts that several workers wrote.
 
-A blob in parts is named, sealed and deleted like any other. Its plain bytes are: a tag of 16 bytes; u64 length
-of the list, little-endian; the list as JSON, with the lengths of ``head`` and ``tail`` and for each of the
-``parts`` its token and its length; the head; the tail. The table's plain bytes are the head, the parts in
+A blob in parts is named, sealed and deleted like any other. Its plain bytes are: a tag of 16 bytes; u64
+length of the list, little-endian; the list as JSON, with the lengths of ``head`` and ``tail`` and for each of
+the ``parts`` its token and its length; the head; the tail. The table's plain bytes are the head, the parts in
 order, and the tail. No Arrow stream begins with the tag.
 
 A part is a file of its own next to the blob's, ``<blob id>.<token>.part``, without a header. Its data key is
@@ -177,7 +177,7 @@ class PartsReader(io.RawIOBase):
         super().close()
 
     def _segment(self, number: int) -> tuple[SealedReader, int]:
-        """Return the reader of a segment, and its position there; the head is the first, the tail the last."""
+        """Return the reader of a segment, and its position there; the head is the first one."""
         if number == 0:
             return self._main, self._head_start
         if number == len(self.parts) + 1:

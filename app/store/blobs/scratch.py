@@ -4,10 +4,10 @@ The file of a process never has a name, so that it disappears with the process, 
 is sealed by AES-256-GCM under a random key that exists only in this process: nothing but the job that wrote
 the file can read it.
 
-A unit stores rows for other processes of its job in files of the job's folder, one for each group of sections
-that read the same rows. Each has a random name and a separate key, which is sent only with the unit's result
-(`SharedSpool`). The folder is deleted when the job ends. If the service dies before, its next start deletes the
-folder.
+A unit stores rows for other processes of its job in files of the job's folder, one for each group of ranges
+that the same sections read. Each has a random name and a separate key, which is sent only with the unit's
+result (`SharedSpool`). The folder is deleted when the job ends. If the service dies before, its next start
+deletes the folder.
 
 A record holds rows of one partition as an Arrow IPC stream. The process keeps position and order of the
 records, so that a record that was changed or moved does not open. The disk space of a partition that nobody

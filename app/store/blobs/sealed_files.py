@@ -223,9 +223,9 @@ class BlobStore:
 
         The chunks and the data keys stay the same, so readers are not disturbed. A header keeps its length
         and is overwritten in place. Before that, all new headers are written to a journal, so that the next
-        call repairs a header torn by a power cut. Drafts have no header yet, and parts never have one. Blobs in the trash are sealed
-        again too, so that they open if they are taken back. A blob in the trash whose key is missing is
-        skipped, because no row names it.
+        call repairs a header torn by a power cut. Drafts have no header yet, and parts never have one. Blobs
+        in the trash are sealed again too, so that they open if they are taken back. A blob in the trash whose
+        key is missing is skipped, because no row names it.
 
         Raises SealBroken: the key of a blob outside the trash is missing.
         """

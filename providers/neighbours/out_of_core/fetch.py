@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from providers.arrays import BoolArray
 from providers.neighbours.out_of_core.donors import DrawnDonors
-from providers.out_of_core.partitions import Span, in_ranges, scatter
+from providers.out_of_core.partitions import Reader, Span, in_ranges, scatter
 from providers.out_of_core.row_ranges import Ranges
 from providers.out_of_core.unit_sizes import Sizes
 from providers.progress import Progress
@@ -89,11 +89,13 @@ class DonorValues:
 
     def pieces(self, section: Section, kept: Kept, on_range: OnRange) -> Iterator[pa.Table]:
         """Yield a section of the source with the received values, range by range; may be called once."""
-        names, range_rows = self._source.schema.names, self._sizes.range_rows
-        for first, table in in_ranges(self._source, names, range_rows, section.first, section.stop):
+        names = self._source.schema.names
+        reader = Reader(self._source, names, section.first)
+        for number, first, rows in self._received.within(section):
+            table = reader.take(rows.stop - rows.start)
             columns = dict(zip(names, table.columns, strict=True))
             for which, name in enumerate(self._fields):
-                (received,), _ = self._received.get(which, first // range_rows)
+                (received,), _ = self._received.get(which, number, rows)
                 own = kept(name, first, table.num_rows)
                 columns[name], changed = _replace_values(columns[name], received, own)
                 on_range(name, own, changed)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from providers.arrays import BoolArray, IndexArray
 from providers.errors import UnswappableError
-from providers.out_of_core.partitions import in_ranges
+from providers.out_of_core.partitions import Reader
 from providers.out_of_core.row_ranges import Marks, Ranges
 from providers.params import SwapParams
 from providers.provider import StreamedSection
@@ -113,7 +113,7 @@ class Assembly:
         return schema
 
     def section(self, ranges: Ranges, section: Section) -> StreamedSection:
-        """Assemble the rows of a section, which begins and ends with a range.
+        """Assemble the rows of a section.
 
         Raises
         ------
@@ -121,25 +121,24 @@ class Assembly:
             The parameters refuse what the section has, and it is the whole destination. Rows that cannot be
             swapped in another section are counted, and `finished` refuses them.
         """
-        numbers = section.ranges(Ranges.starts(ranges.rows, ranges.range_rows))
         if self._refuses_unswappable():
-            self._figures.refused = self._count_unswappable(ranges, numbers)
+            self._figures.refused = self._count_unswappable(ranges, section)
             if section == Section(0, ranges.rows):
                 self._refuse(self._figures)
             return StreamedSection(self.schema, iter(()), lambda: self._figures)
         refuse_reversible(self._params, self._bits)
-        pieces = self._pieces(ranges, numbers, section)
+        pieces = self._pieces(ranges, section)
         return StreamedSection(self.schema, pieces, lambda: self._figures, self.unchanged)
 
     def _refuses_unswappable(self) -> bool:
         return self._params.suppression.policy == "fail" and any(self._tally.unswappable.values())
 
-    def _count_unswappable(self, ranges: Ranges, numbers: range) -> int:
-        rows = 0
-        for number in numbers:
-            marks = [ranges.marks(move_index, number) for move_index in range(len(self._moves))]
-            rows += int(np.count_nonzero(np.bitwise_or.reduce(marks) & _UNSWAPPABLE))
-        return rows
+    def _count_unswappable(self, ranges: Ranges, section: Section) -> int:
+        count = 0
+        for number, _, rows in ranges.within(section):
+            marks = [ranges.marks(move_index, number)[rows] for move_index in range(len(self._moves))]
+            count += int(np.count_nonzero(np.bitwise_or.reduce(marks) & _UNSWAPPABLE))
+        return count
 
     def _refuse(self, figures: AssemblyFigures) -> None:
         """Raise UnswappableError or ReversibleError if the parameters demand it."""
@@ -147,23 +146,18 @@ class Assembly:
             raise UnswappableError(describe(figures.refused, self._tally.unswappable_groups))
         refuse_reversible(self._params, self._bits)
 
-    def _pieces(self, ranges: Ranges, numbers: range, section: Section) -> Iterator[pa.Table]:
+    def _pieces(self, ranges: Ranges, section: Section) -> Iterator[pa.Table]:
         """Iterate over the section, one row range at a time."""
         others = [name for name in self._source.schema.names if name not in self._swap_fields]
-        other_tables = (
-            in_ranges(self._source, others, ranges.range_rows, section.first, section.stop)
-            if others
-            else iter(())
-        )
-        for number in numbers:
-            first = number * ranges.range_rows
+        reader = Reader(self._source, others, section.first) if others else None
+        for number, first, rows in ranges.within(section):
             columns: dict[str, pa.ChunkedArray] = {}
-            if others:
-                unmoved = next(other_tables)[1]
+            if reader is not None:
+                unmoved = reader.take(rows.stop - rows.start)
                 columns.update(zip(unmoved.column_names, unmoved.columns, strict=True))
             marks = []
             for move_index, move in enumerate(self._moves):
-                moved, move_marks = ranges.get(move_index, number)
+                moved, move_marks = ranges.get(move_index, number, rows)
                 columns.update(zip(move.fields, moved, strict=True))
                 marks.append(move_marks)
             names = self._source.schema.names

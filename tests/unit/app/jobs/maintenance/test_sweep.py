@@ -137,7 +137,7 @@ def test_a_sweep_that_would_take_too_much_takes_nothing_and_says_so(
 
 
 def test_parts_stay_as_long_as_their_table(open_stores: Open) -> None:
-    """Also in the trash, from which a table with its parts comes back. Parts of an unwritten table go at once."""
+    """Also in the trash, from which it comes back with them. Parts of an unwritten table go at once."""
     stores = open_stores()
     kept, orphan, unwritten = names(3)
     mine = stores.new_blob().id

@@ -53,9 +53,10 @@ def in_sections(
     piece_rows: int,
     known: list[bytes | None] | None = None,
 ) -> str:
-    stored: list[StoredSection] = []
-    for section in pieces_of(table, section_rows):
-        stored.append(write_section(access, table.schema, pieces_of(section, piece_rows), known=known))
+    stored: list[StoredSection] = [
+        write_section(access, table.schema, pieces_of(section, piece_rows), known=known)
+        for section in pieces_of(table, section_rows)
+    ]
     digest, rows = join_sections(access, table.schema, stored, known)
     assert rows == table.num_rows
     return digest

@@ -90,15 +90,21 @@ def _divide(task: SwapTask) -> dict[str, Any]:
     with ProgressFile(task.progress_path) as progress, SealedScratch(Path(task.scratch_folder)) as scratch:
         run = _run(task, params, source, scratch)
         division = sharing.divide(run, sub_progress(progress, 0.0, DIVIDED), task.units)
-        # A digest of the older form is not taken by parts.
-        wanted = task.units if task.digest_form is DigestForm.PARTS else 1
-        sections = sections_of(task.rows, division.starts, wanted)
+        sections = sections_of(task.rows, division.starts, _most_sections(task))
         return {
             DIVISION: pickle.dumps((division, sections)),
             UNITS: len(division.units),
             PREPARES: sharing.prepare is not None,
             SECTIONS: [sections.files_of(each, division.starts) for each in sections.sections],
         }
+
+
+def _most_sections(task: SwapTask) -> int:
+    """Return the most sections of the destination; 1 if its digest of the older form may be needed."""
+    older = task.digest_form is DigestForm.WHOLE
+    if task.release is not None:  # an earlier release in this form is compared with the whole destination
+        older |= any(f"{DigestForm.WHOLE.value}:" in each.destinations for each in task.release.earlier)
+    return 1 if older else task.units
 
 
 def _sharing_of(

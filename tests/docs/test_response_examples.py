@@ -65,7 +65,10 @@ def test_an_example_has_the_status_of_its_response() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_service_gives_the_examples_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python -m website.response_examples` writes the file again after a change of the service."""
+    """`python -m website.response_examples` writes the file again after a change of the service.
+
+    Figures are equal but for their last digits, which differ between processors.
+    """
     monkeypatch.setattr("website.response_examples.running_service", running_service)
     monkeypatch.setattr("website.response_examples.own_key", own_key)
     monkeypatch.setattr("website.response_examples._key", created_key)
@@ -73,4 +76,19 @@ def test_the_service_gives_the_examples_again(monkeypatch: pytest.MonkeyPatch) -
     again = recorded()
     assert stored.keys() == again.keys()
     for name, statuses in again.items():
-        assert stored[name] == statuses, name
+        assert_close(statuses, stored[name], name)
+
+
+def assert_close(found: Any, expected: Any, place: str) -> None:
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), place
+        for key, value in expected.items():
+            assert_close(found[key], value, f"{place}/{key}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), place
+        for number, value in enumerate(expected):
+            assert_close(found[number], value, f"{place}/{number}")
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-12), place
+    else:
+        assert found == expected, place

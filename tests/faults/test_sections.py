@@ -7,6 +7,7 @@ import asyncio
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -33,9 +34,9 @@ from app.worker.run_units import GATHERED
 from app.worker.staging import StagingSetup
 from app.worker.tasks import SwapTask
 from providers.tables.digest import CHUNK_ROWS, DigestForm, table_digest
-from tests.faults.running import Loop, wait_until_gone
+from tests.faults.running import PATIENCE, Loop, wait_until_gone
 from tests.faults.test_unit_losses import store_in
-from tests.faults.test_units import LONG, SETUP, wait_for_units
+from tests.faults.test_units import LONG, SETUP
 from tests.swap_tasks import swap_task
 
 pytestmark = pytest.mark.faults
@@ -43,6 +44,7 @@ pytestmark = pytest.mark.faults
 WORKERS = 2
 UNITS = 2
 ROUNDS = int(os.environ.get("SECTION_ROUNDS", "6"))
+ATTEMPTS = 6
 ROWS = CHUNK_ROWS + 12_345
 LITTLE = 20 * 10**6
 """Memory budget in which no run of the table fits."""
@@ -252,18 +254,33 @@ def test_workers_that_are_killed_in_sections_change_nothing(home: Home, table: p
 
 
 def test_a_section_that_stands_still_is_written_by_another_worker(home: Home, table: pa.Table) -> None:
-    home.repeated.clear()
-    task = home.task(CALLS[0], table)
-    outcome = home.start(task)
-    home.at(task, partial(assembling, task))
-    stopped = wait_for_units(task, WORKERS).pop()
-    os.kill(stopped, signal.SIGSTOP)
-    found = outcome.result(LONG)
-    assert not isinstance(found, Failure), found
-    wait_until_gone(stopped)
-    assert SLOW in home.repeated
-    home.wait_until_others_are_gone(task, {part.token for part in parts_of(task.destination)})
-    assert table_digest(read_table(task.destination)) == found["destination"]["digest"]
+    """Sections are short: a worker that was stopped between two of them goes on, and another job is tried."""
+    source = home.task(CALLS[0], table).source
+    for _ in range(ATTEMPTS):
+        task = home.task(CALLS[0], table, source=source)
+        outcome = home.start(task)
+        busy = home.at(task, partial(assembling, task))
+        home.repeated.clear()
+        stopped = min(busy, default=0)
+        if stopped:
+            os.kill(stopped, signal.SIGSTOP)
+            deadline = time.monotonic() + PATIENCE / ATTEMPTS
+            home.at(task, partial(repeated_or, home, outcome, deadline))
+            if SLOW not in home.repeated:
+                os.kill(stopped, signal.SIGCONT)
+        found = outcome.result(LONG)
+        assert not isinstance(found, Failure), found
+        home.wait_until_others_are_gone(task, {part.token for part in parts_of(task.destination)})
+        assert table_digest(read_table(task.destination)) == found["destination"]["digest"]
+        if SLOW in home.repeated:
+            wait_until_gone(stopped)
+            return
+    pytest.fail("no section was stopped")
+
+
+def repeated_or(home: Home, outcome: Future[Outcome], deadline: float) -> bool:
+    """Whether a section was started a second time, the job has ended, or the time is up."""
+    return SLOW in home.repeated or outcome.done() or time.monotonic() > deadline
 
 
 def test_a_job_that_is_cancelled_in_its_sections_leaves_no_part(home: Home, table: pa.Table) -> None:

@@ -18,7 +18,8 @@ from app.formats.errors import FormatError
 from app.store.blobs.arrow_stream import TableWriter
 from app.store.blobs.background_digest import BackgroundDigest
 from app.store.blobs.batches import evened, pieces
-from app.store.blobs.sealed_files import BlobAccess, SealedReader
+from app.store.blobs.sealed_files import BlobAccess
+from app.store.blobs.sealed_reader import SealedReader
 from app.worker.run_swap import described_fields, returns_user_errors
 from app.worker.tasks import IngestTask
 from providers.errors import SourceError

@@ -20,7 +20,6 @@ import bisect
 import io
 import itertools
 import json
-import os
 import re
 import secrets
 from collections.abc import Sequence
@@ -33,12 +32,16 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from typing_extensions import Buffer
 
 from app.store.blobs.field_digests import read_at
-from app.store.blobs.sealed_files import PART, BlobAccess, SealedReader, SealedWriter
+from app.store.blobs.sealed_files import PART, BlobAccess, SealedWriter
+from app.store.blobs.sealed_reader import PlainStream, SealedReader
 from app.store.crypto.sealing import SealBroken
 
 _TAG = b"rowveil.parts/1\n"
 
 _LENGTH_BYTES = 8
+
+_MOST_LIST = 1 << 20
+"""Most bytes of a list of parts, some 50 for each. Worker processes write it, and the service reads it."""
 
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
@@ -104,44 +107,23 @@ class MemoryReader(io.BytesIO):
         return pa.py_buffer(self._content)
 
 
-class PartsReader(io.RawIOBase):
+class PartsReader(PlainStream):
     """Seekable stream of the plain bytes of a blob in parts, which holds one chunk of one part at a time."""
 
     def __init__(self, access: BlobAccess, main: SealedReader) -> None:
         """``main``: the blob's own file, which this reader closes. Raises SealBroken."""
-        super().__init__()
-        self._access = access
-        self._main = main
         listed = _read_list(access, main)
-        self.parts: tuple[Part, ...] = listed.parts
-        sizes = [listed.head, *(part.size for part in self.parts), listed.tail]
+        sizes = [listed.head, *(part.size for part in listed.parts), listed.tail]
+        super().__init__(sum(sizes))
+        self.parts = listed.parts
         self._starts = [0, *itertools.accumulate(sizes)]
         """Position of the head, of each part, of the tail, and of the end."""
-        self.size = self._starts[-1]
-        """Total plain bytes."""
+        self._access = access
+        self._main = main
         self._head_start = listed.end
         self._tail_start = listed.end + listed.head
-        self._position = 0
         self._open: tuple[int, SealedReader] | None = None
         """Number of the part that is open, and its reader."""
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True: each part can be opened separately."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position in the plain bytes."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move to a position in the plain bytes."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Read at most the rest of one chunk of one part into ``buffer``. Raises BlobMissing, SealBroken."""
@@ -170,10 +152,10 @@ class PartsReader(io.RawIOBase):
 
     def close(self) -> None:
         """Close the files."""
-        if self._open is not None:
-            self._open[1].close()
-            self._open = None
-        self._main.close()
+        if hasattr(self, "_main"):  # not if the list of parts was refused
+            if self._open is not None:
+                self._open[1].close()
+            self._main.close()
         super().close()
 
     def _segment(self, number: int) -> tuple[SealedReader, int]:
@@ -225,12 +207,26 @@ def _read_list(access: BlobAccess, main: SealedReader) -> _List:
     """Read the list of parts. Raises SealBroken: it does not fit the file."""
     start = len(_TAG) + _LENGTH_BYTES
     length = int.from_bytes(read_at(main, len(_TAG), _LENGTH_BYTES), "little")
+    if length > _MOST_LIST:
+        raise SealBroken(f"blob {access.id} has a list of its parts that is too long")
     try:
-        listed = json.loads(read_at(main, start, min(length, main.size)))
-        parts = tuple(Part(token, size) for token, size in listed["parts"])
-        found = _List(start + length, listed["head"], listed["tail"], parts)
-    except (ValueError, KeyError, TypeError) as error:
+        listed = json.loads(read_at(main, start, length))
+        parts = tuple(Part(_text(token), _size(size)) for token, size in listed["parts"])
+        found = _List(start + length, _size(listed["head"]), _size(listed["tail"]), parts)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SealBroken(f"blob {access.id} has no list of its parts") from error
     if found.end + found.head + found.tail != main.size:
         raise SealBroken(f"blob {access.id} has a list of parts that does not fit it")
     return found
+
+
+def _text(token: object) -> str:
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise ValueError("a token is none")
+    return token
+
+
+def _size(value: object) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError("a length is no number of bytes")
+    return value

@@ -15,7 +15,8 @@ from app.store.blobs.batch_index import BatchIndex, index_bytes, read_batch_inde
 from app.store.blobs.column_reader import BlobTable, write_tables
 from app.store.blobs.field_digests import FieldDigests
 from app.store.blobs.reading import open_blob
-from app.store.blobs.sealed_files import CHUNK, BlobAccess, BlobStore, SealedReader
+from app.store.blobs.sealed_files import CHUNK, BlobAccess, BlobStore
+from app.store.blobs.sealed_reader import SealedReader
 from app.store.blobs.selected_fields import selected_batches
 from app.store.crypto.sealing import SealBroken, Sealer
 from providers.tables.digest import table_digest

@@ -21,12 +21,12 @@ from app.store.blobs.sealed_files import (
     CHUNK,
     BlobAccess,
     BlobMissing,
-    SealedReader,
     SealedWriter,
     extend_draft,
     owner_of,
     reserve_draft,
 )
+from app.store.blobs.sealed_reader import SealedReader
 from app.store.crypto.sealing import Binding, SealBroken, Sealer, SealUnbound
 
 ROW = Binding("source", "jobs", "1", "key:1", "")

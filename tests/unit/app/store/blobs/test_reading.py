@@ -22,11 +22,11 @@ from app.store.blobs.sealed_files import (
     BlobAccess,
     BlobMissing,
     BlobStore,
-    SealedReader,
     SealedWriter,
     object_key,
     small_table,
 )
+from app.store.blobs.sealed_reader import SealedReader
 from app.store.crypto.sealing import SealBroken, Sealer
 
 HEAD, TAIL = b"the head", b"the tail"
@@ -151,7 +151,18 @@ def test_a_missing_part_is_a_missing_blob(store: BlobStore) -> None:
         (5).to_bytes(8, "little") + b"[1,2]",
         (2).to_bytes(8, "little") + b"{}",
         (2**60).to_bytes(8, "little"),
-        (43).to_bytes(8, "little") + b'{"head": 1, "tail": 1, "parts": [["x", 1]]}',
+        (2**21).to_bytes(8, "little") + b" " * 2**21,
+        *(
+            len(listed).to_bytes(8, "little") + listed
+            for listed in (
+                b'{"head": 1, "tail": 1, "parts": []}',
+                b'{"head": 0, "tail": 0, "parts": [["x", 1]]}',
+                b'{"head": 0, "tail": 0, "parts": [["00000000000000000000000000000000", -1]]}',
+                b'{"head": -1, "tail": 1, "parts": []}',
+                b'{"head": 0, "tail": "0", "parts": []}',
+                b"[" * 100_000,
+            )
+        ),
     ],
 )
 def test_a_list_of_parts_that_is_none_is_refused(store: BlobStore, content: bytes) -> None:

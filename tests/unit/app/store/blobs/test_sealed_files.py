@@ -19,10 +19,10 @@ from app.store.blobs.sealed_files import (
     BlobAccess,
     BlobMissing,
     BlobStore,
-    SealedReader,
     SealedWriter,
     owner_of,
 )
+from app.store.blobs.sealed_reader import SealedReader
 from app.store.crypto.sealing import SealBroken, Sealer
 
 SIZES = [0, 1, 1000, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 17]

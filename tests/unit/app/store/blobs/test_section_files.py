@@ -9,7 +9,8 @@ import pytest
 from app.store.blobs import batch_index
 from app.store.blobs.arrow_stream import TableReader, read_table, write_table
 from app.store.blobs.column_reader import BlobTable, digest_of_blob, write_tables
-from app.store.blobs.sealed_files import BlobAccess, BlobStore, SealedReader
+from app.store.blobs.sealed_files import BlobAccess, BlobStore
+from app.store.blobs.sealed_reader import SealedReader
 from app.store.blobs.section_files import StoredSection, join_sections, write_section
 from app.store.crypto.sealing import Sealer
 from providers.tables import digest as digest_module

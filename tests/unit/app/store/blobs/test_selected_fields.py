@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from app.store.blobs.arrow_stream import TableWriter, table_bytes, write_table
 from app.store.blobs.column_reader import BlobTable
-from app.store.blobs.sealed_files import CHUNK, BlobAccess, BlobStore, SealedReader, small_table
+from app.store.blobs.sealed_files import CHUNK, BlobAccess, BlobStore, small_table
+from app.store.blobs.sealed_reader import SealedReader
 from app.store.blobs.selected_fields import can_select, selected_batches, selected_words
 from app.store.crypto.sealing import SealBroken, Sealer
 from providers.tables.digest import table_digest

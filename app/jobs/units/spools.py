@@ -41,16 +41,7 @@ class FolderSpools:
         job.spool_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def delete_others(self, job: SwapTask, task: str, kept: str) -> int:
-        """Delete the spools of a task except one; return how many share a run with another one.
-
-        Parameters
-        ----------
-        job
-        task
-            Beginning of the names of its spools, before a hyphen.
-        kept
-            Name of the spool that stays, without the numbers of its files.
-        """
+        """Delete the spools of a task except one: see `Spools.delete_others`."""
         names = []
         with contextlib.suppress(OSError):  # the job has ended
             for path in job.spool_folder.glob(f"{task}-*"):
@@ -74,16 +65,7 @@ class BucketSpools:
         """Do nothing: a bucket has no folders."""
 
     def delete_others(self, job: SwapTask, task: str, kept: str) -> int:
-        """Delete the spools of a task except one; return how many share a run with another one.
-
-        Parameters
-        ----------
-        job
-        task
-            Beginning of the names of its spools, before a hyphen.
-        kept
-            Name of the spool that stays, without the numbers of its files.
-        """
+        """Delete the spools of a task except one: see `Spools.delete_others`."""
         with contextlib.suppress(OSError):
             names = [name for name in self._names(job) if name.startswith(f"{task}-")]
             self._bucket.delete([spool_key(job, name) for name in names if _spool_of(name) != kept])

@@ -12,7 +12,7 @@ A job that may be divided loses only the tasks of a lost worker: they are starte
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -81,6 +81,53 @@ class _Preparation:
     """Pickle for workers."""
     spools: tuple[str, ...] = ()
     """Names of the files of its spools."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Assembly:
+    """Makes the tasks that assemble the destination of a divided job from the results of its units."""
+
+    job: SwapTask
+    divided: dict[str, Any]
+    """Result of the first task."""
+    prepared: _Preparation
+    units: list[dict[str, Any]]
+    """Results of all units, in order."""
+
+    @property
+    def sections(self) -> int:
+        """Number of sections."""
+        return len(self.divided[SECTIONS])
+
+    def whole(self, run: int) -> GatherTask:
+        """Return the task that assembles all rows."""
+        spools = (*self.prepared.spools, *self._spool_files(None))
+        done = done_units(self.units, None)
+        return GatherTask(self.job, self.divided[DIVISION], self.prepared.data, done, spools)
+
+    def section(self, number: int, run: int) -> SectionTask:
+        """Return the task that assembles a section."""
+        files = self.divided[SECTIONS][number]
+        done, spools = done_units(self.units, files), self._spool_files(files)
+        return SectionTask(self.job, self.divided[DIVISION], done, number, run, spools)
+
+    def end(self, stored: Sequence[dict[str, Any]], run: int) -> FinishTask:
+        """Return the task that joins the sections."""
+        return FinishTask(
+            self.job,
+            self.divided[DIVISION],
+            self.prepared.data,
+            tuple(unit[UNIT] for unit in self.units),
+            tuple(section[SECTION] for section in stored),
+        )
+
+    def _spool_files(self, files: Collection[int] | None) -> tuple[str, ...]:
+        """Return the names of some files of all units' spools; None: of all files."""
+        return tuple(
+            f"{unit[SPOOL]}.{number}"
+            for unit in self.units
+            for number in (range(unit[FILES]) if files is None else files)
+        )
 
 
 class JobRuns:
@@ -195,71 +242,34 @@ class JobRuns:
             done = await self._run_step(job, Step("unit", run_unit, units), run, self._policy)
             if isinstance(done, Failure):
                 return done
-            return await self._assemble(job, divided, prepared, done, run)
+            return await self._assemble(_Assembly(job, divided, prepared, done), run)
         finally:
             timer.cancel()
             await asyncio.to_thread(self._spools.close, job)
 
-    async def _assemble(
-        self,
-        job: SwapTask,
-        divided: dict[str, Any],
-        prepared: _Preparation,
-        units: list[dict[str, Any]],
-        run: _Run,
-    ) -> Outcome:
-        """Assemble the destination from the results of the units, in one task or in sections."""
-        sections: list[list[int]] = divided[SECTIONS]
-        if len(sections) > 1:
-            return await self._assemble_sections(job, divided, prepared, units, run)
-        spools = (*prepared.spools, *_spool_files(units, None))
-        gather = GatherTask(job, divided[DIVISION], prepared.data, done_units(units, None), spools)
-        step = Step("assembly", run_gather, [lambda number: gather])
-        gathered = await self._run_step(job, step, run, self._policy)
-        return gathered if isinstance(gathered, Failure) else gathered[0]
-
-    async def _assemble_sections(
-        self,
-        job: SwapTask,
-        divided: dict[str, Any],
-        prepared: _Preparation,
-        units: list[dict[str, Any]],
-        run: _Run,
-    ) -> Outcome:
-        """Assemble the sections in parallel, and join them. Parts of a blob that do not count are deleted."""
-        division = divided[DIVISION]
-        tasks = [
-            partial(
-                SectionTask,
-                job,
-                division,
-                done_units(units, files),
-                number,
-                spools=_spool_files(units, files),
-            )
-            for number, files in enumerate(divided[SECTIONS])
-        ]
+    async def _assemble(self, work: _Assembly, run: _Run) -> Outcome:
+        """Assemble the destination, in sections if there are several; delete the parts that do not count."""
+        if work.sections == 1:
+            return await self._run_one(work.job, Step("assembly", run_gather, [work.whole]), run)
         joined: Outcome | None = None
         try:
-            stored = await self._run_step(job, Step("section", run_section, tasks), run, self._policy)
+            sections = [partial(work.section, number) for number in range(work.sections)]
+            stored = await self._run_step(work.job, Step("section", run_section, sections), run, self._policy)
             if isinstance(stored, Failure):
                 return stored
             run.parts = {str(section[PART]) for section in stored}
-            finish = FinishTask(
-                job,
-                division,
-                prepared.data,
-                tuple(unit[UNIT] for unit in units),
-                tuple(section[SECTION] for section in stored),
-            )
-            step = Step("assembly", run_finish, [lambda number: finish])
-            ended = await self._run_step(job, step, run, self._policy)
-            joined = ended if isinstance(ended, Failure) else ended[0]
+            end = Step("assembly", run_finish, [partial(work.end, stored)])
+            joined = await self._run_one(work.job, end, run)
             return joined
         finally:
             if joined is None or isinstance(joined, Failure):
                 run.parts = set()
-            await self._delete_parts(job, run)
+            await self._delete_parts(work.job, run)
+
+    async def _run_one(self, job: SwapTask, step: Step, run: _Run) -> Outcome:
+        """Run a step of one task, and return its outcome."""
+        done = await self._run_step(job, step, run, self._policy)
+        return done if isinstance(done, Failure) else done[0]
 
     async def _delete_parts(self, job: SwapTask, run: _Run) -> None:
         """Delete the parts of the destination's blob that do not count."""
@@ -344,15 +354,6 @@ class JobRuns:
         for _ in range(again):
             _log.warning("job %s: unit %s was started again by the cluster", job.job_id, task)
             self._on_repeat(LOST)
-
-
-def _spool_files(units: list[dict[str, Any]], files: Collection[int] | None) -> tuple[str, ...]:
-    """Return the names of some files of all units' spools; None: of all files."""
-    return tuple(
-        f"{unit[SPOOL]}.{number}"
-        for unit in units
-        for number in (range(unit[FILES]) if files is None else files)
-    )
 
 
 def _report(progress_path: str, fraction: float, stage: str = "working on its units") -> None:

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from app.store.blobs import batch_index
-from app.store.blobs.arrow_stream import TableReader, read_table, write_table
+from app.store.blobs.arrow_stream import TableReader, read_table, table_bytes, write_table
 from app.store.blobs.column_reader import BlobTable, digest_of_blob, write_tables
-from app.store.blobs.sealed_files import BlobAccess, BlobStore
+from app.store.blobs.sealed_files import BlobAccess, BlobStore, SealedWriter
 from app.store.blobs.sealed_reader import SealedReader
 from app.store.blobs.section_files import StoredSection, join_sections, write_section
 from app.store.crypto.sealing import Sealer
@@ -169,9 +169,6 @@ def test_rows_before_the_first_one_stay_sealed(
 
 @pytest.mark.parametrize("end", [b"", b"x" * 40, b"\xff" * 8 + b"rowveil.batches\n"])
 def test_another_end_of_a_blob_is_no_index(store: BlobStore, end: bytes) -> None:
-    from app.store.blobs.arrow_stream import table_bytes
-    from app.store.blobs.sealed_files import SealedWriter
-
     table, access = numbers(100), store.allocate()
     with SealedWriter(access) as sink:
         sink.write(table_bytes(table.schema, table.to_batches()) + end)

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -19,7 +18,7 @@ from app.api.middleware.request_log import RequestLog
 from app.api.middleware.security_headers import SecurityHeaders
 from app.api.middleware.slow_clients import SlowBodies
 from app.api.pages import console, swagger
-from app.api.pages.openapi import document
+from app.api.pages.openapi import add_document
 from app.api.request_budget import RequestBudget
 from app.api.routes import attacks, buffers, frontier, health, jobs, ledger, measures, series, services
 from app.api.usual_requests import UsualRequests, usual_handlers
@@ -100,6 +99,7 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
@@ -134,7 +134,7 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
     for resource in resources:
         app.include_router(resource.router)
         app.state.paths.update(each.path for each in resource.router.routes if isinstance(each, Route))
-    app.openapi = partial(document, app)  # type: ignore[method-assign]
+    add_document(app)
     app.include_router(swagger.router)
     app.include_router(console.router)
     app.include_router(help_pages.router)

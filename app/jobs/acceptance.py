@@ -19,7 +19,7 @@ from app.errors import Conflict, InvalidRequest, NotFound, StateConflict, Unavai
 from app.job_kinds import Kind, kind_of, revision_of
 from app.jobs.fairness.limits import Limits
 from app.jobs.fairness.turns import turn_after
-from app.jobs.idempotency import AlreadyMade, Idempotency
+from app.jobs.idempotency import Idempotency
 from app.jobs.releases.other_digests import other_source_digest
 from app.jobs.releases.recording import check_released
 from app.jobs.requests import (
@@ -191,13 +191,17 @@ class Acceptance:
         if submission.idempotency_key is None:
             return None
         with self._stores.database.write() as session:
-            now = moment(session)
-            job_id = self._idempotency.resource(session, caller.owner, submission, now)
-            # Visible to the caller only: a changed row of the key could name another's job.
-            job = jobs.find(session, job_id, caller=caller) if job_id is not None else None
-            if job is not None:  # audited, because the response may contain its rows
-                self._stores.audit.append(session, caller, "job.submit.again", job.id, now)
-            return job
+            return self._made_under_key(session, submission, caller, moment(session))
+
+    def _made_under_key(
+        self, session: Transaction, submission: SubmissionOptions, caller: Caller, now: datetime
+    ) -> Job | None:
+        job_id = self._idempotency.resource(session, caller.owner, submission, now)
+        # Visible to the caller only: a changed row of the key could name another's job.
+        job = jobs.find(session, job_id, caller=caller) if job_id is not None else None
+        if job is not None:  # audited, because the response may contain its rows
+            self._stores.audit.append(session, caller, "job.submit.again", job.id, now)
+        return job
 
     def _set_seed(self, job: Job, seed: bytes, bits: int) -> None:
         sealer = self._stores.sealer
@@ -301,77 +305,92 @@ class Acceptance:
             with self._stores.database.write() as session:
                 self._set_submission(job, submission, moment(session), first)
                 usage.lock(session, job.owner, job.created_at)
-                if self._idempotency.is_known(session, job.owner, submission, job.created_at):
-                    raise AlreadyMade
-                read = [table.blob for table in tables.values() if isinstance(table, StoredTable)]
-                self._stores.claim_blobs(session, [*written, *read])
-                for role, table in tables.items():
-                    if isinstance(table, str):
-                        buffer = buffers.lend(session, table, job.created_at, caller)
-                        if buffer is None:
-                            raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
-                        given = _TableColumns(
-                            (of_buffers or {}).get(role, buffer.digest),
-                            buffer.fields,
-                            buffer.row_count,
-                            buffer.byte_size,
-                            blob_of_buffer(buffer),
-                            buffer.id,
-                        )
-                        _check_same_rows(given, role, first)
-                        self._set_table(job, role, given)
-                    elif isinstance(table, TableOf):
-                        self._set_table(job, role, self._table_of(session, table, job.created_at, caller))
-                    elif table is None:
-                        assert first is not None
-                        given = _table_columns(first, role)
-                        retained = jobs.retained(session, role, first, job.created_at, caller)
-                        content = None if retained else self._retained_table(session, role, first)
-                        if retained is None and content is None and role == "destination":
-                            given = self._attacked_again(session, first, job.created_at, caller) or given
-                        else:
-                            given = replace(given, blob=retained or content)
-                        if given.blob is None:
-                            raise Conflict(
-                                f"the job's {role} was not retained; give it again: its digest must be "
-                                f"{given.digest}"
-                            )
-                        self._set_table(job, role, given)
-                if first is None:
-                    check_released(session, self._settings, job, other_digest)
-                    join_series(session, self._stores.sealer, job)
-                elif first.series_id is not None:
-                    join_again(session, job, first)
-                active = self._limits.admit_job(
-                    session, job.owner, submission.priority, job.row_count, job.byte_size
-                )
-                job.ranked_at = turn_after(
-                    submission.priority,
-                    self._settings.priority_weight,
-                    active.clock or job.created_at,
-                    [active.own_turn],
-                )
-                if claim and not jobs.any_queued(session):
-                    replica = self._stores.lease.replica
-                    replicas.hold(session, [replica])
-                    job.state, job.attempt = after(State.QUEUED, Step.CLAIM), 1
-                    job.started_at, job.claimed_by = job.created_at, replica
-                jobs.insert(session, job)
-                self._idempotency.keep(session, job.owner, submission, job.id, job.created_at)
-                reason = first.id if first is not None else None
-                self._stores.audit.append(session, caller, action, job.id, job.created_at, reason)
-        except AlreadyMade:  # by a concurrent request
-            self._stores.drop(written)
-            known = self.accepted_before(submission, caller)
-            assert known is not None  # unless it was deleted just now
-            return known
+                known = self._made_under_key(session, submission, caller, job.created_at)
+                if known is None:
+                    read = [table.blob for table in tables.values() if isinstance(table, StoredTable)]
+                    self._stores.claim_blobs(session, [*written, *read])
+                    self._look_up_tables(session, job, tables, caller, first, of_buffers or {})
+                    self._join(session, job, first, other_digest)
+                    self._queue(session, job, submission, claim)
+                    self._idempotency.keep(session, job.owner, submission, job.id, job.created_at)
+                    reason = first.id if first is not None else None
+                    self._stores.audit.append(session, caller, action, job.id, job.created_at, reason)
         except BaseException as error:
             self._stores.drop(written)
             if isinstance(error, LeaseLost):
                 raise Unavailable(str(error)) from None
             raise
+        if known is not None:  # a concurrent request made it
+            self._stores.drop(written)
+            return known
         self._stores.mark_named(written)
         return job
+
+    def _look_up_tables(
+        self,
+        session: Transaction,
+        job: Job,
+        tables: Mapping[Role, GivenTable | None],
+        caller: Caller,
+        first: Job | None,
+        of_buffers: Mapping[Role, str],
+    ) -> None:
+        """Set the tables that are named: buffers, tables of other jobs, and what a first job retained."""
+        for role, table in tables.items():
+            if isinstance(table, str):
+                buffer = buffers.lend(session, table, job.created_at, caller)
+                if buffer is None:
+                    raise InvalidRequest(f"there is no buffer '{table}'", f"/{role}/buffer")
+                given = _TableColumns(
+                    of_buffers.get(role, buffer.digest),
+                    buffer.fields,
+                    buffer.row_count,
+                    buffer.byte_size,
+                    blob_of_buffer(buffer),
+                    buffer.id,
+                )
+                _check_same_rows(given, role, first)
+                self._set_table(job, role, given)
+            elif isinstance(table, TableOf):
+                self._set_table(job, role, self._table_of(session, table, job.created_at, caller))
+            elif table is None:
+                assert first is not None
+                given = _table_columns(first, role)
+                retained = jobs.retained(session, role, first, job.created_at, caller)
+                content = None if retained else self._retained_table(session, role, first)
+                if retained is None and content is None and role == "destination":
+                    given = self._attacked_again(session, first, job.created_at, caller) or given
+                else:
+                    given = replace(given, blob=retained or content)
+                if given.blob is None:
+                    raise Conflict(
+                        f"the job's {role} was not retained; give it again: its digest must be {given.digest}"
+                    )
+                self._set_table(job, role, given)
+
+    def _join(self, session: Transaction, job: Job, first: Job | None, other_digest: str | None) -> None:
+        """Check what was released of the source before, and add the job to its series."""
+        if first is None:
+            check_released(session, self._settings, job, other_digest)
+            join_series(session, self._stores.sealer, job)
+        elif first.series_id is not None:
+            join_again(session, job, first)
+
+    def _queue(self, session: Transaction, job: Job, submission: SubmissionOptions, claim: bool) -> None:
+        """Insert the job's row at its turn, or as claimed by this replica if no other job waits."""
+        active = self._limits.admit_job(session, job.owner, submission.priority, job.row_count, job.byte_size)
+        job.ranked_at = turn_after(
+            submission.priority,
+            self._settings.priority_weight,
+            active.clock or job.created_at,
+            [active.own_turn],
+        )
+        if claim and not jobs.any_queued(session):
+            replica = self._stores.lease.replica
+            replicas.hold(session, [replica])
+            job.state, job.attempt = after(State.QUEUED, Step.CLAIM), 1
+            job.started_at, job.claimed_by = job.created_at, replica
+        jobs.insert(session, job)
 
     def _small(self, table: pa.Table) -> bytes | None:
         """Return the stream of a table that goes into the row; None: it goes into a file."""

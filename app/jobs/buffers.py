@@ -6,7 +6,7 @@ import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar
 
 import orjson
@@ -18,7 +18,7 @@ from app.ids import new_id
 from app.jobs.failure_errors import error_of
 from app.jobs.fairness.limits import Limits
 from app.jobs.fairness.turns import Turns
-from app.jobs.idempotency import AlreadyMade, Idempotency
+from app.jobs.idempotency import Idempotency
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.requests import DEFAULT_OPTIONS, UNANNOTATED, Annotations, StoredTable, SubmissionOptions
 from app.jobs.stores import Stores
@@ -35,6 +35,7 @@ from app.store.blobs.sealed_files import (
 )
 from app.store.sql import buffers, idempotency, usage
 from app.store.sql.bindings import blob_of_buffer, buffer_binding
+from app.store.sql.db import Transaction
 from app.store.sql.jobs import annotate
 from app.store.sql.models import Buffer
 from app.store.sql.replicas import LeaseLost, moment
@@ -517,10 +518,14 @@ class Buffers:
 
     def _made_before(self, submission: SubmissionOptions, caller: Caller) -> Buffer | None:
         with self._stores.database.read() as session:
-            now = moment(session)
-            buffer_id = self._idempotency.resource(session, caller.owner, submission, now)
-            # Visible to the caller only: a changed row of the key could name another's buffer.
-            return buffers.find(session, buffer_id, now, caller) if buffer_id is not None else None
+            return self._made_under_key(session, submission, caller, moment(session))
+
+    def _made_under_key(
+        self, session: Transaction, submission: SubmissionOptions, caller: Caller, now: datetime
+    ) -> Buffer | None:
+        buffer_id = self._idempotency.resource(session, caller.owner, submission, now)
+        # Visible to the caller only: a changed row of the key could name another's buffer.
+        return buffers.find(session, buffer_id, now, caller) if buffer_id is not None else None
 
     def _insert(
         self,
@@ -546,17 +551,14 @@ class Buffers:
                 created = buffer.created_at = moment(session)
                 buffer.expires_at = created + timedelta(seconds=self._settings.buffer_ttl)
                 usage.lock(session, buffer.owner, created)
-                if self._idempotency.is_known(session, buffer.owner, submission, created):
-                    raise AlreadyMade
+                known = self._made_under_key(session, submission, caller, created)
+                if known is not None:  # a concurrent request made it
+                    return known
                 self._limits.admit_buffer(session, buffer.owner, buffer.byte_size, created)
                 self._stores.claim_blobs(session, [buffer.blob])
                 session.add(buffer)
                 self._idempotency.keep(session, buffer.owner, submission, buffer.id, created)
                 self._stores.audit.append(session, caller, "buffer.create", buffer.id, created)
-        except AlreadyMade:  # by a concurrent request
-            known = self._made_before(submission, caller)
-            assert known is not None  # unless it was deleted just now
-            return known
         except LeaseLost as error:
             raise Unavailable(str(error)) from None
         self._stores.mark_named([buffer.blob])

@@ -14,10 +14,6 @@ from app.store.sql.db import Transaction
 from app.store.sql.models import IdempotencyKey
 
 
-class AlreadyMade(Exception):
-    """A concurrent request under the same key was first."""
-
-
 class Idempotency:
     """Finds and stores keys within the caller's transaction."""
 

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from app.api.pages.examples import PARAMETERS
 from providers import PROVIDERS
+from tests.e2e.console import PATIENCE
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -38,6 +39,7 @@ def page(browser: Browser, client: httpx.Client, asked: list[str]) -> Iterator[P
             route.abort()
 
     context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    context.set_default_timeout(PATIENCE)
     context.route("**/*", let_through)
     opened = context.new_page()
     opened.goto(str(client.base_url.join("/docs")))
@@ -75,7 +77,7 @@ def test_operation_succeeds_with_its_example(
         block.locator("input[type=file]").set_input_files(path)
     block.get_by_role("button", name="Execute").click()
     answered = block.locator(".live-responses-table tr.response td.response-col_status")
-    expect(answered).to_have_text(re.compile(r"^\s*\d{3}"), timeout=45_000)
+    expect(answered).to_have_text(re.compile(r"^\s*\d{3}"), timeout=PATIENCE)
     status = answered.inner_text()[:3]
     shown = block.locator(".live-responses-table").inner_text()
     assert status in ("200", "201", "204"), shown[:2000]

@@ -23,7 +23,7 @@ from tests.postgres import Postgres
 
 SEED = 20_261_121
 MOST_JOBS = 3
-_DRAIN_SECONDS = 10.0
+_DRAIN_SECONDS = 60.0
 """Seconds beyond its grace period that a service may need to stop on a busy machine."""
 
 _WRITE_DOWN_ENDS = """

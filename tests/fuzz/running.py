@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from tests.fuzz.marks import found_in
 from tests.own_key import own_key
 from tests.preloaded.processes import running_service
@@ -80,4 +82,5 @@ def target(folder: Path) -> Iterator[Target]:
     """Start a service with all its state, and its log, in the folder."""
     log = folder / "service.log"
     with log.open("wb") as written, running_service(folder / "home", written, **_SETTINGS) as address:
+        httpx.get(f"{address}/openapi.json", timeout=240)  # Schemathesis waits 10 seconds for it
         yield Target(address, own_key(folder / "home"), log)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from providers.binning.grid import Axis
@@ -25,8 +24,7 @@ from providers.binning.out_of_core import (
     run_in_cells,
 )
 from providers.binning.swap import BinParams
-from providers.out_of_core.partitions import Rows
-from providers.out_of_core.samplesort import Splitters, splitting_rows
+from providers.out_of_core.samplesort import UnitCuts
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import Division, Run, Sharing, StreamedSection, UnitResult
@@ -36,7 +34,7 @@ from providers.storage import Spool
 from providers.swapping.out_of_core.assemble import AssemblyFigures
 from providers.swapping.out_of_core.exchange import Tally
 from providers.swapping.out_of_core.swap import SwapRun
-from providers.tables.columns import take_rows, unused
+from providers.tables.columns import unused
 
 P = TypeVar("P", bound=BinParams)
 
@@ -61,8 +59,8 @@ class _Common:
 
     ranges: NumberRanges
     grid: CellGrid
-    first_rows: pa.Table | None
-    """Row that begins each unit but the first, in the order of the cells; None if there is one unit."""
+    cuts: UnitCuts | None
+    """Cuts between units, in the order of the cells; None if there is one unit."""
 
 
 def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
@@ -76,12 +74,12 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         merge = cells.merge(run.params)
         finding = sub_progress(progress, 0.3, 0.9)
         grid = CellGrid.of_numbers(numbers, axes, merge, swap, run.resources, finding)
-        first_rows = None
+        cuts = None
         if wanted > 1 and rows.count > wanted:
             labels = grid.grouping(numbers, swap.row).labels
-            first_rows = splitting_rows(rows, numbers.names, labels, wanted)
-        units = 1 if first_rows is None else wanted
-        common = _Common(numbers.ranges, grid, first_rows)
+            cuts = UnitCuts.of_rows(rows, numbers.names, labels, wanted, swap.sizes.unit_rows)
+        units = 1 if cuts is None else wanted
+        common = _Common(numbers.ranges, grid, cuts)
         return Division(tuple(range(units)), swap.parts, common, starts=swap.starts)
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> Tally:
@@ -90,14 +88,11 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         exchanger = swap.exchanger(spool)
         if number == 0:
             keep_absent(numbers, exchanger)
-        rows = numbers.rows
         grouping = common.grid.grouping(numbers, swap.row)
-        if common.first_rows is not None:
-            own = run.resources.scratch.spool(1, swap.sizes.waiting)
-            splitters = Splitters(common.first_rows, grouping.labels, None)  # a cell stays in one unit
-            for table in rows.read(numbers.names):
-                own.add(0, take_rows(table, np.flatnonzero(splitters.parts_of(table) == number)))
-            rows = Rows.of_spool(own, swap.row)
+        if common.cuts is None:
+            rows = swap.sorted(numbers.rows, grouping, exchanger)
+        else:  # a cell stays in one unit
+            rows = swap.sorted_unit(numbers.rows, grouping, exchanger, common.cuts, number, True)
         if rows.count:
             swap.exchange_groups(rows, grouping, exchanger, no_progress, None)
         return exchanger.tally

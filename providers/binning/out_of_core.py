@@ -306,7 +306,9 @@ def swap_in_cells(
     keep_absent(numbers, exchanger)
     grid = CellGrid.of_numbers(numbers, axes, merge, run, resources, sub_progress(progress, 0.0, 0.3))
     if numbers.rows.count:
-        run.exchange_groups(numbers.rows, grid.grouping(numbers, run.row), exchanger, progress, None)
+        grouping = grid.grouping(numbers, run.row)
+        rows = run.sorted(numbers.rows, grouping, exchanger)
+        run.exchange_groups(rows, grouping, exchanger, progress, None)
     return assembled_cells(run, [spool], exchanger.tally, numbers, grid, widest)
 
 

@@ -7,6 +7,7 @@ has to fit in memory.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -20,6 +21,7 @@ from providers.binning.first_cut import (
     Spread,
     check_parts,
     middle_part,
+    parts_of,
 )
 from providers.binning.out_of_core import NumberRanges, Numbers, keep_absent, not_finite, run_in_cells
 from providers.binning.privacy import P_PRIVACY_KEY, privacy_of_meds
@@ -54,6 +56,9 @@ P = TypeVar("P", bound=BinParams)
 _MEMORY_FRACTION = 40
 """Memory is divided by this for the rows that are scattered together; their parts take as much again."""
 
+_NODE_TABLES = 6
+"""Memory is divided by this for the rows of a node that is cut into its parts in memory."""
+
 _LEAST_ROWS = 64
 
 _TREE_BYTES = 64
@@ -87,7 +92,7 @@ class PartFigures:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """Rows of one or more parts."""
+    """Adjacent parts with their rows."""
 
     first: int
     """Number of the first part."""
@@ -95,9 +100,7 @@ class _Node:
     points: StoredNode
 
     def halves(self, cut: Iterator[StoredNode]) -> list[_Node]:
-        """Return the node if it is one part, else its halves, the next two of ``cut``."""
-        if self.stop - self.first == 1:
-            return [self]
+        """Return the halves of the node; their rows are the next two of ``cut``."""
         middle = middle_part(self.first, self.stop)
         return [_Node(self.first, middle, next(cut)), _Node(middle, self.stop, next(cut))]
 
@@ -175,21 +178,32 @@ class PartRun(Generic[P]):
         together = max(_LEAST_ROWS, memory // (_MEMORY_FRACTION * self._row_bytes))
         most = max(_LEAST_ROWS, memory // (12 * self._row_bytes))
         nodes = [_Node(0, parts, StoredNode(rows, points, (0,), together))]
-        levels = (parts - 1).bit_length()
-        for level in range(levels):
-            progress(0.2 + 0.7 * level / levels, "cutting the rows into parts")
-            whole = [node for node in nodes if node.stop - node.first > 1]
-            lefts = [places[middle_part(node.first, node.stop)] - places[node.first] for node in whole]
-            points_of = [node.points for node in whole]
-            cut = cut_nodes(points_of, lefts, keys, most, resources.scratch, memory // 20)
-            halves = iter(cut)
-            nodes = [half for node in nodes for half in node.halves(halves)]
+        fitting = max(_LEAST_ROWS, memory // (_NODE_TABLES * self._row_bytes))  # every part fits
+
+        def large(node: _Node) -> bool:
+            return node.points.rows > fitting
+
+        while found := [node for node in nodes if large(node)]:
+            progress(0.5 * math.log(rows / found[0].points.rows, rows), "cutting the rows into parts")
+            lefts = [places[middle_part(node.first, node.stop)] - places[node.first] for node in found]
+            points_of = [node.points for node in found]
+            halves = iter(cut_nodes(points_of, lefts, keys, most, resources.scratch, memory // 20))
+            nodes = [each for node in nodes for each in (node.halves(halves) if large(node) else [node])]
         spool = kept.spool(parts, memory // 10)
         for node in nodes:
-            for table in node.points.pieces():
-                spool.add(node.first, table)
-            node.points.clear()
+            progress(0.5 + 0.5 * node.first / parts, "cutting the rows into parts")
+            for part, table in enumerate(self._parts_of(node, places), node.first):
+                spool.add(part, table)
         return spool
+
+    def _parts_of(self, node: _Node, places: Sequence[int]) -> Iterator[pa.Table]:
+        """Yield the rows of each part of a node that fits in memory, ascending, and clear the node."""
+        table = pa.concat_tables(node.points.pieces())
+        node.points.clear()
+        table = take_rows(table, np.argsort(table.column(self.row).to_numpy(), kind="stable"))
+        own = [place - places[node.first] for place in places[node.first : node.stop + 1]]
+        for rows in parts_of(self._points(table), own):
+            yield take_rows(table, rows)
 
     def exchange(
         self, parts: Spool, share: tuple[int, int], spread: Spread, exchanger: Exchanger, progress: Progress
@@ -201,9 +215,7 @@ class PartRun(Generic[P]):
             progress((part - first) / (stop - first), "exchanging within parts")
             table = pa.concat_tables(parts.read(part))
             parts.clear(part)
-            rows = np.asarray(table.column(self.row).to_numpy())
-            table = take_rows(table, np.argsort(rows, kind="stable"))
-            points = np.ascontiguousarray([table.column(name).to_numpy() for name in self._dimensions])
+            points = self._points(table)
             bin_of = self.rule.bins(points, lambda share: None)
             within.append(spread.within(points, bin_of))
             del points
@@ -253,6 +265,10 @@ class PartRun(Generic[P]):
             smallest, _ = self.rule.part_sizes(rows)
             report.measures[P_PRIVACY_KEY] = privacy_of_meds(smallest, minimal_depth)
         return report
+
+    def _points(self, table: pa.Table) -> Float64Array:
+        """Return the coordinates of rows; shape (fields, rows)."""
+        return np.ascontiguousarray([table.column(name).to_numpy() for name in self._dimensions])
 
     def _with_points(self, table: pa.Table, standards: Sequence[Standard]) -> pa.Table:
         """Append the coordinates of rows."""

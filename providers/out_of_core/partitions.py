@@ -10,16 +10,31 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from providers.arrays import IndexArray
 from providers.storage import Source, Spool
 from providers.tables.columns import take_rows
 
 
-def scatter(spool: Spool, parts: npt.NDArray[np.integer[Any]], table: pa.Table) -> None:
-    """Append each row to its part of the spool; ``parts``: part of each row, shape (rows,)."""
+def scatter(
+    spool: Spool, parts: npt.NDArray[np.integer[Any]], table: pa.Table, rows: IndexArray | None = None
+) -> None:
+    """Append rows to their parts of the spool.
+
+    Parameters
+    ----------
+    spool : Spool
+    parts : ndarray of int, shape (rows,)
+        Part of each row.
+    table : pa.Table
+    rows : ndarray of int64, shape (rows,), optional
+        Rows of the table. None: all.
+    """
     if not len(parts):
         return
     # Counting sort of short words by one thread; starting more threads would take longer.
     order = np.argsort(parts.astype(np.uint16 if spool.parts < 2**16 else np.int64), kind="stable")
+    if rows is not None:
+        order = rows[order]
     sizes = np.bincount(parts, minlength=spool.parts)
     bounds = np.concatenate(([0], np.cumsum(sizes)))
     table = table.combine_chunks()  # otherwise each part would copy all rows

@@ -22,7 +22,7 @@ import pyarrow as pa
 from providers.arrays import IndexArray, UInt64Array
 from providers.kernels.radix_sort import radix_order
 from providers.out_of_core.partitions import Rows, scatter
-from providers.storage import Scratch
+from providers.storage import Scratch, Spool
 from providers.tables.columns import take_rows
 from providers.tables.sort_keys import packed, sort_keys
 
@@ -32,10 +32,72 @@ Labels: TypeAlias = "Callable[[pa.Table], list[pa.ChunkedArray]]"
 _SAMPLED = 2**14
 """Approximate rows from which splitters are chosen."""
 
+_FEW_SPLITTERS = 6
+"""Up to this number of splitters, to compare a key with each of them takes less time than a binary search."""
+
 
 def label_keys(labels: Sequence[pa.ChunkedArray]) -> list[UInt64Array]:
     """Return keys that sort rows like their labels."""
     return packed([key for label in labels for key in sort_keys(label)])
+
+
+@dataclass(frozen=True)
+class SortedRows:
+    """Rows in the order of their labels."""
+
+    count: int
+    parts: Iterator[pa.Table]
+    """Parts that fit in memory. Rows within a part are in row order, and so are equal labels across parts."""
+
+
+@dataclass(frozen=True)
+class UnitCuts:
+    """Rows at which the units of a job begin, and rows between which a unit is sorted."""
+
+    first_rows: pa.Table
+    """First row of each unit but the first, in order."""
+    splitters: pa.Table
+    """First row of each part of all units but the first, in order; see `sorted_parts`."""
+
+    @classmethod
+    def of_rows(
+        cls, rows: Rows, controls: Sequence[str], labels: Labels, units: int, part_rows: int
+    ) -> UnitCuts:
+        """Cut rows into units of about equally many, each of which is sorted in parts of `part_rows` rows."""
+        parts = -(-rows.count // (units * part_rows))
+        splitters = splitting_rows(rows, controls, labels, units * parts)
+        return cls(take_rows(splitters, np.arange(1, units) * parts - 1), splitters)
+
+
+def sorted_unit(
+    rows: Rows, fields: Sequence[str], controls: Sequence[str], labels: Labels, row: str,
+    cuts: UnitCuts, number: int, whole_labels: bool, scratch: Scratch, memory: int,
+) -> SortedRows:  # fmt: skip
+    """Return the rows of a unit, for which all rows are read once.
+
+    Parameters
+    ----------
+    cuts : UnitCuts
+    number : int
+        Number of the unit, from 0.
+    whole_labels : bool
+        Whether equal labels stay in one unit; else ties are cut by row number.
+    rows, fields, controls, labels, row, scratch, memory
+        As for `sorted_parts`.
+    """
+    of_unit = Splitters(cuts.first_rows, labels, None if whole_labels else row)
+    columns = [*controls, row]
+
+    def own(table: pa.Table) -> IndexArray:
+        return np.flatnonzero(of_unit.parts_of(table.select(columns)) == number)
+
+    splitters = Splitters(take_rows(cuts.splitters, own(cuts.splitters)), labels, row)
+    spool = scratch.spool(splitters.rows.num_rows + 1, memory)
+    for table in rows.read(fields):
+        own_rows = own(table)
+        parts = splitters.parts_of(take_rows(table.select(columns), own_rows))
+        scatter(spool, parts, table, own_rows)
+    return SortedRows(sum(spool.rows(part) for part in range(spool.parts)), _parts(spool))
 
 
 def sorted_parts(
@@ -69,7 +131,12 @@ def sorted_parts(
     spool = scratch.spool(count, memory)
     for table in rows.read(fields):
         scatter(spool, splitters.parts_of(table.select([*controls, row])), table)
-    for part in range(count):
+    yield from _parts(spool)
+
+
+def _parts(spool: Spool) -> Iterator[pa.Table]:
+    """Yield the rows of each part that has some, and clear it."""
+    for part in range(spool.parts):
         pieces = list(spool.read(part))
         spool.clear(part)
         if pieces:
@@ -100,11 +167,26 @@ class Splitters:
 
     def parts_of(self, table: pa.Table) -> npt.NDArray[np.int64]:
         """Return the part of each row: the number of splitters at or before it."""
+        count = self.rows.num_rows
+        if not count or not table.num_rows:
+            return np.zeros(table.num_rows, np.int64)
         together = pa.concat_tables([self.rows.select(table.column_names), table])
         keys = label_keys(self.labels(together))
         if self.row is not None:
             keys = packed([*keys, together.column(self.row).to_numpy().astype(np.uint64)])
+        if len(keys) == 1:
+            return _places(keys[0][:count], keys[0][count:])
         order: IndexArray = radix_order(keys)  # stable: a splitter precedes equal rows
         parts = np.empty(len(order), np.int64)
-        parts[order] = np.cumsum(order < self.rows.num_rows)
-        return parts[self.rows.num_rows :]
+        parts[order] = np.cumsum(order < count)
+        return parts[count:]
+
+
+def _places(splitters: UInt64Array, keys: UInt64Array) -> npt.NDArray[np.int64]:
+    """Return for each key the number of splitters, ascending, that are at most as large."""
+    if len(splitters) > _FEW_SPLITTERS:
+        return np.searchsorted(splitters, keys, side="right")
+    places = np.zeros(len(keys), np.int64)
+    for splitter in splitters:
+        places += keys >= splitter
+    return places

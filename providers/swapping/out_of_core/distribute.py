@@ -8,7 +8,7 @@ another. Every unit writes its values by row range, and they are assembled as in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 from providers.grouping.shuffle import ONE_BUCKET
 from providers.kernels.radix_sort import radix_order
 from providers.out_of_core.partitions import Rows
-from providers.out_of_core.samplesort import Labels, Splitters, label_keys, splitting_rows
+from providers.out_of_core.samplesort import Labels, Splitters, UnitCuts, label_keys
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress
 from providers.provider import Division, Run, Sharing, StreamedSection, UnitResult
@@ -119,34 +119,32 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
         passes = swap.sort_passes(groupings.by_count(run.params))
         group_rows = groupings.group_rows(run.params)
         units: list[_Unit] = []
-        first_rows: list[tuple[SortPass, pa.Table | None]] = []
+        all_cuts: list[tuple[SortPass, UnitCuts | None]] = []
         for pass_number, sort_pass in enumerate(passes):
             grouping = groupings.grouping(run.params, run.source.schema, sort_pass.rows, 0)
             wanted_units = -(-wanted // len(passes))
-            cuts = _cuts(swap.rows_of(sort_pass), grouping, swap.row, group_rows, wanted_units)
-            units += [_Unit(pass_number, number, rank) for number, rank in enumerate(cuts.ranks)]
-            first_rows.append((sort_pass, cuts.rows))
-        return Division(tuple(units), swap.parts, first_rows, swap.params, swap.starts)
+            cuts, ranks = _cuts(
+                swap.rows_of(sort_pass), grouping, swap.row, group_rows, wanted_units, swap.sizes.unit_rows
+            )
+            units += [_Unit(pass_number, number, rank) for number, rank in enumerate(ranks)]
+            all_cuts.append((sort_pass, cuts))
+        return Division(tuple(units), swap.parts, all_cuts, swap.params, swap.starts)
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> tuple[Tally, Watcher]:
         unit: _Unit = division.units[number]
-        sort_pass, first_rows = division.common[unit.pass_number]
+        sort_pass, cuts = division.common[unit.pass_number]
         grouping = groupings.grouping(run.params, run.source.schema, sort_pass.rows, unit.rank)
         swap = _swap_run(run, grouping.controls, division)
         exchanger, watcher = swap.exchanger(spool), groupings.watcher(run.params, run.source.schema)
         if unit.number == 0:
             swap.keep_absent(sort_pass, exchanger)
         active = exchanger.limited_to(sort_pass.moves)
-        rows = swap.rows_of(sort_pass)
-        if first_rows is not None:
-            row = swap.row if groupings.group_rows(run.params) else None
-            unit_spool = run.resources.scratch.spool(1, swap.sizes.waiting)
-            splitters = Splitters(first_rows, grouping.labels, row)
-            columns = [*grouping.controls, *([] if row is None else [row])]
-            for table in rows.read(swap.fields_of(active)):
-                unit_rows = np.flatnonzero(splitters.parts_of(table.select(columns)) == unit.number)
-                unit_spool.add(0, take_rows(table, unit_rows))
-            rows = Rows.of_spool(unit_spool, swap.row)
+        all_rows = swap.rows_of(sort_pass)
+        if cuts is None:
+            rows = swap.sorted(all_rows, grouping, active)
+        else:
+            whole_labels = not groupings.group_rows(run.params)
+            rows = swap.sorted_unit(all_rows, grouping, active, cuts, unit.number, whole_labels)
         if rows.count:
             swap.exchange_groups(rows, grouping, active, no_progress, watcher)
         return exchanger.tally, watcher
@@ -175,17 +173,9 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
     return Sharing(divide, work, assemble, finish)
 
 
-@dataclass(frozen=True)
-class _Cuts:
-    """First rows of units."""
-
-    rows: pa.Table | None
-    """First row of each unit but the first, in order; None if there is only one unit."""
-    ranks: tuple[int, ...]
-    """Rank of each unit's first row, if groups are formed by counting rows; else 0."""
-
-
-def _cuts(rows: Rows, grouping: Grouping, row: str, group_rows: int, wanted: int) -> _Cuts:
+def _cuts(
+    rows: Rows, grouping: Grouping, row: str, group_rows: int, wanted: int, part_rows: int
+) -> tuple[UnitCuts | None, tuple[int, ...]]:
     """Cut the rows into about `wanted` units.
 
     Parameters
@@ -198,19 +188,29 @@ def _cuts(rows: Rows, grouping: Grouping, row: str, group_rows: int, wanted: int
     group_rows : int
         See `Groupings`.
     wanted : int
+    part_rows : int
+        Rows that a unit sorts together.
+
+    Returns
+    -------
+    UnitCuts or None
+        None if there is only one unit.
+    tuple of int
+        Rank of each unit's first row, if groups are formed by counting rows; else 0.
     """
     if rows.count <= wanted:
-        return _Cuts(None, (0,))
-    sample = splitting_rows(rows, grouping.controls, grouping.labels, wanted)
+        return None, (0,)
+    cuts = UnitCuts.of_rows(rows, grouping.controls, grouping.labels, wanted, part_rows)
     if not group_rows:
-        return _Cuts(sample, (0,) * wanted)
-    splitters = Splitters(sample, grouping.labels, row)
-    return _align_to_blocks(rows, grouping.controls, splitters, row, group_rows)
+        return cuts, (0,) * wanted
+    splitters = Splitters(cuts.first_rows, grouping.labels, row)
+    aligned, ranks = _align_to_blocks(rows, grouping.controls, splitters, row, group_rows)
+    return None if aligned is None else replace(cuts, first_rows=aligned), ranks
 
 
 def _align_to_blocks(
     rows: Rows, controls: Sequence[str], splitters: Splitters, row: str, group_rows: int
-) -> _Cuts:
+) -> tuple[pa.Table | None, tuple[int, ...]]:
     """Move splitters up to the next start of a group of `group_rows` rows; drop those that cannot move."""
     count = splitters.rows.num_rows
     # The first rows of each part in the order of the labels: candidates for the aligned splitter.
@@ -230,7 +230,7 @@ def _align_to_blocks(
         if up < candidates[index].num_rows and not at_end and rank + up > ranks[-1]:
             aligned.append(candidates[index].slice(up, 1))
             ranks.append(rank + up)
-    return _Cuts(pa.concat_tables(aligned) if aligned else None, tuple(ranks))
+    return (pa.concat_tables(aligned) if aligned else None), tuple(ranks)
 
 
 def _first_rows(table: pa.Table, labels: Labels, row: str, count: int) -> pa.Table:

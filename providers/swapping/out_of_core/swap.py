@@ -16,7 +16,7 @@ from providers.grouping.groups import Groups, Pairing
 from providers.grouping.shuffle import ONE_BUCKET
 from providers.out_of_core.partitions import Rows, numbered
 from providers.out_of_core.row_ranges import Ranges
-from providers.out_of_core.samplesort import Labels, sorted_parts
+from providers.out_of_core.samplesort import SortedRows, UnitCuts, sorted_parts, sorted_unit
 from providers.out_of_core.unit_sizes import Sizes
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
@@ -235,8 +235,9 @@ class SwapRun:
             self.keep_absent(sort_pass, exchanger)
             if sort_pass.rows:
                 active = exchanger.limited_to(sort_pass.moves)
-                rows = self.rows_of(sort_pass)
-                self.exchange_groups(rows, grouping(sort_pass.rows), active, pass_progress, watcher)
+                groups = grouping(sort_pass.rows)
+                rows = self.sorted(self.rows_of(sort_pass), groups, active)
+                self.exchange_groups(rows, groups, active, pass_progress, watcher)
 
     def exchange_everything(
         self, exchanger: Exchanger, progress: Progress, share: Share | None = None
@@ -297,14 +298,31 @@ class SwapRun:
         unmoved -= {name for index in exchanger.active for name in self.moves[index].fields}
         return tuple(name for name in self.fields if name not in unmoved)
 
+    def sorted(self, rows: Rows, grouping: Grouping, exchanger: Exchanger) -> SortedRows:
+        """Return the fields that the exchanger needs of some rows, in the order of their labels."""
+        sizes = self.sizes
+        parts = sorted_parts(
+            rows, self.fields_of(exchanger), grouping.controls, grouping.labels, self.row,
+            sizes.unit_rows, self._scratch, sizes.waiting,
+        )  # fmt: skip
+        return SortedRows(rows.count, parts)
+
+    def sorted_unit(
+        self, rows: Rows, grouping: Grouping, exchanger: Exchanger, cuts: UnitCuts, number: int,
+        whole_labels: bool,
+    ) -> SortedRows:  # fmt: skip
+        """Return the same of the rows of a unit; further arguments as for `samplesort.sorted_unit`."""
+        return sorted_unit(
+            rows, self.fields_of(exchanger), grouping.controls, grouping.labels, self.row,
+            cuts, number, whole_labels, self._scratch, self.sizes.waiting,
+        )  # fmt: skip
+
     def exchange_groups(
-        self, rows: Rows, grouping: Grouping, exchanger: Exchanger, progress: Progress,
+        self, rows: SortedRows, grouping: Grouping, exchanger: Exchanger, progress: Progress,
         watcher: Watcher | None,
     ) -> None:  # fmt: skip
-        """Sort the rows by their labels and exchange group by group; the rows are those of whole groups."""
-        fields = self.fields_of(exchanger)
-        walk = _GroupWalk(rows, fields, grouping, exchanger, self.sizes, self._scratch, watcher)
-        walk.run(progress)
+        """Exchange group by group; the rows are those of whole groups."""
+        _GroupWalk(rows, grouping, exchanger, self.sizes, self._scratch, watcher).run(progress)
 
     def assembled(
         self,
@@ -370,11 +388,10 @@ class _GroupWalk:
     """Walk over partitions in the order of their labels that exchanges each group once it is complete."""
 
     def __init__(
-        self, rows: Rows, fields: tuple[str, ...], grouping: Grouping, exchanger: Exchanger,
-        sizes: Sizes, scratch: Scratch, watcher: Watcher | None,
+        self, rows: SortedRows, grouping: Grouping, exchanger: Exchanger, sizes: Sizes, scratch: Scratch,
+        watcher: Watcher | None,
     ) -> None:  # fmt: skip
         self._rows = rows
-        self._fields = fields
         self._grouping = grouping
         self._exchanger = exchanger
         self._sizes = sizes
@@ -388,12 +405,7 @@ class _GroupWalk:
     def run(self, progress: Progress) -> None:
         """Exchange every group."""
         done = 0
-        labels: Labels = self._grouping.labels
-        partitions = sorted_parts(
-            self._rows, self._fields, self._grouping.controls, labels, self._exchanger.row,
-            self._sizes.unit_rows, self._scratch, self._sizes.waiting,
-        )  # fmt: skip
-        for table in partitions:
+        for table in self._rows.parts:
             done += table.num_rows
             progress(0.3 + 0.6 * done / self._rows.count, "exchanging")
             self._add_partition(table, final=done == self._rows.count)

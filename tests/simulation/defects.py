@@ -3,8 +3,10 @@
 Each is a list of places and what is put there: see `tests.simulation.modules.simulated`.
 """
 
+import sys
 from typing import Any
 
+from app.jobs.acceptance import Acceptance
 from app.jobs.maintenance.sweep import Sweeper
 from tests.simulation import statements
 from tests.simulation.modules import BLOB_ROWS, current_scheduler
@@ -71,6 +73,14 @@ def _names_read_first(session: Any) -> set[str]:
     return _read_first[current_scheduler().current_thread()]
 
 
+def _look_for_key_before(acceptance: Any, *args: Any) -> Any:
+    """Look for a key before the transaction that stores it only."""
+    return None if sys._getframe(1).f_code.co_name == "_insert" else _MADE_UNDER_KEY(acceptance, *args)
+
+
+_MADE_UNDER_KEY = Acceptance._made_under_key
+
+
 def _move_any_claim(
     session: Any, job_id: str, sources: Any, target: str, attempt: int | None = None, **values: Any
 ) -> bool:
@@ -106,7 +116,7 @@ DEFECTS: dict[str, Defect] = {
         ("app.store.sql.jobs.move", _move_any_claim)
     ],
     "an idempotency key is not looked for in the transaction that stores it": [
-        ("app.jobs.idempotency.Idempotency.is_known", lambda *args: False)
+        ("app.jobs.acceptance.Acceptance._made_under_key", _look_for_key_before)
     ],
     "a dead replica's lease is never ended": [
         ("app.store.sql.replicas.remove_expired", lambda session, but: ())

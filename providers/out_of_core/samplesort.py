@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -174,19 +174,28 @@ class Splitters:
         keys = label_keys(self.labels(together))
         if self.row is not None:
             keys = packed([*keys, together.column(self.row).to_numpy().astype(np.uint64)])
+        parts = _places(keys[0][:count], keys[0][count:], "right")
         if len(keys) == 1:
-            return _places(keys[0][:count], keys[0][count:])
-        order: IndexArray = radix_order(keys)  # stable: a splitter precedes equal rows
-        parts = np.empty(len(order), np.int64)
-        parts[order] = np.cumsum(order < count)
-        return parts[count:]
+            return parts
+        # The further keys decide only for rows whose first key is that of a splitter.
+        tied = np.flatnonzero(parts != _places(keys[0][:count], keys[0][count:], "left"))
+        if len(tied):
+            rows = np.concatenate([np.arange(count), count + tied])
+            # The sort is stable: a splitter precedes equal rows.
+            order: IndexArray = radix_order([key[rows] for key in keys])
+            preceding = np.empty(len(order), np.int64)
+            preceding[order] = np.cumsum(order < count)
+            parts[tied] = preceding[count:]
+        return parts
 
 
-def _places(splitters: UInt64Array, keys: UInt64Array) -> npt.NDArray[np.int64]:
-    """Return for each key the number of splitters, ascending, that are at most as large."""
+def _places(
+    splitters: UInt64Array, keys: UInt64Array, side: Literal["left", "right"]
+) -> npt.NDArray[np.int64]:
+    """Return the number of splitters before each key; ``right``: equal ones count. They are ascending."""
     if len(splitters) > _FEW_SPLITTERS:
-        return np.searchsorted(splitters, keys, side="right")
+        return np.searchsorted(splitters, keys, side)
     places = np.zeros(len(keys), np.int64)
     for splitter in splitters:
-        places += keys >= splitter
+        places += keys > splitter if side == "left" else keys >= splitter
     return places

@@ -220,9 +220,13 @@ def _align_to_blocks(
         parts = splitters.parts_of(table)
         sizes += np.bincount(parts, minlength=count + 1)
         for index in range(count):
-            more = take_rows(table, np.flatnonzero(parts == index + 1))
-            joined = pa.concat_tables([candidates[index], more])
-            candidates[index] = _first_rows(joined, splitters.labels, row, group_rows)
+            held, more = candidates[index], take_rows(table, np.flatnonzero(parts == index + 1))
+            if held.num_rows == group_rows:  # only rows before the last of them can take its place
+                last = Splitters(held.slice(group_rows - 1), splitters.labels, row)
+                more = take_rows(more, np.flatnonzero(last.parts_of(more) == 0))
+            if more.num_rows:
+                joined = pa.concat_tables([held, more])
+                candidates[index] = _first_rows(joined, splitters.labels, row, group_rows)
     aligned, ranks = [], [0]
     for index, rank in enumerate(np.cumsum(sizes)[:-1].tolist()):
         up = -rank % group_rows

@@ -335,11 +335,16 @@ def wait_for_units(task: SwapTask, count: int) -> set[int]:
     """Wait until a number of units run; return their processes, each of which has its spool open."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        found = {int(link.parts[2]) for link in _open_files() if _leads_into(link, task.spool_folder)}
+        found = processes_with_units(task)
         if len(found) == count:
             return found
         time.sleep(0.01)
     raise AssertionError("the units do not run")
+
+
+def processes_with_units(task: SwapTask) -> set[int]:
+    """Return the processes that have the spool of a unit open."""
+    return {int(link.parts[2]) for link in _open_files() if _leads_into(link, task.spool_folder)}
 
 
 def _open_files() -> Iterator[Path]:

@@ -56,7 +56,10 @@ P = TypeVar("P", bound=BinParams)
 _MEMORY_FRACTION = 40
 """Memory is divided by this for the rows that are scattered together; their parts take as much again."""
 
-_NODE_TABLES = 6
+_SORTED_TABLES = 24
+"""Memory is divided by this for the rows that are sorted together when a node is cut on disk."""
+
+_NODE_TABLES = 8
 """Memory is divided by this for the rows of a node that is cut into its parts in memory."""
 
 _LEAST_ROWS = 64
@@ -176,7 +179,7 @@ class PartRun(Generic[P]):
             points.add(0, self._with_points(table, standards))
         keys = CutKeys(self._dimensions, self.row)
         together = max(_LEAST_ROWS, memory // (_MEMORY_FRACTION * self._row_bytes))
-        most = max(_LEAST_ROWS, memory // (12 * self._row_bytes))
+        most = max(_LEAST_ROWS, memory // (_SORTED_TABLES * self._row_bytes))
         nodes = [_Node(0, parts, StoredNode(rows, points, (0,), together))]
         fitting = max(_LEAST_ROWS, memory // (_NODE_TABLES * self._row_bytes))  # every part fits
 

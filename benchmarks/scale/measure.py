@@ -40,8 +40,8 @@ ROWS = (10**9, 10**10)
 WORKER_MEMORY = 2 * 10**9
 """Memory of a worker in the predictions."""
 
-_SCALED_UNITS = 4
-"""Units of the jobs whose scaling is measured."""
+_SCALED_UNITS = 2
+"""Units of the jobs whose scaling is measured: one for each worker, since every unit looks at all rows."""
 
 _FITS, _CUT = 0.6, 0.1
 """Memory budgets as shares of what a run in memory needs: units fit, and they do not."""

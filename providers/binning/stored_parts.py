@@ -181,10 +181,10 @@ class PartRun(Generic[P]):
         together = max(_LEAST_ROWS, memory // (_MEMORY_FRACTION * self._row_bytes))
         most = max(_LEAST_ROWS, memory // (_SORTED_TABLES * self._row_bytes))
         nodes = [_Node(0, parts, StoredNode(rows, points, (0,), together))]
-        fitting = max(_LEAST_ROWS, memory // (_NODE_TABLES * self._row_bytes))  # every part fits
+        fitting = max(_LEAST_ROWS, memory // (_NODE_TABLES * self._row_bytes))
 
         def large(node: _Node) -> bool:
-            return node.points.rows > fitting
+            return node.points.rows > fitting and node.stop - node.first > 1
 
         while found := [node for node in nodes if large(node)]:
             progress(0.5 * math.log(rows / found[0].points.rows, rows), "cutting the rows into parts")

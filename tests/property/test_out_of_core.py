@@ -242,6 +242,19 @@ def test_a_part_of_meds_that_does_not_fit_is_refused_with_a_number_that_does() -
     assert_same("MEDS", table, given | {"parts": enough}, 600_000, 5000)
 
 
+def test_a_part_of_wide_values_may_be_as_large_as_memory_permits() -> None:
+    """A node that is one part is not cut, although it has more rows than are cut in memory elsewhere."""
+    random = np.random.default_rng(7)
+    wide = pa.decimal256(50, 3)
+    fields = {name: pa.array(random.integers(0, 10**6, 12_000)).cast(wide) for name in "xyz"}
+    table = pa.table({**fields, "row": range(12_000)})
+    given = {"swap_fields": [*fields], "k": 5, "method": "partitioned"}
+    with pytest.raises(SourceError) as raised:
+        swap_out_of_core("MEDS", table, given | {"parts": 2}, 2_000_000, 3000)
+    enough = int(re.findall(r"at least (\d+) parts", str(raised.value))[0])
+    assert_same("MEDS", table, given | {"parts": enough}, 2_000_000, 3000, 2)
+
+
 def test_cells_that_are_too_many_to_merge_are_reported() -> None:
     """Without merging there may be as many cells as rows."""
     rows = 10_000

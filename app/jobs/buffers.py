@@ -262,9 +262,9 @@ class Buffers:
         declared: int,
     ) -> tuple[Buffer, bool]:
         """Return the buffer as `create`, and whether an earlier request has made it."""
-        await self._in_thread(self._admit, caller)
+        made = await self._in_thread(self._admit, submission, caller)
         hashed = _HashedUpload(chunks)
-        if await self._in_thread(self._is_made, submission, caller):
+        if made:
             return await self._replayed(hashed, describe, submission, caller), True
         received = hashed.chunks() if submission.idempotency_key else chunks
         stored = await self._read(received, describe, caller, gone, DeclaredLength(declared))
@@ -355,7 +355,7 @@ class Buffers:
         """
         source = await self._in_thread(self._find, buffer_id, caller)
         check_copied_fields([field["name"] for field in source.fields], drop, types)
-        await self._in_thread(self._admit, caller)
+        await self._in_thread(self._admit, DEFAULT_OPTIONS, caller)
         table = self._stores.new_blob()
         try:
             async with self._reserving:
@@ -507,14 +507,12 @@ class Buffers:
             byte_size=outcome["byte_size"],
         )
 
-    def _admit(self, caller: Caller) -> None:
-        """Reject a caller at its limit before the upload is read; `_insert` checks the exact size."""
+    def _admit(self, submission: SubmissionOptions, caller: Caller) -> bool:
+        """Reject a caller at its limit, and return whether its key was used; `_insert` checks both again."""
         with self._stores.database.read() as session:
-            self._limits.admit_buffer(session, caller.owner, 1, moment(session))
-
-    def _is_made(self, submission: SubmissionOptions, caller: Caller) -> bool:
-        with self._stores.database.read() as session:
-            return self._idempotency.is_known(session, caller.owner, submission, moment(session))
+            now = moment(session)
+            self._limits.admit_buffer(session, caller.owner, 1, now)
+            return self._idempotency.is_known(session, caller.owner, submission, now)
 
     def _made_before(self, submission: SubmissionOptions, caller: Caller) -> Buffer | None:
         with self._stores.database.read() as session:

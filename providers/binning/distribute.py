@@ -77,7 +77,9 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         cuts = None
         if wanted > 1 and rows.count > wanted:
             labels = grid.grouping(numbers, swap.row).labels
-            cuts = UnitCuts.of_rows(rows, numbers.names, labels, wanted, swap.sizes.unit_rows)
+            cuts = UnitCuts.of_rows(
+                rows, numbers.names, labels, wanted, swap.sizes.unit_rows, whole_labels=True
+            )
         units = 1 if cuts is None else wanted
         common = _Common(numbers.ranges, grid, cuts)
         return Division(tuple(range(units)), swap.parts, common, starts=swap.starts)
@@ -90,9 +92,9 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
             keep_absent(numbers, exchanger)
         grouping = common.grid.grouping(numbers, swap.row)
         if common.cuts is None:
-            rows = swap.sorted(numbers.rows, grouping, exchanger)
-        else:  # a cell stays in one unit
-            rows = swap.sorted_unit(numbers.rows, grouping, exchanger, common.cuts, number, True)
+            rows = swap.sorted_rows(numbers.rows, grouping, exchanger)
+        else:
+            rows = swap.sorted_unit(numbers.rows, grouping, exchanger, common.cuts, number)
         if rows.count:
             swap.exchange_groups(rows, grouping, exchanger, no_progress, None)
         return exchanger.tally

@@ -307,7 +307,7 @@ def swap_in_cells(
     grid = CellGrid.of_numbers(numbers, axes, merge, run, resources, sub_progress(progress, 0.0, 0.3))
     if numbers.rows.count:
         grouping = grid.grouping(numbers, run.row)
-        rows = run.sorted(numbers.rows, grouping, exchanger)
+        rows = run.sorted_rows(numbers.rows, grouping, exchanger)
         run.exchange_groups(rows, grouping, exchanger, progress, None)
     return assembled_cells(run, [spool], exchanger.tally, numbers, grid, widest)
 

@@ -84,11 +84,6 @@ class Rows:
         """Return all rows of a source; ``row`` names the column of row numbers."""
         return cls(source.rows, lambda fields: numbered(source, fields, row))
 
-    @classmethod
-    def of_spool(cls, spool: Spool, row: str) -> Self:
-        """Return the rows of the only part of a spool, which contains their row numbers."""
-        return cls(spool.rows(0), lambda fields: (table.select([*fields, row]) for table in spool.read(0)))
-
 
 def numbered(source: Source, fields: Sequence[str], row: str) -> Iterator[pa.Table]:
     """Yield the batches of a source, with the row numbers in a column named `row`."""

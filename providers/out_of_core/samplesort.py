@@ -52,26 +52,29 @@ class SortedRows:
 
 @dataclass(frozen=True)
 class UnitCuts:
-    """Rows at which the units of a job begin, and rows between which a unit is sorted."""
+    """Rows that cut a job into units, and rows that cut a unit into the parts in which it is sorted."""
 
     first_rows: pa.Table
     """First row of each unit but the first, in order."""
     splitters: pa.Table
     """First row of each part of all units but the first, in order; see `sorted_parts`."""
+    whole_labels: bool
+    """Whether equal labels stay in one unit; else ties are cut by row number."""
 
     @classmethod
     def of_rows(
-        cls, rows: Rows, controls: Sequence[str], labels: Labels, units: int, part_rows: int
-    ) -> UnitCuts:
+        cls, rows: Rows, controls: Sequence[str], labels: Labels, units: int, part_rows: int,
+        whole_labels: bool,
+    ) -> UnitCuts:  # fmt: skip
         """Cut rows into units of about equally many, each of which is sorted in parts of `part_rows` rows."""
         parts = -(-rows.count // (units * part_rows))
         splitters = splitting_rows(rows, controls, labels, units * parts)
-        return cls(take_rows(splitters, np.arange(1, units) * parts - 1), splitters)
+        return cls(take_rows(splitters, np.arange(1, units) * parts - 1), splitters, whole_labels)
 
 
 def sorted_unit(
     rows: Rows, fields: Sequence[str], controls: Sequence[str], labels: Labels, row: str,
-    cuts: UnitCuts, number: int, whole_labels: bool, scratch: Scratch, memory: int,
+    cuts: UnitCuts, number: int, scratch: Scratch, memory: int,
 ) -> SortedRows:  # fmt: skip
     """Return the rows of a unit, for which all rows are read once.
 
@@ -80,12 +83,10 @@ def sorted_unit(
     cuts : UnitCuts
     number : int
         Number of the unit, from 0.
-    whole_labels : bool
-        Whether equal labels stay in one unit; else ties are cut by row number.
     rows, fields, controls, labels, row, scratch, memory
         As for `sorted_parts`.
     """
-    of_unit = Splitters(cuts.first_rows, labels, None if whole_labels else row)
+    of_unit = Splitters(cuts.first_rows, labels, None if cuts.whole_labels else row)
     columns = [*controls, row]
 
     def own(table: pa.Table) -> IndexArray:

@@ -141,10 +141,9 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
         active = exchanger.limited_to(sort_pass.moves)
         all_rows = swap.rows_of(sort_pass)
         if cuts is None:
-            rows = swap.sorted(all_rows, grouping, active)
+            rows = swap.sorted_rows(all_rows, grouping, active)
         else:
-            whole_labels = not groupings.group_rows(run.params)
-            rows = swap.sorted_unit(all_rows, grouping, active, cuts, unit.number, whole_labels)
+            rows = swap.sorted_unit(all_rows, grouping, active, cuts, unit.number)
         if rows.count:
             swap.exchange_groups(rows, grouping, active, no_progress, watcher)
         return exchanger.tally, watcher
@@ -200,7 +199,9 @@ def _cuts(
     """
     if rows.count <= wanted:
         return None, (0,)
-    cuts = UnitCuts.of_rows(rows, grouping.controls, grouping.labels, wanted, part_rows)
+    cuts = UnitCuts.of_rows(
+        rows, grouping.controls, grouping.labels, wanted, part_rows, whole_labels=not group_rows
+    )
     if not group_rows:
         return cuts, (0,) * wanted
     splitters = Splitters(cuts.first_rows, grouping.labels, row)

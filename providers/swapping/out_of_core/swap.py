@@ -236,7 +236,7 @@ class SwapRun:
             if sort_pass.rows:
                 active = exchanger.limited_to(sort_pass.moves)
                 groups = grouping(sort_pass.rows)
-                rows = self.sorted(self.rows_of(sort_pass), groups, active)
+                rows = self.sorted_rows(self.rows_of(sort_pass), groups, active)
                 self.exchange_groups(rows, groups, active, pass_progress, watcher)
 
     def exchange_everything(
@@ -298,7 +298,7 @@ class SwapRun:
         unmoved -= {name for index in exchanger.active for name in self.moves[index].fields}
         return tuple(name for name in self.fields if name not in unmoved)
 
-    def sorted(self, rows: Rows, grouping: Grouping, exchanger: Exchanger) -> SortedRows:
+    def sorted_rows(self, rows: Rows, grouping: Grouping, exchanger: Exchanger) -> SortedRows:
         """Return the fields that the exchanger needs of some rows, in the order of their labels."""
         sizes = self.sizes
         parts = sorted_parts(
@@ -308,13 +308,12 @@ class SwapRun:
         return SortedRows(rows.count, parts)
 
     def sorted_unit(
-        self, rows: Rows, grouping: Grouping, exchanger: Exchanger, cuts: UnitCuts, number: int,
-        whole_labels: bool,
-    ) -> SortedRows:  # fmt: skip
+        self, rows: Rows, grouping: Grouping, exchanger: Exchanger, cuts: UnitCuts, number: int
+    ) -> SortedRows:
         """Return the same of the rows of a unit; further arguments as for `samplesort.sorted_unit`."""
         return sorted_unit(
             rows, self.fields_of(exchanger), grouping.controls, grouping.labels, self.row,
-            cuts, number, whole_labels, self._scratch, self.sizes.waiting,
+            cuts, number, self._scratch, self.sizes.waiting,
         )  # fmt: skip
 
     def exchange_groups(

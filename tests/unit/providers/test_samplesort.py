@@ -61,14 +61,12 @@ def test_units_hold_all_rows_in_order_and_read_them_once(
         return (TABLE.select([*fields, "row"])[start : start + 60] for start in range(0, ROWS, 60))
 
     rows, labels = Rows(ROWS, read), labels_of(["few"])
-    cuts = UnitCuts.of_rows(rows, ["few"], labels, units, part_rows)
+    cuts = UnitCuts.of_rows(rows, ["few"], labels, units, part_rows, whole_labels)
     assert len(times) == 1
     found: list[pa.Table] = []
     for number in range(units):
         with SealedScratch(tmp_path) as scratch:
-            of_unit = sorted_unit(
-                rows, ["wide", "few"], ["few"], labels, "row", cuts, number, whole_labels, scratch, 2000
-            )
+            of_unit = sorted_unit(rows, ["wide", "few"], ["few"], labels, "row", cuts, number, scratch, 2000)
             parts = list(of_unit.parts)
         assert len(times) == number + 2
         assert of_unit.count == sum(part.num_rows for part in parts)

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterator
 from typing import BinaryIO, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 Batches: TypeAlias = "tuple[pa.Schema, Iterator[pa.RecordBatch]]"
@@ -61,6 +63,21 @@ class BoundedFile:
             data = self._file.read(left if count is None or count < 0 else min(count, left))
             self._at += len(data)
             return data
+
+    def read_buffer(self, count: int) -> npt.NDArray[np.uint8]:
+        """Read up to ``count`` bytes as `read`; Arrow prefers it, and keeps the memory as that of a batch.
+
+        numpy requests huge pages for large memory, whose first use costs a fifth of that of a bytes object's.
+        """
+        with self._lock:
+            if self.closed:
+                return np.empty(0, np.uint8)
+            data = np.empty(max(0, min(count, self._size - self._at)), np.uint8)
+            filled = 0
+            while filled < len(data) and (got := self._file.readinto(data.data[filled:])):  # type: ignore[attr-defined]
+                filled += got
+            self._at += filled
+            return data[:filled]
 
     def close(self) -> None:
         """Stop reads. The underlying file stays open, because it belongs to the caller."""

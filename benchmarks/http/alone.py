@@ -18,21 +18,27 @@ async def app(
     """Store the body of a POST in memory; respond to any other request with the stored body."""
     if scope["type"] != "http":
         return
-    more = scope["method"] == "POST"
-    if more:
-        _kept.clear()
-    while more:
-        message = await receive()
-        _kept.append(message.get("body", b""))
-        more = message.get("more_body", False)
+    if scope["method"] == "POST":
+        await _keep(receive)
     await send({"type": "http.response.start", "status": 200, "headers": []})
     if scope["method"] != "POST":
-        body = b"".join(_kept)
-        for start in range(0, len(body), _PIECE):
-            await send(
-                {"type": "http.response.body", "body": body[start : start + _PIECE], "more_body": True}
-            )
+        for piece in _kept:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _keep(receive: Callable[[], Awaitable[Any]]) -> None:
+    """Store the body in pieces; one block of its size would take longer than the rest of the request."""
+    _kept.clear()
+    piece = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        piece += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(piece) >= _PIECE or not more:
+            _kept.append(bytes(piece))
+            piece.clear()
 
 
 def running() -> AbstractContextManager[tuple[str, int]]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from benchmarks import measures, start, waiting
 from benchmarks.harness import BUSY, busy_processes
 from benchmarks.http import audited_reads, buffers, calls, formats, large_table, processes, streams
+from benchmarks.http.databases import DATABASES
 from benchmarks.methods import (
     kernels,
     locality,
@@ -48,9 +49,9 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "out-of-core": lambda given: [out_of_core.measure(max(given.rows), min(2, given.rounds))],
     "jobs": lambda given: [out_of_core.measure_jobs(rows, given.rounds) for rows in given.rows],
     "http": lambda given: [formats.measure(2 * given.rounds), formats.measure_small(4)],
-    "calls": lambda given: [calls.measure(given.rounds)],
+    "calls": lambda given: [calls.measure(given.rounds, database) for database in DATABASES],
     "processes": lambda given: [processes.measure(min(3, given.rounds))],
-    "streams": lambda given: [streams.measure(min(3, given.rounds))],
+    "streams": lambda given: [streams.measure(min(3, given.rounds), database) for database in DATABASES],
     "http-large": lambda given: [large_table.measure(max(given.rows), given.rounds)],
     "buffers": lambda given: [buffers.measure(int(given.gigabytes * 10**9))],
     "measures": lambda given: [measures.measure(given.rounds)],

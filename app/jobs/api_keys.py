@@ -65,15 +65,12 @@ class NewKey:
 
 
 class ApiKeys:
-    """The keys of this installation. Blocking: called in a thread, but for `caller` if `quick`."""
+    """The keys of this installation. Blocking: called in a thread, but for `find_caller`."""
 
     def __init__(self, database: Database, audit: AuditTrail) -> None:
         self._database = database
         self._audit = audit
         self._mac_key = subkey(audit.key, "api-keys/1")
-        self.quick = not database.shared
-        """Whether a key is found without waiting: a read of an embedded database takes less time than to hand
-        it to a thread, and waits for no writer."""
         self._recording: set[str] = set()
         """Keys whose use a thread is recording."""
 
@@ -109,6 +106,10 @@ class ApiKeys:
                 self._audit.append(session, by, "key.revoke", key_id, moment(session))
         return revoked
 
+    async def find_caller(self, text: str) -> Caller | None:
+        """Return the caller as `caller`, without a thread."""
+        return await self._database.looking(self.caller, text)
+
     def caller(self, text: str) -> Caller | None:
         """Return the caller whose key this is; None if it is unknown, revoked or expired.
 
@@ -127,9 +128,7 @@ class ApiKeys:
         return Caller(key.name, key.project, frozenset(key.scopes.split()))
 
     def _record_use(self, key_id: str, now: datetime) -> None:
-        if not self.quick:
-            self._write_use(key_id, now)
-        elif key_id not in self._recording:  # a write waits for other writers: not in the event loop
+        if key_id not in self._recording:  # a write waits for other writers: not in the event loop
             self._recording.add(key_id)
             Thread(target=self._try_write_use, args=(key_id, now), name="rowveil-key-use").start()
 

@@ -89,8 +89,7 @@ class Lifecycle:
         self.stores = stores
         place = place_of(settings)
         self.threads = threads = LoopThreads(_THREADS, "rowveil")
-        if isinstance(place, Path):
-            stores.database.group_commits(place)
+        stores.database.use_loop(place if isinstance(place, Path) else None)
         self.watchers = watchers = Watchers()
         self.progress_reader = ProgressReader(read=shared_progress(stores.blobs))
         self.engine = engine = _engine_of(settings)

@@ -336,9 +336,7 @@ class JobService:
         return job, progress or Progress()
 
     async def _look(self, job_id: str) -> JobRow:
-        if self._stores.database.shared:
-            return await self._in_thread(self._transactions.look, self._caller, job_id)
-        return self._transactions.look(self._caller, job_id)  # as `ApiKeys.quick`
+        return await self._stores.database.looking(self._transactions.look, self._caller, job_id)
 
     async def progress(self, job: Job) -> Progress:
         """Return the job's progress; a fraction of 0 without a stage if it is unknown."""

@@ -5,9 +5,11 @@ reads it from the database.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from math import inf
+from typing import Any
 
 from app.engine.engine import Progress
 from app.errors import Unavailable
@@ -65,7 +67,7 @@ class ChangeSignal:
 
 
 class _Follower:
-    """Reads the progress of one job for all its watchers, and wakes them when it has changed."""
+    """Reads the row and the progress of one job for all its watchers, and wakes them at new progress."""
 
     def __init__(self, progress_of: ReadProgress, interval: Callable[[], float]) -> None:
         self.signals: set[ChangeSignal] = set()
@@ -73,6 +75,8 @@ class _Follower:
         self._interval = interval
         self._row: Job | None = None
         self._last: Progress | None = None
+        self._reading: asyncio.Task[Job] | None = None
+        """Read of the row since its last change."""
         self._task = asyncio.ensure_future(self._follow())
 
     def keep(self, row: Job) -> Job:
@@ -81,6 +85,17 @@ class _Follower:
             self._last = None
         self._row = row
         return row
+
+    async def reread(self, find: Callable[[], Coroutine[Any, Any, Job]]) -> Job:
+        """Return the job's row; all watchers that one change has woken share one read. Raises as ``find``."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(find())
+            self._reading.add_done_callback(_ignore_error)
+        return self.keep(await asyncio.shield(self._reading))
+
+    def forget_row(self) -> None:
+        """Note that the row has changed since it was last read."""
+        self._reading = None
 
     async def progress_of(self, job: Job) -> Progress | None:
         """Return the job's progress: of a running job as it was last read, if it was."""
@@ -162,7 +177,10 @@ class Watchers:
                 if job.ended or self.closing:
                     return
                 if await changed.next():
-                    job = follower.keep(changed.job or await self._find_by(job_id, inf, find))
+                    if changed.job is not None:
+                        job = follower.keep(changed.job)
+                    else:
+                        job = await follower.reread(partial(self._find_by, job_id, inf, find))
 
     @contextmanager
     def _following(
@@ -209,6 +227,8 @@ class Watchers:
         """Signal a change of the job to its watchers; ``job`` is its row now, if it is known."""
         if ended:
             self._expected.discard(job_id)
+        if (follower := self._followed.get(job_id)) is not None:
+            follower.forget_row()
         for changed in self._watched.get(job_id, ()):
             changed.set(ended, job)
 
@@ -230,9 +250,17 @@ class Watchers:
     def close(self) -> None:
         """Wake all watchers: no further change will be signalled."""
         self.closing = True
+        for follower in self._followed.values():
+            follower.forget_row()
         for signals in self._watched.values():
             for changed in signals:
                 changed.set(ended=True)
+
+
+def _ignore_error(read: asyncio.Task[Job]) -> None:
+    """Take the error of a read for which no watcher waits any more."""
+    if not read.cancelled():
+        read.exception()
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> bool:

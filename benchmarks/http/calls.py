@@ -7,6 +7,7 @@ import os
 import statistics
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import orjson
 
 from benchmarks.harness import table
 from benchmarks.http import floors
+from benchmarks.http.databases import settings_of
 from benchmarks.http.plain_client import Calls, request_bytes, run_calls
 from benchmarks.methods.kernels import people_table
 from demo.service import own_key, service_process
@@ -23,6 +25,8 @@ GOAL = 0.2
 READ_GOAL = 1000
 _SECONDS = 3.0
 _WARM_UP = 2.0
+_FIRST_RELEASES = 15.0
+"""Seconds in which a table is released twenty times, whose risk a worker measures each time."""
 _PARAMETERS = {"swap_fields": ["a"], "control_field": "class100"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -51,8 +55,8 @@ class Round:
     """The same in its workers."""
 
 
-def measure(rounds: int) -> str:
-    """Return rates, latencies and processor time per call as Markdown."""
+def measure(rounds: int, database: str) -> str:
+    """Return rates, latencies and processor time per call on a database as Markdown."""
     rows = people_table(1000).select(["a", "b", "c", "class100"]).to_pylist()
     body, tiny = (
         orjson.dumps({"source": {"rows": some}, "parameters": _PARAMETERS}) for some in (rows, rows[:3])
@@ -60,9 +64,13 @@ def measure(rounds: int) -> str:
     with (
         tempfile.TemporaryDirectory() as home,
         floors.running() as (floor, floor_process),
-        service_process(Path(home), auth="on", caller_request_rate="0") as (address, process),
+        settings_of(database) as new_database,
+        ExitStack() as opened,
     ):
-        key, workers = own_key(Path(home)), descendants(process)
+        url = new_database()
+        service = service_process(Path(home), auth="on", caller_request_rate="0", **url)
+        address, process = opened.enter_context(service)
+        key, workers = own_key(Path(home), **url), descendants(process)
         path = "/v1/services/CDSWAP"
         servers = [
             Server("echo", floor, request_bytes("POST", floor, "/echo", body=body), floor_process),
@@ -78,6 +86,7 @@ def measure(rounds: int) -> str:
         servers.append(Server("read", address, read, process, workers))
         for server in servers:
             measured_round(server, 4, _WARM_UP)
+        run_calls(address, servers[2].request, 4, _FIRST_RELEASES)
         lines = []
         for connections in CONNECTIONS:
             found = {server.name: [measured_round(server, connections, _SECONDS)] for server in servers}
@@ -88,8 +97,8 @@ def measure(rounds: int) -> str:
     head = ["connections", "calls of", "a second", "of the echo", "p50 ms", "p99 ms"]
     costs = ["service, ms of processor", "worker", "service / echo"]
     return (
-        f"A call is CDSWAP on 1,000 rows, {len(body):,} bytes of JSON; `echo` parses and writes them in "
-        "FastAPI, `swap` also swaps them in its process, `read` is GET of a job.\n\n"
+        f"On {database}. A call is CDSWAP on 1,000 rows, {len(body):,} bytes of JSON; `echo` parses and "
+        "writes them in FastAPI, `swap` also swaps them in its process, `read` is GET of a job.\n\n"
         + table([*head, *costs], lines)
         + f"\n\nGoals: a call at least {GOAL:g} of the echo's calls a second; {READ_GOAL:,} reads a second.\n"
     )

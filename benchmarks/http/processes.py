@@ -14,12 +14,11 @@ import orjson
 
 from benchmarks.harness import table
 from benchmarks.http.calls import Round, Server, descendants, first_response, measured_round
+from benchmarks.http.databases import DATABASES, settings_of
 from benchmarks.http.plain_client import request_bytes
 from benchmarks.methods.kernels import people_table
 from demo.service import own_key, service_process
-from tests.postgres import running_postgres
 
-DATABASES = ("SQLite", "PostgreSQL")
 PROCESSES = (1, 2)
 CONNECTIONS = (1, 4, 16)
 _SECONDS = 3.0
@@ -40,13 +39,10 @@ def measure(rounds: int) -> str:
 def _measure_on(database: str, rounds: int) -> str:
     found: dict[tuple[int, str, int], list[Round]] = {}
     with contextlib.ExitStack() as opened:
-        new_database = None
-        if database == "PostgreSQL":
-            new_database = opened.enter_context(running_postgres(durable=True)).new_database
+        new_database = opened.enter_context(settings_of(database))
         servers = []
         for count in PROCESSES:
-            url = {} if new_database is None else {"database_url": new_database()}
-            servers += [(count, server) for server in _servers(count, url, opened)]
+            servers += [(count, server) for server in _servers(count, new_database(), opened)]
         for _, server in servers:
             measured_round(server, max(CONNECTIONS), _WARM_UP)
         for connections in CONNECTIONS:

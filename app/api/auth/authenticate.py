@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from anyio import to_thread
 from fastapi import Request
 
 from app.callers import ANONYMOUS, Caller
@@ -51,7 +50,7 @@ async def _identified(request: Request) -> Caller:
     text = text.strip()
     if text.startswith("rv_"):
         keys: ApiKeys = request.app.state.jobs.api_keys
-        caller = keys.caller(text) if keys.quick else await to_thread.run_sync(keys.caller, text)
+        caller = await keys.find_caller(text)
         if caller is None:
             raise InvalidToken("the key is unknown to this service, was revoked, or has expired")
         return caller

@@ -16,7 +16,7 @@ import sqlite3
 import sys
 import threading
 import time
-from asyncio import Future
+from asyncio import Future, to_thread
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -37,6 +37,8 @@ from app.store.sql.write_lock import WriteLock
 
 if TYPE_CHECKING:
     from alembic.config import Config
+
+    from app.store.sql.server_looks import ServerLooks
 
 T = TypeVar("T")
 
@@ -118,6 +120,7 @@ class Database:
         self._most_connections = connections or _POOL_SIZE + _POOL_OVERFLOW
         self._write_lock = WriteLock(_lock_file(settings, self.engine.url))
         self._group: GroupCommit | None = None
+        self._looks: ServerLooks | None = None
         self._look_lock = threading.Lock()
         self._looking: sa.PoolProxiedConnection | None = None
 
@@ -135,6 +138,8 @@ class Database:
         """
         with _translated_errors():
             quick = quick_statement(statement, self.engine.dialect, parameters)
+            if self._looks is not None and self._looks.running is not None:
+                return self._look_in_loop(self._looks, quick, parameters)
             if self.shared:
                 return self._look_at_server(quick, parameters)
             with self._look_lock:
@@ -165,18 +170,43 @@ class Database:
                     driver.autocommit = False
             return found
 
+    def _look_in_loop(
+        self, looks: "ServerLooks", quick: QuickStatement, parameters: Mapping[str, Any]
+    ) -> sa.Row[Any] | None:
+        """Run a query in a function that `looking` has started."""
+        with looks.connection() as connection:
+            driver = connection.connection.driver_connection
+            try:
+                found: sa.Row[Any] | None = quick.one_or_none(driver, parameters)
+            except errors_of(self.engine.dialect) as error:
+                raise quick.translated(error) from error
+            return found
+
+    async def looking(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function that waits for nothing but `look`, and return its result.
+
+        It needs no thread. A query of an embedded database takes less time than a hand-over to one, and waits
+        for no writer; the event loop waits for the response of a server.
+        """
+        if not self.shared:
+            return function(*arguments)
+        if self._looks is None:
+            return await to_thread(function, *arguments)
+        return await self._looks.run(function, *arguments)
+
     def connections(self) -> tuple[int, int]:
         """Return the number of connections in use, and the largest number; 0 and 0 without a pool."""
         pool = self.engine.pool
         if not isinstance(pool, sa.QueuePool):
             return 0, 0
-        return pool.checkedout(), self._most_connections
+        idle = 0 if self._looks is None else self._looks.idle
+        return pool.checkedout() - idle, self._most_connections
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """Run a read-only transaction, which sees one snapshot of the database."""
         group = self._group
-        if group is not None and group.in_function:
+        if group is not None and group.running is not None:
             with _translated_errors(), group.snapshot() as session:
                 yield session
             return
@@ -199,7 +229,7 @@ class Database:
         wait for a lock of their own: SQLite itself waits by sleeping, longer each time.
         """
         group = self._group
-        if group is not None and group.in_function:
+        if group is not None and group.running is not None:
             with _translated_errors(), group.transaction() as session:
                 yield session
             return
@@ -222,17 +252,25 @@ class Database:
     def _connect_to_write(self) -> sa.Connection:
         return self.engine.connect().execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
 
-    def group_commits(self, folder: Path) -> None:
-        """Commit the transactions of functions that `in_loop` runs in groups, if they wait for one disk only.
+    def use_loop(self, folder: Path | None) -> None:
+        """Let functions wait for the database in the running event loop, until `close`.
 
-        That is the disk of an embedded database, with the ``folder`` of the tables and of progress. A folder
-        elsewhere may not respond, and must not stop the event loop. Called in the event loop, until `close`.
+        Functions of `looking` wait for a server. Those of `in_loop` wait for the commits of an embedded
+        database on the disk of the ``folder`` of tables and progress. A folder elsewhere, or a bucket (None),
+        may not respond, and must not stop the event loop.
         """
         file = self.engine.url.database
-        if not self.shared and file and Path(file).stat().st_dev == folder.stat().st_dev:
+        if self.shared:
+            from app.store.sql.server_looks import ServerLooks  # which needs the server's driver
+
+            self._looks = ServerLooks(self._connect_to_look, _IDLE_SECONDS)
+        elif folder is not None and file and Path(file).stat().st_dev == folder.stat().st_dev:
             self._group = GroupCommit(
                 self._connect_to_write, self.engine.connect, self._write_lock, _LOCK_SECONDS * 1000
             )
+
+    def _connect_to_look(self) -> sa.Connection:
+        return self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
     def in_loop(self, function: Callable[..., T], *arguments: Any) -> Future[T] | None:
         """Start a short function with transactions in the event loop: see `GroupCommit.run`.
@@ -283,6 +321,9 @@ class Database:
         if self._group is not None:
             self._group.close()
             self._group = None
+        if self._looks is not None:
+            self._looks.close()
+            self._looks = None
         with self._look_lock:
             if self._looking is not None:
                 self._looking.close()
@@ -422,6 +463,9 @@ def _engine_of(address: str, connections: int | None) -> sa.Engine:
     size, overflow = (_POOL_SIZE, _POOL_OVERFLOW) if connections is None else (connections, 0)
     engine = sa.create_engine(url, connect_args=given, pool_size=size, max_overflow=overflow)
     _ping_idle_connections(engine)
+    from app.store.sql.server_looks import use_fiber_connections  # which needs the server's driver
+
+    use_fiber_connections(engine)
     return engine
 
 

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from threading import get_ident
 from typing import Any, TypeVar
 
-import greenlet  # type: ignore[import-untyped]
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.loop_threads import LoopThreads
+from app.store.sql.fibers import Fiber, Fibers
 from app.store.sql.quick_statements import give_driver
 from app.store.sql.write_lock import WriteLock
 
@@ -27,16 +27,6 @@ T = TypeVar("T")
 
 _PART = "part_of_group"
 """Savepoint of one function's changes."""
-
-
-class _Fiber(greenlet.greenlet):  # type: ignore[misc]
-    """A function that runs in the event loop and may wait for a future as if it blocked."""
-
-    def wait(self, future: "asyncio.Future[T]") -> T:
-        """Leave the event loop to others until the future is done; return its result or raise its error."""
-        future.add_done_callback(lambda _: self.switch())
-        self.parent.switch()
-        return future.result()
 
 
 class _Batch:
@@ -54,7 +44,7 @@ class _Batch:
         self.parts = 0
 
 
-class GroupCommit:
+class GroupCommit(Fibers):
     """Write transactions of one event loop on one connection."""
 
     def __init__(
@@ -77,8 +67,7 @@ class GroupCommit:
         patience
             Milliseconds for which a transaction waits for the write lock of another process.
         """
-        self._loop = asyncio.get_running_loop()
-        self._thread = get_ident()
+        super().__init__()
         self._connect = connect
         self._connect_to_read = connect_to_read
         self._reader: sa.Connection | None = None
@@ -93,41 +82,12 @@ class GroupCommit:
         """Done when the locks have been taken, or the last batch has been committed."""
         self._in_part = False
 
-    def run(self, function: Callable[..., T], *arguments: Any) -> "asyncio.Future[T]":
-        """Start a function in the event loop; return the future of its result.
-
-        It must not block but by transactions of this database, and not hold a lock meanwhile. It runs to its
-        end also if nobody waits for it, as a function in a thread does.
-        """
-        result: asyncio.Future[T] = self._loop.create_future()
-
-        def call() -> None:
-            try:
-                value = function(*arguments)
-            except greenlet.GreenletExit:  # the event loop has been closed
-                raise
-            except BaseException as error:
-                if not result.cancelled():
-                    result.set_exception(error)
-            else:
-                if not result.cancelled():
-                    result.set_result(value)
-
-        _Fiber(call).switch()
-        return result
-
     def aside(self, threads: Executor, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function in a thread if the caller is in the event loop, and return its result."""
-        if not self.in_function:
+        fiber = self.running
+        if fiber is None:
             return function(*arguments)
-        fiber = greenlet.getcurrent()
-        assert isinstance(fiber, _Fiber)
         return fiber.wait(self._loop.run_in_executor(threads, function, *arguments))
-
-    @property
-    def in_function(self) -> bool:
-        """Whether the caller is a function that `run` has started."""
-        return get_ident() == self._thread and isinstance(greenlet.getcurrent(), _Fiber)
 
     def check_may_block(self) -> None:
         """Raise RuntimeError if waiting for the lock would block the event loop that has to release it."""
@@ -141,8 +101,8 @@ class GroupCommit:
         It sees the changes of functions before it that are committed together with its own. If the block
         raises an error, only its own changes are undone. The block itself must not wait.
         """
-        fiber = greenlet.getcurrent()
-        assert isinstance(fiber, _Fiber)
+        fiber = self.running
+        assert fiber is not None
         if self._in_part:
             raise RuntimeError("a transaction within a transaction")
         batch = self._batch or self._opened(fiber)
@@ -179,7 +139,7 @@ class GroupCommit:
         else:  # the block of another function was within this one
             connection.close()
 
-    def _opened(self, fiber: _Fiber) -> _Batch:
+    def _opened(self, fiber: Fiber) -> _Batch:
         """Return the open batch; open one if there is none."""
         while self._batch is None:
             if self._changing is not None:

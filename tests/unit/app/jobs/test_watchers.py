@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.engine.engine import Progress
+from app.errors import NotFound
 from app.jobs import watchers
 from app.jobs.states import State
 from app.jobs.watchers import Watchers
@@ -14,6 +15,7 @@ from app.store.sql.models import Job
 
 STREAMS = 40
 UPDATES = 5
+PATIENCE = 20.0
 
 
 def row(state: str, **values: Any) -> Job:
@@ -80,6 +82,90 @@ def test_the_row_of_the_end_is_not_read_again() -> None:
 
     assert asyncio.run(run()) == ["running", "succeeded"]
     assert len(finds) == 1
+
+
+class _Row:
+    """A job's row in the database, whose reads wait for the database."""
+
+    def __init__(self) -> None:
+        self.state: str = State.QUEUED
+        self.reads = 0
+        self.error: Exception | None = None
+
+    async def find(self, _job_id: str) -> Job:
+        self.reads += 1
+        error, found = self.error, row(self.state)
+        await asyncio.sleep(0)
+        if error is not None:
+            raise error
+        return found
+
+
+async def _no_progress(_job: Job) -> Progress:
+    return Progress()
+
+
+async def _opened(watched: Watchers, stored: _Row) -> list[Any]:
+    """Open streams, of which each has sent its first update."""
+    streams = [watched.updates("job", stored.find, _no_progress) for _ in range(STREAMS)]
+    await asyncio.gather(*(anext(stream) for stream in streams))
+    return streams
+
+
+async def _next_states(streams: list[Any]) -> list[asyncio.Task[tuple[Job, Progress]]]:
+    waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
+    await asyncio.sleep(0)  # all wait for a change
+    return waiting
+
+
+def test_streams_of_a_job_read_a_changed_row_together() -> None:
+    async def run() -> None:
+        watched, stored = Watchers(), _Row()
+        streams = await _opened(watched, stored)
+        stored.reads = 0
+        for state in (State.RUNNING, State.CANCELLED):
+            waiting = await _next_states(streams)
+            stored.state = state
+            watched.notify("job", ended=False)
+            assert {job.state for job, _ in await asyncio.gather(*waiting)} == {state}
+        assert stored.reads == 2
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
+
+
+def test_a_change_during_a_read_is_read_again() -> None:
+    """A read that began before the change may have seen the row without it."""
+
+    async def run() -> None:
+        watched, stored = Watchers(), _Row()
+        streams = await _opened(watched, stored)
+        waiting = await _next_states(streams[:1])
+        stored.state = State.RUNNING
+        watched.notify("job", ended=False)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the first stream's read has begun
+        stored.state = State.CANCELLED
+        watched.notify("job", ended=False)
+        others = await _next_states(streams[1:])
+        assert {job.state for job, _ in await asyncio.gather(*others)} == {State.CANCELLED}
+        job, _ = await waiting[0]
+        assert job.state == State.RUNNING
+        job, _ = await anext(streams[0])
+        assert job.state == State.CANCELLED
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
+
+
+def test_the_error_of_a_common_read_ends_every_stream() -> None:
+    async def run() -> None:
+        watched, stored = Watchers(), _Row()
+        waiting = await _next_states(await _opened(watched, stored))
+        stored.error = NotFound("the job was deleted")
+        watched.notify("job", ended=False)
+        ends = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(end) for end in ends] == [NotFound] * STREAMS
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
 def test_many_streams_are_updated_less_often() -> None:

@@ -46,7 +46,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def in_loop(database: Database, use: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     async def with_group() -> Any:
-        database.group_commits(Path(str(database.engine.url.database)).parent)
+        database.use_loop(Path(str(database.engine.url.database)).parent)
         return await use()
 
     return asyncio.run(with_group())
@@ -249,7 +249,7 @@ def test_a_server_needs_threads(tmp_path: Path) -> None:
     database = Database(Settings(database_url="postgresql://nobody@localhost/none"))
 
     async def use() -> None:
-        database.group_commits(tmp_path)
+        database.use_loop(tmp_path)
         assert database.in_loop(lambda: None) is None
 
     asyncio.run(use())
@@ -260,7 +260,7 @@ def test_tables_on_another_disk_need_threads(database: Database) -> None:
     """A share that does not respond must not stop the event loop."""
 
     async def use(folder: Path) -> bool:
-        database.group_commits(folder)
+        database.use_loop(folder)
         started = database.in_loop(lambda: None)
         if started is not None:
             await started

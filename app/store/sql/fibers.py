@@ -1,0 +1,63 @@
+"""Functions of the event loop that wait as if they blocked: greenlets, which leave the loop to others."""
+
+import asyncio
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, TypeVar
+
+import greenlet  # type: ignore[import-untyped]
+
+T = TypeVar("T")
+
+
+class Fiber(greenlet.greenlet):  # type: ignore[misc]
+    """A function that runs in the event loop and may wait for a future as if it blocked."""
+
+    def wait(self, future: "asyncio.Future[T]") -> T:
+        """Leave the event loop to others until the future is done; return its result or raise its error."""
+        future.add_done_callback(lambda _: self.switch())
+        self.parent.switch()
+        return future.result()
+
+
+def current_fiber() -> Fiber | None:
+    """Return the fiber that the caller runs in; None if it runs in none."""
+    running = greenlet.getcurrent()
+    return running if isinstance(running, Fiber) else None
+
+
+class Fibers:
+    """Functions that wait for one database, in one event loop."""
+
+    def __init__(self) -> None:
+        """Belong to the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+
+    def run(self, function: Callable[..., T], *arguments: Any) -> "asyncio.Future[T]":
+        """Start a function in the event loop; return the future of its result.
+
+        It must not block but by uses of this database, and not hold a lock meanwhile. It runs to its end also
+        if nobody waits for it, as a function in a thread does.
+        """
+        result: asyncio.Future[T] = self._loop.create_future()
+
+        def call() -> None:
+            try:
+                value = function(*arguments)
+            except greenlet.GreenletExit:  # the event loop has been closed
+                raise
+            except BaseException as error:
+                if not result.cancelled():
+                    result.set_exception(error)
+            else:
+                if not result.cancelled():
+                    result.set_result(value)
+
+        Fiber(call).switch()
+        return result
+
+    @property
+    def running(self) -> Fiber | None:
+        """Fiber that the caller runs in; None in a thread, and in the event loop outside of `run`."""
+        return current_fiber() if get_ident() == self._thread else None

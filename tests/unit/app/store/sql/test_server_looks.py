@@ -1,0 +1,181 @@
+"""Single queries on PostgreSQL in the event loop, on connections that wait without a thread."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from app.errors import InvalidRequest, Unavailable
+from app.settings import Settings
+from app.store.sql import server_looks
+from app.store.sql.db import Database
+from tests.postgres import Postgres, running_postgres
+
+PATIENCE = 60.0
+SLEEP = sa.select(
+    sa.func.pg_sleep(sa.bindparam("seconds", type_=sa.Float)).label("slept"),
+    sa.func.pg_backend_pid().label("pid"),
+)
+PROCESS = sa.select(sa.func.pg_backend_pid().label("pid"))
+ROOT = sa.select(sa.func.sqrt(sa.bindparam("number", type_=sa.Float), type_=sa.String).label("root"))
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> Iterator[Database]:
+    opened = Database(Settings(database_url=postgres.new_database()))
+    yield opened
+    opened.close()
+
+
+def in_loop(database: Database, use: Callable[[], Awaitable[Any]]) -> Any:
+    """Run a coroutine whose looks wait in the event loop, and close the database in it."""
+
+    async def run() -> Any:
+        database.use_loop(None)
+        try:
+            return await asyncio.wait_for(use(), PATIENCE)
+        finally:
+            await asyncio.to_thread(database.close)
+
+    return asyncio.run(run())
+
+
+def test_a_look_waits_in_the_event_loop_and_leaves_it_to_others(database: Database) -> None:
+    def look() -> tuple[int, int]:
+        before = threading.get_ident()
+        database.look(SLEEP, {"seconds": 0.5})
+        return before, threading.get_ident()
+
+    async def use() -> tuple[tuple[int, int], int]:
+        looking = asyncio.ensure_future(database.looking(look))
+        turns = 0
+        while not looking.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        return looking.result(), turns
+
+    threads, turns = in_loop(database, use)
+    assert set(threads) == {threading.get_ident()}
+    assert turns > 5
+
+
+def test_more_looks_than_connections_wait_for_their_turn(database: Database) -> None:
+    def look(number: int) -> tuple[int, int]:
+        found = database.look(SLEEP, {"seconds": 0.01})
+        assert found is not None
+        return number, found.pid
+
+    async def use() -> list[tuple[int, int]]:
+        return await asyncio.gather(*(database.looking(look, number) for number in range(40)))
+
+    found = in_loop(database, use)
+    assert [number for number, _ in found] == list(range(40))
+    assert 1 < len({process for _, process in found}) <= server_looks._MOST
+
+
+def test_free_connections_are_not_in_use(database: Database) -> None:
+    async def use() -> tuple[int, int]:
+        slow = asyncio.ensure_future(database.looking(database.look, SLEEP, {"seconds": 0.3}))
+        await database.looking(database.look, PROCESS, {})
+        while database.connections()[0] != 1:
+            await asyncio.sleep(0.01)
+        assert not slow.done()
+        await slow
+        return database.connections()
+
+    used, most = in_loop(database, use)
+    assert (used, most) == (0, 15)
+
+
+def test_an_error_of_a_query_keeps_its_connection(database: Database) -> None:
+    async def use() -> None:
+        first = await database.looking(database.look, PROCESS, {})
+        with pytest.raises(InvalidRequest) as refused:
+            await database.looking(database.look, ROOT, {"number": -1.0})
+        assert "square root of a negative number" in str(refused.value.__cause__)
+        assert await database.looking(database.look, PROCESS, {}) == first
+
+    in_loop(database, use)
+
+
+def test_a_look_that_nobody_waits_for_ends_and_frees_its_connection(database: Database) -> None:
+    async def use() -> None:
+        abandoned = [
+            asyncio.ensure_future(database.looking(database.look, SLEEP, {"seconds": 0.1})) for _ in range(10)
+        ]
+        await asyncio.sleep(0.05)
+        for look in abandoned:
+            look.cancel()
+        assert await database.looking(database.look, PROCESS, {}) is not None
+        while database.connections()[0]:
+            await asyncio.sleep(0.01)
+
+    in_loop(database, use)
+
+
+def test_a_thread_looks_as_before(database: Database) -> None:
+    async def use() -> Any:
+        return await asyncio.to_thread(database.look, PROCESS, {})
+
+    assert in_loop(database, use).pid > 0
+
+
+def test_a_connection_goes_back_after_a_second_without_use(database: Database) -> None:
+    """The pool tests it before its next use, so that a server that went away is noticed."""
+
+    async def use() -> None:
+        await database.looking(database.look, PROCESS, {})
+        looks = database._looks
+        assert looks is not None
+        assert looks.idle == 1
+        used_at, connection = looks._idle[0]
+        looks._idle[0] = used_at - 2.0, connection
+        await database.looking(database.look, PROCESS, {})
+        assert looks.idle == 1
+        while not connection.closed:
+            await asyncio.sleep(0.01)
+
+    in_loop(database, use)
+
+
+def test_a_restart_of_the_server_fails_looks_for_a_moment() -> None:
+    with running_postgres() as server:
+        address = server.new_database()
+        database = Database(Settings(database_url=address))
+
+        async def use() -> None:
+            await asyncio.gather(
+                *(database.looking(database.look, SLEEP, {"seconds": 0.05}) for _ in range(4))
+            )
+            slow = asyncio.ensure_future(database.looking(database.look, SLEEP, {"seconds": 30.0}))
+            await asyncio.sleep(0.2)
+            server.kill()
+            with pytest.raises(Unavailable):
+                await slow
+            with pytest.raises(Unavailable):
+                await database.looking(database.look, PROCESS, {})
+            server.start()
+            assert (await database.looking(database.look, PROCESS, {})).pid > 0  # type: ignore[union-attr]
+            assert database.connections()[0] == 0
+
+        in_loop(database, use)
+
+
+def test_no_connection_is_left_when_the_database_is_closed(database: Database) -> None:
+    address = database.engine.url.render_as_string(hide_password=False)
+
+    async def use() -> None:
+        await asyncio.gather(*(database.looking(database.look, SLEEP, {"seconds": 0.05}) for _ in range(4)))
+
+    in_loop(database, use)
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    with psycopg.connect(address.replace("postgresql+psycopg", "postgresql"), autocommit=True) as opened:
+        for _ in range(1000):  # a server process ends a moment after its connection
+            (others,) = opened.execute(count).fetchone() or (0,)
+            if others == 1:
+                return
+        pytest.fail(f"{others - 1} connections are left")

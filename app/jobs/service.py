@@ -368,10 +368,10 @@ class JobService:
 
     async def with_destination(self, job_id: str) -> Job:
         """Return a job that still has its destination buffer. Raises NotFound, StateConflict, Gone."""
-        job = await self.get(job_id)
+        job = await self._get_with_table(job_id)
         if not kind_of(job.service).has_rows:
             raise NotFound(f"a {job.service} job has no rows: its result is its report")
-        job = await self._succeeded(job_id, "sealed_destination")
+        _check_succeeded(job)
         _check_destination(job)
         return job
 
@@ -485,13 +485,18 @@ class JobService:
 
     async def _succeeded(self, job_id: str, *deferred: str) -> Job:
         job = await self._in_thread(self._transactions.find, self._caller, job_id, *deferred)
-        if job.state != State.SUCCEEDED:
-            raise StateConflict(f"the job is {job.state}; only a job that succeeded has a result")
+        _check_succeeded(job)
         return job
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+
+def _check_succeeded(job: Job) -> None:
+    """Raise StateConflict if the job has no result."""
+    if job.state != State.SUCCEEDED:
+        raise StateConflict(f"the job is {job.state}; only a job that succeeded has a result")
 
 
 def _check_destination(job: Job) -> None:

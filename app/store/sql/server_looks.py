@@ -89,7 +89,7 @@ class ServerLooks(Fibers):
         connect
             Opens a connection without transactions, or takes one of the engine's pool. Blocking.
         idle_seconds
-            Time after which an idle connection goes back to the pool, which tests it before its next use.
+            Time after which a free connection is tested before its next use.
         """
         super().__init__()
         self._connect = connect
@@ -119,7 +119,7 @@ class ServerLooks(Fibers):
         except Exception:
             driver: Any = connection.connection.driver_connection
             if driver.closed:
-                self._return([connection, *self._all_idle()], broken=True)
+                self._close_with_all_free(connection)
             else:
                 self._keep(connection)
             raise
@@ -129,11 +129,6 @@ class ServerLooks(Fibers):
         self._idle.append((time.monotonic(), connection))
         self._wake()
 
-    def _all_idle(self) -> list[sa.Connection]:
-        """Take all free connections."""
-        idle, self._idle = self._idle, []
-        return [connection for _, connection in idle]
-
     def _taken(self, fiber: Fiber) -> sa.Connection:
         while not self._idle and self._open >= _MOST:
             free: asyncio.Future[None] = self._loop.create_future()
@@ -141,9 +136,9 @@ class ServerLooks(Fibers):
             fiber.wait(free)
         if self._idle:
             used_at, connection = self._idle.pop()
-            if time.monotonic() - used_at < self._idle_seconds:
+            if time.monotonic() - used_at < self._idle_seconds or _responds(connection):
                 return connection
-            self._return([connection, *self._all_idle()], broken=False)
+            self._close_with_all_free(connection)
         self._open += 1
         try:
             return fiber.wait(self._loop.run_in_executor(self._threads, self._connect))
@@ -152,11 +147,13 @@ class ServerLooks(Fibers):
             self._wake()
             raise
 
-    def _return(self, connections: list[sa.Connection], broken: bool) -> None:
-        """Give connections back to the engine in a thread."""
-        self._open -= len(connections)
-        self._loop.run_in_executor(self._threads, _close, connections, broken)
-        for _ in connections:
+    def _close_with_all_free(self, connection: sa.Connection) -> None:
+        """Close a broken connection, and the free ones, which are probably broken, too."""
+        broken = [connection, *(each for _, each in self._idle)]
+        self._idle.clear()
+        self._open -= len(broken)
+        self._loop.run_in_executor(self._threads, _close, broken)
+        for _ in broken:
             self._wake()
 
     def _wake(self) -> None:
@@ -167,11 +164,19 @@ class ServerLooks(Fibers):
     def close(self) -> None:
         """Close the connections; no function runs any more. Blocking."""
         self._threads.shutdown()
-        _close(self._all_idle(), broken=False)
+        _close([connection for _, connection in self._idle])
+        self._idle.clear()
 
 
-def _close(connections: list[sa.Connection], broken: bool) -> None:
+def _responds(connection: sa.Connection) -> bool:
+    """Whether the server responds on a connection."""
+    try:
+        return connection.dialect.do_ping(connection.connection.dbapi_connection)  # type: ignore[arg-type]
+    except psycopg.Error:
+        return False
+
+
+def _close(connections: list[sa.Connection]) -> None:
     for connection in connections:
-        if broken:
-            connection.invalidate()
+        connection.invalidate()
         connection.close()

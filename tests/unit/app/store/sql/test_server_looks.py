@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -124,44 +125,69 @@ def test_a_thread_looks_as_before(database: Database) -> None:
     assert in_loop(database, use).pid > 0
 
 
-def test_a_connection_goes_back_after_a_second_without_use(database: Database) -> None:
-    """The pool tests it before its next use, so that a server that went away is noticed."""
+@contextmanager
+def another_server() -> Iterator[tuple[Postgres, Database]]:
+    """Run a server that the test may kill, with a database."""
+    with running_postgres() as server:
+        database = Database(Settings(database_url=server.new_database()))
+        yield server, database
+        database.close()
+
+
+async def all_connections(database: Database) -> set[int]:
+    """Open all connections for look-ups; return the ids of their processes."""
+    found = await asyncio.gather(
+        *(database.looking(database.look, SLEEP, {"seconds": 0.05}) for _ in range(server_looks._MOST))
+    )
+    return {row.pid for row in found if row is not None}
+
+
+def rest(database: Database, seconds: float) -> None:
+    """Let all free connections have been without use for some more seconds."""
+    looks = database._looks
+    assert looks is not None
+    assert looks.idle == server_looks._MOST
+    looks._idle[:] = [(used_at - seconds, connection) for used_at, connection in looks._idle]
+
+
+def test_a_restart_of_the_server_between_two_looks_fails_none() -> None:
+    """A connection that was not used for a second is tested, and replaced with all others if it is broken."""
 
     async def use() -> None:
-        await database.looking(database.look, PROCESS, {})
-        looks = database._looks
-        assert looks is not None
-        assert looks.idle == 1
-        used_at, connection = looks._idle[0]
-        looks._idle[0] = used_at - 2.0, connection
-        await database.looking(database.look, PROCESS, {})
-        assert looks.idle == 1
-        while not connection.closed:
-            await asyncio.sleep(0.01)
+        before = await all_connections(database)
+        server.kill()
+        server.start()
+        rest(database, 2.0)
+        assert before.isdisjoint(await all_connections(database))
+
+    with another_server() as (server, database):
+        in_loop(database, use)
+
+
+def test_a_connection_that_responds_after_a_second_is_kept(database: Database) -> None:
+    async def use() -> None:
+        before = await all_connections(database)
+        rest(database, 2.0)
+        assert await all_connections(database) == before
 
     in_loop(database, use)
 
 
 def test_a_restart_of_the_server_fails_looks_for_a_moment() -> None:
-    with running_postgres() as server:
-        address = server.new_database()
-        database = Database(Settings(database_url=address))
+    async def use() -> None:
+        await all_connections(database)
+        slow = asyncio.ensure_future(database.looking(database.look, SLEEP, {"seconds": 30.0}))
+        await asyncio.sleep(0.2)
+        server.kill()
+        with pytest.raises(Unavailable):
+            await slow
+        with pytest.raises(Unavailable):
+            await database.looking(database.look, PROCESS, {})
+        server.start()
+        await all_connections(database)
+        assert database.connections()[0] == 0
 
-        async def use() -> None:
-            await asyncio.gather(
-                *(database.looking(database.look, SLEEP, {"seconds": 0.05}) for _ in range(4))
-            )
-            slow = asyncio.ensure_future(database.looking(database.look, SLEEP, {"seconds": 30.0}))
-            await asyncio.sleep(0.2)
-            server.kill()
-            with pytest.raises(Unavailable):
-                await slow
-            with pytest.raises(Unavailable):
-                await database.looking(database.look, PROCESS, {})
-            server.start()
-            assert (await database.looking(database.look, PROCESS, {})).pid > 0  # type: ignore[union-attr]
-            assert database.connections()[0] == 0
-
+    with another_server() as (server, database):
         in_loop(database, use)
 
 

@@ -24,20 +24,15 @@ T = TypeVar("T")
 _MOST = 4
 """Connections that stay open, of those that the engine may have."""
 
-_INTERVAL = 0.1
-"""Seconds after which psycopg looks for signals while a thread waits: its own default."""
-
 
 class FiberConnection(psycopg.Connection[Any]):
     """Connection whose waits leave the event loop to others if they are in a fiber."""
 
-    def wait(
-        self, gen: Generator[Any, Any, T], interval: float = _INTERVAL, timeout: float | None = None
-    ) -> T:
-        """Run a part of the protocol to its end; ``timeout`` has no effect in a fiber."""
+    def wait(self, gen: Generator[Any, Any, T], *limits: Any, **named_limits: Any) -> T:
+        """Run a part of the protocol to its end; limits of its time have no effect in a fiber."""
         fiber = current_fiber()
         if fiber is None:
-            return super().wait(gen, interval, timeout)
+            return super().wait(gen, *limits, **named_limits)
         try:
             wanted = next(gen)
             while True:

@@ -143,15 +143,14 @@ class Database:
             if self.shared:
                 return self._look_at_server(quick, parameters)
             with self._look_lock:
-                if self._looking is None:
-                    self._looking = self.engine.raw_connection()
-                raw = self._looking.driver_connection
-                assert isinstance(raw, sqlite3.Connection)
                 try:
-                    found: sa.Row[Any] | None = quick.one_or_none(raw, parameters)
+                    if self._looking is None:
+                        self._looking = self.engine.raw_connection()
+                    found: sa.Row[Any] | None = quick.one_or_none(self._looking.driver_connection, parameters)
                 except sqlite3.Error as error:
-                    self._looking.close()
-                    self._looking = None
+                    if self._looking is not None:
+                        self._looking.close()
+                        self._looking = None
                     raise quick.translated(error) from error
                 return found
 

@@ -184,3 +184,17 @@ def test_a_server_that_is_away_is_reported_each_time(how: str, tmp_path: Path, p
         postgres.start()
     use(database, how)
     database.close()
+
+
+def test_an_embedded_database_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    """A look, like a transaction, is answered by 503 until the file can be opened again."""
+    file = tmp_path / "rowveil.db"
+    database = Database(Settings(home=tmp_path))
+    assert database.engine.url.database == str(file)
+    file.mkdir()
+    with pytest.raises(Unavailable):
+        database.look(QUERY, {"owner": "me"})
+    file.rmdir()
+    LEDGER.create(database.engine)
+    assert database.look(QUERY, {"owner": "me"}) is None
+    database.close()

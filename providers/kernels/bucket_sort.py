@@ -29,6 +29,8 @@ _FEW = 1 << 13  # rows that fit in the cache in any order
 
 _PREFIX_BITS = 16  # maximum: a table of 2**16 prefixes stays in L2
 
+_PREFIX_ROWS = 16  # minimum rows of a prefix on average; a larger table takes longer than it saves
+
 _MOST_STREAMS = 512  # buckets written at the same time; more are slower
 
 _BUCKET_ROWS = 1 << 13  # minimum rows of a bucket, as far as prefixes allow
@@ -72,7 +74,7 @@ def bucket_layout(key: UInt64Array) -> Layout | None:
     chunks = ranges_of(rows)
     low, high = extremes(key, chunks)
     bits = int(high - low).bit_length()
-    prefix_bits = min(bits, _PREFIX_BITS, rows.bit_length())
+    prefix_bits = min(bits, _PREFIX_BITS, (rows // _PREFIX_ROWS).bit_length())
     shift = np.uint64(bits - prefix_bits)
     counts = np.zeros((chunks, 1 << prefix_bits), np.uint64)
     _count_prefixes(key, low, shift, counts)

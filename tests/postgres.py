@@ -69,10 +69,15 @@ class Postgres:
             time.sleep(_LOOK_SECONDS)
 
     def kill(self) -> None:
-        """End all its processes at once."""
-        self._signal(signal.SIGKILL)
+        """End all its processes at once; return when all have ended, as one that lives prevents a start."""
+        children = self._signal(signal.SIGKILL)
         assert self._process is not None
         self._process.wait()
+        deadline = time.monotonic() + _PATIENCE
+        while any(map(_lives, children)):
+            if time.monotonic() > deadline:
+                raise RuntimeError("a process of the server has not ended")
+            time.sleep(_LOOK_SECONDS)
 
     def freeze(self) -> None:
         """Let it answer nobody, and yet be there."""
@@ -85,14 +90,17 @@ class Postgres:
     def _program(self, name: str) -> str:
         return str(self._programs / name)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> list[int]:
+        """Send a signal to all its processes; return the ids of all but the first."""
         assert self._process is not None
         first = self._process.pid
         os.kill(first, signal.SIGSTOP)  # it makes no more children
-        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
-        for process in (*map(int, children), first):
+        listed = Path(f"/proc/{first}/task/{first}/children").read_text()
+        children = [int(child) for child in listed.split()]
+        for process in (*children, first):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
+        return children
 
     def stop(self) -> None:
         """Shut it down."""
@@ -139,6 +147,15 @@ def running_postgres(durable: bool = False) -> Iterator[Postgres]:
             server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lives(process: int) -> bool:
+    """Whether a process has its memory; one that has ended may wait for its parent."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
 
 
 def _programs(folder: Path, anybody: bool) -> Path:

@@ -25,8 +25,8 @@ GOAL = 0.2
 READ_GOAL = 1000
 _SECONDS = 3.0
 _WARM_UP = 2.0
-_FIRST_RELEASES = 15.0
-"""Seconds in which a table is released twenty times, whose risk a worker measures each time."""
+_FIRST_RELEASES = 25
+"""Calls before the measurement: a worker measures the risk of the first twenty releases of a table."""
 _PARAMETERS = {"swap_fields": ["a"], "control_field": "class100"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -86,7 +86,9 @@ def measure(rounds: int, database: str) -> str:
         servers.append(Server("read", address, read, process, workers))
         for server in servers:
             measured_round(server, 4, _WARM_UP)
-        run_calls(address, servers[2].request, 4, _FIRST_RELEASES)
+        released = 0
+        while released < _FIRST_RELEASES:
+            released += len(run_calls(address, servers[2].request, 4, _WARM_UP).seconds)
         lines = []
         for connections in CONNECTIONS:
             found = {server.name: [measured_round(server, connections, _SECONDS)] for server in servers}

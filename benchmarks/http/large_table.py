@@ -111,7 +111,7 @@ def measure(rows: int, rounds: int) -> str:
         "by HTTP alone",
     ]
     verdicts = [
-        f"Goal: at most {goal:g} times the {floor}: {ratio:.1f}, {'met' if ratio <= goal else 'MISSED'}."
+        f"Goal: at most {goal:g} times {floor}: {ratio:.1f}, {'met' if ratio <= goal else 'MISSED'}."
         for floor, goal in ((KERNEL, GOAL), (HTTP, HTTP_GOAL))
         for ratio in [_ratio(taken, ALL, floor)]
     ]

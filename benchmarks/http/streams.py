@@ -95,7 +95,7 @@ def _load(address: str, key: str, job: str, streams: int, process: int) -> tuple
             connection = opened.enter_context(socket.create_connection((parts.hostname, parts.port)))
             connection.sendall(request)
             selector.register(connection, selectors.EVENT_READ)
-        if not _read(selector, _PATIENCE, streams) >= streams:
+        if _read(selector, _PATIENCE, streams) < streams:
             raise RuntimeError("not every stream has sent an event")
         _read(selector, _SETTLE)
         before, started = processor_seconds([process]), time.monotonic()

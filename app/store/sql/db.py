@@ -120,9 +120,9 @@ class Database:
         self._most_connections = connections or _POOL_SIZE + _POOL_OVERFLOW
         self._write_lock = WriteLock(_lock_file(settings, self.engine.url))
         self._group: GroupCommit | None = None
-        self._looks: ServerLooks | None = None
+        self._server_looks: ServerLooks | None = None
         self._look_lock = threading.Lock()
-        self._looking: sa.PoolProxiedConnection | None = None
+        self._look_connection: sa.PoolProxiedConnection | None = None
 
     @property
     def shared(self) -> bool:
@@ -138,19 +138,21 @@ class Database:
         """
         with _translated_errors():
             quick = quick_statement(statement, self.engine.dialect, parameters)
-            if self._looks is not None and self._looks.running is not None:
-                return self._look_in_loop(self._looks, quick, parameters)
+            if self._server_looks is not None and self._server_looks.running is not None:
+                return self._look_in_loop(self._server_looks, quick, parameters)
             if self.shared:
                 return self._look_at_server(quick, parameters)
             with self._look_lock:
                 try:
-                    if self._looking is None:
-                        self._looking = self.engine.raw_connection()
-                    found: sa.Row[Any] | None = quick.one_or_none(self._looking.driver_connection, parameters)
+                    if self._look_connection is None:
+                        self._look_connection = self.engine.raw_connection()
+                    found: sa.Row[Any] | None = quick.one_or_none(
+                        self._look_connection.driver_connection, parameters
+                    )
                 except sqlite3.Error as error:
-                    if self._looking is not None:
-                        self._looking.close()
-                        self._looking = None
+                    if self._look_connection is not None:
+                        self._look_connection.close()
+                        self._look_connection = None
                     raise quick.translated(error) from error
                 return found
 
@@ -189,16 +191,16 @@ class Database:
         """
         if not self.shared:
             return function(*arguments)
-        if self._looks is None:
+        if self._server_looks is None:
             return await to_thread(function, *arguments)
-        return await self._looks.run(function, *arguments)
+        return await self._server_looks.run(function, *arguments)
 
     def connections(self) -> tuple[int, int]:
         """Return the number of connections in use, and the largest number; 0 and 0 without a pool."""
         pool = self.engine.pool
         if not isinstance(pool, sa.QueuePool):
             return 0, 0
-        idle = 0 if self._looks is None else self._looks.idle
+        idle = 0 if self._server_looks is None else self._server_looks.idle
         return pool.checkedout() - idle, self._most_connections
 
     @contextmanager
@@ -262,7 +264,7 @@ class Database:
         if self.shared:
             from app.store.sql.server_looks import ServerLooks  # which needs the server's driver
 
-            self._looks = ServerLooks(self._connect_to_look, _IDLE_SECONDS)
+            self._server_looks = ServerLooks(self._connect_to_look, _IDLE_SECONDS)
         elif folder is not None and file and Path(file).stat().st_dev == folder.stat().st_dev:
             self._group = GroupCommit(
                 self._connect_to_write, self.engine.connect, self._write_lock, _LOCK_SECONDS * 1000
@@ -320,13 +322,13 @@ class Database:
         if self._group is not None:
             self._group.close()
             self._group = None
-        if self._looks is not None:
-            self._looks.close()
-            self._looks = None
+        if self._server_looks is not None:
+            self._server_looks.close()
+            self._server_looks = None
         with self._look_lock:
-            if self._looking is not None:
-                self._looking.close()
-                self._looking = None
+            if self._look_connection is not None:
+                self._look_connection.close()
+                self._look_connection = None
         self.engine.dispose()
         self._write_lock.close()
 

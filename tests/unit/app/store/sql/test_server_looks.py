@@ -144,7 +144,7 @@ async def all_connections(database: Database) -> set[int]:
 
 def rest(database: Database, seconds: float) -> None:
     """Let all free connections have been without use for some more seconds."""
-    looks = database._looks
+    looks = database._server_looks
     assert looks is not None
     assert looks.idle == server_looks._MOST
     looks._idle[:] = [(used_at - seconds, connection) for used_at, connection in looks._idle]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -54,7 +55,9 @@ class Fibers:
                 if not result.cancelled():
                     result.set_result(value)
 
-        Fiber(call).switch()
+        fiber = Fiber(call)
+        fiber.gr_context = copy_context()  # so that its log lines have the request's id
+        fiber.switch()
         return result
 
     @property

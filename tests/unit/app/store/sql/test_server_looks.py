@@ -14,6 +14,7 @@ from app.errors import InvalidRequest, Unavailable
 from app.settings import Settings
 from app.store.sql import server_looks
 from app.store.sql.db import Database
+from app.telemetry.request_id import REQUEST_ID
 from tests.postgres import Postgres, running_postgres
 
 PATIENCE = 60.0
@@ -116,6 +117,24 @@ def test_a_look_that_nobody_waits_for_ends_and_frees_its_connection(database: Da
             await asyncio.sleep(0.01)
 
     in_loop(database, use)
+
+
+def test_a_look_has_the_context_of_its_request(database: Database) -> None:
+    """Log lines take the request's id from it, before and after the wait."""
+
+    def look() -> tuple[str, str]:
+        before = REQUEST_ID.get()
+        database.look(SLEEP, {"seconds": 0.01})
+        return before, REQUEST_ID.get()
+
+    async def request(number: int) -> tuple[str, str]:
+        REQUEST_ID.set(str(number))
+        return await database.looking(look)
+
+    async def use() -> list[tuple[str, str]]:
+        return await asyncio.gather(*(request(number) for number in range(20)))
+
+    assert in_loop(database, use) == [(str(number), str(number)) for number in range(20)]
 
 
 def test_a_thread_looks_as_before(database: Database) -> None:

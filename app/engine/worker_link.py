@@ -89,8 +89,7 @@ class WorkerLink:
         message = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
         self._called = False
         try:
-            await loop.sock_sendall(self._socket, LENGTH.pack(len(message)))
-            await loop.sock_sendall(self._socket, message)
+            await loop.sock_sendall(self._socket, LENGTH.pack(len(message)) + message)
             del message
             self._called = True
             answer = await self._receive()

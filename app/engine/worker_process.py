@@ -110,8 +110,13 @@ def serve_tasks(setup: WorkerSetup, connection: socket.socket) -> None:
 
 
 def _send(connection: socket.socket, message: bytes) -> None:
-    connection.sendall(LENGTH.pack(len(message)))
-    connection.sendall(message)
+    """Send length and message together: each would wake the service up."""
+    head = LENGTH.pack(len(message))
+    sent = connection.sendmsg([head, message])
+    if sent < len(head):
+        connection.sendall(head[sent:])
+        sent = len(head)
+    connection.sendall(memoryview(message)[sent - len(head) :])
 
 
 def _received(connection: socket.socket) -> bytearray | None:

@@ -34,11 +34,20 @@ _NOTE_AT = 120
 
 _EMPTY = bytes(_SIZE)
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+
 
 def make_progress_file(path: Path) -> None:
     """Create the empty file, before the worker gets its path."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.write_bytes(_EMPTY)
+    try:
+        handle = os.open(path, _NEW, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, _NEW, 0o600)
+    try:
+        os.write(handle, _EMPTY)
+    finally:
+        os.close(handle)
 
 
 def read_progress(path: Path) -> Progress | None:
@@ -91,8 +100,11 @@ class ProgressFile:
     """The worker's side of the file: a callable that providers get as ``progress``."""
 
     def __init__(self, path: str) -> None:
-        with Path(path).open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), _SIZE)
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._map = mmap.mmap(handle, _SIZE)
+        finally:
+            os.close(handle)
         _PID.pack_into(self._map, 8, os.getpid())
         _NOTE.pack_into(self._map, _NOTE_AT, 0)  # of a worker whose task another one repeats
         self._oom_kills = oom_kills()

@@ -56,7 +56,8 @@ class SharedSpool:
 class SealedFile:
     """File of numbered records, sealed under one key."""
 
-    def __init__(self, file: BinaryIO, key: bytes) -> None:
+    def __init__(self, file: BinaryIO | None, key: bytes) -> None:
+        """Take a file over; None: a subclass makes it when something is first written."""
         self._file = file
         self._key = key
         self._cipher = AESGCM(key)
@@ -72,9 +73,15 @@ class SealedFile:
         """Key of the records."""
         return self._key
 
+    def _handle(self) -> int:
+        """Return the handle of the file."""
+        assert self._file is not None
+        return self._file.fileno()
+
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +100,7 @@ class SealedFile:
         record = self._records, self._end, len(sealed)
         written = 0
         while written < len(sealed):
-            written += os.pwrite(self._file.fileno(), sealed[written:], self._end + written)
+            written += os.pwrite(self._handle(), sealed[written:], self._end + written)
         self._records += 1
         self._end += len(sealed)
         return record
@@ -105,7 +112,7 @@ class SealedFile:
         sealed = bytearray(length)
         got = 0
         while got < length:
-            count = os.preadv(self._file.fileno(), [memoryview(sealed)[got:]], offset + got)
+            count = os.preadv(self._handle(), [memoryview(sealed)[got:]], offset + got)
             if not count:
                 break
             got += count
@@ -116,26 +123,34 @@ class SealedFile:
 
     def free(self, records: Sequence[Record]) -> None:
         """Give back the disk space of records that nobody reads again."""
+        if not records:
+            return
         start = end = 0
         for _, offset, length in records:
             if offset != end:
-                free(self._file.fileno(), start, end - start)
+                free(self._handle(), start, end - start)
                 start = offset
             end = offset + length
-        free(self._file.fileno(), start, end - start)
+        free(self._handle(), start, end - start)
 
 
 class SealedScratch(SealedFile):
-    """Unnamed scratch file of one process."""
+    """Unnamed scratch file of one process, made when something is first written: most jobs need none."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by `close`
-        super().__init__(cast(BinaryIO, file), secrets.token_bytes(32))
+        super().__init__(None, secrets.token_bytes(32))
+        self._folder = folder
+
+    def _handle(self) -> int:
+        if self._file is None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - closed by `close`
+            self._file = cast(BinaryIO, file)
+        return super()._handle()
 
     def reserve(self, size: int) -> None:
         """Reserve ``size`` bytes of disk space for the time of the file. Raises OSError: ENOSPC."""
-        reserve(self._file.fileno(), size)
+        reserve(self._handle(), size)
 
 
 class SpoolWriter:

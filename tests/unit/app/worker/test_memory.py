@@ -55,7 +55,7 @@ def run(store: BlobStore, tmp_path: Path) -> Callable[..., tuple[Outcome, pa.Tab
     ) -> tuple[Outcome, pa.Table | None]:
         task = swap_task(store, tmp_path, service, table, parameters, memory)
         outcome = run_swap(task)
-        assert not list((tmp_path / "scratch").iterdir())
+        assert not list((tmp_path / "scratch").glob("*"))
         return outcome, None if isinstance(outcome, Failure) else read_table(task.destination)
 
     return run_task

@@ -118,7 +118,7 @@ def test_a_run_out_of_core_reserves_its_scratch_file_before_it_writes(
     def taken(scratch: SealedScratch, size: int) -> None:
         assert written == []
         take(scratch, size)
-        reserved.append(os.fstat(scratch._file.fileno()).st_blocks * 512)
+        reserved.append(os.fstat(scratch._handle()).st_blocks * 512)
 
     monkeypatch.setattr(SealedScratch, "write", counted)
     monkeypatch.setattr(SealedScratch, "reserve", taken)
@@ -187,7 +187,7 @@ def test_a_reserved_draft_is_deleted_with_its_blob(tmp_path: Path) -> None:
 
 def stored_in(scratch: SealedScratch | SpoolWriter | SpoolReader) -> int:
     files = [scratch] if isinstance(scratch, SealedScratch) else scratch._files
-    return sum(os.fstat(file._file.fileno()).st_blocks * 512 for file in files)
+    return sum(os.fstat(file._handle()).st_blocks * 512 for file in files)
 
 
 def test_a_cleared_partition_gives_its_disk_space_back(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.formats.json_input import table_from_columns, table_from_rows
-from app.formats.json_output import fields_of, json_with_rows
+from app.formats.json_output import BATCH_ROWS, fields_of, json_rows, json_with_rows
 from app.formats.media_types import ARROW_STREAM, CSV, JSON, PARQUET
 from providers.tables.digest import table_digest
 from providers.tables.encodings import can_take
@@ -53,6 +53,15 @@ def test_rows_and_columns_read_back_with_their_types(table: pa.Table) -> None:
     assert same(table_from_rows(rows, fields), table)
     columns = {name: [row[name] for row in rows] for name in table.column_names}
     assert same(table_from_columns(columns, fields), table)
+
+
+@given(tables(of=FLAT_TYPES, min_fields=1))
+def test_the_rows_of_a_small_table_are_written_as_those_of_a_large_one(table: pa.Table) -> None:
+    """Few rows are Python objects, many are texts of Arrow."""
+    assume(table.num_rows > 0)
+    copies = BATCH_ROWS // table.num_rows
+    many = pa.concat_tables([table] * copies).combine_chunks()
+    assert json_rows(many) == b"[" + b",".join([json_rows(table)[1:-1]] * copies) + b"]"
 
 
 @given(st.data())

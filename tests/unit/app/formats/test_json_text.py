@@ -11,6 +11,9 @@ from app.formats.errors import FormatError
 from app.formats.json_text import check_names, may_repeat, unique_names
 from tests.whole_tables import parse_json, read_json
 
+LONG = b" " * 5000
+"""White space that makes a text long enough for the array functions."""
+
 NAMES = st.sampled_from(["a", "b", ":", '":', "{", "x y", "\\", "\N{EURO SIGN}", ""])
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), NAMES)
 
@@ -53,9 +56,14 @@ def repeated(value: Any, place: str = "") -> set[str]:
 
 
 @settings(max_examples=400, deadline=None)
-@given(DOCUMENTS, st.sampled_from([",", ", ", "\n,\t"]), st.sampled_from([":", ": ", " : ", "\n:"]))
-def test_exactly_what_repeats_is_refused(document: Any, comma: str, colon: str) -> None:
-    text = written(document, comma, colon).encode()
+@given(
+    DOCUMENTS,
+    st.sampled_from([",", ", ", "\n,\t"]),
+    st.sampled_from([":", ": ", " : ", "\n:"]),
+    st.sampled_from([b"", LONG]),
+)
+def test_exactly_what_repeats_is_refused(document: Any, comma: str, colon: str, before: bytes) -> None:
+    text = before + written(document, comma, colon).encode()
     expected = repeated(document)
     if not expected:
         assert parse_json(text) == json.loads(text)
@@ -78,9 +86,10 @@ def test_exactly_what_repeats_is_refused(document: Any, comma: str, colon: str) 
     ],
 )
 def test_where_the_repeated_name_is(text: bytes, pointer: str) -> None:
-    with pytest.raises(FormatError, match="is given twice in one object; give it once") as refused:
-        parse_json(text)
-    assert refused.value.pointer == pointer
+    for before in (b"", LONG):
+        with pytest.raises(FormatError, match="is given twice in one object; give it once") as refused:
+            parse_json(before + text)
+        assert refused.value.pointer == pointer
 
 
 def test_a_very_long_name_is_not_repeated_in_the_message() -> None:

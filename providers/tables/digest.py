@@ -146,11 +146,14 @@ class TableDigest:
             raise ValueError(f"digests of fields are not part of the form {form.value}")
         self.form = form
         self.rows = 0
+        self._schema = schema
         self._names = [field.name for field in schema]
         self._types = [type_name(field.type, units=False) for field in schema]
         new = _PartedField if form is DigestForm.PARTS else _WholeField
         self._fields = [new(field.type, text) for field, text in zip(schema, self._types, strict=True)]
         self._known = list(known) if known is not None else [None] * len(self._fields)
+        self._field_digests: list[bytes] | None = None
+        """Digests of the fields for all rows so far; None: not computed since the last rows."""
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add rows. Each batch may have its own encodings. Raises ValueError if the fields differ."""
@@ -162,10 +165,12 @@ class TableDigest:
 
         All must have returned before those of the next batch are called. Raises as `update`.
         """
-        types = [type_name(field.type, units=False) for field in batch.schema]
-        if batch.schema.names != self._names or types != self._types:
-            raise ValueError("the batch does not have the fields of the schema; use a digest of its own")
+        if not batch.schema.equals(self._schema):  # its encodings may differ
+            types = [type_name(field.type, units=False) for field in batch.schema]
+            if batch.schema.names != self._names or types != self._types:
+                raise ValueError("the batch does not have the fields of the schema; use a digest of its own")
         self.rows += batch.num_rows
+        self._field_digests = None
         fields = [
             (field, column)
             for field, column, known in zip(self._fields, batch.columns, self._known, strict=True)
@@ -175,10 +180,12 @@ class TableDigest:
 
     def field_digests(self) -> list[bytes]:
         """Return the digest of each field for all rows so far; shape (fields,), 32 bytes each."""
-        return [
-            field.digest() if known is None else known
-            for field, known in zip(self._fields, self._known, strict=True)
-        ]
+        if self._field_digests is None:
+            self._field_digests = [
+                field.digest() if known is None else known
+                for field, known in zip(self._fields, self._known, strict=True)
+            ]
+        return self._field_digests
 
     def chunk_digests(self) -> list[bytes | None]:
         """Return the digests of each field's chunks for all rows so far, end to end; None of a known field.

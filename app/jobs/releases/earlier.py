@@ -38,6 +38,10 @@ class _Known:
         """Digest of each different source -> its number of rows."""
         self._epsilons: dict[str, float | None] = {}
         """Digest of each different destination -> epsilon of its newest release."""
+        self._destinations = ""
+        """These digests, joined by line ends."""
+        self._any_epsilon = False
+        """Whether a release had a finite epsilon."""
         self._last_released_at = ""
         self._sent: EarlierSource | None = None
 
@@ -48,7 +52,12 @@ class _Known:
             self.newest = row.id
             self.sketches.setdefault(row.source_digest, packed(row.sketch))
             self._rows[row.source_digest] = row.row_count
-            self._epsilons[row.destination_digest] = (row.epsilon or {}).get("epsilon")
+            if row.destination_digest not in self._epsilons:
+                mark = "\n" if self._destinations else ""
+                self._destinations += f"{mark}{row.destination_digest}"
+            epsilon = (row.epsilon or {}).get("epsilon")
+            self._epsilons[row.destination_digest] = epsilon
+            self._any_epsilon |= epsilon is not None
             self._last_released_at = row.released_at.isoformat(timespec="seconds")
             self._sent = None
 
@@ -62,14 +71,13 @@ class _Known:
 
     def _common(self, family: str) -> EarlierSource:
         if self._sent is None:
-            finite = any(value is not None for value in self._epsilons.values())
             self._sent = EarlierSource(
                 family=family,
                 sketches=tuple(self.sketches.values()),
-                destinations="\n".join(self._epsilons),
+                destinations=self._destinations,
                 releases=len(self._epsilons),
                 last_released_at=self._last_released_at,
-                epsilons=tuple(self._epsilons.values()) if finite else (),
+                epsilons=tuple(self._epsilons.values()) if self._any_epsilon else (),
             )
         return self._sent
 

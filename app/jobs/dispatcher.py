@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -47,6 +48,9 @@ _log = logging.getLogger("rowveil.jobs")
 
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 """Pauses between the attempts to record an end; the last one repeats."""
+
+_ARRIVAL_SECONDS = 0.1
+"""Longest time for which a new job waits for a busy worker before it is queued."""
 
 _DEADLINE_SECONDS = 1.0
 """Interval at which queued jobs are checked for their deadlines."""
@@ -110,6 +114,8 @@ class Dispatcher:
         self._sweeping = self._sweep_wanted = False
         self._reserved = 0
         """Free workers that are kept for jobs being accepted or claimed."""
+        self._arrivals: deque[asyncio.Future[bool]] = deque()
+        """New jobs that wait for a worker before they are accepted: see `_soon_reserved`."""
 
     async def start(self) -> None:
         """Start to claim queued jobs and to expire those that are past their deadline."""
@@ -140,8 +146,7 @@ class Dispatcher:
         return await asyncio.shield(self._spawn(self._accept(job_id, accept, short)))
 
     async def _accept(self, job_id: str, accept: Callable[[bool], Job], short: bool) -> Job:
-        may_claim = not self._stopping and self._free_workers() > 0 and not self._turns.waiting()
-        self._reserved += may_claim
+        may_claim = self._reserve() or await self._soon_reserved()
         try:
             call = self._shortly if short else self._in_thread
             job, task = await call(self._accept_and_build, job_id, accept, may_claim)
@@ -156,6 +161,52 @@ class Dispatcher:
                 self._process.notify_job_queued()
         accepted: Job = job
         return accepted
+
+    def _reserve(self) -> bool:
+        """Keep a free worker for a new job; False if there is none, or a plan or an upload is before it."""
+        if self._stopping or self._free_workers() <= 0 or self._turns.waiting():
+            return False
+        self._reserved += 1
+        return True
+
+    async def _soon_reserved(self) -> bool:
+        """Wait a moment for a busy worker if no job is before this one; return whether it is kept for it.
+
+        A job that is claimed when it is accepted takes one transaction. One that is queued takes a second,
+        which reads its row again. As many jobs wait as run here; if one more comes, all are queued, in order.
+        """
+        if self._stopping or self._may_be_queued or self._turns.waiting():
+            return False
+        if not self._process.alone:  # another process may have a free worker: it learns of queued jobs
+            return False
+        arrival: asyncio.Future[bool] = self._event_loop.create_future()
+        self._arrivals.append(arrival)
+        if len(self._arrivals) > len(self._tracked):
+            self._event_loop.call_soon(self._queue_arrivals)  # when this one waits like the others
+        timer = self._event_loop.call_later(_ARRIVAL_SECONDS, self._queue_arrival, arrival)
+        try:
+            return await arrival
+        finally:
+            timer.cancel()
+
+    def _queue_arrival(self, arrival: asyncio.Future[bool]) -> None:
+        """Let a new job that waits for a worker be queued."""
+        if not arrival.done():
+            self._arrivals.remove(arrival)
+            arrival.set_result(False)
+
+    def _queue_arrivals(self) -> None:
+        """Let all new jobs that wait for a worker be queued, in the order of their arrival."""
+        while self._arrivals:
+            self._queue_arrival(self._arrivals[0])
+
+    def _serve_arrival(self) -> bool:
+        """Keep a free worker for the new job that has waited longest; False if none waits."""
+        if not self._arrivals:
+            return False
+        self._reserved += 1
+        self._arrivals.popleft().set_result(True)
+        return True
 
     def _accept_and_build(
         self, job_id: str, accept: Callable[[bool], Job], may_claim: bool
@@ -226,12 +277,14 @@ class Dispatcher:
         """Leave queued jobs to the next start, or to other replicas; plans and uploads go on."""
         self._stopping = True
         self._turns.release()
+        self._queue_arrivals()
         self.wake()
 
     async def stop(self, grace: float) -> None:
         """Stop claiming, let running jobs end within ``grace`` seconds, and requeue the rest."""
         self._stopping = True
         self._turns.release()
+        self._queue_arrivals()
         if self._expiring is not None:
             self._expiring.cancel()
             await asyncio.wait([self._expiring])
@@ -260,6 +313,8 @@ class Dispatcher:
                 waiting = self._turns.waiting()
                 first = waiting[0] if waiting else None
                 if not self._may_be_queued and first is None:
+                    if self._serve_arrival():
+                        continue
                     break
                 if not self._may_be_queued and len(waiting) == 1:  # nobody else waits: turns do not matter
                     self._turns.start(waiting[0])

@@ -1,7 +1,9 @@
 """Small tables are sealed in their job's row, and a free worker gets a job by its acceptance."""
 
+import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import datetime
 from typing import Any
 
@@ -10,10 +12,11 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from app.errors import Gone
+from app.store.sql import jobs
 from app.store.sql.models import Job
 from providers.tables.digest import table_digest
 from tests.faults import doings
-from tests.faults.conftest import Running, embedded, in_folder, new_measures, people
+from tests.faults.conftest import Running, embedded, in_folder, new_job, new_measures, people
 from tests.faults.running import PATIENCE
 
 pytestmark = pytest.mark.faults
@@ -123,6 +126,76 @@ def test_a_job_that_finds_a_free_worker_takes_two_transactions(start: Start) -> 
     assert ends[1].started_at is not None
     assert ends[2].started_at is not None
     assert ends[1].started_at < ends[2].started_at
+
+
+@embedded
+def test_a_job_that_comes_while_all_workers_are_busy_is_claimed_by_its_acceptance(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits a moment for a worker. If more jobs wait than run, all are queued as they came."""
+    monkeypatch.setattr("app.jobs.dispatcher._ARRIVAL_SECONDS", PATIENCE)
+    one = start(workers=1)
+    before = one.run(people())
+    held = one.submit(people(), seed=doings.HELD)
+    one.wait_until_held(held)
+    first = arrive(one, seed=doings.HELD)
+    assert newest(one) == [held.id, before.id]  # nothing is stored before the worker is free
+    one.open_gate(held)
+    claimed = first.result(PATIENCE)
+    assert (claimed.state, claimed.attempt, claimed.started_at) == ("running", 1, claimed.created_at)
+    one.wait_until_held(claimed)
+    waiting = [arrive(one), one.loop.start(one.jobs.submit(new_job(people())))]
+    queued = [each.result(PATIENCE) for each in waiting]
+    assert [job.state for job in queued] == ["queued", "queued"]
+    assert newest(one) == [queued[1].id, queued[0].id, claimed.id, held.id, before.id]
+    assert queued[0].ranked_at < queued[1].ranked_at
+    one.open_gate(claimed)
+    assert [one.end(job).state for job in (held, claimed, *queued)] == ["succeeded"] * 4
+
+
+@embedded
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_job_that_waits_in_vain_for_a_worker_is_queued(
+    start: Start, monkeypatch: pytest.MonkeyPatch, stopped: bool
+) -> None:
+    """At the end of its time, or when the service stops."""
+    monkeypatch.setattr("app.jobs.dispatcher._ARRIVAL_SECONDS", PATIENCE if stopped else 0.5)
+    one = start(workers=1)
+    one.run(people())
+    held = one.submit(people(), seed=doings.HELD)
+    one.wait_until_held(held)
+    waiting = arrive(one)
+    if stopped:
+        one.loop.do(on_the_loop(one.jobs._dispatcher.stop_claiming))
+    queued = waiting.result(PATIENCE)
+    assert (queued.state, queued.claimed_by) == ("queued", None)
+    one.open_gate(held)
+    assert one.end(held).state == "succeeded"
+    if not stopped:
+        assert one.end(queued).state == "succeeded"
+
+
+def arrive(service: Running, **values: Any) -> Future[Job]:
+    """Submit a job, and return when it waits for a worker."""
+    submitted = service.loop.start(service.jobs.submit(new_job(people(), **values)))
+
+    async def waits() -> None:
+        async with asyncio.timeout(20):
+            while not service.jobs._dispatcher._arrivals:
+                await asyncio.sleep(0.001)
+
+    service.loop.do(waits())
+    return submitted
+
+
+async def on_the_loop(function: Callable[[], None]) -> None:
+    function()
+
+
+def newest(service: Running) -> list[str]:
+    """Ids of all stored jobs, newest first."""
+    with service.jobs._stores.database.read() as session:
+        return [job.id for job in jobs.newest(session, None, None, 100, None)]
 
 
 def test_the_row_of_an_ended_job_is_what_the_database_holds(service: Running) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from app.engine.engine import RELEASED_BEFORE
 from app.store.blobs.column_reader import BlobTable, digest_of_blob
 from app.store.blobs.sealed_files import small_table
+from app.worker.digest_sets import contains, has_form
 from app.worker.tasks import EarlierSource, ReleaseQuestion, SwapTask
 from providers import PROVIDERS
 from providers.errors import ProviderError
@@ -69,7 +70,7 @@ def with_release(
     epsilon = None if guarantee is None else composed_epsilon(guarantee, released, family)
     if family is not None:
         refuse(question)
-        new = released not in family.destinations
+        new = not contains(family.destinations, released)
         if new and question.policy != "allow":
             risk = known_risk(task, question, family.family, source, 1 + family.releases)
             event = {"code": RELEASED_BEFORE, "message": _message(match, family, risk, epsilon)}
@@ -91,11 +92,11 @@ def _released_digest(task: SwapTask, columns: Mapping[str, Any], family: Earlier
     """Return the destination's digest, in the form in which an earlier release of the same rows has it."""
     own: str = columns["destination"]["digest"]
     form = other_form(form_of(own))
-    if own in family.destinations or f"{form.value}:" not in family.destinations:
+    if contains(family.destinations, own) or not has_form(family.destinations, form):
         return own
     content = columns["table"]
     other = digest_of_blob(task.destination if content is None else small_table(content), form)
-    return other if other in family.destinations else own
+    return other if contains(family.destinations, other) else own
 
 
 def composed_epsilon(
@@ -122,7 +123,7 @@ def composed_epsilon(
     if family is not None:
         known = list(family.epsilons or [None] * family.releases)
     own = guarantee["epsilon"]
-    if family is None or released not in family.destinations:
+    if family is None or not contains(family.destinations, released):
         known.append(own)
     finite = [value for value in known if value is not None]
     return {

@@ -18,6 +18,7 @@ from app.engine.progress_file import ProgressFile
 from app.store.blobs.column_reader import BlobTable
 from app.store.blobs.scratch import SealedScratch, SealedSpool, SpoolReader, SpoolWriter
 from app.store.blobs.section_files import join_sections, write_section
+from app.worker.digest_sets import has_form
 from app.worker.headline import with_headline
 from app.worker.memory import fits
 from app.worker.release_check import with_release
@@ -103,7 +104,7 @@ def _most_sections(task: SwapTask) -> int:
     """Return the most sections of the destination; 1 if its digest of the older form may be needed."""
     older = task.digest_form is DigestForm.WHOLE
     if task.release is not None:  # an earlier release in this form is compared with the whole destination
-        older |= any(f"{DigestForm.WHOLE.value}:" in each.destinations for each in task.release.earlier)
+        older |= any(has_form(each.destinations, DigestForm.WHOLE) for each in task.release.earlier)
     return 1 if older else task.units
 
 

@@ -23,8 +23,8 @@ class EarlierSource(NamedTuple):
     family: str
     sketches: tuple[bytes, ...]
     """Sketches of these tables, packed; empty if the digest is known."""
-    destinations: str
-    """Digests of its different releases, joined by line ends."""
+    destinations: bytes
+    """Set of the digests of its different releases: see `app.worker.digest_sets`."""
     releases: int
     """Number of its different releases."""
     last_released_at: str

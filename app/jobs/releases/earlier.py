@@ -15,6 +15,7 @@ from app.store.sql import ledger
 from app.store.sql.db import Transaction
 from app.store.sql.ledger import Family
 from app.store.sql.models import Job
+from app.worker.digest_sets import packed_digest
 from app.worker.tasks import EarlierSource
 from providers.tables.digest import form_of, other_form
 from providers.tables.sketches import packed, unpacked
@@ -30,34 +31,37 @@ class _Known:
     """Entries of one family that were read before."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.mark = 0
+        """`Family.mark` up to which the entries are known."""
         self.newest = ""
+        """Largest id among them."""
         self.sketches: dict[str, bytes] = {}
         """Digest of each different source -> its sketch, packed."""
         self._rows: dict[str, int] = {}
         """Digest of each different source -> its number of rows."""
         self._epsilons: dict[str, float | None] = {}
         """Digest of each different destination -> epsilon of its newest release."""
-        self._destinations = ""
-        """These digests, joined by line ends."""
-        self._any_epsilon = False
-        """Whether a release had a finite epsilon."""
+        self._destinations = b""
+        """These digests, packed."""
+        self._finite = 0
+        """Number of these epsilons that are finite."""
         self._last_released_at = ""
         self._sent: EarlierSource | None = None
 
     def add(self, rows: Iterable[Any]) -> None:
         """Add entries, oldest first."""
         for row in rows:
-            self.count += 1
-            self.newest = row.id
-            self.sketches.setdefault(row.source_digest, packed(row.sketch))
+            self.mark += 1
+            self.newest = max(self.newest, row.id)
+            if row.source_digest not in self.sketches:
+                self.sketches[row.source_digest] = packed(row.sketch)
             self._rows[row.source_digest] = row.row_count
             if row.destination_digest not in self._epsilons:
-                mark = "\n" if self._destinations else ""
-                self._destinations += f"{mark}{row.destination_digest}"
+                self._destinations += packed_digest(row.destination_digest)
+            before = self._epsilons.get(row.destination_digest)
             epsilon = (row.epsilon or {}).get("epsilon")
             self._epsilons[row.destination_digest] = epsilon
-            self._any_epsilon |= epsilon is not None
+            self._finite += (epsilon is not None) - (before is not None)
             self._last_released_at = row.released_at.isoformat(timespec="seconds")
             self._sent = None
 
@@ -77,7 +81,7 @@ class _Known:
                 destinations=self._destinations,
                 releases=len(self._epsilons),
                 last_released_at=self._last_released_at,
-                epsilons=tuple(self._epsilons.values()) if self._any_epsilon else (),
+                epsilons=tuple(self._epsilons.values()) if self._finite else (),
             )
         return self._sent
 
@@ -108,22 +112,30 @@ class EarlierReleases:
         """Return the entries of the families; read those that are missing.
 
         Entries are only added. So the entries in memory are at least those that this transaction sees if
-        they are as many; another transaction may have seen more.
+        their mark is that of the family; another transaction may have seen more.
         """
         found, unknown = [], {}
         owner, project = job.owner, job.project
+        numbered = ledger.numbers_rows(session)
         for family in families:
             key = owner, project, family.id
             known = self._known.get(key)
-            if known is not None and known.count < family.entries:
-                known.add(ledger.members(session, job, [family.id], known.newest))
+            if known is not None and known.mark < family.mark:
+                rows = ledger.members_after(session, job, family.id, known.newest, known.mark)
+                if not rows or rows[0].id > known.newest:
+                    known.add(rows)
+                    if numbered:
+                        known.mark = family.mark
             # Entries of two transactions at once need not be committed in the order of their ids.
-            if known is None or known.count < family.entries:
+            if known is None or known.mark < family.mark:
                 known = self._known[key] = unknown[family.id] = _Known()
             self._known.move_to_end(key)
             found.append(known)
         for row in ledger.members(session, job, unknown) if unknown else ():
             unknown[row.family].add([row])
+        for family in families if numbered else ():
+            if family.id in unknown:
+                unknown[family.id].mark = family.mark
         while len(self._known) > _MOST_FAMILIES:
             self._known.popitem(last=False)
         return found

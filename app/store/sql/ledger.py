@@ -35,8 +35,9 @@ class Family(NamedTuple):
 
     id: str
     """Id of the job of the first release."""
-    entries: int
-    """Number of releases."""
+    mark: int
+    """Number that grows with each entry: that of the ledger's newest row (see `numbers_rows`), or else the
+    number of the family's entries, all of which are counted for it."""
 
 
 def insert(session: Session, entry: Release) -> str:
@@ -80,15 +81,29 @@ def has_digests(session: Session, job: Job, rows: int, form: DigestForm) -> bool
     return session.scalar(found.limit(1)) is not None
 
 
+def numbers_rows(session: Session) -> bool:
+    """Whether rows are numbered in the order in which they are committed: SQLite has one writer at a time."""
+    return session.get_bind().dialect.name == "sqlite"
+
+
 def family_of_source(session: Session, job: Job) -> Family | None:
     """Return the family of the newest visible release with the digest of the job's source; or None."""
-    return next(iter(_families_found(session, job, _by_digest(job.project is not None))), None)
+    query = _by_digest(job.project is not None, numbers_rows(session))
+    return next(iter(_families_found(session, job, query)), None)
 
 
 def near_families(session: Session, job: Job) -> list[Family]:
     """Return the families of the newest visible releases with about as many rows, newest family first."""
-    sqlite = session.get_bind().dialect.name == "sqlite"
-    return _families_found(session, job, _near(job.project is not None, sqlite))
+    return _families_found(session, job, _near(job.project is not None, numbers_rows(session)))
+
+
+def members_after(session: Session, job: Job, family: str, after: str, mark: int) -> Sequence[sa.Row[Any]]:
+    """Return the visible entries of a family after a mark or, without numbered rows, an id; oldest first."""
+    if not numbers_rows(session):
+        return members(session, job, [family], after)
+    given = {**_scope(job), "family": family, "mark": mark}
+    found, _ = execute(session, _members_by_row(job.project is not None), given)
+    return sorted(found, key=lambda row: row.id)
 
 
 def members(session: Session, job: Job, families: Collection[str], after: str = "") -> Sequence[sa.Row[Any]]:
@@ -125,22 +140,27 @@ def _mine(in_project: bool) -> sa.ColumnElement[bool]:
     return sa.or_(own, sa.func.coalesce(columns.project, "") == sa.bindparam("project"))
 
 
-def _grouped(in_project: bool, families: Any) -> sa.Select[Any]:
+def _grouped(in_project: bool, sqlite: bool, families: Any) -> sa.Select[Any]:
     columns = _RELEASES.c
-    query = sa.select(columns.family, sa.func.count()).where(_mine(in_project), families)
+    mark = _newest_row() if sqlite else sa.func.count()
+    query = sa.select(columns.family, mark).where(_mine(in_project), families)
     return query.group_by(columns.family).order_by(sa.func.max(columns.id).desc())
 
 
+def _newest_row() -> sa.ScalarSelect[Any]:
+    """Build SQLite's number of the ledger's newest row, which it finds without reading the others."""
+    query = sa.select(sa.func.max(sa.literal_column("newest.rowid", sa.Integer)))
+    return query.select_from(_RELEASES.alias("newest")).scalar_subquery()
+
+
 @cache
-def _by_digest(in_project: bool) -> sa.Select[Any]:
+def _by_digest(in_project: bool, sqlite: bool) -> sa.Select[Any]:
     columns = _RELEASES.c
-    newest = (
-        sa.select(columns.family)
-        .where(_mine(in_project), columns.source_digest == sa.bindparam("digest"))
-        .order_by(columns.id.desc())
-        .limit(1)
-    )
-    return _grouped(in_project, columns.family == newest.scalar_subquery())
+    found = _mine(in_project), columns.source_digest == sa.bindparam("digest")
+    newest = sa.select(columns.family).where(*found).order_by(columns.id.desc()).limit(1)
+    if sqlite:
+        return newest.add_columns(_newest_row())
+    return _grouped(in_project, sqlite, columns.family == newest.scalar_subquery())
 
 
 @cache
@@ -160,27 +180,40 @@ def _near(in_project: bool, sqlite: bool) -> sa.Select[Any]:
     ]
     found = sa.union(*(sa.select(each.c.id, each.c.family) for each in by_name)).subquery()
     newest = sa.select(found.c.family).order_by(found.c.id.desc()).limit(_MOST_CANDIDATES).subquery()
-    return _grouped(in_project, columns.family.in_(sa.select(newest.c.family)))
+    return _grouped(in_project, sqlite, columns.family.in_(sa.select(newest.c.family)))
+
+
+_OF_MEMBERS = (
+    _RELEASES.c.id,
+    _RELEASES.c.family,
+    _RELEASES.c.source_digest,
+    _RELEASES.c.destination_digest,
+    _RELEASES.c.row_count,
+    _RELEASES.c.released_at,
+    _RELEASES.c.epsilon,
+    _RELEASES.c.sketch,
+)
 
 
 @cache
 def _members(in_project: bool, one: bool) -> sa.Select[Any]:
     columns = _RELEASES.c
-    names = (
-        "id",
-        "family",
-        "source_digest",
-        "destination_digest",
-        "row_count",
-        "released_at",
-        "epsilon",
-        "sketch",
-    )
     families: sa.ColumnElement[bool] = columns.family == sa.bindparam("family")
     if not one:
         families = columns.family.in_(sa.bindparam("families", expanding=True))
-    query = sa.select(*(columns[name] for name in names)).where(_mine(in_project), families)
+    query = sa.select(*_OF_MEMBERS).where(_mine(in_project), families)
     return query.where(columns.id > sa.bindparam("after")).order_by(columns.id)
+
+
+@cache
+def _members_by_row(in_project: bool) -> sa.Select[Any]:
+    columns = _RELEASES.c
+    # SQLite reads the rows above the mark alone. By the index of families it would read the whole family, and
+    # for an order by id all rows.
+    family = sa.func.coalesce(columns.family, "") == sa.bindparam("family")
+    query = sa.select(*_OF_MEMBERS).where(_mine(in_project), family)
+    row = sa.literal_column("ledger.rowid", sa.Integer)
+    return query.where(row > sa.bindparam("mark", type_=sa.Integer)).order_by(row)
 
 
 def page(

@@ -6,10 +6,15 @@ from typing import Any
 import pytest
 
 from app.worker import release_check
+from app.worker.digest_sets import packed_digest
 from app.worker.release_check import composed_epsilon, known_risk
 from app.worker.tasks import EarlierSource, ReleaseQuestion
 
-FAMILY = EarlierSource("family", (), "sha256:a\nsha256:b", 2, "2026-01-01T00:00:00+00:00", (1.0, None))
+A, B, C = (f"sha256:{digit * 64}" for digit in "abc")
+
+RELEASED = packed_digest(A) + packed_digest(B)
+
+FAMILY = EarlierSource("family", (), RELEASED, 2, "2026-01-01T00:00:00+00:00", (1.0, None))
 
 
 def test_the_same_risk_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,9 +53,9 @@ def test_the_same_risk_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_destination_of_before_adds_no_epsilon() -> None:
     guarantee = {"epsilon": 2.0}
-    again = "sha256:a"
+    again = A
     assert composed_epsilon(guarantee, again, FAMILY)["releases"] == 2
-    new = composed_epsilon(guarantee, "sha256:c", FAMILY)
+    new = composed_epsilon(guarantee, C, FAMILY)
     assert (new["releases"], new["without"], new["all_releases"]) == (3, 1, None)
     without = composed_epsilon(guarantee, again, FAMILY._replace(epsilons=()))
     assert (without["releases"], without["without"]) == (2, 2)

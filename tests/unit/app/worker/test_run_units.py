@@ -11,6 +11,7 @@ import pytest
 from app.engine.engine import Failure
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
+from app.worker.digest_sets import packed_digest
 from app.worker.run_units import SECTIONS, UNITS, run_or_divide
 from app.worker.tasks import EarlierSource, ReleaseQuestion, SwapTask
 from providers.tables.digest import CHUNK_ROWS, DigestForm
@@ -29,7 +30,8 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> SwapTask:
 
 def question(*digests: str) -> ReleaseQuestion:
     """An earlier source with releases of these digests."""
-    earlier = EarlierSource("family", (), "\n".join(digests), len(digests), "2026-11-01T00:00:00Z")
+    released = b"".join(map(packed_digest, digests))
+    earlier = EarlierSource("family", (), released, len(digests), "2026-11-01T00:00:00Z")
     return ReleaseQuestion(bytes(32), "sha256t:00", "allow", False, (earlier,))
 
 
@@ -38,8 +40,8 @@ def question(*digests: str) -> ReleaseQuestion:
     [
         ({}, 3),
         ({"units": 2}, 2),
-        ({"release": question("sha256t:01", "sha256t:02")}, 3),
-        ({"release": question("sha256t:01", "sha256:02")}, 1),
+        ({"release": question("sha256t:01" + "0" * 62, "sha256t:02" + "0" * 62)}, 3),
+        ({"release": question("sha256t:01" + "0" * 62, "sha256:02" + "0" * 62)}, 1),
         ({"digest_form": DigestForm.WHOLE}, 1),
         ({"parameters": {"swap_fields": ["x"], "suppression": {"policy": "drop"}}}, 1),
     ],

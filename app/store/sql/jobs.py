@@ -21,6 +21,8 @@ from app.store.sql.visibility import visible_to
 JobRow: TypeAlias = sa.Row[Any]
 """Columns of a job, with the attributes of `Job`."""
 
+_JOB_CLASS = sa.inspect(Job).class_manager
+
 # Statements that every job needs are built once: building one takes longer than running it.
 _JOBS = cast(sa.Table, Job.__table__)
 
@@ -283,7 +285,9 @@ def claim_first(
         return None
     (row,) = rows
     advance(session, row.ranked_at)
-    return Job(**row._asdict())
+    job = _JOB_CLASS.new_instance()
+    vars(job).update(row._asdict())  # as loaded: setting one column after the other takes thirty times as long
+    return job
 
 
 def advance(session: Session, turn: datetime) -> None:

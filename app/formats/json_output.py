@@ -6,7 +6,7 @@ of its unit; a map is an array of ``[key, value]`` pairs. Read back with its ``f
 table, apart from encodings.
 
 Each column becomes an array of JSON texts, which Arrow joins to rows, so no value of a flat type becomes a
-Python object. Arrow's functions take 0.4 ms whatever the rows; the few rows of a small table are Python
+Python object. Arrow's functions cost the same however few the rows; the rows of a small table are Python
 objects instead.
 """
 

@@ -23,6 +23,9 @@ from providers.tables.sketches import packed, unpacked
 _MOST_FAMILIES = 1000
 """Families kept in memory, those used last: about 2 KB each of small tables."""
 
+_MOST_BEHIND = 1000
+"""Entries of all families since a family was read, after which it is read as a whole again."""
+
 _Key = tuple[str, str | None, str]
 """Owner and project that the entries are visible to, and the id of the family."""
 
@@ -117,14 +120,17 @@ class EarlierReleases:
         found, unknown = [], {}
         owner, project = job.owner, job.project
         numbered = ledger.numbers_rows(session)
+        added = self._added(session, job, families) if numbered else {}
         for family in families:
             key = owner, project, family.id
             known = self._known.get(key)
             if known is not None and known.mark < family.mark:
-                rows = ledger.members_after(session, job, family.id, known.newest, known.mark)
-                if not rows or rows[0].id > known.newest:
-                    known.add(rows)
-                    if numbered:
+                if not numbered:
+                    known.add(ledger.members(session, job, [family.id], known.newest))
+                elif family.mark - known.mark <= _MOST_BEHIND:
+                    rows = [row for row in added.get(family.id, ()) if row.number > known.mark]
+                    if not rows or rows[0].id > known.newest:
+                        known.add(rows)
                         known.mark = family.mark
             # Entries of two transactions at once need not be committed in the order of their ids.
             if known is None or known.mark < family.mark:
@@ -133,9 +139,22 @@ class EarlierReleases:
             found.append(known)
         for row in ledger.members(session, job, unknown) if unknown else ():
             unknown[row.family].add([row])
-        for family in families if numbered else ():
-            if family.id in unknown:
+        for family in families:
+            if numbered and family.id in unknown:
                 unknown[family.id].mark = family.mark
         while len(self._known) > _MOST_FAMILIES:
             self._known.popitem(last=False)
         return found
+
+    def _added(self, session: Transaction, job: Job, families: Sequence[Family]) -> dict[str, list[Any]]:
+        """Return the entries by family that one of the families may not have yet, oldest first."""
+        known = [(family, self._known.get((job.owner, job.project, family.id))) for family in families]
+        behind = [
+            one.mark
+            for family, one in known
+            if one is not None and 0 < family.mark - one.mark <= _MOST_BEHIND
+        ]
+        added: dict[str, list[Any]] = {}
+        for row in ledger.added_after(session, job, min(behind)) if behind else ():
+            added.setdefault(row.family, []).append(row)
+        return added

@@ -286,7 +286,9 @@ def claim_first(
     (row,) = rows
     advance(session, row.ranked_at)
     job = _JOB_CLASS.new_instance()
-    vars(job).update(row._asdict())  # as loaded: setting one column after the other takes thirty times as long
+    vars(job).update(
+        row._asdict()
+    )  # as loaded: setting one column after the other takes thirty times as long
     return job
 
 

@@ -97,12 +97,12 @@ def near_families(session: Session, job: Job) -> list[Family]:
     return _families_found(session, job, _near(job.project is not None, numbers_rows(session)))
 
 
-def members_after(session: Session, job: Job, family: str, after: str, mark: int) -> Sequence[sa.Row[Any]]:
-    """Return the visible entries of a family after a mark or, without numbered rows, an id; oldest first."""
-    if not numbers_rows(session):
-        return members(session, job, [family], after)
-    given = {**_scope(job), "family": family, "mark": mark}
-    found, _ = execute(session, _members_by_row(job.project is not None), given)
+def added_after(session: Session, job: Job, mark: int) -> Sequence[sa.Row[Any]]:
+    """Return the visible entries of all families after a mark, oldest first, with the ``number`` of each row.
+
+    The database must number its rows.
+    """
+    found, _ = execute(session, _added(job.project is not None), {**_scope(job), "mark": mark})
     return sorted(found, key=lambda row: row.id)
 
 
@@ -206,14 +206,11 @@ def _members(in_project: bool, one: bool) -> sa.Select[Any]:
 
 
 @cache
-def _members_by_row(in_project: bool) -> sa.Select[Any]:
-    columns = _RELEASES.c
-    # SQLite reads the rows above the mark alone. By the index of families it would read the whole family, and
-    # for an order by id all rows.
-    family = sa.func.coalesce(columns.family, "") == sa.bindparam("family")
-    query = sa.select(*_OF_MEMBERS).where(_mine(in_project), family)
-    row = sa.literal_column("ledger.rowid", sa.Integer)
-    return query.where(row > sa.bindparam("mark", type_=sa.Integer)).order_by(row)
+def _added(in_project: bool) -> sa.Select[Any]:
+    number: sa.ColumnElement[int] = sa.literal_column("ledger.rowid", sa.Integer).label("number")
+    query = sa.select(*_OF_MEMBERS, number).where(_mine(in_project))
+    # In another order SQLite would read all rows.
+    return query.where(number > sa.bindparam("mark", type_=sa.Integer)).order_by(number)
 
 
 def page(

@@ -99,9 +99,11 @@ def expected(entries: list[Release], job: Job) -> Any:
     return found, same[-1].sketch if same else None
 
 
-@given(ENTRIES, st.lists(st.integers(0, 8), min_size=1, max_size=6), st.booleans())
+@given(
+    ENTRIES, st.lists(st.integers(0, 8), min_size=1, max_size=6), st.booleans(), st.sampled_from([0, 2, 1000])
+)
 def test_a_worker_is_sent_what_the_database_has(
-    engine: sa.Engine, drawn: list[tuple[Any, ...]], sources: list[int], numbered: bool
+    engine: sa.Engine, drawn: list[tuple[Any, ...]], sources: list[int], numbered: bool, behind: int
 ) -> None:
     """Entries are added between the questions, also with smaller ids; some are not visible.
 
@@ -111,6 +113,7 @@ def test_a_worker_is_sent_what_the_database_has(
     added: list[Release] = []
     with pytest.MonkeyPatch.context() as patch, Session(engine) as session:
         patch.setattr(ledger, "numbers_rows", lambda _: numbered)
+        patch.setattr("app.jobs.releases.earlier._MOST_BEHIND", behind)
         for number, source in enumerate(sources):
             for each in drawn[len(added) :] if number == len(sources) - 1 else drawn[len(added) : number + 2]:
                 ledger.insert(session, entry(len(added), each))
@@ -146,8 +149,37 @@ def test_an_older_snapshot_reads_nothing_again(engine: sa.Engine, monkeypatch: p
         releases.of(session, job)
         monkeypatch.setattr(ledger, "family_of_source", lambda *_: before)
         monkeypatch.setattr(ledger, "members", None)
+        monkeypatch.setattr(ledger, "added_after", None)
         (sent,), _ = releases.of(session, job)
         assert sent.releases == 2
+        session.rollback()
+
+
+def test_new_entries_of_many_families_are_read_at_once(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all but one of the families have no new entry."""
+    releases = EarlierReleases()
+    read: list[int] = []
+    real = ledger.added_after
+
+    def noted(session: Session, job: Job, mark: int) -> Any:
+        read.append(mark)
+        return real(session, job, mark)
+
+    job = Job(owner="me", project=None, row_count=10, source_digest="sha256t:another")
+    with Session(engine) as session:
+        for number in range(20):
+            ledger.insert(session, entry(number, (number, 0, number % 3, "me", None, False)))
+        releases.of(session, job)
+        monkeypatch.setattr(ledger, "members", None)
+        monkeypatch.setattr(ledger, "added_after", noted)
+        ledger.insert(session, entry(20, (7, 0, 2, "me", None, False)))
+        sent, _ = releases.of(session, job)
+        assert [each.releases for each in sent if each.family == "family 7"] == [2]
+        assert (len(sent), len(read)) == (20, 1)
+        releases.of(session, job)
+        assert len(read) == 1
         session.rollback()
 
 

@@ -376,13 +376,14 @@ class DaskEngine:
     async def _assigned(self, client: Client) -> dict[str, Collection[str]]:
         """Return the keys that the scheduler has given to each silent worker.
 
-        A worker can fall silent before it has answered a look at the task that it runs.
+        A worker can fall silent before it has answered a look at the task that it runs. The scheduler is
+        asked about all workers: it breaks the connection if one that is named has been removed meanwhile.
         """
         if not self._silent:
             return {}
         async with asyncio.timeout(_CALL_SECONDS):
-            assigned: dict[str, Collection[str]] = await client.processing(workers=list(self._silent))
-        return assigned
+            assigned: dict[str, Collection[str]] = await client.processing()
+        return {address: assigned[address] for address in self._silent & assigned.keys()}
 
     def _note_places(self, running: Mapping[str, Collection[str]]) -> None:
         """Note where the tasks of this service run, from the keys at each address."""

@@ -411,6 +411,44 @@ def test_a_unit_that_crashes_fails_its_job_and_ends_the_others(
     assert not list(Path(task.scratch_folder).iterdir())
 
 
+def test_a_silent_worker_that_has_been_removed_stops_no_unit(
+    workers: Workers,
+    store: BlobStore,
+    table: pa.Table,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The scheduler removes it between two questions of the service."""
+    workers.grow(2)
+    workers.wait_until_all_are_free()
+    workers.repeated.clear()
+    look = workers.engine._look
+    looks: list[int] = []
+
+    async def look_with_one_more(client: Any) -> Any:
+        answered = await look(client)
+        workers.engine._silent.add("tls://127.0.0.1:1")
+        looks.append(len(answered))
+        return answered
+
+    async def looked() -> None:
+        async with asyncio.timeout(PATIENCE):
+            while len(looks) < 2:
+                await asyncio.sleep(0.01)
+
+    task = long_job(store, tmp_path, table, 1500)
+    outcome = workers.start(task)
+    wait_for_units(task, 2)
+    monkeypatch.setattr(workers.engine, "_look", look_with_one_more)
+    workers.loop.do(looked())
+    assert not outcome.done()
+    found = outcome.result(PATIENCE)
+    assert not isinstance(found, Failure), found
+    assert not workers.repeated
+    assert "not reachable" not in caplog.text
+
+
 def test_units_of_a_lost_worker_are_done_elsewhere(
     workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ objects instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
@@ -112,24 +112,28 @@ def _array(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[byt
 
 def _rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes | memoryview]:
     """Encode rows as comma-separated JSON objects, some at a time."""
-    names = [orjson.dumps(name).decode() for name in schema.names]
-    heads = [
-        pa.scalar(f"{'{' if at == 0 else ','}{name}:", pa.large_string()) for at, name in enumerate(names)
-    ]
+    heads: list[pa.Scalar] = []
     end, nothing = pa.scalar("},", pa.large_string()), pa.scalar("", pa.large_string())
     for batch in batches:
         for piece in pieces(batch, _BATCH_BYTES, BATCH_ROWS):
             if not piece.num_rows:
                 continue
-            if not heads:
+            if not schema.names:
                 yield b",".join([b"{}"] * piece.num_rows)
             elif piece.num_rows <= _FEW_ROWS and all(map(_is_native, piece.columns)):
                 yield orjson.dumps(piece.to_pylist())[1:-1]
             else:
+                heads = heads or _heads(schema.names)
                 texts = map(_texts, piece.columns)
                 members = chain.from_iterable(zip(heads, texts, strict=True))
                 rows = pc.binary_join_element_wise(*members, end, nothing)
                 yield memoryview(rows.buffers()[2])[:-1]  # the buffer has nothing but these rows
+
+
+def _heads(names: Sequence[str]) -> list[pa.Scalar]:
+    """Return the text before the value of each field."""
+    texts = [f"{',' if at else '{'}{orjson.dumps(name).decode()}:" for at, name in enumerate(names)]
+    return [pa.scalar(text, pa.large_string()) for text in texts]
 
 
 def _is_native(array: pa.Array) -> bool:

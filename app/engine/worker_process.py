@@ -110,7 +110,7 @@ def serve_tasks(setup: WorkerSetup, connection: socket.socket) -> None:
 
 
 def _send(connection: socket.socket, message: bytes) -> None:
-    """Send length and message together: each would wake the service up."""
+    """Send length and message together: each by itself would wake the service up."""
     head = LENGTH.pack(len(message))
     sent = connection.sendmsg([head, message])
     if sent < len(head):

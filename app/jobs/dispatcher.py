@@ -115,7 +115,7 @@ class Dispatcher:
         self._reserved = 0
         """Free workers that are kept for jobs being accepted or claimed."""
         self._arrivals: deque[asyncio.Future[bool]] = deque()
-        """New jobs that wait for a worker before they are accepted: see `_soon_reserved`."""
+        """New jobs that wait for a worker before they are accepted: see `_wait_for_worker`."""
 
     async def start(self) -> None:
         """Start to claim queued jobs and to expire those that are past their deadline."""
@@ -146,7 +146,7 @@ class Dispatcher:
         return await asyncio.shield(self._spawn(self._accept(job_id, accept, short)))
 
     async def _accept(self, job_id: str, accept: Callable[[bool], Job], short: bool) -> Job:
-        may_claim = self._reserve() or await self._soon_reserved()
+        may_claim = self._reserve() or await self._wait_for_worker()
         try:
             call = self._shortly if short else self._in_thread
             job, task = await call(self._accept_and_build, job_id, accept, may_claim)
@@ -169,8 +169,8 @@ class Dispatcher:
         self._reserved += 1
         return True
 
-    async def _soon_reserved(self) -> bool:
-        """Wait a moment for a busy worker if no job is before this one; return whether it is kept for it.
+    async def _wait_for_worker(self) -> bool:
+        """Wait a moment for a busy worker if no job is before this one; return whether one is kept for it.
 
         A job that is claimed when it is accepted takes one transaction. One that is queued takes a second,
         which reads its row again. As many jobs wait as run here; if one more comes, all are queued, in order.

@@ -20,7 +20,7 @@ def contains(digests: bytes, digest: str) -> bool:
     """Whether a set has a digest."""
     sought = packed_digest(digest)
     found = digests.find(sought)
-    while found % _SIZE and found >= 0:  # parts of two elements
+    while found > 0 and found % _SIZE:  # parts of two elements
         found = digests.find(sought, found + 1)
     return found >= 0
 

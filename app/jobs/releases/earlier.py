@@ -35,7 +35,7 @@ class _Known:
 
     def __init__(self) -> None:
         self.mark = 0
-        """`Family.mark` up to which the entries are known."""
+        """`Family.mark` up to which the entries are known. Where it is their number, `add` counts them."""
         self.newest = ""
         """Largest id among them."""
         self.sketches: dict[str, bytes] = {}

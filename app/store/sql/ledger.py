@@ -140,9 +140,9 @@ def _mine(in_project: bool) -> sa.ColumnElement[bool]:
     return sa.or_(own, sa.func.coalesce(columns.project, "") == sa.bindparam("project"))
 
 
-def _grouped(in_project: bool, sqlite: bool, families: Any) -> sa.Select[Any]:
+def _grouped(in_project: bool, numbered: bool, families: Any) -> sa.Select[Any]:
     columns = _RELEASES.c
-    mark = _newest_row() if sqlite else sa.func.count()
+    mark = _newest_row() if numbered else sa.func.count()
     query = sa.select(columns.family, mark).where(_mine(in_project), families)
     return query.group_by(columns.family).order_by(sa.func.max(columns.id).desc())
 
@@ -154,20 +154,20 @@ def _newest_row() -> sa.ScalarSelect[Any]:
 
 
 @cache
-def _by_digest(in_project: bool, sqlite: bool) -> sa.Select[Any]:
+def _by_digest(in_project: bool, numbered: bool) -> sa.Select[Any]:
     columns = _RELEASES.c
     found = _mine(in_project), columns.source_digest == sa.bindparam("digest")
     newest = sa.select(columns.family).where(*found).order_by(columns.id.desc()).limit(1)
-    if sqlite:
+    if numbered:
         return newest.add_columns(_newest_row())
-    return _grouped(in_project, sqlite, columns.family == newest.scalar_subquery())
+    return _grouped(in_project, numbered, columns.family == newest.scalar_subquery())
 
 
 @cache
-def _near(in_project: bool, sqlite: bool) -> sa.Select[Any]:
+def _near(in_project: bool, numbered: bool) -> sa.Select[Any]:
     columns = _RELEASES.c
     # The order of insertion: SQLite's index of owners has it, and need not be sorted.
-    order = sa.literal_column("ledger.rowid") if sqlite else columns.id
+    order = sa.literal_column("ledger.rowid") if numbered else columns.id
     names = ("owner", "project") if in_project else ("owner",)
     by_name = [
         sa.select(columns.id, columns.family)
@@ -180,7 +180,7 @@ def _near(in_project: bool, sqlite: bool) -> sa.Select[Any]:
     ]
     found = sa.union(*(sa.select(each.c.id, each.c.family) for each in by_name)).subquery()
     newest = sa.select(found.c.family).order_by(found.c.id.desc()).limit(_MOST_CANDIDATES).subquery()
-    return _grouped(in_project, sqlite, columns.family.in_(sa.select(newest.c.family)))
+    return _grouped(in_project, numbered, columns.family.in_(sa.select(newest.c.family)))
 
 
 _OF_MEMBERS = (

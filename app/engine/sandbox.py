@@ -55,11 +55,19 @@ _OTHERS = {
 }
 
 _SYSTEM = (
-    "/usr", "/lib", "/lib64", "/sys", "/proc/self", "/proc/sys", "/proc/cpuinfo", "/proc/meminfo",
-    "/proc/stat", "/proc/version", "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom",
+    "/usr", "/lib", "/lib64", "/sys", "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom",
     "/etc/ld.so.cache", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
 )  # fmt: skip
 """Files and folders of the system that libraries read."""
+
+_KERNEL = (
+    "/proc/self", "/proc/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version",
+)  # fmt: skip
+"""Files and folders that the kernel makes, and that libraries and the limit of memory read.
+
+A rule holds for the inode that a path has when the rule is made. The kernel drops inodes of `/proc` when it
+needs memory and makes new ones at the next access, unless they are open: the worker keeps these open.
+"""
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - semaphores of libraries
 
@@ -132,6 +140,8 @@ def _restrict_files(confinement: Confinement, version: int) -> None:
         _allow(rules, _SHARED_MEMORY, _WRITE & rights)
         for path in _SYSTEM:
             _allow(rules, path, _READ)
+        for path in _KERNEL:
+            _allow(rules, path, _READ, keep_open=True)
         for path, listed_only in _library_paths():
             _allow(rules, path, _READ_DIR if listed_only else _READ)
         _allow(rules, "/dev/null", (_READ_FILE | _WRITE_FILE) & rights)
@@ -141,7 +151,7 @@ def _restrict_files(confinement: Confinement, version: int) -> None:
         os.close(rules)
 
 
-def _allow(rules: int, path: str, rights: int) -> None:
+def _allow(rules: int, path: str, rights: int, *, keep_open: bool = False) -> None:
     """Allow rights below a folder, or on a file, if it exists. Raises OSError."""
     try:
         opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -154,7 +164,8 @@ def _allow(rules: int, path: str, rights: int) -> None:
         if _libc().syscall(_ADD_RULE, rules, _PATH_BENEATH, rule, 0):
             raise _error()
     finally:
-        os.close(opened)
+        if not keep_open:
+            os.close(opened)
 
 
 def _library_paths() -> Iterator[tuple[str, bool]]:

@@ -30,6 +30,22 @@ def attempt(task: dict[str, Any]) -> dict[str, Any]:
     return found | {"variables": sorted(os.environ), "initial": _initial_variables()}
 
 
+def read_after_reclaim(task: dict[str, str]) -> dict[str, int]:
+    """Read what libraries read of `/proc` when the kernel has dropped its caches, which the test does."""
+    import time
+
+    from threadpoolctl import threadpool_info
+
+    from app.engine.data_limit import private_bytes
+
+    Path(task["confined"]).touch()
+    while not Path(task["dropped"]).exists():
+        time.sleep(0.01)
+    paths = ("/proc/self/maps", "/proc/sys/vm/overcommit_memory", "/proc/cpuinfo", "/proc/stat")
+    read = {path: len(Path(path).read_bytes()) for path in paths}
+    return {**read, "libraries": len(threadpool_info()), "private": private_bytes() or 0}
+
+
 def swap_with_missing_kernels(_: object) -> dict[str, Any]:
     """Run a swap whose kernels are not in the cache."""
     import pyarrow as pa

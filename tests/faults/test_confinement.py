@@ -7,6 +7,7 @@ import pickle
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -96,6 +97,31 @@ def test_a_confined_worker_reaches_libraries_and_its_tables_only(
         assert {name for name, done in found[thread].items() if done == "done"} == ALLOWED
     assert (tmp_path / "outside").read_text() == "outside"
     assert (tmp_path / "blobs" / "table").read_bytes() == b"a table"
+
+
+@linux
+def test_a_confined_worker_reads_its_own_state_after_the_kernel_needed_memory(tmp_path: Path) -> None:
+    """The kernel drops its inodes of `/proc` then, for which the rules were made."""
+    drop = Path("/proc/sys/vm/drop_caches")
+    if not landlock_version() or not os.access(drop, os.W_OK):
+        pytest.skip("this kernel has no Landlock, or the test may not drop its caches")
+    shared = tmp_path / "blobs"
+    shared.mkdir()
+    task = {"confined": str(shared / "confined"), "dropped": str(shared / "dropped")}
+
+    def drop_caches() -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not (shared / "confined").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        drop.write_text("2")  # dentries and inodes; files stay in memory
+        (shared / "dropped").touch()
+
+    dropping = threading.Thread(target=drop_caches)
+    dropping.start()
+    found = run_in_worker(confined.read_after_reclaim, task, Confinement((str(shared),)))
+    dropping.join()
+    assert isinstance(found, dict), found
+    assert all(found.values()), found
 
 
 @linux

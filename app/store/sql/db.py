@@ -220,6 +220,7 @@ class Database:
                 session.connection()  # begins
                 give_driver(session, connection)
                 yield session
+                session.commit()  # at a rollback the server's driver forgets its prepared statements
 
     @contextmanager
     def write(self) -> Iterator[Session]:

@@ -54,6 +54,12 @@ _MOVE = (
     .values(number=sa.bindparam("to_number"), mac=sa.bindparam("to_mac"))
 )
 
+_ADD_AND_MOVE = sa.select(sa.true()).add_cte(
+    sa.insert(LINES).values({column.name: sa.bindparam(column.name) for column in LINES.c}).cte("added"),
+    _MOVE.cte("moved"),
+)
+"""Both changes in one statement, which SQLite cannot run: each statement costs a message to the server."""
+
 
 _canonical_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 """Serialise a line as `canonical_json` does, in C: its names are ASCII, and no value is a float."""
@@ -105,11 +111,15 @@ class AuditTrail:
             line = {"chain": self.chain, "number": number + count, "at": at} | columns(entry)
             line["mac"] = previous = line_mac(self.key, line, previous)
             lines.append(line)
+        head = {**name, "to_number": number + len(lines), "to_mac": previous}
+        if len(lines) == 1 and session.get_bind().dialect.name != "sqlite":
+            execute(session, _ADD_AND_MOVE, {**lines[0], **head})
+            return
         if len(lines) == 1:
             execute(session, _ADD, lines[0])
         else:
             session.connection().execute(_ADD, lines)
-        execute(session, _MOVE, {**name, "to_number": number + len(lines), "to_mac": previous})
+        execute(session, _MOVE, head)
 
 
 def columns(entry: Entry) -> dict[str, Any]:

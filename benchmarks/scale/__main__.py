@@ -5,7 +5,7 @@ from pathlib import Path
 
 from app.capacity import costs as model
 from app.capacity.costs import dumped, measured_costs
-from benchmarks.scale.measure import growth, limits, measure_costs, prediction, scaling
+from benchmarks.scale.measure import ROUNDS, growth, limits, measure_costs, prediction, scaling
 from benchmarks.scale.tasks import CASES
 
 _FILE = Path(model.__file__).with_name("costs.json")
@@ -19,6 +19,9 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=0, help="measure the scaling on a table of this size")
     parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="rounds of the scaling. Default: %(default)s"
+    )
+    parser.add_argument(
         "--large", type=int, default=0, help="measure runs out of core on a table of this size"
     )
     parser.add_argument("--memory", type=int, default=10**9, help="their memory budget. Default: %(default)s")
@@ -29,7 +32,7 @@ def main() -> None:
             _FILE.write_bytes(dumped(costs))
     costs = measured_costs()
     if given.rows:
-        print(scaling(given.rows, costs, given.services), "\n")
+        print(scaling(given.rows, costs, given.services, given.rounds), "\n")
     if given.large:
         print(growth(given.large, given.memory, given.services), "\n")
     print(prediction(costs, given.services), "\n")

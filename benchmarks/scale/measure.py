@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 
 from app.capacity.costs import Costs, ServiceCosts, StepCosts, measured_costs
 from app.capacity.estimate import JobSize, NotPossible, best, estimate
@@ -18,9 +19,16 @@ from benchmarks.scale.fit import step, steps
 from benchmarks.scale.source import StoredSource, numbers, survey
 from benchmarks.scale.tasks import CASES, PLENTY, Measured, Workers, checked, store
 from providers import PROVIDERS
+from providers.tables.digest import CHUNK_ROWS
 
 WARM_ROWS = 100_000
 """Rows of the run that loads a worker's kernels before anything is measured."""
+
+WARM_DIVIDED_ROWS = CHUNK_ROWS + WARM_ROWS
+"""The same of a divided run, whose destination has two sections."""
+
+ROUNDS = 3
+"""Rounds in which the runs on one worker and on two are measured in turn."""
 
 SIZES = (2_000_000, 8_000_000)
 """Rows of the tables on which costs are measured; of a divided job there are two sections or more."""
@@ -73,9 +81,10 @@ class Bench:
         return self.workers.run(service, self.source(service, rows), memory, units)
 
     def warm(self, service: str, share: float, units: int) -> None:
-        """Load the kernels of the runs that get this share of the memory of a run in memory."""
-        memory = max(_LEAST_MEMORY, int(share * self.needed(service, WARM_ROWS)))
-        self.run(service, WARM_ROWS, memory, units)
+        """Let each worker load the kernels of runs that get this share of the memory of a run in memory."""
+        rows = WARM_ROWS if units == 1 else WARM_DIVIDED_ROWS
+        memory = max(_LEAST_MEMORY, int(share * self.needed(service, rows)))
+        self.run(service, rows, memory, units)
 
 
 @contextmanager
@@ -135,16 +144,19 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def scaling(rows: int, costs: Costs, services: Sequence[str] = tuple(CASES)) -> str:
+def scaling(rows: int, costs: Costs, services: Sequence[str] = tuple(CASES), rounds: int = ROUNDS) -> str:
     """Run jobs on one worker and on two, and return times, speed-up and the model's times as Markdown.
 
-    The first run is not divided. All have the same memory, less than a run in memory takes.
+    The first run is not divided. All have the same memory, less than a run in memory takes. The times are
+    medians of the rounds; the speed-up is that of each round, its median and its range.
     """
     lines = []
     with bench(1) as one, bench(2) as two:
         for service in services:
             if PROVIDERS[service].scaling.sharing is not None:
-                lines.append([service, *_scaling_of(one, two, service, rows, costs.services[service])])
+                lines.append(
+                    [service, *_scaling_of(one, two, service, rows, costs.services[service], rounds)]
+                )
                 print("  ", *lines[-1], flush=True)
     header = [
         "service",
@@ -158,15 +170,17 @@ def scaling(rows: int, costs: Costs, services: Sequence[str] = tuple(CASES)) -> 
     return table(header, lines)
 
 
-def _scaling_of(one: Bench, two: Bench, service: str, rows: int, costs: ServiceCosts) -> list[str]:
+def _scaling_of(
+    one: Bench, two: Bench, service: str, rows: int, costs: ServiceCosts, rounds: int
+) -> list[str]:
     cut = PROVIDERS[service].scaling.swap is not None
     needed = one.needed(service, rows)
     memory = int(_FITS * needed) if cut else PLENTY
-    jobs = []
-    for on, units in ((one, 1), (one, _SCALED_UNITS), (two, _SCALED_UNITS)):
+    contenders = ((one, 1), (one, _SCALED_UNITS), (two, _SCALED_UNITS))
+    for on, units in contenders:
         on.warm(service, _FITS if cut else 2.0, units)
-        jobs.append(on.run(service, rows, memory, units))
-    if len({job.digest for job in jobs}) != 1:
+    jobs = [[on.run(service, rows, memory, units) for on, units in contenders] for _ in range(rounds)]
+    if len({job.digest for of_round in jobs for job in of_round}) != 1:
         raise RuntimeError(f"{service}: the destinations of {rows} rows differ")
     stored = one.source(service, rows).stored_bytes
     size = JobSize(rows, stored / rows, needed, long=not cut)
@@ -174,12 +188,13 @@ def _scaling_of(one: Bench, two: Bench, service: str, rows: int, costs: ServiceC
         estimate(costs, size, _quiet(workers), memory, units).seconds
         for workers, units in ((1, 1), (1, _SCALED_UNITS), (2, _SCALED_UNITS))
     ]
-    whole, divided, shared = (job.seconds for job in jobs)
+    seconds = [[job.seconds for job in of_round] for of_round in jobs]
+    ups = sorted(min(whole, divided) / shared for whole, divided, shared in seconds)
     return [
-        *(f"{seconds:.1f} s" for seconds in (whole, divided, shared)),
-        f"{min(whole, divided) / shared:.2f}",
+        *(f"{median(of_contender):.1f} s" for of_contender in zip(*seconds, strict=True)),
+        f"{median(ups):.2f} ({ups[0]:.2f} to {ups[-1]:.2f})",
         ", ".join(f"{seconds:.1f}" for seconds in models),
-        f"{_moved(jobs[2]) / (2 * stored):.1f}",
+        f"{_moved(jobs[0][2]) / (2 * stored):.1f}",
     ]
 
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,9 +136,18 @@ class Workers:
     """Processes of one thread each, which run the steps of jobs on one table."""
 
     def __init__(self, number: int, folder: Path, store: BlobStore) -> None:
+        self.number = number
         self._folder = folder
         self._store = store
-        self._pool = ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), _prepare)
+        spawn = multiprocessing.get_context("spawn")
+        # A pool for each: one of all would give a second task to a worker while another one still starts.
+        self._pools = [ProcessPoolExecutor(1, spawn, _prepare) for _ in range(number)]
+
+    def _start(
+        self, function: Callable[[Any], Any], task: Any, number: int = 0
+    ) -> Future[tuple[dict[str, Any], Figures]]:
+        """Start a task on the worker whose turn it is: the first one has all tasks that a job has once."""
+        return self._pools[number % self.number].submit(_measured, function, task)
 
     def run(self, service: str, source: StoredSource, memory: int, units: int) -> Measured:
         """Run a job and delete its destination.
@@ -156,7 +165,7 @@ class Workers:
         """
         job = self._task(service, source, memory, units)
         began = time.monotonic()
-        outcome, first = self._pool.submit(_measured, run_or_divide, job).result()
+        outcome, first = self._start(run_or_divide, job).result()
         if DIVISION not in outcome:
             steps = {"whole": [first]}
         else:
@@ -176,10 +185,10 @@ class Workers:
         prepared = None
         if outcome[PREPARES]:
             task = PrepareTask(job, division)
-            made, figures = self._pool.submit(_measured, run_prepare, task).result()
+            made, figures = self._start(run_prepare, task).result()
             prepared, steps["prepare"] = made[PREPARED], [figures]
         waiting = [
-            self._pool.submit(_measured, run_unit, UnitTask(job, division, prepared, number))
+            self._start(run_unit, UnitTask(job, division, prepared, number), number)
             for number in range(outcome[UNITS])
         ]
         done = [each.result() for each in waiting]
@@ -187,13 +196,11 @@ class Workers:
         units = [unit for unit, _ in done]
         if len(outcome[SECTIONS]) == 1:
             gather = GatherTask(job, division, prepared, done_units(units, None))
-            gathered, figures = self._pool.submit(_measured, run_gather, gather).result()
+            gathered, figures = self._start(run_gather, gather).result()
             steps["gather"] = [figures]
             return gathered
         assembling = [
-            self._pool.submit(
-                _measured, run_section, SectionTask(job, division, done_units(units, files), number)
-            )
+            self._start(run_section, SectionTask(job, division, done_units(units, files), number), number)
             for number, files in enumerate(outcome[SECTIONS])
         ]
         assembled = [each.result() for each in assembling]
@@ -205,7 +212,7 @@ class Workers:
             tuple(unit[UNIT] for unit in units),
             tuple(section[SECTION] for section, _ in assembled),
         )
-        finished, figures = self._pool.submit(_measured, run_finish, finish).result()
+        finished, figures = self._start(run_finish, finish).result()
         steps["finish"] = [figures]
         return finished
 
@@ -234,7 +241,8 @@ class Workers:
 
     def close(self) -> None:
         """End the processes."""
-        self._pool.shutdown()
+        for pool in self._pools:
+            pool.shutdown()
 
 
 def checked(service: str, schema: pa.Schema, rows: int) -> Params:

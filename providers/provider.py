@@ -82,8 +82,11 @@ class Division:
     params: Any = None
     """Checked parameters of the run with what the whole table determines; None: those of the run."""
     starts: tuple[int, ...] = ()
-    """First row of each range of the destination: part p of a unit's spool has rows of the range p modulo the
+    """First row of each range of the source: part p of a unit's spool has rows of the range p modulo the
     number of ranges. Empty: only a section of all rows can be assembled."""
+    dropped: int | None = None
+    """First of the last parts, one for each range, which have the places of the rows that the run drops (see
+    `providers.sections.sections_of_kept`); None: it drops none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,30 @@
 """Cut the rows of a destination into sections, which several workers assemble at the same time.
 
-A section begins at a multiple of 2^20 rows, as a chunk of the digest does (`providers.tables.digest`). The
-ranges in which the units' spools hold the rows need not: a range may belong to two sections.
+A section begins at a multiple of 2^20 rows of the destination, as a chunk of the digest does
+(`providers.tables.digest`). If the run drops rows, its first row in the source is known only after the units.
+The ranges in which the units' spools hold the rows need not: a range may belong to two sections.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from providers.arrays import Int64Array
 from providers.storage import Spool
 from providers.tables.digest import CHUNK_ROWS
+
+PLACE = "place"
+"""Column of a spool with the places of dropped rows in their range, from 0 on. A row may be there twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Consecutive rows of the destination."""
+    """Consecutive rows of the source, whose rows in the destination are consecutive, too."""
 
     first: int
     stop: int
@@ -87,6 +92,49 @@ def sections_of(rows: int, starts: Sequence[int], wanted: int, step: int = CHUNK
     files = itertools.groupby(range(len(starts)), key=lambda index: readers[index])
     numbered = ((number, list(indices)) for number, (_, indices) in enumerate(files))
     return Sections(sections, tuple(number for number, indices in numbered for _ in indices))
+
+
+def sections_of_kept(
+    cut: Sections,
+    rows: int,
+    starts: Sequence[int],
+    dropped: Callable[[int], Iterator[pa.Table]],
+    wanted: int,
+    step: int = CHUNK_ROWS,
+) -> Sections:
+    """Cut the rows again where some are dropped: a multiple of `step` rows is kept before each section.
+
+    Parameters
+    ----------
+    cut : Sections
+        Sections of a destination with all rows, for which the units have stored their rows.
+    rows : int
+        Rows of the source.
+    starts : sequence of int
+        First row of each range, in order.
+    dropped : callable
+        Number of a range -> tables with the column `PLACE`: its dropped rows.
+    wanted : int
+    step : int
+    """
+
+    def places(number: int) -> Int64Array:
+        found = [table.column(PLACE).to_numpy() for table in dropped(number)]
+        return np.unique(np.concatenate([np.zeros(0, np.uint32), *found])).astype(np.int64)
+
+    lost = np.cumsum([0, *(len(places(number)) for number in range(len(starts)))])
+    kept_before = np.array(starts, np.int64) - lost[:-1]
+    chunks = -(-(rows - int(lost[-1])) // step)
+    count = max(1, min(wanted, chunks))
+    limits = [0]
+    for section in range(1, count):
+        kept = chunks * section // count * step
+        number = int(np.searchsorted(kept_before, kept, "right")) - 1
+        within, gone = kept - int(kept_before[number]), places(number)
+        skipped = int(np.searchsorted(gone - np.arange(len(gone)), within, "right"))
+        limits.append(starts[number] + within + skipped)
+    sections = tuple(Section(first, stop) for first, stop in itertools.pairwise([*limits, rows]))
+    return Sections(sections, cut.file_of_range)
 
 
 def rows_of_section(spool: Spool, section: Section, starts: Sequence[int]) -> Iterator[pa.Table]:

@@ -1,7 +1,8 @@
 """Run a divided job in workers: divide it, prepare it, run its units, assemble their rows.
 
 Not every provider has a preparation. The destination is assembled in sections, which are the parts of its
-blob; a last task joins their digests and reports. A destination of one section is gathered by one task
+blob; a last task joins their digests and reports. If rows are dropped, a task before the sections finds where
+they begin. A destination of one section is gathered by one task
 instead. Each of these is a separate task in a separate process. Its memory and time are limited, and a
 cancelled one is killed, like a job of a single worker. The units run in parallel, and so do the sections.
 """
@@ -10,6 +11,7 @@ import pickle
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from app.worker.run_swap import (
     write_streamed,
 )
 from app.worker.tasks import (
+    AlignTask,
     DoneUnit,
     FinishTask,
     GatherTask,
@@ -43,12 +46,13 @@ from app.worker.tasks import (
     SwapTask,
     UnitTask,
 )
+from providers.out_of_core.partitions import Span
 from providers.params import Params
 from providers.progress import sub_progress
 from providers.provider import Division, Prepared, Provider, Run, Sharing, UnitResult, gathered
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
-from providers.sections import Sections, sections_of
+from providers.sections import Sections, sections_of, sections_of_kept
 from providers.storage import Resources, Scratch
 from providers.tables.digest import DigestForm
 
@@ -56,6 +60,10 @@ DIVISION, UNITS, PREPARES, SECTIONS = "division", "units", "prepares", "sections
 """Keys of the result of a divided job: its division with the sections, pickled for workers; its number of
 units; whether a preparation runs before them; and for each section the numbers of a unit's files that it
 reads."""
+
+DROPPED = "dropped"
+"""Key of the number of a unit's file with the places of dropped rows, after which the sections are aligned;
+None: they are final."""
 
 PREPARED = "prepared"
 """Key of the preparation's data and spools, pickled for workers."""
@@ -92,12 +100,21 @@ def _divide(task: SwapTask) -> dict[str, Any]:
         run = _run(task, params, source, scratch)
         division = sharing.divide(run, sub_progress(progress, 0.0, DIVIDED), task.units)
         sections = sections_of(task.rows, division.starts, _most_sections(task))
+        aligned = division.dropped is not None and len(sections.sections) > 1
         return {
-            DIVISION: pickle.dumps((division, sections)),
             UNITS: len(division.units),
             PREPARES: sharing.prepare is not None,
-            SECTIONS: [sections.files_of(each, division.starts) for each in sections.sections],
+            DROPPED: sections.files if aligned else None,
+            **_in_sections(division, sections),
         }
+
+
+def _in_sections(division: Division, sections: Sections) -> dict[str, Any]:
+    """Return the values of `DIVISION` and `SECTIONS`."""
+    return {
+        DIVISION: pickle.dumps((division, sections)),
+        SECTIONS: [sections.files_of(each, division.starts) for each in sections.sections],
+    }
 
 
 def _most_sections(task: SwapTask) -> int:
@@ -150,23 +167,31 @@ def run_unit(task: UnitTask) -> dict[str, Any]:
     began = time.monotonic()
     job, (division, sections) = task.job, _division(task)
     provider, params = provider_of(job)
+    files, file_of_part = sections.files, sections.file_of_part
+    if division.dropped is not None:  # the places of dropped rows are in a file of their own, the last one
+        files, file_of_part = files + 1, partial(_file_of_part, division.dropped, sections)
     with (
         ProgressFile(job.progress_path),  # for the note of a worker that outlives the service
         SealedScratch(Path(job.scratch_folder)) as scratch,
-        SpoolWriter(job.spool_folder, task.spool_prefix, sections.files, sections.file_of_part) as writer,
+        SpoolWriter(job.spool_folder, task.spool_prefix, files, file_of_part) as writer,
         ExitStack() as opened,
     ):
         run = _run(job, params, BlobTable(job.source, job.rows), scratch, _prepared(task, opened))
         spool = writer.spool(division.parts, job.memory_bytes // 10)
         figures = _sharing(provider).work(run, division, task.number, spool)
-        files = {file_key(number): pickle.dumps(shared) for number, shared in enumerate(writer.shared(spool))}
+        shared = {file_key(number): pickle.dumps(file) for number, file in enumerate(writer.shared(spool))}
     return {
         UNIT: pickle.dumps(figures),
-        FILES: len(files),
-        **files,
+        FILES: files,
+        **shared,
         SPOOL: writer.name,
         SECONDS: time.monotonic() - began,
     }
+
+
+def _file_of_part(dropped: int, sections: Sections, part: int) -> int:
+    """Return the file of a part; ``dropped``: the first part with places of dropped rows."""
+    return sections.files if part >= dropped else sections.file_of_part(part)
 
 
 def file_key(number: int) -> str:
@@ -204,6 +229,18 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
         result, written = write_streamed(job, streamed, source, writing, held_space)
         progress(1.0, "written")
     return _columns(job, provider, params, source, result, written)
+
+
+@returns_user_errors
+def run_align(task: AlignTask) -> dict[str, Any]:
+    """Cut the destination into sections without the dropped rows. Return it as `_divide` does."""
+    job, (division, sections) = task.job, _division(task)
+    assert division.dropped is not None  # the division says so
+    with ProgressFile(job.progress_path), ExitStack() as opened:
+        spools = [unit.rows for unit in _done(task, opened)]
+        places = Span(spools, division.dropped, len(division.starts))
+        aligned = sections_of_kept(sections, job.rows, division.starts, places.read, _most_sections(job))
+    return _in_sections(division, aligned)
 
 
 @returns_user_errors
@@ -273,13 +310,13 @@ def _columns(
 
 
 def _division(
-    task: PrepareTask | UnitTask | GatherTask | SectionTask | FinishTask,
+    task: PrepareTask | UnitTask | GatherTask | AlignTask | SectionTask | FinishTask,
 ) -> tuple[Division, Sections]:
     found: tuple[Division, Sections] = pickle.loads(task.division)  # noqa: S301 - a worker of this job made it
     return found
 
 
-def _done(task: GatherTask | SectionTask, opened: ExitStack) -> list[UnitResult]:
+def _done(task: GatherTask | AlignTask | SectionTask, opened: ExitStack) -> list[UnitResult]:
     """Open the files of all units that the task reads."""
     done = []
     for unit in task.done:

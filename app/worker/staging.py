@@ -39,6 +39,7 @@ from app.worker.run_units import PART, SPOOL
 from app.worker.tasks import (
     PREPARED_SPOOL,
     WRITTEN,
+    AlignTask,
     FinishTask,
     GatherTask,
     PrepareTask,
@@ -58,7 +59,7 @@ _SPOOL = re.compile(rf"(?:[0-9]+|{PREPARED_SPOOL})-[0-9]+-[0-9a-f]{{32}}\.[0-9]+
 
 _LOCK = "lock"
 
-_STEPS = (PrepareTask, UnitTask, GatherTask, SectionTask, FinishTask)
+_STEPS = (PrepareTask, UnitTask, GatherTask, AlignTask, SectionTask, FinishTask)
 """Tasks of a divided job after its first one."""
 
 _GONE = Failure(INTERNAL_ERROR, "a table of the job was deleted before the job began")

@@ -170,6 +170,18 @@ class GatherTask:
 
 
 @dataclass(frozen=True, slots=True)
+class AlignTask:
+    """Find where the sections of a destination without the dropped rows begin in the source."""
+
+    job: SwapTask
+    division: bytes = field(repr=False)
+    done: tuple[DoneUnit, ...] = field(repr=False)
+    """Results of all units, in order, with the files that have the places of dropped rows."""
+    spools: tuple[str, ...] = ()
+    """Names of the files of the spools that it reads."""
+
+
+@dataclass(frozen=True, slots=True)
 class SectionTask:
     """Assemble one section of the destination from the results of all units, as a part of its blob."""
 

@@ -82,12 +82,12 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
             )
         units = 1 if cuts is None else wanted
         common = _Common(numbers.ranges, grid, cuts)
-        return Division(tuple(range(units)), swap.parts, common, starts=swap.starts)
+        return swap.division(tuple(range(units)), common)
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> Tally:
         common: _Common = division.common
         numbers, swap = _numbers(run, common.ranges), _swap_run(run)
-        exchanger = swap.exchanger(spool)
+        exchanger = swap.unit_exchanger(spool)
         if number == 0:
             keep_absent(numbers, exchanger)
         grouping = common.grid.grouping(numbers, swap.row)

@@ -312,7 +312,7 @@ def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
         count = min(wanted, parts.rule.parts) if parts.numbers.rows.count else 1
         cuts = [parts.rule.parts * number // count for number in range(count + 1)]
         units = tuple(itertools.pairwise(cuts))
-        return Division(units, parts.swap.parts, parts.numbers.ranges, starts=parts.swap.starts)
+        return parts.swap.division(units, parts.numbers.ranges)
 
     def prepare(run: Run[P], progress: Progress, division: Division, kept: Scratch) -> Prepared:
         parts = PartRun(service, run, division.common)
@@ -323,7 +323,7 @@ def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> PartFigures:
         parts, prepared = PartRun(service, run, division.common), _prepared(run)
-        exchanger = parts.swap.exchanger(spool)
+        exchanger = parts.swap.unit_exchanger(spool)
         if number == 0:
             keep_absent(parts.numbers, exchanger)
         if not prepared.spools:

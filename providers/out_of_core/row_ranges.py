@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from providers.arrays import Int64Array
 from providers.out_of_core.partitions import Span, scatter
-from providers.sections import Section
+from providers.sections import PLACE, Section
 from providers.storage import Spool
 from providers.tables.columns import take_rows
 
@@ -20,12 +20,28 @@ Marks = npt.NDArray[np.uint8]
 class Ranges:
     """Spooled results, collected by range of consecutive rows, and read in row order."""
 
-    def __init__(self, spools: Sequence[Spool], rows: int, range_rows: int, moves: int) -> None:
-        """``spools``: spools with `parts` parts each, one for every process whose results are combined."""
+    def __init__(
+        self, spools: Sequence[Spool], rows: int, range_rows: int, moves: int, drops: int = 0
+    ) -> None:
+        """Combine the spools of all processes.
+
+        Parameters
+        ----------
+        spools : sequence of Spool
+            One for every process, with `parts` parts each.
+        rows : int
+        range_rows : int
+        moves : int
+            Number of sets of fields that move together.
+        drops : int
+            Marks of rows that the run drops: `put` also stores their places, as one set more. 0: it does not.
+        """
         self.rows = rows
         self.range_rows = range_rows
         self.count = -(-rows // range_rows)
         self._spools = [Span(spools, which * self.count, self.count) for which in range(moves)]
+        self._drops = np.uint8(drops)
+        self._dropped = Span(spools, moves * self.count, self.count)
 
     @staticmethod
     def starts(rows: int, range_rows: int) -> tuple[int, ...]:
@@ -50,6 +66,10 @@ class Ranges:
         extra = [pa.array(offset.astype(np.uint32)), pa.array(marks)]
         table = pa.table([*columns, *extra], names=[str(number) for number in range(len(columns) + 2)])
         scatter(self._spools[which], range_of_row, table)
+        dropped = np.flatnonzero(marks & self._drops)
+        if len(dropped):
+            places = pa.table({PLACE: offset[dropped].astype(np.uint32)})
+            scatter(self._dropped, range_of_row[dropped], places)
 
     def get(self, which: int, number: int, rows: slice = slice(None)) -> tuple[list[pa.ChunkedArray], Marks]:
         """Return values and marks of a range in row order, or those of some of its rows, and delete it."""

@@ -21,6 +21,9 @@ REASONS = {"alone": 1, "group_too_small": 2, "null": 4, "rate": 8, "check": 32}
 TOOK_PART = 16
 """Bit of a row whose value was exchanged."""
 
+UNSWAPPABLE = REASONS["alone"] | REASONS["group_too_small"]
+"""Bits of the rows that cannot be swapped."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:

@@ -54,6 +54,7 @@ Call = tuple[str, dict[str, Any]]
 CALLS: list[Call] = [
     ("DSWAP", {"swap_fields": ["x", "still"]}),
     ("CDSWAP", {"swap_fields": ["x"], "control_field": "class", "suppression": {"policy": "suppress"}}),
+    ("CDSWAP", {"swap_fields": ["x", "y"], "control_field": "class", "suppression": {"policy": "drop"}}),
     ("PABIDOT", {"fields": ["x", "y"]}),
     ("MEWS", {"swap_fields": ["x", "y"], "bins": 20}),
 ]
@@ -156,7 +157,7 @@ def assembling(task: SwapTask) -> bool:
     return (read_progress(Path(task.progress_path)) or Progress()).fraction >= GATHERED
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
+@pytest.mark.parametrize("call", CALLS, ids=["DSWAP", "CDSWAP", "CDSWAP that drops", "PABIDOT", "MEWS"])
 def test_sections_are_the_destination_of_one_worker(home: Home, table: pa.Table, call: Call) -> None:
     """Digest, rows, digests of the fields, report and events are equal; the table is in two parts."""
     whole = home.task(call, table, units=1)
@@ -188,27 +189,26 @@ def test_a_destination_in_parts_is_the_source_of_the_next_job(home: Home, table:
     assert home.done(again)["destination"]["digest"] == digest
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"digest_form": DigestForm.WHOLE},
-        {
-            "parameters": {
-                "swap_fields": ["x"],
-                "control_field": ["class"],
-                "suppression": {"policy": "drop"},
-            }
-        },
-    ],
-    ids=["digest of the older form", "rows are dropped"],
-)
-def test_what_cannot_be_cut_is_assembled_by_one_worker(
-    home: Home, table: pa.Table, changes: dict[str, Any]
-) -> None:
-    shared = home.task(CALLS[1], table, **changes)
-    whole = home.task(CALLS[1], table, **changes, units=1, source=shared.source)
+@pytest.mark.parametrize("call", CALLS[1:3], ids=["no row is dropped", "a row is dropped"])
+def test_a_digest_of_the_older_form_is_taken_by_one_worker(home: Home, table: pa.Table, call: Call) -> None:
+    shared = home.task(call, table, digest_form=DigestForm.WHOLE)
+    whole = home.task(call, table, digest_form=DigestForm.WHOLE, units=1, source=shared.source)
     found, expected = home.done(shared), home.done(whole)
     assert found["destination"] == expected["destination"]
+    assert not home.parts(shared)
+
+
+def test_what_is_left_of_a_table_may_be_less_than_a_section(home: Home, table: pa.Table) -> None:
+    """So many rows are dropped that one worker writes the others; two sections were expected before."""
+    last = pa.array(np.where(np.arange(ROWS) < ROWS - 1000, np.arange(ROWS), -1))
+    given = table.append_column("group", last)
+    parameters = {"swap_fields": ["x", "y"], "control_field": "group", "suppression": {"policy": "drop"}}
+    shared = home.task(("CDSWAP", parameters), given)
+    whole = home.task(("CDSWAP", parameters), given, units=1, source=shared.source)
+    found, expected = home.done(shared), home.done(whole)
+    for key in ("destination", "events", "event_counts", "report"):
+        assert found[key] == expected[key], key
+    assert read_table(shared.destination).num_rows == 1000
     assert not home.parts(shared)
 
 

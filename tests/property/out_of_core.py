@@ -13,11 +13,12 @@ import pytest
 from app.store.blobs.scratch import SealedScratch
 from providers import PROVIDERS
 from providers.errors import ProviderError
+from providers.out_of_core.partitions import Span
 from providers.progress import no_progress
 from providers.provider import Division, Prepared, Run, Sharing, StreamedResult, UnitResult
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
-from providers.sections import Sections, sections_of
+from providers.sections import Sections, sections_of, sections_of_kept
 from providers.storage import Resources, Spool
 from providers.tables.digest import table_digest
 from tests.naive.agreement import SEED
@@ -99,6 +100,9 @@ def _assembled(
 ) -> SwapResult:
     """Assemble the sections last to first, each with pickled copies as in another process."""
     cut = sections_of(run.source.rows, division.starts, wanted, SECTION_STEP)
+    if division.dropped is not None:
+        dropped = Span([unit.rows for unit in done], division.dropped, len(division.starts))
+        cut = sections_of_kept(cut, run.source.rows, division.starts, dropped.read, wanted, SECTION_STEP)
     pieces, figures = [], []
     for section in reversed(cut.sections):
         files = cut.files_of(section, division.starts)
@@ -109,6 +113,7 @@ def _assembled(
         pieces.append(rows)
     found = sharing.finish(run, division, [_sent(unit.figures) for unit in done], figures[::-1])
     whole = pa.concat_tables(pieces[::-1])
+    assert all(piece.num_rows and piece.num_rows % SECTION_STEP == 0 for piece in pieces[:0:-1])
     assert whole.schema == found.table.schema
     return SwapResult(whole, found.summary, found.events, found.provider, found.measures)
 

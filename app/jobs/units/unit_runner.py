@@ -14,7 +14,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -27,6 +27,7 @@ from app.worker.run_units import (
     BEGUN,
     DIVIDED,
     DIVISION,
+    DROPPED,
     FILES,
     GATHERED,
     PART,
@@ -38,6 +39,7 @@ from app.worker.run_units import (
     UNIT,
     UNITS,
     done_units,
+    run_align,
     run_finish,
     run_gather,
     run_prepare,
@@ -46,6 +48,7 @@ from app.worker.run_units import (
 )
 from app.worker.tasks import (
     PREPARED_SPOOL,
+    AlignTask,
     FinishTask,
     GatherTask,
     JobTask,
@@ -104,6 +107,16 @@ class _Assembly:
         spools = (*self.prepared.spools, *self._spool_files(None))
         done = done_units(self.units, None)
         return GatherTask(self.job, self.divided[DIVISION], self.prepared.data, done, spools)
+
+    def alignment(self, run: int) -> AlignTask:
+        """Return the task that cuts the destination into sections when the dropped rows are known."""
+        files = [self.divided[DROPPED]]
+        done, spools = done_units(self.units, files), self._spool_files(files)
+        return AlignTask(self.job, self.divided[DIVISION], done, spools)
+
+    def aligned(self, sections: dict[str, Any]) -> "_Assembly":
+        """Return the same with the sections that `alignment` has found."""
+        return replace(self, divided={**self.divided, **sections})
 
     def section(self, number: int, run: int) -> SectionTask:
         """Return the task that assembles a section."""
@@ -249,6 +262,11 @@ class JobRuns:
 
     async def _assemble(self, work: _Assembly, run: _Run) -> Outcome:
         """Assemble the destination, in sections if there are several; delete the parts that do not count."""
+        if work.divided[DROPPED] is not None:
+            found = await self._run_one(work.job, Step("alignment", run_align, [work.alignment]), run)
+            if isinstance(found, Failure):
+                return found
+            work = work.aligned(found)
         if work.sections == 1:
             return await self._run_one(work.job, Step("assembly", run_gather, [work.whole]), run)
         joined: Outcome | None = None

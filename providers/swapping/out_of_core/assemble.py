@@ -21,7 +21,7 @@ from providers.sections import Section
 from providers.storage import Source
 from providers.swapping.guarantee import guarantee_figures
 from providers.swapping.out_of_core.exchange import Move, Tally
-from providers.swapping.participation import REASONS, TOOK_PART
+from providers.swapping.participation import REASONS, TOOK_PART, UNSWAPPABLE
 from providers.swapping.report import add_nothing_changed_events, search_space_figures, swap_summary
 from providers.swapping.reversible_groups import group_bits, refuse_reversible, warn_of_reversible
 from providers.swapping.suppression import Unswappable, add_row_events, describe, suppress
@@ -29,9 +29,6 @@ from providers.tables.columns import null_mask
 
 AbsentMask: TypeAlias = "Callable[[pa.ChunkedArray], BoolArray]"
 """Callback(column): mask of the rows whose value cannot take part."""
-
-_UNSWAPPABLE = REASONS["alone"] | REASONS["group_too_small"]
-"""Bits of the rows that cannot be swapped."""
 
 
 @dataclass(slots=True)
@@ -137,7 +134,7 @@ class Assembly:
         count = 0
         for number, _, rows in ranges.within(section):
             marks = [ranges.marks(move_index, number)[rows] for move_index in range(len(self._moves))]
-            count += int(np.count_nonzero(np.bitwise_or.reduce(marks) & _UNSWAPPABLE))
+            count += int(np.count_nonzero(np.bitwise_or.reduce(marks) & UNSWAPPABLE))
         return count
 
     def _refuse(self, figures: AssemblyFigures) -> None:
@@ -175,7 +172,7 @@ class Assembly:
         by_field: dict[str, IndexArray] = {}
         kept: dict[tuple[str, str | None], IndexArray] = {}
         for move, move_marks in zip(self._moves, marks, strict=True):
-            unswappable = np.flatnonzero(move_marks & _UNSWAPPABLE)
+            unswappable = np.flatnonzero(move_marks & UNSWAPPABLE)
             absent = move_marks & REASONS["null"] != 0
             for name in move.fields:
                 by_field[name] = unswappable

@@ -48,12 +48,12 @@ def _divide_everything(run: Run[P], progress: Progress, wanted: int) -> Division
     count = -(-wanted // len(swap.moves)) if run.source.rows > ONE_BUCKET else 1
     moves = len(swap.moves) if run.source.rows > ONE_BUCKET else 1
     shares = tuple(Share(index, number, count) for index in range(moves) for number in range(count))
-    return Division(shares, swap.parts, params=swap.params, starts=swap.starts)
+    return swap.division(shares, params=swap.params)
 
 
 def _work_on_everything(run: Run[P], division: Division, number: int, spool: Spool) -> Tally:
     swap = _swap_run(run, (), division)
-    exchanger = swap.exchanger(spool)
+    exchanger = swap.unit_exchanger(spool)
     if run.source.rows:
         swap.exchange_everything(exchanger, no_progress, division.units[number])
     return exchanger.tally
@@ -128,14 +128,14 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
             )
             units += [_Unit(pass_number, number, rank) for number, rank in enumerate(ranks)]
             all_cuts.append((sort_pass, cuts))
-        return Division(tuple(units), swap.parts, all_cuts, swap.params, swap.starts)
+        return swap.division(tuple(units), all_cuts, swap.params)
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> tuple[Tally, Watcher]:
         unit: _Unit = division.units[number]
         sort_pass, cuts = division.common[unit.pass_number]
         grouping = groupings.grouping(run.params, run.source.schema, sort_pass.rows, unit.rank)
         swap = _swap_run(run, grouping.controls, division)
-        exchanger, watcher = swap.exchanger(spool), groupings.watcher(run.params, run.source.schema)
+        exchanger, watcher = swap.unit_exchanger(spool), groupings.watcher(run.params, run.source.schema)
         if unit.number == 0:
             swap.keep_absent(sort_pass, exchanger)
         active = exchanger.limited_to(sort_pass.moves)

@@ -20,7 +20,7 @@ from providers.out_of_core.samplesort import SortedRows, UnitCuts, sorted_parts,
 from providers.out_of_core.unit_sizes import Sizes
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
-from providers.provider import StreamedResult, StreamedSection
+from providers.provider import Division, StreamedResult, StreamedSection
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.sections import Section
@@ -29,7 +29,7 @@ from providers.swapping.guarantee import with_rate
 from providers.swapping.out_of_core.assemble import AbsentMask, Assembly, AssemblyFigures
 from providers.swapping.out_of_core.exchange import Exchanger, GroupCounter, Tally, all_moves
 from providers.swapping.out_of_core.large_groups import Share, exchange_large
-from providers.swapping.participation import REASONS
+from providers.swapping.participation import REASONS, UNSWAPPABLE
 from providers.tables.columns import null_mask, take_rows, unused
 
 
@@ -202,6 +202,23 @@ class SwapRun:
         """Return an exchanger that writes exchanged values to the spool."""
         return Exchanger(self.params, self.moves, self._ranges([spool]), self.row)
 
+    def unit_exchanger(self, spool: Spool) -> Exchanger:
+        """Return an exchanger for a unit of a `division`, which also writes the places of dropped rows."""
+        drops = UNSWAPPABLE if self._drops_rows else 0
+        return Exchanger(self.params, self.moves, self._ranges([spool], drops), self.row)
+
+    def division(self, units: tuple[Any, ...], common: Any = None, params: Any = None) -> Division:
+        """Return the division into units, whose spools have parts for each move and row range."""
+        starts = Ranges.starts(self.source.rows, self.sizes.range_rows)
+        if not self._drops_rows:
+            return Division(units, self.parts, common, params, starts)
+        parts = Ranges.parts(self.source.rows, self.sizes.range_rows, len(self.moves) + 1)
+        return Division(units, parts, common, params, starts, len(self.moves) * len(starts))
+
+    @property
+    def _drops_rows(self) -> bool:
+        return self.params.suppression.policy == "drop"
+
     def find_rate(self, grouping: Callable[[int], Grouping] | None, by_count: bool) -> None:
         """Set the rate that meets `target_epsilon`, if there is one; this reads the source once more.
 
@@ -369,18 +386,8 @@ class SwapRun:
             report.provider.update(watcher.figures(tally))
         return report
 
-    @property
-    def starts(self) -> tuple[int, ...]:
-        """First row of each range of the destination; empty if rows may be dropped.
-
-        The number of dropped rows of a range is known only after its fields were put together.
-        """
-        if self.params.suppression.policy == "drop":
-            return ()
-        return Ranges.starts(self.source.rows, self.sizes.range_rows)
-
-    def _ranges(self, spools: Sequence[Spool]) -> Ranges:
-        return Ranges(spools, self.source.rows, self.sizes.range_rows, len(self.moves))
+    def _ranges(self, spools: Sequence[Spool], drops: int = 0) -> Ranges:
+        return Ranges(spools, self.source.rows, self.sizes.range_rows, len(self.moves), drops)
 
 
 class _GroupWalk:

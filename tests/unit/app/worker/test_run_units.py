@@ -12,7 +12,7 @@ from app.engine.engine import Failure
 from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
 from app.worker.digest_sets import packed_digest
-from app.worker.run_units import SECTIONS, UNITS, run_or_divide
+from app.worker.run_units import DROPPED, SECTIONS, UNITS, run_or_divide
 from app.worker.tasks import EarlierSource, ReleaseQuestion, SwapTask
 from providers.tables.digest import CHUNK_ROWS, DigestForm
 from tests.swap_tasks import swap_task
@@ -43,7 +43,7 @@ def question(*digests: str) -> ReleaseQuestion:
         ({"release": question("sha256t:01" + "0" * 62, "sha256t:02" + "0" * 62)}, 3),
         ({"release": question("sha256t:01" + "0" * 62, "sha256:02" + "0" * 62)}, 1),
         ({"digest_form": DigestForm.WHOLE}, 1),
-        ({"parameters": {"swap_fields": ["x"], "suppression": {"policy": "drop"}}}, 1),
+        ({"parameters": {"swap_fields": ["x"], "suppression": {"policy": "drop"}}}, 3),
     ],
 )
 def test_a_destination_has_a_section_for_each_unit_and_chunk(
@@ -53,3 +53,5 @@ def test_a_destination_has_a_section_for_each_unit_and_chunk(
     assert not isinstance(divided, Failure)
     assert divided[UNITS] == changes.get("units", UNITS_WANTED)
     assert len(divided[SECTIONS]) == sections
+    drops = "suppression" in changes.get("parameters", {})
+    assert divided[DROPPED] == (1 + max(map(max, divided[SECTIONS])) if drops else None)

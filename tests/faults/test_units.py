@@ -270,10 +270,11 @@ def test_a_job_on_machines_without_a_common_folder_has_the_same_digest(apart: Ap
 
 
 def test_machines_without_a_common_folder_write_one_destination(apart: Apart) -> None:
-    """Each section is an object next to that of the table, and the next job reads it on any machine."""
+    """Each section is an object next to that of the table, and the next job, which drops rows, reads it."""
     rows = CHUNK_ROWS + 1000
-    large = pa.table({"x": np.arange(rows) % 1009 / 8, "class": np.arange(rows) % 70})
-    parameters = {"swap_fields": ["x"]}
+    number = np.arange(rows)
+    large = pa.table({"x": number % 1009 / 8, "class": np.where(number % 50_000 == 1, number, number % 70)})
+    parameters: dict[str, Any] = {"swap_fields": ["x"]}
     task = replace(apart.task("DSWAP", large, parameters, units=2), memory_bytes=8 * 10**6)
     found = apart.start(task).result(LONG)
     assert not isinstance(found, Failure), found
@@ -281,11 +282,15 @@ def test_machines_without_a_common_folder_write_one_destination(apart: Apart) ->
     assert found["destination"]["digest"] == table_digest(expected)
     stored = [found.key for found in apart.store.bucket.objects(f"parts/{task.destination.id}")]
     assert len(stored) == len(parts_of(task.destination)) == 2
-    again = apart.task("DSWAP", large, parameters, units=2)
+    parameters = {**parameters, "control_field": "class", "suppression": {"policy": "drop"}}
+    again = apart.task("CDSWAP", large, parameters, units=2)
     again = replace(again, source=task.destination, memory_bytes=8 * 10**6)
     found = apart.start(again).result(LONG)
     assert not isinstance(found, Failure), found
-    assert found["destination"]["digest"] == table_digest(swap("DSWAP", expected, parameters).table)
+    kept = swap("CDSWAP", expected, parameters).table
+    assert rows - 1000 < kept.num_rows < rows
+    assert found["destination"]["digest"] == table_digest(kept)
+    assert len(parts_of(again.destination)) == 2
     assert apart.scratch() == []
     for done in (task, again):
         apart.store.delete(done.destination.id)

@@ -75,8 +75,8 @@ def _fit(run: RotationRun, progress: Progress, units: int) -> _Fitted:
     """Fit the moments in one pass over the rows, and choose the transform; raise SourceError."""
     source, settings = run.source, run.settings
     row_bytes = 40 * len(settings.fields) + 4 * source.nbytes // max(1, source.rows) + 64
-    range_rows = min(int(0.3 * run.resources.memory_bytes) // row_bytes, source.rows // units)
-    range_rows = max(BLOCK, range_rows // BLOCK * BLOCK)  # moments are summed in whole blocks
+    most_rows = min(int(0.3 * run.resources.memory_bytes) // row_bytes, source.rows // units)
+    range_rows = _range_rows(source.rows, max(1, most_rows // BLOCK), units)
     faults, so_far = Faults(), MomentsSoFar(len(settings.fields))
     for first, table in in_ranges(source, settings.fields, range_rows):
         progress(0.4 * first / source.rows, "fitting")
@@ -89,6 +89,16 @@ def _fit(run: RotationRun, progress: Progress, units: int) -> _Fitted:
     correlation = moments.correlation(np.array(varying, np.int64))
     choice = choose(correlation, settings.selection, sub_progress(progress, 0.4, 0.5))
     return _Fitted(moments, bool(faults), varying, choice, range_rows)
+
+
+def _range_rows(rows: int, most_blocks: int, units: int) -> int:
+    """Return the rows of a range: whole blocks, by which moments are summed, and as many ranges in each unit.
+
+    A unit with one range more than the others would take longer.
+    """
+    blocks = max(1, -(-rows // BLOCK))
+    ranges = -(-blocks // (most_blocks * units)) * units
+    return -(-blocks // ranges) * BLOCK
 
 
 class _Perturbation:

@@ -67,6 +67,19 @@ def test_a_row_is_that_of_sqlalchemy(database: Database) -> None:
     assert database.look(query, given | {"since": datetime(2027, 1, 1, tzinfo=UTC)}) is None
 
 
+def test_a_server_does_not_plan_the_statements_of_each_snapshot_again(database: Database) -> None:
+    """Its driver prepares what a connection has run five times, and forgets that at a rollback."""
+    if not database.shared:
+        pytest.skip("an embedded database has no prepared statements")
+    query = sa.select(LEDGER.c.id).where(LEDGER.c.owner == sa.bindparam("owner"))
+    for _ in range(8):
+        with database.read() as session:
+            execute(session, query, {"owner": "me"})
+    listed = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%FROM ledger%'"
+    with database.read() as session:
+        assert session.scalar(sa.text(listed)) == 1
+
+
 def test_a_lost_database_is_reported_and_opened_again(database: Database) -> None:
     query = sa.select(LEDGER.c.id).where(LEDGER.c.owner == sa.bindparam("owner"))
     with database.write() as session:

@@ -67,10 +67,9 @@ def test_a_row_is_that_of_sqlalchemy(database: Database) -> None:
     assert database.look(query, given | {"since": datetime(2027, 1, 1, tzinfo=UTC)}) is None
 
 
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_a_server_does_not_plan_the_statements_of_each_snapshot_again(database: Database) -> None:
     """Its driver prepares what a connection has run five times, and forgets that at a rollback."""
-    if not database.shared:
-        pytest.skip("an embedded database has no prepared statements")
     query = sa.select(LEDGER.c.id).where(LEDGER.c.owner == sa.bindparam("owner"))
     for _ in range(8):
         with database.read() as session:

@@ -2,9 +2,9 @@
 
 Not every provider has a preparation. The destination is assembled in sections, which are the parts of its
 blob; a last task joins their digests and reports. If rows are dropped, a task before the sections finds where
-they begin. A destination of one section is gathered by one task
-instead. Each of these is a separate task in a separate process. Its memory and time are limited, and a
-cancelled one is killed, like a job of a single worker. The units run in parallel, and so do the sections.
+they begin. A destination of one section is gathered by one task instead. Each of these is a separate task in
+a separate process. Its memory and time are limited, and a cancelled one is killed, like a job of a single
+worker. The units run in parallel, and so do the sections.
 """
 
 import pickle

@@ -199,7 +199,7 @@ def test_a_digest_of_the_older_form_is_taken_by_one_worker(home: Home, table: pa
 
 
 def test_what_is_left_of_a_table_may_be_less_than_a_section(home: Home, table: pa.Table) -> None:
-    """So many rows are dropped that one worker writes the others; two sections were expected before."""
+    """Most rows are dropped, so that one worker writes the others. Two sections were expected before."""
     last = pa.array(np.where(np.arange(ROWS) < ROWS - 1000, np.arange(ROWS), -1))
     given = table.append_column("group", last)
     parameters = {"swap_fields": ["x", "y"], "control_field": "group", "suppression": {"policy": "drop"}}

@@ -110,8 +110,13 @@ def test_a_job_that_finds_a_free_worker_takes_two_transactions(start: Start) -> 
     """Its acceptance is its claim, and its end. Where a job waits, a new one queues behind it."""
     one = start(workers=1, lease_seconds=60.0)
     one.run(people())
-    commits: list[Any] = []
-    event.listen(one.jobs._stores.database.engine, "commit", commits.append)
+    commits: list[sa.Connection] = []
+
+    def committed(connection: sa.Connection) -> None:
+        if not connection.get_execution_options().get("postgresql_readonly"):  # a snapshot ends with one, too
+            commits.append(connection)
+
+    event.listen(one.jobs._stores.database.engine, "commit", committed)
     ended = one.run(people())
     assert (ended.state, ended.attempt, len(commits)) == ("succeeded", 1, 2)
     assert ended.started_at == ended.created_at

@@ -220,7 +220,8 @@ class Database:
                 session.connection()  # begins
                 give_driver(session, connection)
                 yield session
-                session.commit()  # at a rollback the server's driver forgets its prepared statements
+                if self.shared:
+                    session.commit()  # at a rollback the driver forgets its prepared statements
 
     @contextmanager
     def write(self) -> Iterator[Session]:

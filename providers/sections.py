@@ -81,9 +81,7 @@ def sections_of(rows: int, starts: Sequence[int], wanted: int, step: int = CHUNK
     step : int
         A section begins at a multiple of this number of rows.
     """
-    chunks = -(-rows // step)
-    count = max(1, min(wanted, chunks)) if len(starts) else 1
-    limits = [min(rows, chunks * number // count * step) for number in range(count + 1)]
+    limits = [*_first_rows(rows, wanted if len(starts) else 1, step), rows]
     sections = tuple(Section(first, stop) for first, stop in itertools.pairwise(limits))
     readers: list[list[int]] = [[] for _ in starts]
     for number, section in enumerate(sections):
@@ -92,6 +90,13 @@ def sections_of(rows: int, starts: Sequence[int], wanted: int, step: int = CHUNK
     files = itertools.groupby(range(len(starts)), key=lambda index: readers[index])
     numbered = ((number, list(indices)) for number, (_, indices) in enumerate(files))
     return Sections(sections, tuple(number for number, indices in numbered for _ in indices))
+
+
+def _first_rows(rows: int, wanted: int, step: int) -> list[int]:
+    """Return the first row of each section, for at most `wanted` sections of about the same length."""
+    chunks = -(-rows // step)
+    count = max(1, min(wanted, chunks))
+    return [chunks * number // count * step for number in range(count)]
 
 
 def sections_of_kept(
@@ -124,11 +129,8 @@ def sections_of_kept(
 
     lost = np.cumsum([0, *(len(places(number)) for number in range(len(starts)))])
     kept_before = np.array(starts, np.int64) - lost[:-1]
-    chunks = -(-(rows - int(lost[-1])) // step)
-    count = max(1, min(wanted, chunks))
     limits = [0]
-    for section in range(1, count):
-        kept = chunks * section // count * step
+    for kept in _first_rows(rows - int(lost[-1]), wanted, step)[1:]:
         number = int(np.searchsorted(kept_before, kept, "right")) - 1
         within, gone = kept - int(kept_before[number]), places(number)
         skipped = int(np.searchsorted(gone - np.arange(len(gone)), within, "right"))

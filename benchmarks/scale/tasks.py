@@ -136,7 +136,7 @@ class Workers:
     """Processes of one thread each, which run the steps of jobs on one table."""
 
     def __init__(self, number: int, folder: Path, store: BlobStore) -> None:
-        self.number = number
+        self._number = number
         self._folder = folder
         self._store = store
         spawn = multiprocessing.get_context("spawn")
@@ -147,7 +147,7 @@ class Workers:
         self, function: Callable[[Any], Any], task: Any, number: int = 0
     ) -> Future[tuple[dict[str, Any], Figures]]:
         """Start a task on the worker whose turn it is: the first one has all tasks that a job has once."""
-        return self._pools[number % self.number].submit(_measured, function, task)
+        return self._pools[number % self._number].submit(_measured, function, task)
 
     def run(self, service: str, source: StoredSource, memory: int, units: int) -> Measured:
         """Run a job and delete its destination.

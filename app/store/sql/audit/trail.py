@@ -112,13 +112,13 @@ class AuditTrail:
             line["mac"] = previous = line_mac(self.key, line, previous)
             lines.append(line)
         head = {**name, "to_number": number + len(lines), "to_mac": previous}
-        if len(lines) == 1 and session.get_bind().dialect.name != "sqlite":
-            execute(session, _ADD_AND_MOVE, {**lines[0], **head})
-            return
-        if len(lines) == 1:
+        if len(lines) > 1:
+            session.connection().execute(_ADD, lines)
+        elif session.get_bind().dialect.name == "sqlite":
             execute(session, _ADD, lines[0])
         else:
-            session.connection().execute(_ADD, lines)
+            execute(session, _ADD_AND_MOVE, {**lines[0], **head})
+            return
         execute(session, _MOVE, head)
 
 

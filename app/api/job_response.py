@@ -249,7 +249,9 @@ async def job_response(
     200 with the job if it has ended: with its rows if the source was inline, or with its report if the
     kind of job produces only a report. Otherwise 202.
     """
-    job = await jobs.wait(accepted.id, preference.wait_seconds)
+    # Without a wait a new job is returned as it was accepted: 202, however fast it ends.
+    pending = preference.wait_seconds == 0 and not accepted.ended
+    job = accepted if pending else await jobs.wait(accepted.id, preference.wait_seconds)
     document = await job_document(jobs, job)
     headers = {"Location": f"/v1/jobs/{job.id}"} | submission.headers(job.created_at)
     if preference.applied:

@@ -130,7 +130,14 @@ async def run_in_child(name: str, key: str, job: Job) -> bytes:
         return encode_outcome(_REMOVED)
     if key in children.stopped:
         return encode_outcome(_CANCELLED)
-    return encode_outcome(await children.engine.run(key, job.function, job.task))
+    running = children.engine.run(key, job.function, job.task)
+    try:
+        return encode_outcome(await asyncio.shield(running))
+    except asyncio.CancelledError:  # by a Dask worker that closes
+        # The engine's own task must not be cancelled: it would leave its socket in the event loop, and the
+        # next connection with the same file descriptor would receive nothing.
+        await children.engine.cancel(key)
+        raise
 
 
 async def stop_child(name: str, key: str, dask_worker: Worker) -> None:

@@ -38,10 +38,10 @@ class Engine:
     def __init__(self, kind: str, workers: int, time_limit: float, files: StagingSetup | None = None) -> None:
         self.loop = Loop()
         self.engine: EmbeddedEngine | DaskEngine
-        self._cluster: LocalCluster | None = None
+        self.cluster: LocalCluster | None = None
         if kind == "dask":
-            self._cluster = self.loop.do(LocalCluster.start(workers))
-            self.engine = DaskEngine(self._cluster.cluster, SETUP, time_limit, files=files)
+            self.cluster = self.loop.do(LocalCluster.start(workers))
+            self.engine = DaskEngine(self.cluster.cluster, SETUP, time_limit, files=files)
         else:
             self.engine = EmbeddedEngine(workers, SETUP, time_limit, files)
         self.workers = workers
@@ -80,8 +80,8 @@ class Engine:
 
     def close(self) -> None:
         self.loop.do(self.engine.close())
-        if self._cluster is not None:
-            self.loop.do(self._cluster.close())
+        if self.cluster is not None:
+            self.loop.do(self.cluster.close())
         self.loop.close()
 
     def _came_free(self) -> None:
@@ -268,6 +268,25 @@ def test_closing_stops_what_runs(kind: str, pipe: Callable[[], str]) -> None:
     closed.close()
     wait_until_gone(pid)
     assert running.result(PATIENCE).code == "cancelled"
+
+
+def test_a_dask_worker_that_closes_ends_the_calls_of_its_sockets(pipe: Callable[[], str]) -> None:
+    """A reader left in the loop takes the events of the next connection with the same file descriptor."""
+    closed = Engine("dask", workers=1, time_limit=PATIENCE)
+    started = pipe()
+    closed.start("endless", doings.signal_and_compute, started)
+    pid = int(Path(started).read_text())
+
+    async def close_worker() -> list[bool]:
+        calls = [task for task in asyncio.all_tasks() if "WorkerLink.call" in repr(task.get_coro())]
+        assert closed.cluster is not None
+        for worker in closed.cluster.dask_workers():
+            await worker.close()
+        return [call.cancelled() for call in calls]
+
+    assert closed.loop.do(close_worker()) == [True]
+    wait_until_gone(pid)
+    closed.close()
 
 
 def test_an_engine_is_ready_when_a_worker_is_up(engine: Engine) -> None:

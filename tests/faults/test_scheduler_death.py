@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -77,10 +78,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     made.close()
 
 
-def test_running_and_queued_jobs_survive_the_death_of_the_scheduler(
-    cluster: Processes, tmp_path: Path
-) -> None:
-    """Two jobs run and one waits. All succeed under the next scheduler, with the same worker process."""
+@pytest.fixture
+def service(cluster: Processes, tmp_path: Path) -> Iterator[Running]:
+    """A service of the cluster. It ends with its test: it would disturb others in this process."""
     settings: Settings = settings_of(
         tmp_path / "home",
         engine="dask",
@@ -88,7 +88,14 @@ def test_running_and_queued_jobs_survive_the_death_of_the_scheduler(
         scheduler_insecure=True,
         units_per_job=1,
     )
-    service = Running(settings)
+    with closing(Running(settings)) as running:
+        yield running
+
+
+def test_running_and_queued_jobs_survive_the_death_of_the_scheduler(
+    cluster: Processes, service: Running
+) -> None:
+    """Two jobs run and one waits. All succeed under the next scheduler, with the same worker process."""
     running = [service.submit(people(), seed=doings.HELD) for _ in range(2)]
     pids = [service.wait_until_held(job).pid for job in running]
     queued = service.submit(people())
@@ -106,33 +113,31 @@ def test_running_and_queued_jobs_survive_the_death_of_the_scheduler(
     for job in (*running, queued):
         assert service.end(job).state == "succeeded"
     assert cluster.worker.poll() is None
-    service.close()
 
 
 def test_a_divided_job_goes_on_with_its_units_under_the_next_scheduler(
     cluster: Processes, store: BlobStore, table: pa.Table, tmp_path: Path
 ) -> None:
     """Its units start again without the job; the bytes are those of an undisturbed run."""
-    loop = Loop()
-    engine = DaskEngine(cluster.cluster, SETUP, LONG)
     repeated: list[str] = []
-    runs = JobRuns(engine, run_job, LONG, on_repeat=repeated.append)
-    loop.do(engine.start())
     task = long_job(store, tmp_path, table, 200)
+    with ExitStack() as opened:
+        loop = opened.enter_context(closing(Loop()))
+        engine = DaskEngine(cluster.cluster, SETUP, LONG)
+        runs = opened.enter_context(closing(JobRuns(engine, run_job, LONG, on_repeat=repeated.append)))
+        loop.do(engine.start())
+        opened.callback(lambda: loop.do(engine.close()))
 
-    async def run() -> Outcome:
-        return await runs.run(task.job_id, task)
+        async def run() -> Outcome:
+            return await runs.run(task.job_id, task)
 
-    outcome = loop.start(run())
-    wait_for_units(task, 2)
-    cluster.kill_scheduler()
-    cluster.start_scheduler()
-    found = outcome.result(LONG)
-    assert not isinstance(found, Failure), (found, engine.capacity(), cluster.exit_codes)
-    parameters = {"fields": ["x", "y"], "iterations": 200}
-    assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
-    assert repeated == [LOST, LOST]
-    assert not list(Path(task.scratch_folder).iterdir())
-    loop.do(engine.close())
-    runs.close()
-    loop.close()
+        outcome = loop.start(run())
+        wait_for_units(task, 2)
+        cluster.kill_scheduler()
+        cluster.start_scheduler()
+        found = outcome.result(LONG)
+        assert not isinstance(found, Failure), (found, engine.capacity(), cluster.exit_codes)
+        parameters = {"fields": ["x", "y"], "iterations": 200}
+        assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
+        assert repeated == [LOST, LOST]
+        assert not list(Path(task.scratch_folder).iterdir())

@@ -1,14 +1,14 @@
 """MEDS with a first cut, out of core and in units: the parts are cut on disk, and exchanged one by one.
 
 Parts and bins are those of a run in memory. Standard deviations are exact, whatever the batches. Each part
-has to fit in memory.
+has to fit in memory. In a divided run, one worker cuts the units' rows apart, and each unit makes its parts.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -102,10 +102,23 @@ class _Node:
     stop: int
     points: StoredNode
 
+    def is_within(self, shares: Iterable[tuple[int, int]]) -> bool:
+        """Whether one of some ranges of parts has all parts of the node."""
+        return any(first <= self.first and self.stop <= stop for first, stop in shares)
+
     def halves(self, cut: Iterator[StoredNode]) -> list[_Node]:
         """Return the halves of the node; their rows are the next two of ``cut``."""
         middle = middle_part(self.first, self.stop)
         return [_Node(self.first, middle, next(cut)), _Node(middle, self.stop, next(cut))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """Data of a preparation. Its spool has one part with the rows of each node."""
+
+    spread: Spread
+    nodes: tuple[tuple[int, int], ...] = ()
+    """First part of each node and the end. A node has parts of one unit only."""
 
 
 class PartRun(Generic[P]):
@@ -169,65 +182,136 @@ class PartRun(Generic[P]):
         ranges = [(field.low, field.high) for field in self.numbers.fields]
         return Spread.of_fields(ranges, standards, self._service.standardise(self._run.params))
 
-    def store(self, standards: Sequence[Standard], kept: Scratch, progress: Progress) -> Spool:
-        """Cut the rows, and return a spool that has one part for each of theirs; ``kept``: space for it."""
-        resources, rows = self._run.resources, self.numbers.rows.count
-        memory, parts = resources.memory_bytes, self.rule.parts
-        places = self.rule.places(rows)
-        points = resources.scratch.spool(1, memory // _MEMORY_FRACTION)
+    def all_rows(self, standards: Sequence[Standard]) -> _Node:
+        """Return a node with all rows, of which there is at least one, and their coordinates."""
+        resources = self._run.resources
+        points = resources.scratch.spool(1, resources.memory_bytes // _MEMORY_FRACTION)
         for table in self.numbers.rows.read(self.numbers.names):
             points.add(0, self._with_points(table, standards))
-        keys = CutKeys(self._dimensions, self.row)
-        together = max(_LEAST_ROWS, memory // (_MEMORY_FRACTION * self._row_bytes))
-        most = max(_LEAST_ROWS, memory // (_SORTED_TABLES * self._row_bytes))
-        nodes = [_Node(0, parts, StoredNode(rows, points, (0,), together))]
-        fitting = max(_LEAST_ROWS, memory // (_NODE_TABLES * self._row_bytes))
+        return self._node(0, self.rule.parts, points, 0)
 
-        def large(node: _Node) -> bool:
-            return node.points.rows > fitting and node.stop - node.first > 1
+    def cut_apart(
+        self, rows: _Node, shares: Sequence[tuple[int, int]], kept: Scratch, progress: Progress
+    ) -> tuple[tuple[tuple[int, int], ...], Spool]:
+        """Cut all rows, which are cleared, into nodes that have parts of one unit only.
 
-        while found := [node for node in nodes if large(node)]:
-            progress(0.5 * math.log(rows / found[0].points.rows, rows), "cutting the rows into parts")
-            lefts = [places[middle_part(node.first, node.stop)] - places[node.first] for node in found]
-            points_of = [node.points for node in found]
-            halves = iter(cut_nodes(points_of, lefts, keys, most, resources.scratch, memory // 20))
-            nodes = [each for node in nodes for each in (node.halves(halves) if large(node) else [node])]
-        spool = kept.spool(parts, memory // 10)
-        for node in nodes:
-            progress(0.5 + 0.5 * node.first / parts, "cutting the rows into parts")
-            for part, table in enumerate(self._parts_of(node, places), node.first):
-                spool.add(part, table)
-        return spool
+        Parameters
+        ----------
+        rows : _Node
+        shares : sequence of (int, int)
+            First part of each unit and the end.
+        kept : Scratch
+            Space for the rows of the nodes.
+        progress : Progress
 
-    def _parts_of(self, node: _Node, places: Sequence[int]) -> Iterator[pa.Table]:
-        """Yield the rows of each part of a node that fits in memory, ascending, and clear the node."""
-        table = pa.concat_tables(node.points.pieces())
-        node.points.clear()
-        table = take_rows(table, np.argsort(table.column(self.row).to_numpy(), kind="stable"))
-        own = [place - places[node.first] for place in places[node.first : node.stop + 1]]
-        for rows in parts_of(self._points(table), own):
-            yield take_rows(table, rows)
+        Returns
+        -------
+        nodes : tuple of (int, int)
+            First part of each node and the end.
+        spool : Spool
+            One part with the rows of each node.
+        """
+
+        def is_shared(node: _Node) -> bool:
+            return not node.is_within(shares)
+
+        nodes = [rows]
+        while shared := sum(map(is_shared, nodes)):
+            progress((len(nodes) - shared) / (len(nodes) + shared), "cutting the rows apart")
+            nodes = self._cut(nodes, is_shared)
+        spool = kept.spool(len(nodes), self._run.resources.memory_bytes // 10)
+        for number, node in enumerate(nodes):
+            for table in node.points.pieces():
+                spool.add(number, table)
+            node.points.clear()
+        return tuple((node.first, node.stop) for node in nodes), spool
+
+    def nodes_of(self, prepared: Prepared, share: tuple[int, int]) -> list[_Node]:
+        """Return the nodes of a unit; ``share``: its first part and the end."""
+        nodes = [
+            self._node(first, stop, prepared.spools[0], number)
+            for number, (first, stop) in enumerate(prepared.data.nodes)
+        ]
+        return [node for node in nodes if node.is_within([share])]
 
     def exchange(
-        self, parts: Spool, share: tuple[int, int], spread: Spread, exchanger: Exchanger, progress: Progress
+        self, nodes: Sequence[_Node], spread: Spread, exchanger: Exchanger, progress: Progress
     ) -> PartFigures:
-        """Form the bins of a range of parts and exchange their rows; ``share``: first part and end."""
-        first, stop = share
-        within = []
-        for part in range(first, stop):
-            progress((part - first) / (stop - first), "exchanging within parts")
-            table = pa.concat_tables(parts.read(part))
-            parts.clear(part)
-            points = self._points(table)
-            bin_of = self.rule.bins(points, lambda share: None)
-            within.append(spread.within(points, bin_of))
-            del points
-            order = radix_order([bin_of.astype(np.uint64)])
-            starts = np.concatenate(([0], np.cumsum(np.bincount(bin_of)))).astype(np.int64)
-            table = take_rows(table.select([*self.numbers.names, self.row]), order)
-            identities = np.asarray(table.column(self.row).to_numpy())[starts[:-1]].astype(np.uint64)
-            exchanger.exchange_unit(table, Groups(table.num_rows, None, starts, identities))
+        """Cut nodes, which are cleared, into parts; form the bins of each part and exchange its rows."""
+        nodes = self._fitting(nodes, sub_progress(progress, 0.0, 0.4))
+        exchanging = sub_progress(progress, 0.4, 1.0)
+        parts = sum(node.stop - node.first for node in nodes)
+        within: list[float] = []
+        for node in nodes:
+            tables = self._parts_of(node)
+            for _ in range(node.first, node.stop):
+                exchanging(len(within) / parts, "exchanging within parts")
+                within.append(self._exchange_part(next(tables), spread, exchanger))
         return PartFigures(exchanger.tally, tuple(within))
+
+    def _exchange_part(self, table: pa.Table, spread: Spread, exchanger: Exchanger) -> float:
+        """Form the bins of a part and exchange its rows. Return the sum of squares within the bins."""
+        points = self._points(table)
+        bin_of = self.rule.bins(points, lambda share: None)
+        within = spread.within(points, bin_of)
+        del points
+        order = radix_order([bin_of.astype(np.uint64)])
+        starts = np.concatenate(([0], np.cumsum(np.bincount(bin_of)))).astype(np.int64)
+        table = take_rows(table.select([*self.numbers.names, self.row]), order)
+        identities = np.asarray(table.column(self.row).to_numpy())[starts[:-1]].astype(np.uint64)
+        exchanger.exchange_unit(table, Groups(table.num_rows, None, starts, identities))
+        return within
+
+    def _fitting(self, nodes: Sequence[_Node], progress: Progress) -> list[_Node]:
+        """Cut nodes on disk, level by level, until each fits in memory or has one part."""
+        memory, rows = self._run.resources.memory_bytes, self.numbers.rows.count
+        fitting = max(_LEAST_ROWS, memory // (_NODE_TABLES * self._row_bytes))
+
+        def is_large(node: _Node) -> bool:
+            return node.points.rows > fitting and node.stop - node.first > 1
+
+        nodes = list(nodes)
+        while large := [node.points.rows for node in nodes if is_large(node)]:
+            progress(math.log(rows / max(large), rows), "cutting the rows into parts")
+            nodes = self._cut(nodes, is_large)
+        return nodes
+
+    def _cut(self, nodes: Sequence[_Node], is_cut: Callable[[_Node], bool]) -> list[_Node]:
+        """Return the nodes, some of which are cut in two."""
+        memory, scratch = self._run.resources.memory_bytes, self._run.resources.scratch
+        places = self.rule.places(self.numbers.rows.count)
+        most = max(_LEAST_ROWS, memory // (_SORTED_TABLES * self._row_bytes))
+        found = [node for node in nodes if is_cut(node)]
+        lefts = [places[middle_part(node.first, node.stop)] - places[node.first] for node in found]
+        keys = CutKeys(self._dimensions, self.row)
+        halves = iter(cut_nodes([node.points for node in found], lefts, keys, most, scratch, memory // 20))
+        return [each for node in nodes for each in (node.halves(halves) if is_cut(node) else [node])]
+
+    def _node(self, first: int, stop: int, spool: Spool, spool_part: int) -> _Node:
+        """Return the parts ``first`` to ``stop`` with their rows, which are a part of a spool."""
+        places = self.rule.places(self.numbers.rows.count)
+        together = max(_LEAST_ROWS, self._run.resources.memory_bytes // (_MEMORY_FRACTION * self._row_bytes))
+        stored = StoredNode(places[stop] - places[first], spool, (spool_part,), together)
+        return _Node(first, stop, stored)
+
+    def _parts_of(self, node: _Node) -> Iterator[pa.Table]:
+        """Yield the rows of each part of a node, ascending, and clear the node.
+
+        Memory holds a node of several parts until the last one, and nothing of a node that is one part.
+        """
+        if node.stop - node.first == 1:
+            yield self._in_row_order(node.points)
+            return
+        places = self.rule.places(self.numbers.rows.count)[node.first : node.stop + 1]
+        table = self._in_row_order(node.points)
+        for rows in parts_of(self._points(table), [place - places[0] for place in places]):
+            yield take_rows(table, rows)
+
+    def _in_row_order(self, points: StoredNode) -> pa.Table:
+        """Read rows into memory, ascending, and clear them."""
+        table = pa.concat_tables(points.pieces())
+        points.clear()
+        return take_rows(table, np.argsort(table.column(self.row).to_numpy(), kind="stable"))
 
     def assembled(
         self, spools: Sequence[Spool], figures: Sequence[PartFigures], spread: Spread
@@ -297,14 +381,13 @@ def swap_in_parts(service: PartService[P], run: Run[P], progress: Progress) -> S
         return parts.assembled([spool], [PartFigures(exchanger.tally, ())], Spread(0, 0.0))
     standards = parts.standards()
     spread = parts.spread(standards)
-    stored = parts.store(standards, run.resources.scratch, sub_progress(progress, 0.1, 0.4))
-    exchanging = sub_progress(progress, 0.4, 0.9)
-    figures = parts.exchange(stored, (0, parts.rule.parts), spread, exchanger, exchanging)
+    nodes = [parts.all_rows(standards)]
+    figures = parts.exchange(nodes, spread, exchanger, sub_progress(progress, 0.1, 0.9))
     return parts.assembled([spool], [figures], spread)
 
 
 def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
-    """Divide a table by ranges of the parts of its first cut, which one worker makes for all units."""
+    """Divide a table by ranges of the parts of its first cut, whose rows one worker cuts apart."""
 
     def divide(run: Run[P], progress: Progress, wanted: int) -> Division:
         progress(0.0, "reading numbers")
@@ -317,9 +400,11 @@ def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
     def prepare(run: Run[P], progress: Progress, division: Division, kept: Scratch) -> Prepared:
         parts = PartRun(service, run, division.common)
         if not parts.numbers.rows.count:
-            return Prepared(Spread(0, 0.0), ())
+            return Prepared(_Prepared(Spread(0, 0.0)), ())
         standards = parts.standards()
-        return Prepared(parts.spread(standards), (parts.store(standards, kept, progress),))
+        rows = parts.all_rows(standards)
+        nodes, spool = parts.cut_apart(rows, division.units, kept, progress)
+        return Prepared(_Prepared(parts.spread(standards), nodes), (spool,))
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> PartFigures:
         parts, prepared = PartRun(service, run, division.common), _prepared(run)
@@ -328,9 +413,8 @@ def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
             keep_absent(parts.numbers, exchanger)
         if not prepared.spools:
             return PartFigures(exchanger.tally, ())
-        return parts.exchange(
-            prepared.spools[0], division.units[number], prepared.data, exchanger, no_progress
-        )
+        nodes = parts.nodes_of(prepared, division.units[number])
+        return parts.exchange(nodes, prepared.data.spread, exchanger, no_progress)
 
     def assemble(
         run: Run[P], division: Division, done: Sequence[UnitResult], section: Section
@@ -344,7 +428,7 @@ def sharing_of_parts(service: PartService[P]) -> Sharing[P]:
         units: Sequence[PartFigures],
         sections: Sequence[AssemblyFigures],
     ) -> SwapResult:
-        return PartRun(service, run, division.common).finished(units, _prepared(run).data, sections)
+        return PartRun(service, run, division.common).finished(units, _prepared(run).data.spread, sections)
 
     return Sharing(divide, work, assemble, finish, prepare=prepare)
 

@@ -1,12 +1,14 @@
 """Cut points on disk in two at a median, level by level.
 
 A node is cut by its dimensions in descending order of width, ties by row number. Points are scattered by
-splitters from a sample, so that only those between two splitters are sorted.
+splitters from a sample, so that only those between two splitters are sorted. Two splitters are close to the
+median on both sides.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +23,12 @@ from providers.tables.columns import take_rows
 
 _SAMPLED = 2**14
 """Approximate number of sampled rows by which a node is cut."""
+
+_DEVIATIONS = 4
+"""Standard deviations of a sample's rank between the median and a splitter on each side of it."""
+
+_AROUND = 2
+"""Number of these splitters."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +81,7 @@ class StoredNode:
         """
         sample, order = self._sample(keys)
         by = [*order, keys.row]
-        splitting = _sorted(sample, by)
-        places = [splitting.num_rows * part // parts for part in range(1, parts)]
-        splitters = take_rows(splitting, np.array(places, np.int64))
+        splitters = take_rows(_sorted(sample, by), self._places(sample.num_rows, left, parts))
         for table in self.pieces():
             scatter(Span([spool], first, parts), _parts_of(table, splitters, by), table)
         self.clear()
@@ -93,6 +99,15 @@ class StoredNode:
             StoredNode(left, spool, (*whole[:cut], extra), self.rows_together),
             StoredNode(self.rows - left, spool, (extra + 1, *whole[cut + 1 :]), self.rows_together),
         )
+
+    def _places(self, sampled: int, left: int, parts: int) -> IndexArray:
+        """Return the places of ``parts - 1`` splitters in a sorted sample, ascending."""
+        share = left / self.rows
+        margin = _DEVIATIONS * math.sqrt(sampled * share * (1.0 - share))
+        around = [int(sampled * share - margin), math.ceil(sampled * share + margin)]
+        equal = parts - _AROUND
+        places = [sampled * part // equal for part in range(1, equal)] + around
+        return np.sort(np.clip(np.array(places, np.int64), 0, sampled - 1))
 
     def _sample(self, keys: CutKeys) -> tuple[pa.Table, list[str]]:
         """Return a sample of the points, and the varying dimensions in descending order of width."""
@@ -124,16 +139,17 @@ def cut_nodes(
         Points of the first half of each node: 0 or more, and fewer than it has.
     keys : CutKeys
     most : int
-        Approximate number of points that are sorted together.
+        Largest number of points that are sorted together, approximately.
     scratch : Scratch
     buffered : int
         Bytes of points that are buffered before they are written.
     """
-    parts = [max(1, -(-node.rows // most)) + 2 for node in nodes]
-    spool = scratch.spool(sum(parts), buffered)
+    parts = [max(1, -(-node.rows // most)) + _AROUND for node in nodes]
+    firsts = [*itertools.accumulate((each + 2 for each in parts), initial=0)]
+    spool = scratch.spool(firsts[-1], buffered)
     halves: list[StoredNode] = []
-    for index, (node, left) in enumerate(zip(nodes, lefts, strict=True)):
-        halves += node.halves(keys, left, spool, sum(parts[:index]), parts[index] - 2)
+    for node, left, first, count in zip(nodes, lefts, firsts, parts, strict=False):
+        halves += node.halves(keys, left, spool, first, count)
     return halves
 
 

@@ -53,7 +53,11 @@ class Prepared:
     data: Any
     """Plain data; pickled between processes."""
     spools: tuple[Spool, ...]
-    """Rows that the units read."""
+    """Rows that the units read, or the pieces if there are some."""
+    pieces: int = 0
+    """Number of pieces in which several workers complete the preparation; 0: it is complete."""
+    completed: tuple[Prepared, ...] = ()
+    """Results of `Sharing.complete`, in the order of the pieces: units get them in place of `spools`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,9 @@ class Sharing(Generic[P]):
     prepare: Callable[[Run[P], Progress, Division, Scratch], Prepared] | None = None
     """(run, progress, division, scratch space whose rows all units can read) -> data and rows for all units;
     None: the units need no more than the division."""
+    complete: Callable[[Run[P], Division, int, Scratch], Prepared] | None = None
+    """(run with the preparation, division, number of a piece, scratch space as for `prepare`) -> data and
+    rows of the piece for all units."""
     from_rows: int | None = None
     """Minimum number of rows from which an in-memory run is divided too; None: never."""
 

@@ -1,10 +1,11 @@
 """Run a divided job in workers: divide it, prepare it, run its units, assemble their rows.
 
-Not every provider has a preparation. The destination is assembled in sections, which are the parts of its
-blob; a last task joins their digests and reports. If rows are dropped, a task before the sections finds where
-they begin. A destination of one section is gathered by one task instead. Each of these is a separate task in
-a separate process. Its memory and time are limited, and a cancelled one is killed, like a job of a single
-worker. The units run in parallel, and so do the sections.
+Not every provider has a preparation, and not every preparation has pieces that complete it. The destination
+is assembled in sections, which are the parts of its blob; a last task joins their digests and reports. If
+rows are dropped, a task before the sections finds where they begin. A destination of one section is gathered
+by one task instead. Each of these is a separate task in a separate process. Its memory and time are limited,
+and a cancelled one is killed, like a job of a single worker. The units run in parallel, and so do the pieces
+and the sections.
 """
 
 import pickle
@@ -18,7 +19,7 @@ from typing import Any
 from app.engine.engine import Outcome
 from app.engine.progress_file import ProgressFile
 from app.store.blobs.column_reader import BlobTable
-from app.store.blobs.scratch import SealedScratch, SealedSpool, SpoolReader, SpoolWriter
+from app.store.blobs.scratch import SealedScratch, SealedSpool, SharedSpool, SpoolReader, SpoolWriter
 from app.store.blobs.section_files import join_sections, write_section
 from app.worker.digest_sets import has_form
 from app.worker.headline import with_headline
@@ -41,6 +42,7 @@ from app.worker.tasks import (
     DoneUnit,
     FinishTask,
     GatherTask,
+    PieceTask,
     PrepareTask,
     SectionTask,
     SwapTask,
@@ -65,8 +67,9 @@ DROPPED = "dropped"
 """Key of the number of a unit's file with the places of dropped rows, after which the sections are aligned;
 None: they are final."""
 
-PREPARED = "prepared"
-"""Key of the preparation's data and spools, pickled for workers."""
+PREPARED, PIECES = "prepared", "pieces"
+"""Keys of the data and spools of a preparation or of a piece, pickled for workers, and of the number of
+pieces that complete the preparation."""
 
 UNIT, FILES, SPOOL, SECONDS = "unit", "files", "spool", "seconds"
 """Keys of a unit's figures, pickled for the workers that assemble its rows; of the number of files of its
@@ -154,11 +157,38 @@ def run_prepare(task: PrepareTask) -> dict[str, Any]:
         run = _run(job, params, BlobTable(job.source, job.rows), scratch)
         division, _ = _division(task)
         made = prepare(run, sub_progress(progress, DIVIDED, BEGUN), division, writer)
-        shared = []
-        for spool in made.spools:
-            assert isinstance(spool, SealedSpool)  # the writer made it
-            shared.append(writer.shared(spool))
-    return {PREPARED: pickle.dumps((made.data, shared)), SPOOL: writer.name}
+        prepared = pickle.dumps((made.data, _shared(made, writer), made.pieces))
+    return {PREPARED: prepared, PIECES: made.pieces, SPOOL: writer.name}
+
+
+@returns_user_errors
+def run_piece(task: PieceTask) -> dict[str, Any]:
+    """Complete a piece of the preparation. Return its data and spools, its file's name, and its duration."""
+    began = time.monotonic()
+    job, (division, _) = task.job, _division(task)
+    provider, params = provider_of(job)
+    complete = _sharing(provider).complete
+    assert complete is not None  # the preparation says so
+    with (
+        ProgressFile(job.progress_path),
+        SealedScratch(Path(job.scratch_folder)) as scratch,
+        SpoolWriter(job.spool_folder, task.spool_prefix) as writer,
+        ExitStack() as opened,
+    ):
+        prepared = _prepared(task.job, task.prepared, (), opened)
+        run = _run(job, params, BlobTable(job.source, job.rows), scratch, prepared)
+        made = complete(run, division, task.number, writer)
+        completed = pickle.dumps((made.data, _shared(made, writer), 0))
+    return {PREPARED: completed, SPOOL: writer.name, SECONDS: time.monotonic() - began}
+
+
+def _shared(prepared: Prepared, writer: SpoolWriter) -> list[list[SharedSpool]]:
+    """Return for each spool what other processes need to read it."""
+    shared = []
+    for spool in prepared.spools:
+        assert isinstance(spool, SealedSpool)  # the writer made it
+        shared.append(writer.shared(spool))
+    return shared
 
 
 @returns_user_errors
@@ -176,7 +206,10 @@ def run_unit(task: UnitTask) -> dict[str, Any]:
         SpoolWriter(job.spool_folder, task.spool_prefix, files, file_of_part) as writer,
         ExitStack() as opened,
     ):
-        run = _run(job, params, BlobTable(job.source, job.rows), scratch, _prepared(task, opened))
+        prepared = None
+        if task.prepared is not None:
+            prepared = _prepared(job, task.prepared, task.pieces, opened)
+        run = _run(job, params, BlobTable(job.source, job.rows), scratch, prepared)
         spool = writer.spool(division.parts, job.memory_bytes // 10)
         figures = _sharing(provider).work(run, division, task.number, spool)
         shared = {file_key(number): pickle.dumps(file) for number, file in enumerate(writer.shared(spool))}
@@ -223,7 +256,7 @@ def run_gather(task: GatherTask) -> dict[str, Any]:
         scratch = opened.enter_context(SealedScratch(Path(job.scratch_folder)))
         held_space = opened.enter_context(destination_space(job))
         source = BlobTable(job.source, job.rows)
-        run = _run(job, params, source, scratch, _prepared(task, opened))
+        run = _run(job, params, source, scratch, _prepared_data(task))
         streamed = gathered(_sharing(provider), run, division, _done(task, opened))
         writing = sub_progress(progress, GATHERED, 1.0)
         result, written = write_streamed(job, streamed, source, writing, held_space)
@@ -278,10 +311,7 @@ def run_finish(task: FinishTask) -> dict[str, Any]:
         SealedScratch(Path(job.scratch_folder)) as scratch,
     ):
         source = BlobTable(job.source, job.rows)
-        prepared = None
-        if task.prepared is not None:
-            prepared = Prepared(pickle.loads(task.prepared)[0], ())  # noqa: S301 - as above
-        run = _run(job, params, source, scratch, prepared)
+        run = _run(job, params, source, scratch, _prepared_data(task))
         units = [pickle.loads(figures) for figures in task.units]  # noqa: S301 - as above
         result = _sharing(provider).finish(run, division, units, [figures for _, _, figures in found])
         schema, (_, unchanged, _) = result.table.schema, found[0]
@@ -310,7 +340,7 @@ def _columns(
 
 
 def _division(
-    task: PrepareTask | UnitTask | GatherTask | AlignTask | SectionTask | FinishTask,
+    task: PrepareTask | PieceTask | UnitTask | GatherTask | AlignTask | SectionTask | FinishTask,
 ) -> tuple[Division, Sections]:
     found: tuple[Division, Sections] = pickle.loads(task.division)  # noqa: S301 - a worker of this job made it
     return found
@@ -326,15 +356,20 @@ def _done(task: GatherTask | AlignTask | SectionTask, opened: ExitStack) -> list
     return done
 
 
-def _prepared(task: UnitTask | GatherTask, opened: ExitStack) -> Prepared | None:
-    """Open the spools of the preparation, if the job has one."""
+def _prepared(job: SwapTask, prepared: bytes, pieces: Sequence[bytes], opened: ExitStack) -> Prepared:
+    """Open the spools of the pieces of a preparation, or its own ones if it has no pieces."""
+    data, spools, number = pickle.loads(prepared)  # noqa: S301 - a worker of this job made it
+    completed = tuple(_prepared(job, piece, (), opened) for piece in pieces)
+    readers = [] if pieces else [SpoolReader(job.spool_folder, spool) for spool in spools]
+    own = tuple(opened.enter_context(reader).parts() for reader in readers)
+    return Prepared(data, own, number, completed)
+
+
+def _prepared_data(task: GatherTask | FinishTask) -> Prepared | None:
+    """Return the data of the preparation without rows, if the job has one."""
     if task.prepared is None:
         return None
-    data, spools = pickle.loads(task.prepared)  # noqa: S301 - a worker of this job made it
-    return Prepared(
-        data,
-        tuple(opened.enter_context(SpoolReader(task.job.spool_folder, spool)).parts() for spool in spools),
-    )
+    return Prepared(pickle.loads(task.prepared)[0], ())  # noqa: S301 - a worker of this job made it
 
 
 def _sharing(provider: Provider[Any]) -> Sharing[Any]:

@@ -37,11 +37,13 @@ from app.store.blobs.reading import part_access, parts_of
 from app.store.blobs.sealed_files import BlobAccess, drafts_and_parts_of
 from app.worker.run_units import PART, SPOOL
 from app.worker.tasks import (
+    PIECE_SPOOL,
     PREPARED_SPOOL,
     WRITTEN,
     AlignTask,
     FinishTask,
     GatherTask,
+    PieceTask,
     PrepareTask,
     SectionTask,
     SwapTask,
@@ -55,11 +57,11 @@ _KEPT_SECONDS = 60.0
 
 _FOLDER = re.compile(r"staged-[0-9a-f]{16}")
 
-_SPOOL = re.compile(rf"(?:[0-9]+|{PREPARED_SPOOL})-[0-9]+-[0-9a-f]{{32}}\.[0-9]+")
+_SPOOL = re.compile(rf"(?:[0-9]+|{PREPARED_SPOOL}|{PIECE_SPOOL}[0-9]+)-[0-9]+-[0-9a-f]{{32}}\.[0-9]+")
 
 _LOCK = "lock"
 
-_STEPS = (PrepareTask, UnitTask, GatherTask, AlignTask, SectionTask, FinishTask)
+_STEPS = (PrepareTask, PieceTask, UnitTask, GatherTask, AlignTask, SectionTask, FinishTask)
 """Tasks of a divided job after its first one."""
 
 _GONE = Failure(INTERNAL_ERROR, "a table of the job was deleted before the job began")
@@ -165,7 +167,7 @@ class Staging:
             if isinstance(task, SectionTask):
                 part = part_access(task.job.destination, str(outcome.get(PART)))
                 self._bucket.send(Path(part.path), part.key, stopped)
-            if isinstance(task, PrepareTask | UnitTask) and self._remote:
+            if isinstance(task, PrepareTask | PieceTask | UnitTask) and self._remote:
                 self._send_spool(task, outcome, stopped)
         except BaseException as error:
             return _failure(error)
@@ -292,7 +294,7 @@ class Staging:
             self._bucket.fetch(spool_key(task.job, name), task.job.spool_folder / name, stopped)
 
     def _send_spool(
-        self, task: PrepareTask | UnitTask, outcome: dict[str, Any], stopped: Callable[[], bool]
+        self, task: PrepareTask | PieceTask | UnitTask, outcome: dict[str, Any], stopped: Callable[[], bool]
     ) -> None:
         """Send the spool that a task has written. Its name comes from the worker, so it is checked."""
         name = str(outcome.get(SPOOL))

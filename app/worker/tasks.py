@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from app.store.blobs.sealed_files import BlobAccess
 from providers.tables.digest import DigestForm
 
-PREPARED_SPOOL = "prepared"
-"""Name of the preparation's spools, in place of the number of a unit."""
+PREPARED_SPOOL, PIECE_SPOOL = "prepared", "piece"
+"""Names of the preparation's spools, and with its number of a piece's, in place of the number of a unit."""
 WRITTEN: Final = "written"
 """Key in the metadata of a task's field: the task writes this blob. It reads all others."""
 
@@ -126,6 +126,27 @@ class PrepareTask:
 
 
 @dataclass(frozen=True, slots=True)
+class PieceTask:
+    """Complete a piece of a preparation: write rows that all units need."""
+
+    job: SwapTask
+    division: bytes = field(repr=False)
+    """Pickle of the division, as for `PrepareTask`."""
+    prepared: bytes = field(repr=False)
+    """Pickle of the preparation's data and spools."""
+    number: int
+    run: int = 0
+    """Number of this run of the piece: 0, and one more each time that it is started again."""
+    spools: tuple[str, ...] = ()
+    """Names of the files of the preparation's spools."""
+
+    @property
+    def spool_prefix(self) -> str:
+        """Beginning of the name of the spool that this run makes."""
+        return f"{PIECE_SPOOL}{self.number}-{self.run}-"
+
+
+@dataclass(frozen=True, slots=True)
 class UnitTask:
     """Run one unit of a divided job."""
 
@@ -138,7 +159,9 @@ class UnitTask:
     run: int = 0
     """Number of this run of the unit: 0, and one more each time that it is started again."""
     spools: tuple[str, ...] = ()
-    """Names of the files of the preparation's spools."""
+    """Names of the files of the spools of the preparation, or of its pieces if there are some."""
+    pieces: tuple[bytes, ...] = field(default=(), repr=False)
+    """Pickle of the data and spools of each piece of the preparation, in order."""
 
     @property
     def spool_prefix(self) -> str:

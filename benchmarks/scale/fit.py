@@ -51,7 +51,7 @@ def step(name: str, measured: Sequence[Measured]) -> StepCosts:
         )
 
     written = through(lambda task: task.written)
-    if name in ("prepare", "unit"):
+    if name in ("prepare", "piece", "unit"):
         scratch = written
     elif name == "whole":
         scratch = Line(0.0, 0.0, max(0.0, written.of_job + written.of_task - _DESTINATION_BYTES))

@@ -6,7 +6,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
 from app.worker.run_units import (
     DIVISION,
+    PIECES,
     PREPARED,
     PREPARES,
     SECTION,
@@ -32,11 +33,12 @@ from app.worker.run_units import (
     run_finish,
     run_gather,
     run_or_divide,
+    run_piece,
     run_prepare,
     run_section,
     run_unit,
 )
-from app.worker.tasks import FinishTask, GatherTask, PrepareTask, SectionTask, SwapTask, UnitTask
+from app.worker.tasks import FinishTask, GatherTask, PieceTask, PrepareTask, SectionTask, SwapTask, UnitTask
 from benchmarks.methods import rswap
 from benchmarks.methods.kernels import SEED
 from benchmarks.scale.source import StoredSource
@@ -182,39 +184,49 @@ class Workers:
     ) -> dict[str, Any]:
         division = outcome[DIVISION]
         job.spool_folder.mkdir(parents=True, exist_ok=True)
-        prepared = None
+        prepared, pieces = None, ()
         if outcome[PREPARES]:
-            task = PrepareTask(job, division)
-            made, figures = self._start(run_prepare, task).result()
+            made, figures = self._start(run_prepare, PrepareTask(job, division)).result()
             prepared, steps["prepare"] = made[PREPARED], [figures]
-        waiting = [
-            self._start(run_unit, UnitTask(job, division, prepared, number), number)
-            for number in range(outcome[UNITS])
-        ]
-        done = [each.result() for each in waiting]
-        steps["unit"] = [figures for _, figures in done]
-        units = [unit for unit, _ in done]
+            if made[PIECES]:
+                tasks = [PieceTask(job, division, made[PREPARED], number) for number in range(made[PIECES])]
+                pieces = tuple(piece[PREPARED] for piece in self._each("piece", run_piece, tasks, steps))
+        numbers = range(outcome[UNITS])
+        unit_tasks = [UnitTask(job, division, prepared, number, pieces=pieces) for number in numbers]
+        units = self._each("unit", run_unit, unit_tasks, steps)
         if len(outcome[SECTIONS]) == 1:
             gather = GatherTask(job, division, prepared, done_units(units, None))
             gathered, figures = self._start(run_gather, gather).result()
             steps["gather"] = [figures]
             return gathered
-        assembling = [
-            self._start(run_section, SectionTask(job, division, done_units(units, files), number), number)
+        section_tasks = [
+            SectionTask(job, division, done_units(units, files), number)
             for number, files in enumerate(outcome[SECTIONS])
         ]
-        assembled = [each.result() for each in assembling]
-        steps["section"] = [figures for _, figures in assembled]
+        sections = self._each("section", run_section, section_tasks, steps)
         finish = FinishTask(
             job,
             division,
             prepared,
             tuple(unit[UNIT] for unit in units),
-            tuple(section[SECTION] for section, _ in assembled),
+            tuple(section[SECTION] for section in sections),
         )
         finished, figures = self._start(run_finish, finish).result()
         steps["finish"] = [figures]
         return finished
+
+    def _each(
+        self,
+        name: str,
+        function: Callable[[Any], Any],
+        tasks: Sequence[Any],
+        steps: dict[str, list[Figures]],
+    ) -> list[dict[str, Any]]:
+        """Run the tasks of a step side by side. Return their outcomes, and note their figures."""
+        waiting = [self._start(function, task, number) for number, task in enumerate(tasks)]
+        done = [each.result() for each in waiting]
+        steps[name] = [figures for _, figures in done]
+        return [outcome for outcome, _ in done]
 
     def _task(self, service: str, source: StoredSource, memory: int, units: int) -> SwapTask:
         provider, params = PROVIDERS[service], checked(service, source.schema, source.rows)

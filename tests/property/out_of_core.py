@@ -19,7 +19,7 @@ from providers.provider import Division, Prepared, Run, Sharing, StreamedResult,
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.sections import Sections, sections_of, sections_of_kept
-from providers.storage import Resources, Spool
+from providers.storage import Resources, Scratch, Spool
 from providers.tables.digest import table_digest
 from tests.naive.agreement import SEED
 
@@ -86,13 +86,29 @@ def swap_in_units(
         division = _sent(sharing.divide(run, no_progress, wanted))
         if sharing.prepare is not None:
             made = sharing.prepare(run, no_progress, division, scratch)
-            run = replace(run, prepared=Prepared(_sent(made.data), made.spools))
+            run = replace(run, prepared=replace(made, data=_sent(made.data)))
+            run = replace(run, prepared=_completed(sharing, run, division, made.pieces, scratch))
         done = []
         for number in reversed(range(len(division.units))):
             spool = scratch.spool(division.parts, memory)
             figures = sharing.work(run, division, number, spool)
             done.append(UnitResult(spool, _sent(figures)))
         return _assembled(sharing, run, division, done[::-1], wanted)
+
+
+def _completed(
+    sharing: Sharing[Any], run: Run[Any], division: Division, pieces: int, scratch: Scratch
+) -> Prepared:
+    """Return the preparation as units get it. Its pieces are completed last to first."""
+    assert run.prepared is not None
+    if not pieces:
+        return run.prepared
+    assert sharing.complete is not None
+    completed = []
+    for number in reversed(range(pieces)):
+        piece = sharing.complete(run, division, number, scratch)
+        completed.append(Prepared(_sent(piece.data), piece.spools))
+    return replace(run.prepared, spools=(), completed=tuple(completed[::-1]))
 
 
 def _assembled(

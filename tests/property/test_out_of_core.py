@@ -1,7 +1,7 @@
 """Out of core is in memory to the last bit, however the table and the work are cut."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ from providers.grouping.shuffle import ONE_BUCKET
 from providers.neighbours import donors
 from providers.neighbours.out_of_core.donors import DrawnDonors
 from providers.neighbours.out_of_core.fetch import DonorValues
-from providers.neighbours.out_of_core.kdtree import StoredTree
+from providers.neighbours.out_of_core.kdtree import CellBoxes, StoredTree, TreeBuilder
 from providers.neighbours.out_of_core.release import NeighbourRun
+from providers.out_of_core.median_cut import StoredNode
+from providers.tables.digest import table_digest
 from tests.every_type import COLUMNS, in_two_chunks
 from tests.property.bin_tables import bin_parameters, number_tables
-from tests.property.out_of_core import assert_same, swap_out_of_core
+from tests.property.out_of_core import assert_same, swap_in_units, swap_out_of_core
 from tests.property.tables import classifiers, swap_parameters, tables
 from tests.property.test_locality import cases as locality_cases
 from tests.property.test_mews import grids
@@ -337,6 +339,33 @@ def test_neighbours_in_the_rows_of_other_units_are_found(
     assert len(drawn) == min(units, parts)
     assert sum(drawn) == rows
     assert max(drawn) - min(drawn) <= max(16, rows // parts + 2)  # a leaf, or a part
+
+
+@pytest.mark.parametrize("units", [2, 3, 5, 8])
+def test_pieces_of_a_preparation_build_about_equal_shares_of_the_tree(
+    units: int, table: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together they build each cell once."""
+    shares: list[tuple[int, int]] = []
+    grow = TreeBuilder.grow
+
+    def noted(self: TreeBuilder, nodes: Sequence[StoredNode], first: int, *args: Any) -> CellBoxes:
+        shares.append((first, first + len(nodes)))
+        return grow(self, nodes, first, *args)
+
+    given = {"distance_fields": ["huge", "half"], "perturb_fields": ["v"]}
+    rows = table.slice(0, 15_000)
+    whole = swap_out_of_core("RWN", rows, given, 500_000, 5000)
+    monkeypatch.setattr(TreeBuilder, "grow", noted)
+    assert table_digest(swap_in_units("RWN", rows, given, 500_000, 5000, units).table) == table_digest(
+        whole.table
+    )
+    shares.sort()
+    assert len(shares) == units
+    assert [first for first, _ in shares] == [0, *(stop for _, stop in shares[:-1])]
+    sizes = [stop - first for first, stop in shares]
+    assert sum(sizes) >= 8
+    assert max(sizes) <= 1.5 * min(sizes)
 
 
 def _noting(cells: list[int]) -> Any:

@@ -1,9 +1,9 @@
 """Run a job as one task, or as parallel units if the first task divided it.
 
-No worker waits for another one: the division, the preparation that some services have, the units, the
-sections of the destination and the end are separate tasks, so that a cluster with a single worker can run
-them one after the other. They exchange rows through spools in a folder of the job, which exists until the
-last of them ends.
+No worker waits for another one: the division, the preparation that some services have, the pieces that
+complete it, the units, the sections of the destination and the end are separate tasks, so that a cluster with
+a single worker can run them one after the other. They exchange rows through spools in a folder of the job,
+which exists until the last of them ends.
 
 A job that may be divided loses only the tasks of a lost worker: they are started again
 (`app.jobs.units.repeated_tasks`). Any other job ends with its worker.
@@ -31,6 +31,7 @@ from app.worker.run_units import (
     FILES,
     GATHERED,
     PART,
+    PIECES,
     PREPARED,
     PREPARES,
     SECTION,
@@ -42,16 +43,19 @@ from app.worker.run_units import (
     run_align,
     run_finish,
     run_gather,
+    run_piece,
     run_prepare,
     run_section,
     run_unit,
 )
 from app.worker.tasks import (
+    PIECE_SPOOL,
     PREPARED_SPOOL,
     AlignTask,
     FinishTask,
     GatherTask,
     JobTask,
+    PieceTask,
     PrepareTask,
     SectionTask,
     SwapTask,
@@ -83,7 +87,9 @@ class _Preparation:
     data: bytes | None = field(default=None, repr=False)
     """Pickle for workers."""
     spools: tuple[str, ...] = ()
-    """Names of the files of its spools."""
+    """Names of the files of its spools, or of those of its pieces."""
+    pieces: tuple[bytes, ...] = field(default=(), repr=False)
+    """Pickle of each piece for workers, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +110,7 @@ class _Assembly:
 
     def whole(self, run: int) -> GatherTask:
         """Return the task that assembles all rows."""
-        spools = (*self.prepared.spools, *self._spool_files(None))
-        done = done_units(self.units, None)
+        done, spools = done_units(self.units, None), self._spool_files(None)
         return GatherTask(self.job, self.divided[DIVISION], self.prepared.data, done, spools)
 
     def alignment(self, run: int) -> AlignTask:
@@ -249,7 +254,15 @@ class JobRuns:
             division = divided[DIVISION]
             numbers = range(divided[UNITS])
             units = [
-                partial(UnitTask, job, division, prepared.data, number, spools=prepared.spools)
+                partial(
+                    UnitTask,
+                    job,
+                    division,
+                    prepared.data,
+                    number,
+                    spools=prepared.spools,
+                    pieces=prepared.pieces,
+                )
                 for number in numbers
             ]
             done = await self._run_step(job, Step("unit", run_unit, units), run, self._policy)
@@ -297,14 +310,29 @@ class JobRuns:
             _log.warning("parts of table %s cannot be deleted: %s", job.destination.id, error.strerror)
 
     async def _prepare(self, job: SwapTask, divided: dict[str, Any], run: _Run) -> _Preparation | Failure:
-        """Run the preparation if the job has one."""
+        """Run the preparation if the job has one, and complete it in pieces if it has some."""
         if not divided[PREPARES]:
             return _Preparation()
         task = partial(PrepareTask, job, divided[DIVISION])
         made = await self._run_step(job, Step("preparation", run_prepare, [task]), run, self._policy)
         if isinstance(made, Failure):
             return made
-        return _Preparation(made[0][PREPARED], (f"{made[0][SPOOL]}.0",))
+        data, spools = made[0][PREPARED], (f"{made[0][SPOOL]}.0",)
+        if not made[0][PIECES]:
+            return _Preparation(data, spools)
+        pieces = [
+            partial(PieceTask, job, divided[DIVISION], data, number, spools=spools)
+            for number in range(made[0][PIECES])
+        ]
+        completed = await self._run_step(job, Step("piece", run_piece, pieces), run, self._policy)
+        if isinstance(completed, Failure):
+            return completed
+        self._in_background(self._delete_spools(job, PREPARED_SPOOL, ""))
+        return _Preparation(
+            data,
+            tuple(f"{piece[SPOOL]}.0" for piece in completed),
+            tuple(piece[PREPARED] for piece in completed),
+        )
 
     async def _run_step(
         self, job: SwapTask, step: Step, run: _Run, policy: RepeatPolicy
@@ -313,6 +341,9 @@ class JobRuns:
         run.step = tasks = RepeatedTasks(self._engine, job.job_id, step, run.stop, policy, self._on_repeat)
         if step.function is run_prepare:
             tasks.on_result = partial(self._keep_one_spool, job, lambda number: PREPARED_SPOOL)
+        if step.function is run_piece:
+            tasks.on_result = partial(self._keep_one_spool, job, _piece_spool)
+            tasks.on_loser = tasks.on_result
         if step.function is run_unit:
             begun = DIVIDED if step.tasks[0](0).prepared is None else BEGUN
             self._thread.submit(_report, job.progress_path, begun)
@@ -372,6 +403,11 @@ class JobRuns:
         for _ in range(again):
             _log.warning("job %s: unit %s was started again by the cluster", job.job_id, task)
             self._on_repeat(LOST)
+
+
+def _piece_spool(number: int) -> str:
+    """Return the beginning of the names of a piece's spools."""
+    return f"{PIECE_SPOOL}{number}"
 
 
 def _report(progress_path: str, fraction: float, stage: str = "working on its units") -> None:

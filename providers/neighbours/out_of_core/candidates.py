@@ -83,21 +83,36 @@ class CandidateSearch:
         self, encoding: Encoding, layout: Layout, kept: Scratch, progress: Progress
     ) -> StoredTrees:
         """Store the trees of a table that is not divided into parts; ``kept``: scratch space for them."""
+        points = self.store_points(encoding, layout)
+        counts, trees = self.tree_sizes(encoding.source.rows), []
+        done = 0
+        for count, spool in zip(counts, points, strict=True):
+            share = sub_progress(progress, done / sum(counts), (done + count) / sum(counts))
+            trees.append(self._tree(layout, spool, count, kept, share))
+            done += count
+        return StoredTrees(trees[0], trees[-1])
+
+    def tree_sizes(self, rows: int) -> tuple[int, ...]:
+        """Return the number of points of the tree of the candidates and of that of all rows.
+
+        One number if all rows are candidates. ``rows``: rows of the table, which has no parts.
+        """
+        return (rows,) if self.chosen.method_for(rows) == "exact" else (self.chosen.size, rows)
+
+    def store_points(self, encoding: Encoding, layout: Layout) -> tuple[Spool, ...]:
+        """Store the points of each tree of `tree_sizes`, in one part."""
         chosen, rows = self.chosen, encoding.source.rows
+        all_points = self._points_spool()
         if chosen.method_for(rows) == "exact":
-            all_points = self._points_spool()
             for table in encoding.pieces(layout):
                 all_points.add(0, table)
-            tree = self._tree(layout, all_points, rows, kept, progress)
-            return StoredTrees(tree, tree)
+            return (all_points,)
         cuts = np.array([0, chosen.size, rows], np.int64)
         part_of_rows = _in_random_order(encoding, cuts, self.order.whole, self.resources)
-        all_points, sample = self._points_spool(), self._points_spool()
+        sample = self._points_spool()
         for number, table in enumerate(encoding.pieces(layout)):
             _add_marked(table, part_of_rows(number) == 0, all_points, sample)
-        candidates = self._tree(layout, sample, chosen.size, kept, sub_progress(progress, 0.0, 0.3))
-        queries = self._tree(layout, all_points, rows, kept, sub_progress(progress, 0.3, 1.0))
-        return StoredTrees(candidates, queries)
+        return sample, all_points
 
     def draw_from_trees(
         self, trees: StoredTrees, report: Callable[[int], None], leaves: tuple[int, int] | None = None

@@ -2,10 +2,12 @@
 
 A cell is a node of one level with all its descendants. The nodes above the cells are cut in two on disk, in
 the order in which `providers.neighbours.kdtree` cuts nodes. Then each cell is built in memory, and stored
-in the order of the tree. The boxes of the cells and of the nodes above them stay in memory.
+in the order of the tree. The boxes of the cells and of the nodes above them stay in memory. Several workers
+can build a tree together, each the cells below some nodes.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,23 +61,15 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class TreeOutline:
-    """Data of a stored tree apart from its points. It is pickled between processes."""
+class CellBoxes:
+    """Boxes of adjacent cells. It is pickled between processes."""
 
-    layout: Layout
-    rows: int
-    level: int
-    """Level of the cells."""
+    first: int
+    """Number of the first cell."""
     boxes: Float64Array
-    """Boxes of the nodes down to the cells; shape (nodes, 2, numbers)."""
+    """Shape (cells, 2, numbers)."""
     code_boxes: Int32Array
-    """Boxes of their codes; shape (nodes, 2, codes)."""
-
-    def tree(self, spool: Spool, memory: int) -> "StoredTree":
-        """Return the tree whose points are in a spool, one part for each cell; ``memory``: bytes."""
-        tree = StoredTree(self.layout, self.rows, self.level, spool, memory // _CACHE_FRACTION)
-        tree.boxes[:], tree.code_boxes[:] = self.boxes, self.code_boxes
-        return tree
+    """Shape (cells, 2, codes)."""
 
 
 class StoredTree:
@@ -104,10 +98,6 @@ class StoredTree:
     def cells(self) -> int:
         """Number of cells."""
         return 1 << self.level
-
-    def outline(self) -> TreeOutline:
-        """Return the tree apart from its points."""
-        return TreeOutline(self.layout, self.rows, self.level, self.boxes, self.code_boxes)
 
     def upper(self) -> Tree:
         """Return the nodes down to the cells as a tree without points."""
@@ -155,6 +145,116 @@ class StoredTree:
         return total
 
 
+class TreeBuilder:
+    """Builds a tree of points in scratch space.
+
+    Parameters
+    ----------
+    layout : Layout
+    rows : int
+        Number of points, one or more.
+    resources : Resources
+    """
+
+    def __init__(self, layout: Layout, rows: int, resources: Resources) -> None:
+        self._layout, self._rows, self._resources = layout, rows, resources
+        self._most = cell_rows(layout, resources.memory_bytes)
+        self.level = 0
+        """Level of the cells."""
+        while self.level + 1 < depth_of(rows) and np.diff(node_starts(rows, self.level)).max() > self._most:
+            self.level += 1
+
+    def node(self, spool: Spool, part: int) -> StoredNode:
+        """Return the node whose points are a part of a spool."""
+        together = self._resources.memory_bytes // (_MEMORY_FRACTION * self._layout.row_bytes)
+        return StoredNode(spool.rows(part), spool, (part,), max(_LEAST_CELL, together))
+
+    def cut(
+        self, nodes: Sequence[StoredNode], first: int, levels: tuple[int, int], progress: Progress
+    ) -> list[StoredNode]:
+        """Cut adjacent nodes, which are cleared, into those of a lower level.
+
+        Parameters
+        ----------
+        nodes : sequence of StoredNode
+        first : int
+            Number of the first node in its level.
+        levels : (int, int)
+            Level of the nodes, and level of the result.
+        progress : Progress
+        """
+        level, last = levels
+        keys, scratch = _cut_keys(self._layout), self._resources.scratch
+        for current in range(level, last):
+            progress((current - level) / (last - level), "growing the tree")
+            sizes = np.diff(node_starts(self._rows, current + 1))[2 * first :]
+            lefts = sizes[: 2 * len(nodes) : 2].tolist()
+            nodes = cut_nodes(nodes, lefts, keys, self._most, scratch, self._resources.memory_bytes // 20)
+            first *= 2
+        return list(nodes)
+
+    def store(self, nodes: Sequence[StoredNode], kept: Scratch) -> Spool:
+        """Move nodes to a spool that has one part for each."""
+        spool = kept.spool(len(nodes), self._resources.memory_bytes // 20)
+        for part, node in enumerate(nodes):
+            for table in node.pieces():
+                spool.add(part, table)
+            node.clear()
+        return spool
+
+    def cells(self, kept: Scratch) -> Spool:
+        """Create a spool for cells, one part for each of the tree."""
+        return kept.spool(1 << self.level, self._resources.memory_bytes // 20)
+
+    def grow(self, nodes: Sequence[StoredNode], first: int, cells: Spool, progress: Progress) -> CellBoxes:
+        """Build adjacent cells in memory, one by one, and store their points in the order of the tree.
+
+        Parameters
+        ----------
+        nodes : sequence of StoredNode
+            Points of the cells; cleared.
+        first : int
+            Number of the first cell.
+        cells : Spool
+            As `cells` creates it.
+        progress : Progress
+        """
+        layout = self._layout
+        grown = CellBoxes(
+            first,
+            np.empty((len(nodes), 2, layout.numbers)),
+            np.empty((len(nodes), 2, layout.codes), np.int32),
+        )
+        for index, node in enumerate(nodes):
+            share = sub_progress(progress, index / len(nodes), (index + 1) / len(nodes))
+            tree = self._grow(first + index, node, cells, share)
+            grown.boxes[index], grown.code_boxes[index] = tree.boxes[0], tree.code_boxes[0]
+        return grown
+
+    def joined(self, grown: Sequence[CellBoxes], cells: Spool) -> StoredTree:
+        """Return the tree; ``grown``: boxes of all cells, whose points are in the spool."""
+        tree = StoredTree(
+            self._layout, self._rows, self.level, cells, self._resources.memory_bytes // _CACHE_FRACTION
+        )
+        for some in grown:
+            places = slice(tree.cells - 1 + some.first, tree.cells - 1 + some.first + len(some.boxes))
+            tree.boxes[places], tree.code_boxes[places] = some.boxes, some.code_boxes
+        join_boxes(tree.boxes, tree.code_boxes)
+        return tree
+
+    def _grow(self, number: int, node: StoredNode, cells: Spool, progress: Progress) -> Tree:
+        """Build one cell in memory and store its points in the order of the tree."""
+        table = pa.concat_tables(node.pieces())
+        node.clear()
+        rows = table.column(ROW).to_numpy()
+        table = take_rows(table, np.argsort(rows, kind="stable"))
+        points = self._layout.points(table)
+        all_points = np.arange(table.num_rows, dtype=np.int32)
+        grown = grow(points, all_points, progress, leaf_starts(self._rows, self.level, number))
+        cells.add(number, take_rows(table, grown.rows.astype(np.int64)))
+        return grown
+
+
 def build_stored_tree(
     layout: Layout, rows: int, points: Spool, resources: Resources, kept: Scratch, progress: Progress
 ) -> StoredTree:
@@ -171,26 +271,12 @@ def build_stored_tree(
         Scratch space for the tree; that of `resources` is used while the tree is built.
     progress : Progress
     """
-    memory, scratch = resources.memory_bytes, resources.scratch
-    most = cell_rows(layout, memory)
-    level = 0
-    while level + 1 < depth_of(rows) and np.diff(node_starts(rows, level)).max() > most:
-        level += 1
-    buffered = memory // 20
-    rows_together = max(_LEAST_CELL, memory // (_MEMORY_FRACTION * layout.row_bytes))
-    keys = _cut_keys(layout)
-    nodes = [StoredNode(rows, points, (0,), rows_together)]
-    for current in range(level):
-        progress(0.6 * current / level, "growing the tree")
-        lefts = np.diff(node_starts(rows, current + 1))[::2].tolist()
-        nodes = cut_nodes(nodes, lefts, keys, most, scratch, buffered)
-    cells = kept.spool(len(nodes), buffered)
-    tree = StoredTree(layout, rows, level, cells, memory // _CACHE_FRACTION)
-    for number, node in enumerate(nodes):
-        first, last = (0.6 + 0.4 * each / len(nodes) for each in (number, number + 1))
-        _grow(tree, number, node, cells, sub_progress(progress, first, last))
-    join_boxes(tree.boxes, tree.code_boxes)
-    return tree
+    builder = TreeBuilder(layout, rows, resources)
+    nodes = [builder.node(points, 0)]
+    nodes = builder.cut(nodes, 0, (0, builder.level), sub_progress(progress, 0.0, 0.6))
+    cells = builder.cells(kept)
+    grown = builder.grow(nodes, 0, cells, sub_progress(progress, 0.6, 1.0))
+    return builder.joined([grown], cells)
 
 
 def _cut_keys(layout: Layout) -> CutKeys:
@@ -202,17 +288,3 @@ def _cut_keys(layout: Layout) -> CutKeys:
         return ranges
 
     return CutKeys(layout.dimensions, ROW, widths)
-
-
-def _grow(tree: StoredTree, number: int, node: StoredNode, cells: Spool, progress: Progress) -> None:
-    """Build one cell in memory, store its points in tree order, and note its box."""
-    table = pa.concat_tables(node.pieces())
-    node.clear()
-    rows = table.column(ROW).to_numpy()
-    table = take_rows(table, np.argsort(rows, kind="stable"))
-    points = tree.layout.points(table)
-    all_points = np.arange(table.num_rows, dtype=np.int32)
-    grown = grow(points, all_points, progress, leaf_starts(tree.rows, tree.level, number))
-    cells.add(number, take_rows(table, grown.rows.astype(np.int64)))
-    index = tree.cells - 1 + number
-    tree.boxes[index], tree.code_boxes[index] = grown.boxes[0], grown.code_boxes[0]

@@ -20,7 +20,7 @@ from app.store.blobs.section_files import join_sections, write_section
 from app.store.crypto.sealing import Sealer
 from app.worker import staging as staging_module
 from app.worker.staging import Staging, StagingSetup, spool_key
-from app.worker.tasks import FinishTask, GatherTask, PrepareTask, SectionTask, SwapTask, UnitTask
+from app.worker.tasks import FinishTask, GatherTask, PieceTask, PrepareTask, SectionTask, SwapTask, UnitTask
 from providers.tables.digest import table_digest
 from tests.swap_tasks import swap_task
 
@@ -277,6 +277,21 @@ def test_spools_of_a_preparation_go_to_every_unit(
     again = staging.fetch(PrepareTask(task, b"", 2), never)
     assert isinstance(staging.send(again, {"spool": name}, never), Failure)  # of another run
     staging.release(again)
+
+
+def test_spools_of_a_piece_go_to_every_unit(staging: Staging, store: BucketBlobs, task: SwapTask) -> None:
+    piece = staging.fetch(PieceTask(task, b"", b"", 12, 1), never)
+    name = f"piece12-1-{'a' * 32}"
+    file = f"{name}.0"
+    (piece.job.spool_folder / file).write_bytes(b"sealed")
+    assert staging.send(piece, {"spool": name}, never) == {"spool": name}
+    staging.release(piece)
+    unit = staging.fetch(UnitTask(task, b"", b"", 0, spools=(file,), pieces=(b"",)), never)
+    assert (unit.job.spool_folder / file).read_bytes() == b"sealed"
+    staging.release(unit)
+    other = staging.fetch(PieceTask(task, b"", b"", 1, 1), never)
+    assert isinstance(staging.send(other, {"spool": name}, never), Failure)  # of another piece
+    staging.release(other)
 
 
 @pytest.mark.parametrize(

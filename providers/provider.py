@@ -70,7 +70,12 @@ class Run(Generic[P]):
     stream: Stream
     resources: Resources
     prepared: Prepared | None = None
-    """Results of `Sharing.prepare`, for units and assembly of a divided run."""
+    """Results of `Sharing.prepare` and `Sharing.complete`, for units and assembly of a divided run."""
+
+    def piece_spools(self) -> list[Spool]:
+        """Return the spool of each piece; each piece has one."""
+        assert self.prepared is not None  # noqa: S101 - the pieces are complete
+        return [piece.spools[0] for piece in self.prepared.completed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,11 @@ class Division:
     dropped: int | None = None
     """First of the last parts, one for each range, which have the places of the rows that the run drops (see
     `providers.sections.sections_of_kept`); None: it drops none."""
+    pieces: int = 0
+    """Number of pieces that `Sharing.complete` makes before the units, of a service without `prepare`."""
+    piece_files: tuple[int, ...] = ()
+    """First part of each unit in the spool of a piece, if a unit reads no parts of others; empty: every unit
+    reads all parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +131,8 @@ class Sharing(Generic[P]):
     """(run, progress, division, scratch space whose rows all units can read) -> data and rows for all units;
     None: the units need no more than the division."""
     complete: Callable[[Run[P], Division, int, Scratch], Prepared] | None = None
-    """(run with the preparation, division, number of a piece, scratch space as for `prepare`) -> data and
-    rows of the piece for all units."""
+    """(run with the preparation if there is one, division, number of a piece, scratch space as for `prepare`)
+    -> data and rows of the piece for the units."""
     from_rows: int | None = None
     """Minimum number of rows from which an in-memory run is divided too; None: never."""
 

@@ -8,6 +8,7 @@ and a cancelled one is killed, like a job of a single worker. The units run in p
 and the sections.
 """
 
+import bisect
 import pickle
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -55,7 +56,7 @@ from providers.provider import Division, Prepared, Provider, Run, Sharing, UnitR
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from providers.sections import Sections, sections_of, sections_of_kept
-from providers.storage import Resources, Scratch
+from providers.storage import Resources, Scratch, Spool
 from providers.tables.digest import DigestForm
 
 DIVISION, UNITS, PREPARES, SECTIONS = "division", "units", "prepares", "sections"
@@ -67,9 +68,10 @@ DROPPED = "dropped"
 """Key of the number of a unit's file with the places of dropped rows, after which the sections are aligned;
 None: they are final."""
 
-PREPARED, PIECES = "prepared", "pieces"
-"""Keys of the data and spools of a preparation or of a piece, pickled for workers, and of the number of
-pieces that complete the preparation."""
+PREPARED, PIECES, PIECE_FILES = "prepared", "pieces", "piece files"
+"""Keys of the data and spools of a preparation, pickled for workers; of the number of pieces that complete
+it, or that a job without a preparation has; and of the number of files of a piece: one for each unit, or one
+that all units read. The results of a piece for a unit have keys of their own (`file_key`)."""
 
 UNIT, FILES, SPOOL, SECONDS = "unit", "files", "spool", "seconds"
 """Keys of a unit's figures, pickled for the workers that assemble its rows; of the number of files of its
@@ -107,6 +109,8 @@ def _divide(task: SwapTask) -> dict[str, Any]:
         return {
             UNITS: len(division.units),
             PREPARES: sharing.prepare is not None,
+            PIECES: division.pieces,
+            PIECE_FILES: max(1, len(division.piece_files)),
             DROPPED: sections.files if aligned else None,
             **_in_sections(division, sections),
         }
@@ -163,23 +167,31 @@ def run_prepare(task: PrepareTask) -> dict[str, Any]:
 
 @returns_user_errors
 def run_piece(task: PieceTask) -> dict[str, Any]:
-    """Complete a piece of the preparation. Return its data and spools, its file's name, and its duration."""
+    """Complete a piece of the preparation. Return its results for each unit, its spools, and its duration."""
     began = time.monotonic()
     job, (division, _) = task.job, _division(task)
     provider, params = provider_of(job)
     complete = _sharing(provider).complete
-    assert complete is not None  # the preparation says so
+    assert complete is not None  # the division or the preparation says so
+    firsts = division.piece_files or (0,)
+
+    def file_of_part(part: int) -> int:
+        return bisect.bisect_right(firsts, part) - 1
+
     with (
         ProgressFile(job.progress_path),
         SealedScratch(Path(job.scratch_folder)) as scratch,
-        SpoolWriter(job.spool_folder, task.spool_prefix) as writer,
+        SpoolWriter(job.spool_folder, task.spool_prefix, len(firsts), file_of_part) as writer,
         ExitStack() as opened,
     ):
-        prepared = _prepared(task.job, task.prepared, (), opened)
-        run = _run(job, params, BlobTable(job.source, job.rows), scratch, prepared)
+        run = _run(job, params, BlobTable(job.source, job.rows), scratch, _prepared(task, (), opened))
         made = complete(run, division, task.number, writer)
-        completed = pickle.dumps((made.data, _shared(made, writer), 0))
-    return {PREPARED: completed, SPOOL: writer.name, SECONDS: time.monotonic() - began}
+        shared = _shared(made, writer)
+        completed = {
+            file_key(number): pickle.dumps((made.data, [[files[number]] for files in shared], 0))
+            for number in range(len(firsts))
+        }
+    return {**completed, SPOOL: writer.name, SECONDS: time.monotonic() - began}
 
 
 def _shared(prepared: Prepared, writer: SpoolWriter) -> list[list[SharedSpool]]:
@@ -206,9 +218,7 @@ def run_unit(task: UnitTask) -> dict[str, Any]:
         SpoolWriter(job.spool_folder, task.spool_prefix, files, file_of_part) as writer,
         ExitStack() as opened,
     ):
-        prepared = None
-        if task.prepared is not None:
-            prepared = _prepared(job, task.prepared, task.pieces, opened)
+        prepared = _prepared(task, task.pieces, opened)
         run = _run(job, params, BlobTable(job.source, job.rows), scratch, prepared)
         spool = writer.spool(division.parts, job.memory_bytes // 10)
         figures = _sharing(provider).work(run, division, task.number, spool)
@@ -228,7 +238,7 @@ def _file_of_part(dropped: int, sections: Sections, part: int) -> int:
 
 
 def file_key(number: int) -> str:
-    """Return the key of a file of a unit's spool, pickled for the workers that read it."""
+    """Return the key of a file of a unit's or piece's spool, pickled for the workers that read it."""
     return f"file {number}"
 
 
@@ -356,13 +366,26 @@ def _done(task: GatherTask | AlignTask | SectionTask, opened: ExitStack) -> list
     return done
 
 
-def _prepared(job: SwapTask, prepared: bytes, pieces: Sequence[bytes], opened: ExitStack) -> Prepared:
-    """Open the spools of the pieces of a preparation, or its own ones if it has no pieces."""
-    data, spools, number = pickle.loads(prepared)  # noqa: S301 - a worker of this job made it
-    completed = tuple(_prepared(job, piece, (), opened) for piece in pieces)
-    readers = [] if pieces else [SpoolReader(job.spool_folder, spool) for spool in spools]
-    own = tuple(opened.enter_context(reader).parts() for reader in readers)
-    return Prepared(data, own, number, completed)
+def _prepared(task: PieceTask | UnitTask, pieces: Sequence[bytes], opened: ExitStack) -> Prepared | None:
+    """Open the spools of the pieces, or of the preparation if there are no pieces; None if there is neither.
+
+    ``pieces``: their results for a unit.
+    """
+    if task.prepared is None and not pieces:
+        return None
+
+    def opened_spools(shared: Sequence[Sequence[SharedSpool]]) -> tuple[Spool, ...]:
+        folder = task.job.spool_folder
+        return tuple(opened.enter_context(SpoolReader(folder, files)).parts() for files in shared)
+
+    data, spools, number = None, [], 0
+    if task.prepared is not None:
+        data, spools, number = pickle.loads(task.prepared)  # noqa: S301 - a worker of this job made it
+    completed = []
+    for piece in pieces:
+        of_piece, shared, _ = pickle.loads(piece)  # noqa: S301 - as above
+        completed.append(Prepared(of_piece, opened_spools(shared)))
+    return Prepared(data, () if pieces else opened_spools(spools), number, tuple(completed))
 
 
 def _prepared_data(task: GatherTask | FinishTask) -> Prepared | None:

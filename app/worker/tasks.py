@@ -127,13 +127,13 @@ class PrepareTask:
 
 @dataclass(frozen=True, slots=True)
 class PieceTask:
-    """Complete a piece of a preparation: write rows that all units need."""
+    """Complete a piece of a preparation: write rows that the units need."""
 
     job: SwapTask
     division: bytes = field(repr=False)
     """Pickle of the division, as for `PrepareTask`."""
-    prepared: bytes = field(repr=False)
-    """Pickle of the preparation's data and spools."""
+    prepared: bytes | None = field(repr=False)
+    """Pickle of the preparation's data and spools; None if the job has none."""
     number: int
     run: int = 0
     """Number of this run of the piece: 0, and one more each time that it is started again."""
@@ -161,7 +161,7 @@ class UnitTask:
     spools: tuple[str, ...] = ()
     """Names of the files of the spools of the preparation, or of its pieces if there are some."""
     pieces: tuple[bytes, ...] = field(default=(), repr=False)
-    """Pickle of the data and spools of each piece of the preparation, in order."""
+    """Pickle of the data and spools of each piece for this unit, in order."""
 
     @property
     def spool_prefix(self) -> str:

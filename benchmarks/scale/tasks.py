@@ -22,6 +22,7 @@ from app.store.blobs.sealed_files import BlobStore
 from app.store.crypto.sealing import Sealer
 from app.worker.run_units import (
     DIVISION,
+    PIECE_FILES,
     PIECES,
     PREPARED,
     PREPARES,
@@ -30,6 +31,7 @@ from app.worker.run_units import (
     UNIT,
     UNITS,
     done_units,
+    file_key,
     run_finish,
     run_gather,
     run_or_divide,
@@ -184,15 +186,19 @@ class Workers:
     ) -> dict[str, Any]:
         division = outcome[DIVISION]
         job.spool_folder.mkdir(parents=True, exist_ok=True)
-        prepared, pieces = None, ()
+        prepared, number = None, outcome[PIECES]
         if outcome[PREPARES]:
             made, figures = self._start(run_prepare, PrepareTask(job, division)).result()
-            prepared, steps["prepare"] = made[PREPARED], [figures]
-            if made[PIECES]:
-                tasks = [PieceTask(job, division, made[PREPARED], number) for number in range(made[PIECES])]
-                pieces = tuple(piece[PREPARED] for piece in self._each("piece", run_piece, tasks, steps))
-        numbers = range(outcome[UNITS])
-        unit_tasks = [UnitTask(job, division, prepared, number, pieces=pieces) for number in numbers]
+            prepared, number, steps["prepare"] = made[PREPARED], made[PIECES], [figures]
+        pieces: list[dict[str, Any]] = []
+        if number:
+            tasks = [PieceTask(job, division, prepared, each) for each in range(number)]
+            pieces = self._each("piece", run_piece, tasks, steps)
+        own = [file_key(each if outcome[PIECE_FILES] > 1 else 0) for each in range(outcome[UNITS])]
+        unit_tasks = [
+            UnitTask(job, division, prepared, each, pieces=tuple(piece[own[each]] for piece in pieces))
+            for each in range(outcome[UNITS])
+        ]
         units = self._each("unit", run_unit, unit_tasks, steps)
         if len(outcome[SECTIONS]) == 1:
             gather = GatherTask(job, division, prepared, done_units(units, None))

@@ -1,8 +1,8 @@
 """Divide an exchange within grid cells into units for several workers: each is a run of whole cells.
 
 The division finds the ranges of the fields, the grid, and the bins that singletons join, in the order of the
-table's rows, so that sums are the same as in a run by one worker. Every unit reads the source and selects
-the rows of its own cells.
+table's rows, so that sums are the same as in a run by one worker. Each piece of the source is scattered among
+the units.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from providers.binning.out_of_core import (
     run_in_cells,
 )
 from providers.binning.swap import BinParams
-from providers.out_of_core.samplesort import UnitCuts
+from providers.out_of_core.samplesort import UnitCuts, UnitParts, sorted_spools
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
-from providers.provider import Division, Run, Sharing, StreamedSection, UnitResult
+from providers.provider import Division, Prepared, Run, Sharing, StreamedSection, UnitResult
 from providers.results import SwapResult
 from providers.sections import Section
-from providers.storage import Spool
+from providers.storage import Scratch, Spool
 from providers.swapping.out_of_core.assemble import AssemblyFigures
 from providers.swapping.out_of_core.exchange import Tally
 from providers.swapping.out_of_core.swap import SwapRun
@@ -75,14 +75,25 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         finding = sub_progress(progress, 0.3, 0.9)
         grid = CellGrid.of_numbers(numbers, axes, merge, swap, run.resources, finding)
         cuts = None
+        piece_files: tuple[int, ...] = ()
         if wanted > 1 and rows.count > wanted:
             labels = grid.grouping(numbers, swap.row).labels
             cuts = UnitCuts.of_rows(
                 rows, numbers.names, labels, wanted, swap.sizes.unit_rows, whole_labels=True
             )
+            piece_files = UnitParts(cuts, numbers.names, labels, swap.row).firsts[:-1]
         units = 1 if cuts is None else wanted
         common = _Common(numbers.ranges, grid, cuts)
-        return swap.division(tuple(range(units)), common)
+        return swap.division(tuple(range(units)), common, piece_files=piece_files)
+
+    def complete(run: Run[P], division: Division, number: int, kept: Scratch) -> Prepared:
+        common: _Common = division.common
+        numbers, swap = _numbers(run, common.ranges), _swap_run(run)
+        parts = _parts(common, numbers, swap)
+        spool = kept.spool(parts.firsts[-1], swap.sizes.waiting)
+        moves, piece = tuple(range(len(swap.moves))), (number, division.pieces)
+        swap.scatter(numbers.rows, moves, parts, piece, spool, 0)
+        return Prepared(None, (spool,))
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> Tally:
         common: _Common = division.common
@@ -94,7 +105,8 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         if common.cuts is None:
             rows = swap.sorted_rows(numbers.rows, grouping, exchanger)
         else:
-            rows = swap.sorted_unit(numbers.rows, grouping, exchanger, common.cuts, number)
+            first, stop = _parts(common, numbers, swap).firsts[number : number + 2]
+            rows = sorted_spools(run.piece_spools(), first, stop)
         if rows.count:
             swap.exchange_groups(rows, grouping, exchanger, no_progress, None)
         return exchanger.tally
@@ -112,6 +124,11 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         numbers, widest = _numbers(run, common.ranges), cells.widest(run.params)
         return finished_cells(_swap_run(run), Tally.of_all(units), sections, numbers, common.grid, widest)
 
+    def _parts(common: _Common, numbers: Numbers, swap: SwapRun) -> UnitParts:
+        assert common.cuts is not None  # noqa: S101 - there are pieces
+        labels = common.grid.grouping(numbers, swap.row).labels
+        return UnitParts(common.cuts, numbers.names, labels, swap.row)
+
     def _numbers(run: Run[P], ranges: NumberRanges | None = None) -> Numbers:
         row = unused("row", run.source.schema.names)
         return Numbers(run.source, run.params.swap_fields, run.params.nulls, row, ranges)
@@ -120,4 +137,4 @@ def sharing_of_cells(cells: Cells[P]) -> Sharing[P]:
         params = cells.swap(run.params, run.source.schema)
         return run_in_cells(run.source, params, run.params.swap_fields, run.stream, run.resources)
 
-    return Sharing(divide, work, assemble, finish)
+    return Sharing(divide, work, assemble, finish, complete=complete)

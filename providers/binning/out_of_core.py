@@ -98,7 +98,9 @@ class Numbers:
         self.fields = tuple(FieldValues(name, no_values, low, high) for name, low, high in named)
         """Ranges of the fields, without their values."""
         self._all_present = self.ranges.rows == source.rows
-        self.rows = Rows(self.ranges.rows, lambda fields: self._read(fields, present=True))
+        self.rows = Rows(
+            self.ranges.rows, lambda fields, within: self._read(fields, present=True, within=within)
+        )
         """Rows in which all fields are finite."""
 
     def _find_ranges(self, nulls: str) -> NumberRanges:
@@ -142,9 +144,12 @@ class Numbers:
 
         return standard_deviation(field, self.rows.count, batches)
 
-    def _read(self, fields: Sequence[str], present: bool) -> Iterator[pa.Table]:
-        """Read batches of the rows that take part, or of all others; ``fields``: `names`, in any order."""
-        for table in numbered(self._source, fields, self._row):
+    def _read(self, fields: Sequence[str], present: bool, within: range | None = None) -> Iterator[pa.Table]:
+        """Read batches of the rows that take part, or of all others.
+
+        ``fields``: `names`, in any order; ``within``: as for `numbered`.
+        """
+        for table in numbered(self._source, fields, self._row, within):
             finite = np.ones(table.num_rows, np.bool_) if self._all_present else _finite(self._columns(table))
             yield table if finite.all() and present else take_rows(table, np.flatnonzero(finite == present))
 

@@ -76,22 +76,35 @@ class Rows:
     """Rows with their row numbers, which can be read repeatedly."""
 
     count: int
-    read: Callable[[Sequence[str]], Iterator[pa.Table]]
-    """Callback(fields) that yields these fields and the row numbers, in row order."""
+    read_within: Callable[[Sequence[str], range | None], Iterator[pa.Table]]
+    """Callback(fields, row numbers of the source) that yields these fields and the row numbers, in row
+    order, of the rows that have these numbers; None: of all rows."""
 
     @classmethod
     def of_source(cls, source: Source, row: str) -> Self:
         """Return all rows of a source; ``row`` names the column of row numbers."""
-        return cls(source.rows, lambda fields: numbered(source, fields, row))
+        return cls(source.rows, lambda fields, within: numbered(source, fields, row, within))
+
+    def read(self, fields: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield fields of all rows, and the row numbers, in row order."""
+        return self.read_within(fields, None)
 
 
-def numbered(source: Source, fields: Sequence[str], row: str) -> Iterator[pa.Table]:
-    """Yield the batches of a source, with the row numbers in a column named `row`."""
-    first = 0
-    for batch in source.batches(fields):
-        rows = np.arange(first, first + batch.num_rows, dtype=np.int64)
-        first += batch.num_rows
-        yield pa.Table.from_batches([batch]).append_column(row, pa.array(rows))
+def numbered(
+    source: Source, fields: Sequence[str], row: str, within: range | None = None
+) -> Iterator[pa.Table]:
+    """Yield the batches of a source, with the row numbers in a column named `row`.
+
+    ``within``: consecutive row numbers, at least one, to which the batches are limited.
+    """
+    first, stop = (0, source.rows) if within is None else (within.start, within.stop)
+    for batch in source.batches(fields, first):
+        table = pa.Table.from_batches([batch]).slice(0, stop - first)
+        rows = np.arange(first, first + table.num_rows, dtype=np.int64)
+        first += table.num_rows
+        yield table.append_column(row, pa.array(rows))
+        if within is not None and first >= stop:
+            return
 
 
 class Reader:

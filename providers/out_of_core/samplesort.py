@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from providers.arrays import IndexArray, UInt64Array
 from providers.kernels.radix_sort import radix_order
-from providers.out_of_core.partitions import Rows, scatter
+from providers.out_of_core.partitions import Rows, Span, scatter
 from providers.storage import Scratch, Spool
 from providers.tables.columns import take_rows
 from providers.tables.sort_keys import packed, sort_keys
@@ -72,33 +72,41 @@ class UnitCuts:
         return cls(take_rows(splitters, np.arange(1, units) * parts - 1), splitters, whole_labels)
 
 
-def sorted_unit(
-    rows: Rows, fields: Sequence[str], controls: Sequence[str], labels: Labels, row: str,
-    cuts: UnitCuts, number: int, scratch: Scratch, memory: int,
-) -> SortedRows:  # fmt: skip
-    """Return the rows of a unit, for which all rows are read once.
+class UnitParts:
+    """Parts in which the rows of all units are sorted, in the order of the labels.
 
     Parameters
     ----------
     cuts : UnitCuts
-    number : int
-        Number of the unit, from 0.
-    rows, fields, controls, labels, row, scratch, memory
-        As for `sorted_parts`.
+    controls : sequence of str
+        Fields that `labels` needs.
+    labels : Labels
+    row : str
+        Column of row numbers.
     """
-    of_unit = Splitters(cuts.first_rows, labels, None if cuts.whole_labels else row)
-    columns = [*controls, row]
 
-    def own(table: pa.Table) -> IndexArray:
-        return np.flatnonzero(of_unit.parts_of(table.select(columns)) == number)
+    def __init__(self, cuts: UnitCuts, controls: Sequence[str], labels: Labels, row: str) -> None:
+        self._columns = [*controls, row]
+        self._units = Splitters(cuts.first_rows, labels, None if cuts.whole_labels else row)
+        self._splitters = Splitters(cuts.splitters, labels, row)
+        # A unit has one part more than splitters: another one begins with the unit.
+        unit_of_splitter = self._units.parts_of(cuts.splitters.select(self._columns))
+        sizes = np.bincount(unit_of_splitter, minlength=cuts.first_rows.num_rows + 1) + 1
+        self.firsts: tuple[int, ...] = (0, *np.cumsum(sizes).tolist())
+        """First part of each unit, and the number of parts."""
 
-    splitters = Splitters(take_rows(cuts.splitters, own(cuts.splitters)), labels, row)
-    spool = scratch.spool(splitters.rows.num_rows + 1, memory)
-    for table in rows.read(fields):
-        own_rows = own(table)
-        parts = splitters.parts_of(take_rows(table.select(columns), own_rows))
-        scatter(spool, parts, table, own_rows)
-    return SortedRows(sum(spool.rows(part) for part in range(spool.parts)), _parts(spool))
+    def scatter(self, tables: Iterator[pa.Table], spool: Spool, first: int) -> None:
+        """Append rows to their parts of a spool, of which the first one is ``first``."""
+        own = Span([spool], first, self.firsts[-1])
+        for table in tables:
+            keys = table.select(self._columns)
+            scatter(own, self._units.parts_of(keys) + self._splitters.parts_of(keys), table)
+
+
+def sorted_spools(spools: Sequence[Spool], first: int, stop: int) -> SortedRows:
+    """Return the rows of adjacent parts of several spools, in the order of the parts and of the spools."""
+    parts = Span(spools, first, stop - first)
+    return SortedRows(sum(parts.rows(part) for part in range(parts.parts)), _parts(parts))
 
 
 def sorted_parts(

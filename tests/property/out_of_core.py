@@ -87,7 +87,7 @@ def swap_in_units(
         if sharing.prepare is not None:
             made = sharing.prepare(run, no_progress, division, scratch)
             run = replace(run, prepared=replace(made, data=_sent(made.data)))
-            run = replace(run, prepared=_completed(sharing, run, division, made.pieces, scratch))
+        run = replace(run, prepared=_completed(sharing, run, division, scratch))
         done = []
         for number in reversed(range(len(division.units))):
             spool = scratch.spool(division.parts, memory)
@@ -96,19 +96,18 @@ def swap_in_units(
         return _assembled(sharing, run, division, done[::-1], wanted)
 
 
-def _completed(
-    sharing: Sharing[Any], run: Run[Any], division: Division, pieces: int, scratch: Scratch
-) -> Prepared:
+def _completed(sharing: Sharing[Any], run: Run[Any], division: Division, scratch: Scratch) -> Prepared | None:
     """Return the preparation as units get it. Its pieces are completed last to first."""
-    assert run.prepared is not None
+    prepared = run.prepared
+    pieces = division.pieces if prepared is None else prepared.pieces
     if not pieces:
-        return run.prepared
+        return prepared
     assert sharing.complete is not None
     completed = []
     for number in reversed(range(pieces)):
         piece = sharing.complete(run, division, number, scratch)
         completed.append(Prepared(_sent(piece.data), piece.spools))
-    return replace(run.prepared, spools=(), completed=tuple(completed[::-1]))
+    return Prepared(prepared.data if prepared else None, (), pieces, tuple(completed[::-1]))
 
 
 def _assembled(

@@ -31,6 +31,7 @@ from app.worker.run_units import (
     FILES,
     GATHERED,
     PART,
+    PIECE_FILES,
     PIECES,
     PREPARED,
     PREPARES,
@@ -40,6 +41,7 @@ from app.worker.run_units import (
     UNIT,
     UNITS,
     done_units,
+    file_key,
     run_align,
     run_finish,
     run_gather,
@@ -82,14 +84,23 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Preparation:
-    """Results of a preparation; nothing if a job has none."""
+    """Results of a preparation and of the pieces; nothing if a job has neither."""
 
     data: bytes | None = field(default=None, repr=False)
     """Pickle for workers."""
     spools: tuple[str, ...] = ()
-    """Names of the files of its spools, or of those of its pieces."""
-    pieces: tuple[bytes, ...] = field(default=(), repr=False)
-    """Pickle of each piece for workers, in order."""
+    """Names of the files of its spools."""
+    pieces: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    """Results of the pieces, in order."""
+    files: int = 1
+    """Number of files of a piece: one for each unit, or one that all units read."""
+
+    def unit(self, job: SwapTask, division: bytes, number: int) -> Callable[[int], UnitTask]:
+        """Return a function that makes the task of a unit from the number of its run."""
+        file = number if self.files > 1 else 0
+        spools = tuple(f"{piece[SPOOL]}.{file}" for piece in self.pieces) or self.spools
+        pieces = tuple(piece[file_key(file)] for piece in self.pieces)
+        return partial(UnitTask, job, division, self.data, number, spools=spools, pieces=pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,20 +262,8 @@ class JobRuns:
             prepared = await self._prepare(job, divided, run)
             if isinstance(prepared, Failure):
                 return prepared
-            division = divided[DIVISION]
             numbers = range(divided[UNITS])
-            units = [
-                partial(
-                    UnitTask,
-                    job,
-                    division,
-                    prepared.data,
-                    number,
-                    spools=prepared.spools,
-                    pieces=prepared.pieces,
-                )
-                for number in numbers
-            ]
+            units = [prepared.unit(job, divided[DIVISION], number) for number in numbers]
             done = await self._run_step(job, Step("unit", run_unit, units), run, self._policy)
             if isinstance(done, Failure):
                 return done
@@ -310,29 +309,26 @@ class JobRuns:
             _log.warning("parts of table %s cannot be deleted: %s", job.destination.id, error.strerror)
 
     async def _prepare(self, job: SwapTask, divided: dict[str, Any], run: _Run) -> _Preparation | Failure:
-        """Run the preparation if the job has one, and complete it in pieces if it has some."""
-        if not divided[PREPARES]:
-            return _Preparation()
-        task = partial(PrepareTask, job, divided[DIVISION])
-        made = await self._run_step(job, Step("preparation", run_prepare, [task]), run, self._policy)
-        if isinstance(made, Failure):
-            return made
-        data, spools = made[0][PREPARED], (f"{made[0][SPOOL]}.0",)
-        if not made[0][PIECES]:
-            return _Preparation(data, spools)
+        """Run the preparation and the pieces, if the job has some."""
+        prepared, number = _Preparation(), divided[PIECES]
+        if divided[PREPARES]:
+            task = partial(PrepareTask, job, divided[DIVISION])
+            made = await self._run_one(job, Step("preparation", run_prepare, [task]), run)
+            if isinstance(made, Failure):
+                return made
+            prepared, number = _Preparation(made[PREPARED], (f"{made[SPOOL]}.0",)), made[PIECES]
+        if not number:
+            return prepared
         pieces = [
-            partial(PieceTask, job, divided[DIVISION], data, number, spools=spools)
-            for number in range(made[0][PIECES])
+            partial(PieceTask, job, divided[DIVISION], prepared.data, each, spools=prepared.spools)
+            for each in range(number)
         ]
         completed = await self._run_step(job, Step("piece", run_piece, pieces), run, self._policy)
         if isinstance(completed, Failure):
             return completed
-        self._in_background(self._delete_spools(job, PREPARED_SPOOL, ""))
-        return _Preparation(
-            data,
-            tuple(f"{piece[SPOOL]}.0" for piece in completed),
-            tuple(piece[PREPARED] for piece in completed),
-        )
+        if prepared.spools:  # units read those of the pieces
+            self._in_background(self._delete_spools(job, PREPARED_SPOOL, ""))
+        return replace(prepared, pieces=tuple(completed), files=divided[PIECE_FILES])
 
     async def _run_step(
         self, job: SwapTask, step: Step, run: _Run, policy: RepeatPolicy
@@ -345,7 +341,8 @@ class JobRuns:
             tasks.on_result = partial(self._keep_one_spool, job, _piece_spool)
             tasks.on_loser = tasks.on_result
         if step.function is run_unit:
-            begun = DIVIDED if step.tasks[0](0).prepared is None else BEGUN
+            first = step.tasks[0](0)
+            begun = BEGUN if first.prepared is not None or first.pieces else DIVIDED
             self._thread.submit(_report, job.progress_path, begun)
             tasks.on_result = partial(self._unit_ended, job, begun, count(1), len(step.tasks))
             tasks.on_loser = partial(self._keep_one_spool, job, str)

@@ -1,12 +1,14 @@
 """Divide a swap into units for several workers.
 
-Every unit reads the source and selects its own rows: those between two rows of the table in the order of the
-labels, or, if the table is one group, those of a range of its random buckets. No data go from one unit to
-another. Every unit writes its values by row range, and they are assembled as in a run by one worker.
+A unit has the rows between two rows of the table in the order of the labels. Each piece of the source is
+scattered among the units, which read their own parts of all pieces. If the table is one group, every unit
+reads the source and selects the rows of a range of its random buckets. No data go from one unit to another.
+Every unit writes its values by row range, and they are assembled as in a run by one worker.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -17,13 +19,20 @@ import pyarrow as pa
 from providers.grouping.shuffle import ONE_BUCKET
 from providers.kernels.radix_sort import radix_order
 from providers.out_of_core.partitions import Rows
-from providers.out_of_core.samplesort import Labels, Splitters, UnitCuts, label_keys
+from providers.out_of_core.samplesort import (
+    Labels,
+    Splitters,
+    UnitCuts,
+    UnitParts,
+    label_keys,
+    sorted_spools,
+)
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress
-from providers.provider import Division, Run, Sharing, StreamedSection, UnitResult
+from providers.provider import Division, Prepared, Run, Sharing, StreamedSection, UnitResult
 from providers.results import SwapResult
 from providers.sections import Section
-from providers.storage import Spool
+from providers.storage import Scratch, Spool
 from providers.swapping.out_of_core.assemble import AssemblyFigures
 from providers.swapping.out_of_core.exchange import Tally
 from providers.swapping.out_of_core.large_groups import Share
@@ -104,6 +113,8 @@ class _Unit:
     """Number of the unit within the pass."""
     rank: int
     """Rank of its first row, if groups are formed by counting rows; else 0."""
+    parts: tuple[int, int] = (0, 0)
+    """First part of its rows in the spool of a piece, and the end."""
 
 
 def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
@@ -126,9 +137,31 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
             cuts, ranks = _cuts(
                 swap.rows_of(sort_pass), grouping, swap.row, group_rows, wanted_units, swap.sizes.unit_rows
             )
-            units += [_Unit(pass_number, number, rank) for number, rank in enumerate(ranks)]
+            before = units[-1].parts[1] if units else 0
+            parts = [before] * (len(ranks) + 1)
+            if cuts is not None:
+                unit_parts = UnitParts(cuts, grouping.controls, grouping.labels, swap.row)
+                parts = [before + first for first in unit_parts.firsts]
+            spans = itertools.pairwise(parts)
+            units += [
+                _Unit(pass_number, number, rank, span)
+                for number, (rank, span) in enumerate(zip(ranks, spans, strict=True))
+            ]
             all_cuts.append((sort_pass, cuts))
-        return swap.division(tuple(units), all_cuts, swap.params)
+        piece_files = tuple(unit.parts[0] for unit in units) if units and units[-1].parts[1] else ()
+        return swap.division(tuple(units), all_cuts, swap.params, piece_files)
+
+    def complete(run: Run[P], division: Division, number: int, kept: Scratch) -> Prepared:
+        swap = swap_run(run, division)
+        spool = kept.spool(division.units[-1].parts[1], swap.sizes.waiting)
+        for pass_number, (sort_pass, cuts) in enumerate(division.common):
+            if cuts is not None:
+                grouping = groupings.grouping(run.params, run.source.schema, sort_pass.rows, 0)
+                parts = UnitParts(cuts, grouping.controls, grouping.labels, swap.row)
+                first = next(unit.parts[0] for unit in division.units if unit.pass_number == pass_number)
+                rows, piece = swap.rows_of(sort_pass), (number, division.pieces)
+                swap.scatter(rows, sort_pass.moves, parts, piece, spool, first)
+        return Prepared(None, (spool,))
 
     def work(run: Run[P], division: Division, number: int, spool: Spool) -> tuple[Tally, Watcher]:
         unit: _Unit = division.units[number]
@@ -139,11 +172,10 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
         if unit.number == 0:
             swap.keep_absent(sort_pass, exchanger)
         active = exchanger.limited_to(sort_pass.moves)
-        all_rows = swap.rows_of(sort_pass)
         if cuts is None:
-            rows = swap.sorted_rows(all_rows, grouping, active)
+            rows = swap.sorted_rows(swap.rows_of(sort_pass), grouping, active)
         else:
-            rows = swap.sorted_unit(all_rows, grouping, active, cuts, unit.number)
+            rows = sorted_spools(run.piece_spools(), *unit.parts)
         if rows.count:
             swap.exchange_groups(rows, grouping, active, no_progress, watcher)
         return exchanger.tally, watcher
@@ -169,7 +201,7 @@ def sharing_of_groups(groupings: Groupings[P]) -> Sharing[P]:
         grouping = groupings.grouping(run.params, run.source.schema, run.source.rows, 0)
         return _swap_run(run, grouping.controls, division)
 
-    return Sharing(divide, work, assemble, finish)
+    return Sharing(divide, work, assemble, finish, complete=complete)
 
 
 def _cuts(

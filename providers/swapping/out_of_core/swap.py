@@ -16,7 +16,7 @@ from providers.grouping.groups import Groups, Pairing
 from providers.grouping.shuffle import ONE_BUCKET
 from providers.out_of_core.partitions import Rows, numbered
 from providers.out_of_core.row_ranges import Ranges
-from providers.out_of_core.samplesort import SortedRows, UnitCuts, sorted_parts, sorted_unit
+from providers.out_of_core.samplesort import SortedRows, UnitParts, sorted_parts
 from providers.out_of_core.unit_sizes import Sizes
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
@@ -207,13 +207,23 @@ class SwapRun:
         drops = UNSWAPPABLE if self._drops_rows else 0
         return Exchanger(self.params, self.moves, self._ranges([spool], drops), self.row)
 
-    def division(self, units: tuple[Any, ...], common: Any = None, params: Any = None) -> Division:
-        """Return the division into units, whose spools have parts for each move and row range."""
+    def division(
+        self,
+        units: tuple[Any, ...],
+        common: Any = None,
+        params: Any = None,
+        piece_files: tuple[int, ...] = (),
+    ) -> Division:
+        """Return the division into units, whose spools have parts for each move and row range.
+
+        ``piece_files``: as in `Division`; if there are some, there are as many pieces as units.
+        """
         starts = Ranges.starts(self.source.rows, self.sizes.range_rows)
-        if not self._drops_rows:
-            return Division(units, self.parts, common, params, starts)
-        parts = Ranges.parts(self.source.rows, self.sizes.range_rows, len(self.moves) + 1)
-        return Division(units, parts, common, params, starts, len(self.moves) * len(starts))
+        moves = len(self.moves)
+        dropped = moves * len(starts) if self._drops_rows else None
+        parts = Ranges.parts(self.source.rows, self.sizes.range_rows, moves + self._drops_rows)
+        pieces = len(units) if piece_files else 0
+        return Division(units, parts, common, params, starts, dropped, pieces, piece_files)
 
     @property
     def _drops_rows(self) -> bool:
@@ -293,7 +303,9 @@ class SwapRun:
         """Return the rows that take part in a pass."""
         if not sort_pass.present:
             return Rows.of_source(self.source, self.row)
-        return Rows(sort_pass.rows, lambda fields: self._read(sort_pass, fields, present=True))
+        return Rows(
+            sort_pass.rows, lambda fields, within: self._read(sort_pass, fields, present=True, within=within)
+        )
 
     def keep_absent(self, sort_pass: SortPass, exchanger: Exchanger) -> None:
         """Write the rows that take no part in a pass, with their own values."""
@@ -302,36 +314,61 @@ class SwapRun:
                 for move_index in sort_pass.moves:
                     exchanger.keep_values(move_index, table, REASONS["null"])
 
-    def _read(self, sort_pass: SortPass, fields: Sequence[str], present: bool) -> Iterator[pa.Table]:
-        """Read fields, with row numbers, of the rows that take part in a pass, or of all others."""
+    def _read(
+        self, sort_pass: SortPass, fields: Sequence[str], present: bool, within: range | None = None
+    ) -> Iterator[pa.Table]:
+        """Read fields, with row numbers, of the rows that take part in a pass, or of all others.
+
+        ``within``: as for `numbered`.
+        """
         names = tuple(dict.fromkeys([*fields, *sort_pass.present]))
-        for table in numbered(self.source, names, self.row):
+        for table in numbered(self.source, names, self.row, within):
             chosen = _absent(table, sort_pass.present) != present
             yield take_rows(table.select([*fields, self.row]), np.flatnonzero(chosen))
 
-    def fields_of(self, exchanger: Exchanger) -> tuple[str, ...]:
-        """Return the control fields and the fields of the exchanger's active moves."""
+    def fields_of(self, moves: Sequence[int]) -> tuple[str, ...]:
+        """Return the control fields and the fields of some moves."""
         unmoved = {name for move in self.moves for name in move.fields}
-        unmoved -= {name for index in exchanger.active for name in self.moves[index].fields}
+        unmoved -= {name for index in moves for name in self.moves[index].fields}
         return tuple(name for name in self.fields if name not in unmoved)
 
     def sorted_rows(self, rows: Rows, grouping: Grouping, exchanger: Exchanger) -> SortedRows:
         """Return the fields that the exchanger needs of some rows, in the order of their labels."""
         sizes = self.sizes
         parts = sorted_parts(
-            rows, self.fields_of(exchanger), grouping.controls, grouping.labels, self.row,
+            rows, self.fields_of(exchanger.active), grouping.controls, grouping.labels, self.row,
             sizes.unit_rows, self._scratch, sizes.waiting,
         )  # fmt: skip
         return SortedRows(rows.count, parts)
 
-    def sorted_unit(
-        self, rows: Rows, grouping: Grouping, exchanger: Exchanger, cuts: UnitCuts, number: int
-    ) -> SortedRows:
-        """Return the same of the rows of a unit; further arguments as for `samplesort.sorted_unit`."""
-        return sorted_unit(
-            rows, self.fields_of(exchanger), grouping.controls, grouping.labels, self.row,
-            cuts, number, self._scratch, self.sizes.waiting,
-        )  # fmt: skip
+    def scatter(
+        self,
+        rows: Rows,
+        moves: Sequence[int],
+        parts: UnitParts,
+        piece: tuple[int, int],
+        spool: Spool,
+        first: int,
+    ) -> None:
+        """Scatter a piece of the source into the parts in which the rows of all units are sorted.
+
+        Parameters
+        ----------
+        rows : Rows
+            Rows that take part.
+        moves : sequence of int
+            Moves whose fields are scattered.
+        parts : UnitParts
+        piece : (int, int)
+            Number of the piece, and number of pieces.
+        spool : Spool
+        first : int
+            First part of the spool.
+        """
+        number, count = piece
+        start, stop = (self.source.rows * each // count for each in (number, number + 1))
+        if start < stop:
+            parts.scatter(rows.read_within(self.fields_of(moves), range(start, stop)), spool, first)
 
     def exchange_groups(
         self, rows: SortedRows, grouping: Grouping, exchanger: Exchanger, progress: Progress,

@@ -1,5 +1,6 @@
 """Rows between splitters, for few and many of them, and the rows of units, which are read once."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from app.store.blobs.scratch import SealedScratch
 from providers.out_of_core.partitions import Rows
-from providers.out_of_core.samplesort import Splitters, UnitCuts, sorted_unit
+from providers.out_of_core.samplesort import Splitters, UnitCuts, UnitParts, sorted_spools
 from providers.tables.columns import take_rows
 
 ROWS = 400
@@ -51,25 +52,35 @@ def test_a_part_holds_the_rows_from_its_splitter_on(names: tuple[str, ...], coun
 
 @pytest.mark.parametrize("whole_labels", [False, True])
 @pytest.mark.parametrize(("units", "part_rows"), [(1, 1000), (1, 50), (3, 1000), (3, 20), (7, 20)])
-def test_units_hold_all_rows_in_order_and_read_them_once(
+def test_units_hold_all_rows_in_order_and_pieces_read_them_once(
     units: int, part_rows: int, whole_labels: bool, tmp_path: Path
 ) -> None:
     times = []
 
-    def read(fields: Sequence[str]) -> Iterator[pa.Table]:
+    def read(fields: Sequence[str], within: range | None) -> Iterator[pa.Table]:
         times.append(fields)
-        return (TABLE.select([*fields, "row"])[start : start + 60] for start in range(0, ROWS, 60))
+        rows = range(ROWS) if within is None else within
+        table = TABLE.select([*fields, "row"])
+        return (table[start : min(start + 60, rows.stop)] for start in range(rows.start, rows.stop, 60))
 
     rows, labels = Rows(ROWS, read), labels_of(["few"])
     cuts = UnitCuts.of_rows(rows, ["few"], labels, units, part_rows, whole_labels)
     assert len(times) == 1
+    parts_of_units = UnitParts(cuts, ["few"], labels, "row")
+    with SealedScratch(tmp_path) as scratch:
+        spools = []
+        for piece in (range(ROWS // 3), range(ROWS // 3, ROWS)):
+            spools.append(scratch.spool(parts_of_units.firsts[-1] + 2, 2000))
+            parts_of_units.scatter(rows.read_within(["wide", "few"], piece), spools[-1], 2)
+        assert len(times) == 3
+        sorted_units = [
+            sorted_spools(spools, 2 + first, 2 + stop)
+            for first, stop in itertools.pairwise(parts_of_units.firsts)
+        ]
+        parts_of = [(each.count, list(each.parts)) for each in sorted_units]
     found: list[pa.Table] = []
-    for number in range(units):
-        with SealedScratch(tmp_path) as scratch:
-            of_unit = sorted_unit(rows, ["wide", "few"], ["few"], labels, "row", cuts, number, scratch, 2000)
-            parts = list(of_unit.parts)
-        assert len(times) == number + 2
-        assert of_unit.count == sum(part.num_rows for part in parts)
+    for count, parts in parts_of:
+        assert count == sum(part.num_rows for part in parts)
         assert all(part.num_rows <= 2 * part_rows for part in parts)
         for part in parts:  # sorted by row: the groups are formed later
             numbers = part["row"].to_numpy()
@@ -78,5 +89,5 @@ def test_units_hold_all_rows_in_order_and_read_them_once(
         found += [take_rows(part, np.argsort(part["few"].to_numpy(), kind="stable")) for part in parts]
         if whole_labels and parts:
             own = set(pa.concat_tables(parts)["few"].to_pylist())
-            assert of_unit.count == sum(TABLE["few"].to_pylist().count(value) for value in own)
+            assert count == sum(TABLE["few"].to_pylist().count(value) for value in own)
     assert pa.concat_tables(found)["row"].to_pylist() == in_order(["few"])

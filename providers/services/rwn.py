@@ -357,7 +357,7 @@ PROVIDER = Provider(
         "table, so that all rows must fit in memory, with `pairs` also 6 n m bytes for the pairs. `sample` "
         "and `partition` have no such limit. With `within` `own_sample` or `pairs` one part at a time must "
         "fit: more parts need less memory. The units of a divided job are ranges of the tree's leaves, or of "
-        "whole parts; one worker stores the tree or the parts for all of them.",
+        "whole parts; all workers build the tree, and one stores the parts.",
         swap=swap_out_of_core,
         sharing=sharing_of_neighbours(),
         can_cut=lambda params: params.neighbours not in ("own_sample", "pairs"),

@@ -188,7 +188,7 @@ def run_piece(task: PieceTask) -> dict[str, Any]:
         made = complete(run, division, task.number, writer)
         shared = _shared(made, writer)
         completed = {
-            file_key(number): pickle.dumps((made.data, [[files[number]] for files in shared], 0))
+            file_key(number): pickle.dumps((made.data, [[files[number]] for files in shared]))
             for number in range(len(firsts))
         }
     return {**completed, SPOOL: writer.name, SECONDS: time.monotonic() - began}
@@ -383,7 +383,7 @@ def _prepared(task: PieceTask | UnitTask, pieces: Sequence[bytes], opened: ExitS
         data, spools, number = pickle.loads(task.prepared)  # noqa: S301 - a worker of this job made it
     completed = []
     for piece in pieces:
-        of_piece, shared, _ = pickle.loads(piece)  # noqa: S301 - as above
+        of_piece, shared = pickle.loads(piece)  # noqa: S301 - as above
         completed.append(Prepared(of_piece, opened_spools(shared)))
     return Prepared(data, () if pieces else opened_spools(spools), number, tuple(completed))
 

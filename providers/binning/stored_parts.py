@@ -31,7 +31,7 @@ from providers.errors import SourceError
 from providers.grouping.groups import Groups
 from providers.kernels.exact_sum import Standard
 from providers.kernels.radix_sort import radix_order
-from providers.out_of_core.median_cut import CutKeys, StoredNode, cut_nodes
+from providers.out_of_core.median_cut import CutKeys, StoredNode, cut_nodes, store_nodes
 from providers.params import SwapParams
 from providers.progress import Progress, no_progress, sub_progress
 from providers.provider import (
@@ -219,11 +219,8 @@ class PartRun(Generic[P]):
         while shared := sum(map(is_shared, nodes)):
             progress((len(nodes) - shared) / (len(nodes) + shared), "cutting the rows apart")
             nodes = self._cut(nodes, is_shared)
-        spool = kept.spool(len(nodes), self._run.resources.memory_bytes // 10)
-        for number, node in enumerate(nodes):
-            for table in node.points.pieces():
-                spool.add(number, table)
-            node.points.clear()
+        buffered = self._run.resources.memory_bytes // 20
+        spool = store_nodes([node.points for node in nodes], kept, buffered)
         return tuple((node.first, node.stop) for node in nodes), spool
 
     def nodes_of(self, prepared: Prepared, share: tuple[int, int]) -> list[_Node]:
@@ -300,18 +297,12 @@ class PartRun(Generic[P]):
         Memory holds a node of several parts until the last one, and nothing of a node that is one part.
         """
         if node.stop - node.first == 1:
-            yield self._in_row_order(node.points)
+            yield node.points.in_row_order(self.row)
             return
         places = self.rule.places(self.numbers.rows.count)[node.first : node.stop + 1]
-        table = self._in_row_order(node.points)
+        table = node.points.in_row_order(self.row)
         for rows in parts_of(self._points(table), [place - places[0] for place in places]):
             yield take_rows(table, rows)
-
-    def _in_row_order(self, points: StoredNode) -> pa.Table:
-        """Read rows into memory, ascending, and clear them."""
-        table = pa.concat_tables(points.pieces())
-        points.clear()
-        return take_rows(table, np.argsort(table.column(self.row).to_numpy(), kind="stable"))
 
     def assembled(
         self, spools: Sequence[Spool], figures: Sequence[PartFigures], spread: Spread

@@ -66,6 +66,12 @@ class StoredNode:
         if together:
             yield pa.concat_tables(together).combine_chunks()
 
+    def in_row_order(self, row: str) -> pa.Table:
+        """Read all points into memory, by their numbers in the column ``row``, and delete them here."""
+        table = pa.concat_tables(self.pieces())
+        self.clear()
+        return take_rows(table, np.argsort(table.column(row).to_numpy(), kind="stable"))
+
     def clear(self) -> None:
         """Delete the points."""
         for part in self.parts:
@@ -148,9 +154,19 @@ def cut_nodes(
     firsts = [*itertools.accumulate((each + 2 for each in parts), initial=0)]
     spool = scratch.spool(firsts[-1], buffered)
     halves: list[StoredNode] = []
-    for node, left, first, count in zip(nodes, lefts, firsts, parts, strict=False):
+    for node, left, first, count in zip(nodes, lefts, firsts[:-1], parts, strict=True):
         halves += node.halves(keys, left, spool, first, count)
     return halves
+
+
+def store_nodes(nodes: Sequence[StoredNode], kept: Scratch, buffered: int) -> Spool:
+    """Move nodes to a spool that has one part for each, and clear them; ``buffered``: as in `cut_nodes`."""
+    spool = kept.spool(len(nodes), buffered)
+    for part, node in enumerate(nodes):
+        for table in node.pieces():
+            spool.add(part, table)
+        node.clear()
+    return spool
 
 
 def _sorted(table: pa.Table, by: list[str]) -> pa.Table:

@@ -72,13 +72,13 @@ def _prepare(run: Run[Any], progress: Progress, division: Division, kept: Scratc
         builders = _builders(run, layout)
         level = min(_level_for(len(division.units)), builders[-1].level)
         pieces = min(len(division.units), 1 << level)
-        growing = sub_progress(progress, 0.4, 1.0)
-        spools = tuple(
-            builder.store(
-                builder.cut([builder.node(spool, 0)], 0, (0, min(level, builder.level)), growing), kept
-            )
-            for builder, spool in zip(builders, points, strict=True)
-        )
+        stored_nodes = []
+        for number, (builder, spool) in enumerate(zip(builders, points, strict=True)):
+            first, stop = (0.4 + 0.6 * each / len(builders) for each in (number, number + 1))
+            levels, growing = (0, min(level, builder.level)), sub_progress(progress, first, stop)
+            nodes = builder.cut([builder.node(spool, 0)], 0, levels, growing)
+            stored_nodes.append(builder.store(nodes, kept))
+        spools = tuple(stored_nodes)
     varying = frozenset(name for name in run.params.distance_fields if encoding.varies(name))
     return Prepared(_Stored(layout, level, batches, varying), spools, pieces)
 

@@ -28,7 +28,7 @@ from providers.neighbours.kdtree import (
 )
 from providers.neighbours.out_of_core.points import MARK, ROW, Layout
 from providers.neighbours.points import Points
-from providers.out_of_core.median_cut import CutKeys, StoredNode, cut_nodes
+from providers.out_of_core.median_cut import CutKeys, StoredNode, cut_nodes, store_nodes
 from providers.progress import Progress, sub_progress
 from providers.storage import Resources, Scratch, Spool
 from providers.tables.columns import take_rows
@@ -195,12 +195,7 @@ class TreeBuilder:
 
     def store(self, nodes: Sequence[StoredNode], kept: Scratch) -> Spool:
         """Move nodes to a spool that has one part for each."""
-        spool = kept.spool(len(nodes), self._resources.memory_bytes // 20)
-        for part, node in enumerate(nodes):
-            for table in node.pieces():
-                spool.add(part, table)
-            node.clear()
-        return spool
+        return store_nodes(nodes, kept, self._resources.memory_bytes // 20)
 
     def cells(self, kept: Scratch) -> Spool:
         """Create a spool for cells, one part for each of the tree."""
@@ -244,10 +239,7 @@ class TreeBuilder:
 
     def _grow(self, number: int, node: StoredNode, cells: Spool, progress: Progress) -> Tree:
         """Build one cell in memory and store its points in the order of the tree."""
-        table = pa.concat_tables(node.pieces())
-        node.clear()
-        rows = table.column(ROW).to_numpy()
-        table = take_rows(table, np.argsort(rows, kind="stable"))
+        table = node.in_row_order(ROW)
         points = self._layout.points(table)
         all_points = np.arange(table.num_rows, dtype=np.int32)
         grown = grow(points, all_points, progress, leaf_starts(self._rows, self.level, number))

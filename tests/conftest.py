@@ -242,12 +242,20 @@ def postgres() -> Iterator[Postgres]:
 
 
 def settings_on(kind: str, request: pytest.FixtureRequest, home: Path) -> Settings:
-    """Settings of a home and an empty database of a kind."""
+    """Settings of a home and a new database of a kind."""
     return Settings.model_validate({"home": home, **settings_of_kind(kind, request)})
 
 
+def settings_without_tables(kind: str, request: pytest.FixtureRequest, home: Path) -> Settings:
+    """Settings of a home and a database of a kind that nothing has migrated."""
+    if kind == "sqlite":
+        return Settings(home=home)
+    server: Postgres = request.getfixturevalue("postgres")
+    return Settings(home=home, database_url=server.empty_database())
+
+
 def settings_of_kind(kind: str, request: pytest.FixtureRequest) -> dict[str, str]:
-    """Settings of an empty database, and of an empty prefix of a bucket if the kind has one."""
+    """Settings of a new database, and of an empty prefix of a bucket if the kind has one."""
     database, bucket = KINDS.get(kind, (kind, False))
     address = new_address(database, request)
     settings = {} if address is None else {"database_url": address}
@@ -258,7 +266,7 @@ def settings_of_kind(kind: str, request: pytest.FixtureRequest) -> dict[str, str
 
 
 def new_address(kind: str, request: pytest.FixtureRequest) -> str | None:
-    """The address of an empty database; None for that which a service makes below its home."""
+    """The address of a new database; None for that which a service makes below its home."""
     request.getfixturevalue("new_tables")
     if kind == "sqlite":
         return None

@@ -7,8 +7,8 @@ database. Tests of the migrations themselves use `tests.new_tables.MIGRATE`.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-import pytest
 import sqlalchemy as sa
 
 from app.store.sql import schema
@@ -64,6 +64,5 @@ def _noted(connection: sa.Connection) -> Iterator[list[_Statement]]:
 @contextmanager
 def made_once() -> Iterator[None]:
     """Let the services and stores of this process make new tables in this way."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "upgrade", NewTables().upgrade)
+    with mock.patch.object(schema, "upgrade", NewTables().upgrade):
         yield

@@ -38,6 +38,7 @@ class Postgres:
         self._programs = _programs(folder, anybody=bool(self._owner))
         self._process: subprocess.Popen[bytes] | None = None
         self._owners: set[str] = set()
+        self._migrated: str | None = None
         initdb = [self._program("initdb"), "-D", str(folder / "data"), "-U", "postgres", "-E", "UTF8"]
         subprocess.run(
             [*initdb, "--locale=C", "--auth=trust", "--no-sync"],
@@ -109,9 +110,29 @@ class Postgres:
             self._process.wait(_PATIENCE)
 
     def new_database(self) -> str:
-        """The address of an empty database, as `Settings.database_url` takes it."""
+        """The address of a new database with the tables that a migration makes.
+
+        It is a copy of one that was migrated: a service takes 0.3 s of processor time to migrate its own.
+        """
+        if self._migrated is None:
+            # SQLAlchemy takes a second to import, and many tests need none.
+            from app.settings import Settings
+            from app.store.sql.db import migrate
+
+            self._migrated = self._created()
+            migrate(Settings(database_url=self._address(self._migrated)))
+        return self._address(self._created(f"TEMPLATE {self._migrated}"))
+
+    def empty_database(self) -> str:
+        """The address of a database without tables, as `Settings.database_url` takes it."""
+        return self._address(self._created())
+
+    def _created(self, options: str = "") -> str:
         name = f"rowveil_{uuid4().hex[:12]}"
-        self.do(f"CREATE DATABASE {name}")
+        self.do(f"CREATE DATABASE {name} {options}")
+        return name
+
+    def _address(self, name: str) -> str:
         return f"postgresql://postgres@/{name}?host={self._folder}"
 
     def new_database_with_password(self, owner: str, password: str) -> str:

@@ -63,6 +63,7 @@ class Rounds:
     """Ends by state."""
     moments: Counter[str] = field(default_factory=Counter)
     """States of the jobs at the time of the fault."""
+    _connection: "psycopg.Connection[tuple[Any, ...]] | None" = None
 
     def prepare(self) -> None:
         """Learn what undisturbed runs give, and have ends written down."""
@@ -280,8 +281,20 @@ class Rounds:
 
     def query(self, text: LiteralString, *parameters: str) -> list[tuple[Any, ...]]:
         """Return what the database answers now."""
-        with psycopg.connect(self.database, autocommit=True) as connection:
-            return connection.execute(text, parameters).fetchall()
+        with contextlib.suppress(psycopg.OperationalError):
+            return self._looked_up(text, parameters)
+        self._connection = None  # the server has been killed since
+        return self._looked_up(text, parameters)
+
+    def _looked_up(self, text: LiteralString, parameters: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        if self._connection is None:
+            self._connection = psycopg.connect(self.database, autocommit=True)
+        return self._connection.execute(text, parameters).fetchall()
+
+    def close(self) -> None:
+        """Close the connection to the database."""
+        if self._connection is not None:
+            self._connection.close()
 
     def files(self) -> set[str]:
         """Every file of a blob."""

@@ -116,6 +116,7 @@ def rounds(
         made = kind([service], postgres, database, home, _FAULTS)
         made.prepare()
         yield made
+        made.close()
 
 
 @contextlib.contextmanager

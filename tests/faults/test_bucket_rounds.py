@@ -112,6 +112,7 @@ def rounds(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
         )
         made.prepare()
         yield made
+        made.close()
     server.stop()
     s3.close()
 

@@ -29,6 +29,7 @@ def rounds(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
         made = Rounds(pair, postgres, database, folder / "home")
         made.prepare()
         yield made
+        made.close()
 
 
 @pytest.fixture(scope="module")

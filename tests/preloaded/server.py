@@ -15,6 +15,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,8 +93,6 @@ def main(role: str, control: int, fork_servers: int = -1) -> None:
     if role == FORK_SERVER:
         _run_fork_server(request)
     else:
-        if role in (SERVICE, CLUSTER_WORKER):
-            gc.unfreeze()  # a service freezes its objects itself
         _run_command(request, dict(os.environ.items() - given.items()))
 
 
@@ -110,6 +109,19 @@ def _import_service() -> None:
         leave_out("pydantic.v1")
         for module in _SERVICE_MODULES:
             importlib.import_module(module)
+        _make_tables_once()
+
+
+def _make_tables_once() -> None:
+    """Migrate an empty SQLite database, so that forked services make their tables by the same statements."""
+    from app.settings import Settings
+    from app.store.sql import schema
+    from app.store.sql.db import migrate
+    from tests.new_tables import NewTables
+
+    schema.upgrade = NewTables().upgrade
+    with tempfile.TemporaryDirectory() as home:
+        migrate(Settings.model_validate({"home": home, "database_url": f"sqlite:///{home}/rowveil.db"}))
 
 
 _SERVICE_MODULES = ("app.__main__", "app.server")

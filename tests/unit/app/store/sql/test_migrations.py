@@ -15,7 +15,7 @@ from app.settings import Settings
 from app.store.sql import schema
 from app.store.sql.db import NEWEST_REVISION, Database, migrate, migration_config
 from app.store.sql.models import Base, Job
-from tests.conftest import DATABASES, settings_on
+from tests.conftest import DATABASES, settings_without_tables
 from tests.new_tables import MIGRATE
 from tests.postgres import Postgres
 
@@ -46,7 +46,7 @@ def real_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=DATABASES)
 def settings(real_migrations: None, request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
-    return settings_on(request.param, request, tmp_path)
+    return settings_without_tables(request.param, request, tmp_path)
 
 
 def test_up_down_and_up_again(settings: Settings) -> None:
@@ -152,7 +152,7 @@ def test_migrations_form_one_line_and_are_named_by_date(settings: Settings) -> N
 
 
 def test_replicas_that_start_at_once_migrate_once(postgres: Postgres, tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path, database_url=postgres.new_database())
+    settings = Settings(home=tmp_path, database_url=postgres.empty_database())
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(migrate, [settings] * 3))
     assert tables(settings) == set(Base.metadata.tables)

@@ -12,7 +12,7 @@ from app.settings import Settings
 from app.store.sql import schema
 from app.store.sql.db import Database, migrate
 from app.store.sql.models import Base
-from tests.conftest import DATABASES, settings_on
+from tests.conftest import DATABASES, settings_without_tables
 from tests.new_tables import MIGRATE, NewTables
 
 
@@ -67,7 +67,7 @@ def test_the_second_database_is_as_the_first(
 
     monkeypatch.setattr("tests.new_tables.MIGRATE", counted)
     monkeypatch.setattr(schema, "upgrade", NewTables().upgrade)
-    first, second = (settings_on(kind, request, tmp_path / name) for name in ("first", "second"))
+    first, second = (settings_without_tables(kind, request, tmp_path / name) for name in ("first", "second"))
     for settings in (first, second):
         migrate(settings)
     assert len(migrated) == 1

@@ -43,7 +43,7 @@ VALUES: dict[str, Any] = {
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     given: dict[str, Any] = {"home": tmp_path}
     if request.param == "postgresql":
-        given["database_url"] = request.getfixturevalue("postgres").new_database()
+        given["database_url"] = request.getfixturevalue("postgres").empty_database()
     made = Database(Settings(**given))
     LEDGER.create(made.engine)
     with made.write() as session:
@@ -147,7 +147,7 @@ def test_a_connection_that_was_idle_is_tested(
     tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(db, "_IDLE_SECONDS", 0.0)
-    database = Database(Settings(home=tmp_path, database_url=postgres.new_database()))
+    database = Database(Settings(home=tmp_path, database_url=postgres.empty_database()))
     LEDGER.create(database.engine)
     lose_connections(database, postgres)
     assert database.look(QUERY, {"owner": "me"}) is None
@@ -163,7 +163,7 @@ def test_a_connection_that_was_used_just_now_may_be_lost_once(
 ) -> None:
     """The transaction reports the fault, and the next one has another connection."""
     monkeypatch.setattr(db, "_IDLE_SECONDS", 600.0)
-    database = Database(Settings(home=tmp_path, database_url=postgres.new_database()))
+    database = Database(Settings(home=tmp_path, database_url=postgres.empty_database()))
     LEDGER.create(database.engine)
     lose_connections(database, postgres)
 
@@ -185,7 +185,7 @@ def use(database: Database, how: str) -> None:
 @pytest.mark.parametrize("how", ["look", "read", "write"])
 def test_a_server_that_is_away_is_reported_each_time(how: str, tmp_path: Path, postgres: Postgres) -> None:
     """The first transaction loses its connection; the others get none."""
-    database = Database(Settings(home=tmp_path, database_url=postgres.new_database()))
+    database = Database(Settings(home=tmp_path, database_url=postgres.empty_database()))
     LEDGER.create(database.engine)
     postgres.kill()
     try:

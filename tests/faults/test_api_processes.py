@@ -21,6 +21,7 @@ from tests.conftest import new_address
 from tests.faults.replicas import LEASE_SECONDS, Replica, children_of, command_of, started, until
 from tests.faults.rounds import Rounds
 from tests.postgres import Postgres
+from tests.preloaded.processes import fork_servers
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -64,7 +65,7 @@ class ProcessRounds(Rounds):
 
     def fork_server(self) -> int:
         """Return the fork server that the supervisor has started."""
-        return next(pid for pid in children_of(self.service.pid) if b"forkserver" in command_of(pid))
+        return fork_servers(self.service.pid, self.service.environment)[0]
 
     def _kill_api_process(self, draw: random.Random, _: list[str]) -> set[str]:
         os.kill(draw.choice(self.api_processes()), signal.SIGKILL)
@@ -72,7 +73,7 @@ class ProcessRounds(Rounds):
         return set()
 
     def _kill_fork_server(self, _draw: random.Random, _: list[str]) -> set[str]:
-        with contextlib.suppress(StopIteration, ProcessLookupError):  # a round before has killed it
+        with contextlib.suppress(IndexError, ProcessLookupError):  # a round before has killed it
             os.kill(self.fork_server(), signal.SIGKILL)
         return set()
 

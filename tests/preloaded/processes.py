@@ -22,8 +22,6 @@ from demo.service import Process, announced, environment_of
 from tests.preloaded import server
 from tests.preloaded.forks import received, request_fork
 
-_LIBRARY = "LD_PRELOAD"
-
 _SERVER = "from tests.preloaded.server import main; main({!r}, {}, {})"
 
 
@@ -71,8 +69,9 @@ class ForkedProcess:
 class Servers:
     """The processes from which services, workers of clusters, and the fork servers of both are forked."""
 
-    def __init__(self, library: str) -> None:
-        self._environment = server.bound(os.environ) | ({_LIBRARY: library} if library else {})
+    def __init__(self, own: Mapping[str, str]) -> None:
+        """Start the process of fork servers; ``own``: variables in addition to those of this process."""
+        self._environment = server.bound(os.environ) | own
         self._fork_requests, fork_servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests: dict[str, socket.socket] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -136,10 +135,18 @@ def _started(role: str, environment: Mapping[str, str], *sockets: socket.socket)
     )
 
 
+_OWN_SERVERS = ("LD_PRELOAD", server.API_PROCESSES)
+"""Variables of a service that must be those of its servers: each set of values has servers of its own."""
+
+
+def servers(environment: Mapping[str, str]) -> Servers:
+    """The servers of this process for services with an environment, started at the first call."""
+    return _servers(frozenset((name, environment[name]) for name in _OWN_SERVERS if name in environment))
+
+
 @cache
-def servers(library: str) -> Servers:
-    """The servers of this process with a library loaded before the C library, started at the first call."""
-    return Servers(library)
+def _servers(own: frozenset[tuple[str, str]]) -> Servers:
+    return Servers(dict(own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +187,7 @@ def start_command(
 
     ``role``: process from which it is forked.
     """
-    preloaded = servers(environment.get(_LIBRARY, ""))
+    preloaded = servers(environment)
     if preloaded.fits(environment):
         return preloaded.start(role, arguments, environment, log)
     command = [sys.executable, "-m", *arguments]
@@ -220,7 +227,7 @@ def parent_of(pid: int) -> int:
 
 def fork_servers(service: int, environment: Mapping[str, str]) -> list[int]:
     """Return the fork servers of a service that `start_service` has started."""
-    return servers(environment.get(_LIBRARY, "")).fork_servers(service)
+    return servers(environment).fork_servers(service)
 
 
 @contextmanager

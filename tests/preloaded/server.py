@@ -45,9 +45,12 @@ FREE_PREFIXES = ("ROWVEIL_", "AWS_")
 FAULTS = "FAULTS_FILE"
 """File of the library of faults (``tests/faults/faults.c``), if this process has loaded it."""
 
+API_PROCESSES = "ROWVEIL_API_PROCESSES"
+"""Number of a service's API processes, on which its imports depend."""
+
 _FREE = frozenset({"PYTEST_CURRENT_TEST", FAULTS})
 
-_BOUND = frozenset({"ROWVEIL_API_PROCESSES", "ROWVEIL_KERNEL_CPU"})
+_BOUND = frozenset({API_PROCESSES, "ROWVEIL_KERNEL_CPU"})
 
 
 def bound(environment: Mapping[str, str]) -> dict[str, str]:
@@ -99,8 +102,12 @@ def main(role: str, control: int, fork_servers: int = -1) -> None:
 def _import_service() -> None:
     """Import what `app.__main__` imports for the command ``serve``, in its order."""
     from app.lean import collection_paused, defer, leave_out
+    from app.telemetry.metrics_folder import make_folder, remove_folder
     from providers import numba
 
+    several = os.environ.get(API_PROCESSES, "1") != "1"
+    if several:
+        make_folder()  # before prometheus_client is imported; each service makes its own
     with collection_paused():
         numba.leave_out()
         leave_out("pandas")
@@ -110,6 +117,8 @@ def _import_service() -> None:
         for module in _SERVICE_MODULES:
             importlib.import_module(module)
         _make_tables_once()
+    if several:
+        remove_folder()
 
 
 def _make_tables_once() -> None:

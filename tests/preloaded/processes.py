@@ -69,7 +69,7 @@ class ForkedProcess:
 class Servers:
     """The processes from which services, workers of clusters, and the fork servers of both are forked."""
 
-    def __init__(self, own: Mapping[str, str]) -> None:
+    def __init__(self, own: dict[str, str]) -> None:
         """Start the process of fork servers; ``own``: variables in addition to those of this process."""
         self._environment = server.bound(os.environ) | own
         self._fork_requests, fork_servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -3,7 +3,6 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from statsmodels.api import OLS, add_constant
 
 from benchmarks.papers.peers.mdav import clusters, microaggregate
 from benchmarks.papers.runs import Matrix, table_of
@@ -23,6 +22,8 @@ def pair() -> tuple[Matrix, Matrix]:
 
 def test_fit_is_that_of_statsmodels(pair: tuple[Matrix, Matrix]) -> None:
     """Coefficients, standard errors, R squared and Cook's distances."""
+    from statsmodels.api import OLS, add_constant  # takes a second to import
+
     source, _ = pair
     found = statistics.fit(source[:, 0], source[:, 1:])
     wanted = OLS(source[:, 0], add_constant(source[:, 1:])).fit()

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.stats
-from statsmodels.stats.proportion import proportion_confint
 
 from app.report.measure_tables import measure
 from app.report.small_counts import Discretion
@@ -63,6 +62,8 @@ def test_the_interval_of_splits_that_share_rows_is_wider() -> None:
 @pytest.mark.parametrize(("count", "rows"), [(0, 50), (3, 50), (500, 900), (50, 50)])
 def test_the_interval_of_a_share_is_wilsons(count: int, rows: int) -> None:
     """Intervals of shares agree with those of statsmodels, also at 0 and 1."""
+    from statsmodels.stats.proportion import proportion_confint  # takes a second to import
+
     low, high = proportion_confint(count, rows, method="wilson")
     assert share_interval(count / rows, rows) == pytest.approx({"low": low, "high": high}, abs=1e-12)
 

@@ -30,7 +30,7 @@ class Paint(Colour):
 
 def test_the_schema_is_that_of_pydantics_own_docstrings() -> None:
     class Native(BaseModel):
-        """The fields of `Colour`, with the descriptions of pydantic itself: it takes a second to look for them."""
+        """The fields of `Colour`; pydantic takes a second to look for their descriptions."""
 
         model_config = {"use_attribute_docstrings": True}
 

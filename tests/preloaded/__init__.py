@@ -5,7 +5,9 @@ tests start hundreds. `tests.preloaded.processes` forks them from two servers of
 one that has imported the service and one that has imported the modules of workers.
 
 Workers of clusters are forked from a third one, and commands on tables from a fourth
-(`tests.preloaded.processes.command`).
+(`tests.preloaded.processes.command`). Scripts that compile kernels are forked from a fifth, which has
+compiled one: numba takes more than a second of processor time for its import and the first kernel
+(`tests.preloaded.processes.kernel_script`).
 
 A forked service differs from `python -m app serve` in little: its command line in ``/proc`` is the
 server's, and the server is the parent of its fork server (`tests.preloaded.processes.fork_servers`). Tests

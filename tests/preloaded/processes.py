@@ -163,9 +163,26 @@ def command() -> Command:
 
     It needs the root of the checkout in ``PYTHONPATH``, and forwards no signals.
     """
+    forked = _forked_from(server.COMMAND)
+    return Command([*forked.arguments, "app"], forked.descriptor)
+
+
+@cache
+def kernel_script() -> Command:
+    """Return a command that runs a script, whose path and arguments are added, like `command`.
+
+    The script has numba as a process has it that has compiled a kernel, and kernels from none but its own
+    ``NUMBA_CACHE_DIR``. A test in which the address of an object, or a variable that `providers` reads, must
+    differ between processes starts them itself.
+    """
+    return _forked_from(server.KERNELS)
+
+
+def _forked_from(role: str) -> Command:
+    """Start the server of a role, and return the command that requests processes from it."""
     requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        process = _started(server.COMMAND, server.bound(os.environ), theirs)
+        process = _started(role, server.bound(os.environ), theirs)
 
     def close() -> None:
         requests.close()

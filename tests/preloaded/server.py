@@ -39,6 +39,9 @@ CLUSTER_WORKER = "cluster worker"
 COMMAND = "command"
 """Role of the process from which commands of the command line are forked."""
 
+KERNELS = "kernels"
+"""Role of the process from which scripts that compile kernels are forked."""
+
 FREE_PREFIXES = ("ROWVEIL_", "AWS_")
 """Variables that a service reads after its imports, so that each may have others."""
 
@@ -81,7 +84,7 @@ def main(role: str, control: int, fork_servers: int = -1) -> None:
     Parameters
     ----------
     role
-        `SERVICE`, `CLUSTER_WORKER`, `FORK_SERVER` or `COMMAND`.
+        `SERVICE`, `CLUSTER_WORKER`, `FORK_SERVER`, `COMMAND` or `KERNELS`.
     control
         Descriptor of the socket for requests.
     fork_servers
@@ -167,11 +170,23 @@ def _import_commands() -> None:
 
 _COMMAND_MODULES = ("app.cli.commands", "app.cli.admin", "app.worker.preload")
 
+
+def _import_kernels() -> None:
+    """Import numba as kernels have it, and compile one: numba then knows its types and LLVM its target."""
+    for module in _KERNEL_MODULES:
+        importlib.import_module(module)
+    njit = importlib.import_module("providers.numba").njit
+    njit()(lambda numbers: numbers.sum())(importlib.import_module("numpy").zeros(2))
+
+
+_KERNEL_MODULES = ("providers.kernel_cache", "providers.kernel_progress", "providers.kernels.parallel")
+
 _IMPORTS = {
     SERVICE: _import_service,
     CLUSTER_WORKER: _import_cluster_worker,
     FORK_SERVER: _import_fork_server,
     COMMAND: _import_commands,
+    KERNELS: _import_kernels,
 }
 
 
@@ -247,9 +262,15 @@ def _run_command(request: Request, added: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(added | request.given["environment"])
     _map_faults()
-    module, *arguments = request.given["arguments"]
-    sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    if "numba" in sys.modules:
+        sys.modules["numba"].config.reload_config()
+    name, *arguments = request.given["arguments"]
+    sys.argv = [name, *arguments]
+    if name.endswith(".py"):
+        sys.path[:1] = [str(Path(name).parent), *os.environ["PYTHONPATH"].split(os.pathsep)]
+        runpy.run_path(name, run_name="__main__")
+    else:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 def _map_faults() -> None:

@@ -16,6 +16,7 @@ from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary, JITCPUCodegen
 
 from providers import kernel_linking
 from providers.kernel_linking import LinkedLibrary, OptimisedFirst
+from tests.preloaded.processes import kernel_script
 from tests.terminal import ROOT
 
 HELPERS = """
@@ -53,6 +54,10 @@ def triangular(number):
     for index in range(number):
         total += index
     return total
+"""
+IMPORTS = """
+import providers, numba
+from sample import callers, helpers
 """
 CALLERS = """
 import numpy as np
@@ -95,27 +100,47 @@ def double_each(numbers):
 """
 
 
+Run = Callable[[str], str]
+"""Function that runs a script with a package of kernels in a new process; all processes share one cache."""
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., str]:
-    """Run Python with a package of kernels in a new process; all share one cache."""
+def package(tmp_path: Path) -> Path:
+    """Folder with a package of kernels."""
     (tmp_path / "sample").mkdir()
     for name, text in {"__init__": "", "helpers": HELPERS, "callers": CALLERS}.items():
         (tmp_path / "sample" / f"{name}.py").write_text(text)
-    paths = os.pathsep.join((str(tmp_path), str(ROOT)))
+    return tmp_path
 
-    def run(script: str, before: str = "") -> str:
-        imports = f"import providers, numba\n{before}\nfrom sample import callers, helpers\n"
-        done = subprocess.run(
-            [sys.executable, "-c", imports + script],
-            env=os.environ | {"PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
 
-    return run
+@pytest.fixture
+def run(package: Path) -> Run:
+    """Run scripts in processes that are forked from one that has imported numba."""
+    forked = kernel_script()
+    return lambda script: output_of(package, forked.arguments, script, pass_fds=(forked.descriptor,))
+
+
+@pytest.fixture
+def start(package: Path) -> Run:
+    """Run scripts in processes that import numba themselves, with addresses of their own."""
+    return lambda script: output_of(package, [sys.executable], script)
+
+
+def output_of(folder: Path, command: list[str], script: str, pass_fds: tuple[int, ...] = ()) -> str:
+    """Return what a script prints that imports the modules of the package."""
+    path = folder / "script.py"
+    path.write_text(script if IMPORTS in script else IMPORTS + script)
+    paths = os.pathsep.join((str(folder), str(ROOT)))
+    done = subprocess.run(
+        [*command, str(path)],
+        env=os.environ | {"PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(folder / "cache")},
+        pass_fds=pass_fds,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -179,7 +204,7 @@ def test_a_function_that_python_calls_too_is_compiled_for_both(compiled: list[st
     assert compiled == [library_of(inner).name, library_of(outer).name]
 
 
-def test_a_cached_function_is_linked_into_a_caller_that_is_not(run: Callable[..., str]) -> None:
+def test_a_cached_function_is_linked_into_a_caller_that_is_not(run: Run) -> None:
     """Another process compiles the new caller alone, and loads its functions."""
     assert run("print(callers.twice(4))") == "8\n"
     script = """
@@ -189,7 +214,7 @@ print(sum(helpers.double.stats.cache_hits.values()), sum(helpers.double.stats.ca
     assert run(script) == "16\n1 0\n"
 
 
-def test_a_kernel_from_the_cache_is_machine_code_alone(run: Callable[..., str]) -> None:
+def test_a_kernel_from_the_cache_is_machine_code_alone(run: Run) -> None:
     """Its modules for callers are not parsed until a caller is compiled, which then works."""
     script = """
 import numpy as np
@@ -207,7 +232,7 @@ print(again(np.arange(5)), bool(parsed))
     assert run(script) == "20 [0 2 4 6 8]\n1 1\nFalse\n21 True\n"
 
 
-def test_errors_of_linked_functions_reach_python(run: Callable[..., str]) -> None:
+def test_errors_of_linked_functions_reach_python(run: Run) -> None:
     """With their arguments, also where the kernel comes from the cache."""
     script = """
 try:
@@ -244,7 +269,7 @@ def test_a_function_that_is_optimised_first_is_linked_without_its_loop(compiled:
     assert has_loop == [True, False]
 
 
-def test_a_function_that_is_optimised_first_comes_from_the_cache(run: Callable[..., str]) -> None:
+def test_a_function_that_is_optimised_first_comes_from_the_cache(run: Run) -> None:
     script = """
 print(callers.twice_triangular(4), sum(helpers.triangular.stats.cache_hits.values()))
 again = numba.njit(lambda number: helpers.triangular(number) + 1)
@@ -253,20 +278,20 @@ print(again(4), sum(helpers.triangular.stats.cache_hits.values()))
     assert [run(script), run(script)] == ["12 0\n7 0\n", "12 0\n7 1\n"]
 
 
-def test_a_recursive_function_is_linked(run: Callable[..., str]) -> None:
+def test_a_recursive_function_is_linked(run: Run) -> None:
     assert [run("print(callers.recursive(5))"), run("print(callers.recursive(5))")] == ["120\n"] * 2
 
 
-def test_addresses_of_a_process_are_not_cached(run: Callable[..., str]) -> None:
+def test_addresses_of_a_process_are_not_cached(start: Run) -> None:
     """Another process has the array somewhere else."""
     for _ in range(2):
-        printed = run("print(callers.from_large(7), sum(helpers.large.stats.cache_hits.values()))")
+        printed = start("print(callers.from_large(7), sum(helpers.large.stats.cache_hits.values()))")
         assert printed.startswith("7 0\n")
         assert 'Cannot cache compiled function "large" as it uses dynamic globals' in printed
         assert 'Cannot cache compiled function "from_large" as it uses dynamic globals' in printed
 
 
-def test_kernels_run_with_the_libraries_of_another_numba(run: Callable[..., str]) -> None:
+def test_kernels_run_with_the_libraries_of_another_numba(run: Run, start: Run) -> None:
     """Also from its cache, and with what the known numba has cached before."""
     script = """
 import numpy as np
@@ -276,9 +301,9 @@ print(type(library).__name__, sum(callers.doubles.stats.cache_hits.values()))
 """
     results = "8 120 20 12\n"
     assert run(script) == f"{results}LinkedLibrary 0\n"
-    other = "numba.__version__ = '0.69.0'"
-    assert run(script, other) == f"{results}JITCodeLibrary 0\n"
-    assert run(script, other) == f"{results}JITCodeLibrary 1\n"
+    other = f"import providers, numba\nnumba.__version__ = '0.69.0'\n{IMPORTS}{script}"
+    assert start(other) == f"{results}JITCodeLibrary 0\n"
+    assert start(other) == f"{results}JITCodeLibrary 1\n"
 
 
 def test_another_numba_keeps_its_own_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,6 +138,8 @@ def learnt_guesses(
         HistGradientBoostingRegressor,
     )
 
+    from providers.attacks.median_loss import MedianLoss
+
     rows = tables.release.num_rows
     chosen = sample_rows(rows, TRAINING_ROWS, tables.stream, f"training/{secret.name}")
     if len(chosen) < rows:
@@ -157,7 +159,7 @@ def learnt_guesses(
         return [np.full(len(each), secret.best_guess()[0]) for each in wanted]
     kind = HistGradientBoostingClassifier if as_classes else HistGradientBoostingRegressor
     trees_each = 1 if not as_classes or len(classes) == 2 else len(classes)
-    options: dict[str, Any] = {} if as_classes else {"loss": "absolute_error"}
+    options: dict[str, Any] = {} if as_classes else {"loss": MedianLoss()}
     model = kind(
         max_iter=min(100, _TREES // trees_each),
         early_stopping=False,

@@ -15,6 +15,7 @@ import pytest
 from providers.binning.values import FieldValues
 from providers.progress import no_progress
 from providers.services.meds import MedsParams, make_bins
+from tests.bins_once import bins_made_once
 from tests.data.test_real_tables import read
 from tests.naive.agreement import swap
 
@@ -34,7 +35,8 @@ def release(service: str, table: pa.Table, parameters: dict[str, Any], number: i
 
 def releases(service: str, table: pa.Table, parameters: dict[str, Any], field: str) -> Stack:
     """One field of all releases."""
-    tables = [release(service, table, parameters, number) for number in range(1, RELEASES + 1)]
+    with bins_made_once():
+        tables = [release(service, table, parameters, number) for number in range(1, RELEASES + 1)]
     return np.stack([released[field].to_numpy() for released in tables])
 
 
@@ -174,7 +176,10 @@ def test_mews_is_undone_by_exclusion_in_small_cells(census: pa.Table) -> None:
 def test_rwn_at_q_below_one_is_undone_by_the_most_frequent_value(
     census: pa.Table, q: float, k: int, share: float
 ) -> None:
+    """With many neighbours the share depends on their number, so that every second row is enough."""
     table = census.drop_columns(["owner"])
+    if k >= 25:
+        table = table.take(np.arange(0, table.num_rows, 2))
     stack = releases("RWN", table, {"k": k, "q": q, "perturb_fields": ["wageinc"]}, "wageinc")
     found = most_frequent(stack) == table["wageinc"].to_numpy()
     assert found.mean() == pytest.approx(share, abs=0.01)

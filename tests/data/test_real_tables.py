@@ -13,6 +13,7 @@ from providers.services.cdswap import CdswapParams
 from providers.services.ddswap import DdswapParams
 from tests.naive import cdswap, ddswap
 from tests.naive.agreement import assert_agree
+from tests.naive.columns import lists_of, values_of
 
 pytestmark = pytest.mark.realdata
 
@@ -100,7 +101,7 @@ def test_real_table(data_dir: Path, file: str, service: str, parameters: dict[st
         if name not in fields:
             assert after.equals(before)
             continue
-        values = before.to_pylist(), after.to_pylist()
+        values = values_of(before), values_of(after)
         assert Counter(values[0]) == Counter(values[1])
         assert Counter(zip(values[0], keys, strict=True)) == Counter(zip(values[1], keys, strict=True))
         assert fast.summary.changed[name] > 0
@@ -110,10 +111,10 @@ def test_real_table(data_dir: Path, file: str, service: str, parameters: dict[st
 def keys_of(service: str, table: pa.Table, parameters: dict[str, Any]) -> list[Any]:
     """Label of each row's group, computed by the twin."""
     if service == "CDSWAP":
-        return cdswap.classes(table.to_pydict(), CdswapParams.model_validate(parameters))
+        return cdswap.classes(lists_of(table), CdswapParams.model_validate(parameters))
     if service == "DDSWAP":
         params = DdswapParams.model_validate(parameters)
-        groups = ddswap.blocks(ddswap.ranked(table.to_pydict(), params), params.block_size)
+        groups = ddswap.blocks(ddswap.ranked(lists_of(table), params), params.block_size)
         key_of = {row: group.identity for group in groups for row in group.rows}
         return [key_of[row] for row in range(table.num_rows)]
     return [0] * table.num_rows

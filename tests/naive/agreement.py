@@ -12,6 +12,7 @@ from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
 from providers.results import SwapResult
 from tests.naive import cdswap, ddswap, dswap, locality, meds, mews, pabidot, rswap, rwn
+from tests.naive.columns import lists_of, values_of
 from tests.naive.swapping import Outcome, differing
 
 NAIVE: dict[str, ModuleType] = {
@@ -50,7 +51,7 @@ def naive_swap(identifier: str, table: pa.Table, parameters: dict[str, Any], see
     """Run the provider's twin on the table."""
     provider = PROVIDERS[identifier]
     params = provider.check(provider.params.model_validate(parameters), table.schema)
-    outcome: Outcome = NAIVE[identifier].swap(table.to_pydict(), params, seed, provider.revision)
+    outcome: Outcome = NAIVE[identifier].swap(lists_of(table), params, seed, provider.revision)
     return outcome
 
 
@@ -155,7 +156,7 @@ def assert_same_values(table: pa.Table, columns: dict[str, list[Any]]) -> None:
     """Assert that the table holds these values, floats bit by bit."""
     assert table.column_names == list(columns)
     for name, values in columns.items():
-        found = table.column(name).to_pylist()
+        found = values_of(table.column(name))
         assert len(found) == len(values)
         different = differing(found, values)
         assert not different, (name, different[:5])

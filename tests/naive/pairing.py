@@ -48,6 +48,11 @@ class Words:
             assert len(stream) == 16 * number
             stream.extend(words)
 
+    def stream(self, address: Address, count: int) -> list[int]:
+        """Return the words of a stream that are computed, at least the first `count`."""
+        self.fetch([(address, count)])
+        return self.computed.get(address, [])
+
     def word(self, address: Address, number: int) -> int:
         """Return word `number` of a stream."""
         stream = self.computed.get(address, [])
@@ -59,17 +64,21 @@ class Words:
 def fisher_yates(rows: list[int], words: Words, address: Address) -> list[int]:
     """Shuffle the rows by the words of one stream (Fisher-Yates)."""
     rows = list(rows)
+    if len(rows) < 2:
+        return rows
+    stream = words.stream(address, len(rows) - 1)
     drawn = 0
     for last in range(len(rows) - 1, 0, -1):
         bound = last + 1
         # Draw a uniform integer below `bound` (Lemire 2019, algorithm 5).
-        product = words.word(address, drawn) * bound
+        product = stream[drawn] * bound
         drawn += 1
         if product & 0xFFFFFFFF < bound:
             threshold = (2**32 - bound) % bound
             while product & 0xFFFFFFFF < threshold:
                 product = words.word(address, drawn) * bound
                 drawn += 1
+            stream = words.stream(address, drawn + last - 1)
         other = product >> 32
         rows[last], rows[other] = rows[other], rows[last]
     return rows

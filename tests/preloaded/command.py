@@ -1,6 +1,6 @@
 """Program that runs a command in a forked process, with its own files, folder and variables.
 
-``python -S -m tests.preloaded.command DESCRIPTOR app run DSWAP ...``: see `tests.preloaded.processes.command`.
+``python -S -m tests.preloaded.command DESCRIPTOR app run ...``: see `tests.preloaded.processes.command`.
 """
 
 import os

@@ -3,11 +3,11 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.preloaded.processes import kernel_script
 from tests.terminal import ROOT, SIZES, in_terminal
 
 pytestmark = pytest.mark.slow
@@ -89,9 +89,11 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def piped(script: str, *services: str) -> subprocess.CompletedProcess[str]:
+    forked = kernel_script()
     return subprocess.run(
-        [sys.executable, script, *services],
+        [*forked.arguments, script, *services],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
+        pass_fds=(forked.descriptor,),
         capture_output=True,
         text=True,
         check=False,
@@ -132,7 +134,9 @@ def test_what_is_compiled_is_not_counted_again(script: str) -> None:
 
 @pytest.mark.parametrize("size", ["narrow", "of no size"])
 def test_the_bar_moves_and_names_the_kernel_that_is_compiled(script: str, size: str) -> None:
-    ended = in_terminal([script, *SERVICES], SIZES[size], stdout_too=True)
+    forked = kernel_script()
+    arguments = [*forked.arguments[1:], script, *SERVICES]
+    ended = in_terminal(arguments, SIZES[size], stdout_too=True, pass_fds=(forked.descriptor,))
     assert ended.code == 0, ended.drawn
     assert ended.widest <= (SIZES[size][1] or 80)
     assert re.search(r"\r  4 of 4 kernels, 4 of them new, \d+ s\r\n$", ended.drawn)

@@ -13,7 +13,7 @@ Address = tuple[int, int]
 
 ONE_BUCKET = 8192
 RATE_LEVEL = 0xFFFFFFFF
-FEW_BLOCKS = 4
+FEW_BLOCKS = 8
 """Number of blocks from which many at a time are faster than one by one."""
 
 

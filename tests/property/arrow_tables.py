@@ -1,7 +1,11 @@
-"""Random Arrow tables of every type, and the same tables carried in another way."""
+"""Random Arrow tables of every type, and the same tables carried in another way.
+
+Strategies are kept: Hypothesis examines each new one, which took longer than to draw from it.
+"""
 
 import math
 from decimal import Decimal
+from functools import cache, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +55,7 @@ def structs(children: st.SearchStrategy[Any], empty: bool) -> st.SearchStrategy[
     )
 
 
+@cache
 def types(flat: st.SearchStrategy[Any] = FLAT_TYPES, empty_structs: bool = True) -> st.SearchStrategy[Any]:
     """Canonical types, nested ones too."""
     keys = flat.filter(lambda key: not pa.types.is_null(key))
@@ -63,6 +68,7 @@ def types(flat: st.SearchStrategy[Any] = FLAT_TYPES, empty_structs: bool = True)
     )
 
 
+@lru_cache(maxsize=2000)
 def values_of(data_type: pa.DataType) -> st.SearchStrategy[Any]:
     """Values that `pa.array` takes for a canonical type, now and then None."""
     if pa.types.is_null(data_type):
@@ -70,6 +76,7 @@ def values_of(data_type: pa.DataType) -> st.SearchStrategy[Any]:
     return st.none() | _present(data_type)
 
 
+@lru_cache(maxsize=2000)
 def _present(data_type: pa.DataType) -> st.SearchStrategy[Any]:
     kind = pa.types
     if kind.is_boolean(data_type):

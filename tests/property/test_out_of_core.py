@@ -341,9 +341,19 @@ def test_neighbours_in_the_rows_of_other_units_are_found(
     assert max(drawn) - min(drawn) <= max(16, rows // parts + 2)  # a leaf, or a part
 
 
+OF_A_TREE: dict[str, Any] = {"distance_fields": ["huge", "half"], "perturb_fields": ["v"]}
+
+
+@pytest.fixture(scope="module")
+def digest_of_one_process(table: pa.Table) -> str:
+    """Digest of the destination of a run with a stored tree and without units."""
+    rows = table.slice(0, 15_000)
+    return table_digest(swap_out_of_core("RWN", rows, OF_A_TREE, 500_000, 5000).table)
+
+
 @pytest.mark.parametrize("units", [2, 3, 5, 8])
 def test_pieces_of_a_preparation_build_about_equal_shares_of_the_tree(
-    units: int, table: pa.Table, monkeypatch: pytest.MonkeyPatch
+    units: int, table: pa.Table, digest_of_one_process: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Together they build each cell once."""
     shares: list[tuple[int, int]] = []
@@ -353,13 +363,9 @@ def test_pieces_of_a_preparation_build_about_equal_shares_of_the_tree(
         shares.append((first, first + len(nodes)))
         return grow(self, nodes, first, *args)
 
-    given = {"distance_fields": ["huge", "half"], "perturb_fields": ["v"]}
-    rows = table.slice(0, 15_000)
-    whole = swap_out_of_core("RWN", rows, given, 500_000, 5000)
     monkeypatch.setattr(TreeBuilder, "grow", noted)
-    assert table_digest(swap_in_units("RWN", rows, given, 500_000, 5000, units).table) == table_digest(
-        whole.table
-    )
+    found = swap_in_units("RWN", table.slice(0, 15_000), OF_A_TREE, 500_000, 5000, units)
+    assert table_digest(found.table) == digest_of_one_process
     shares.sort()
     assert len(shares) == units
     assert [first for first, _ in shares] == [0, *(stop for _, stop in shares[:-1])]

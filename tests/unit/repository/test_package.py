@@ -161,8 +161,11 @@ for rows, controls in ((40, [*KINDS, "one"]), (9000, ["float64", "string", "one"
             chosen = {"hierarchy": ["area"], "risk_fields": ["age"], "swap_rate": 0.3}
             swap("RSWAP", moved, {**chosen, "similar": similar})
     for name in NUMERIC:
-        for cut in ({"bins": 7}, {"degree": 30, "others": "univariate"}, {"width": 0.1, "scale": "sd"}):
-            for fields in ([name], [name, "other"], [name, "other", "third"]):
+        for fields in ([name], [name, "other"], [name, "other", "third"]):
+            degree = 30 if len(fields) > 1 else 2  # of a few values, however many cells are tried
+            for cut in (
+                {"bins": 7}, {"degree": degree, "others": "univariate"}, {"width": 0.1, "scale": "sd"}
+            ):
                 swap("MEWS", numbers(rows, name), {"swap_fields": fields, "nulls": "keep", **cut})
         for how in ({"k": 3}, {"degree": 5, "method": "mdav", "others": "univariate"}):
             for fields in ([name], [name, "other", "third"]):

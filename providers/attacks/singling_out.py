@@ -14,12 +14,13 @@ doi:10.1073/pnas.1914598117: a predicate of weight w isolates a row of n with th
 
 import math
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from providers.arrays import BoolArray, Int64Array
+from providers.arrays import BoolArray
 from providers.attacks.attack import Attack
 from providers.attacks.figures import AttackResult, Successes, risk_of, share_of, successes
 from providers.attacks.tables import AttackTables, Rows
@@ -111,22 +112,26 @@ def _medians(cells: Cells) -> dict[str, float]:
 class _Draws:
     """Addressed random rows and sets of fields, one for each attempt."""
 
-    def __init__(self, tables: AttackTables, attempts: int, width: int, purpose: str) -> None:
+    def __init__(self, tables: AttackTables, attempts: int, width: int, purpose: str, rows: int) -> None:
+        """``rows``: number of rows among which is chosen."""
         self._fields = list(tables.columns)
         self._width = width
-        self._numbers = uniforms(attempts * 2 * width, tables.stream, purpose).reshape(attempts, 2, width)
+        numbers = uniforms(attempts * 2 * width, tables.stream, purpose).reshape(attempts, 2, width)
+        self._numbers = numbers[:, 0]
+        self._rows = (numbers[:, 1] * rows).astype(np.int64)
 
     def fields(self, attempt: int) -> list[str]:
         """Return different fields, sorted: partial Fisher-Yates."""
         order = list(self._fields)
-        for place, number in enumerate(self._numbers[attempt, 0]):
+        for place, number in enumerate(self._numbers[attempt].tolist()):
             other = place + int(number * (len(order) - place))
             order[place], order[other] = order[other], order[place]
         return sorted(order[: self._width])
 
-    def rows(self, attempt: int, count: int) -> Int64Array:
-        """Return one row of `count` for each of the fields."""
-        return np.asarray(self._numbers[attempt, 1] * count, np.int64)
+    def rows(self, attempt: int) -> list[int]:
+        """Return one row for each of the fields."""
+        rows: list[int] = self._rows[attempt].tolist()
+        return rows
 
 
 def combinations(tables: AttackTables, cells: Cells, width: int, wanted: int) -> list[Predicate]:
@@ -137,15 +142,16 @@ def combinations(tables: AttackTables, cells: Cells, width: int, wanted: int) ->
     """
     medians = _medians(cells)
     found: dict[Predicate, None] = {}
-    draws = _Draws(tables, ATTEMPTS * wanted, width, "predicates")
+    draws = _Draws(tables, ATTEMPTS * wanted, width, "predicates", cells.rows)
+    clauses = cache(partial(clause_of, cells, medians))
     last = 0
     for attempt in range(ATTEMPTS * wanted):
         if attempt - last > GIVE_UP:
             break
         if attempt % 64 == 0:
             tables.progress(0.8 * len(found) / wanted, "writing predicates")
-        row = int(draws.rows(attempt, cells.rows)[0])
-        predicate = tuple(clause_of(cells, medians, name, row) for name in draws.fields(attempt))
+        row = draws.rows(attempt)[0]
+        predicate = tuple(clauses(name, row) for name in draws.fields(attempt))
         if predicate not in found and cells.count(predicate) == 1:
             found[predicate], last = None, attempt
             if len(found) == wanted:
@@ -155,11 +161,11 @@ def combinations(tables: AttackTables, cells: Cells, width: int, wanted: int) ->
 
 def guessed_values(tables: AttackTables, cells: Cells, wanted: int) -> list[Predicate]:
     """Predicates on one field with a random released value and operator, whose rows are not counted."""
-    draws = _Draws(tables, wanted, 1, "guessed values")
+    draws = _Draws(tables, wanted, 1, "guessed values", cells.rows)
     operators = uniforms(wanted, tables.stream, "guessed operators")
     found: list[Predicate] = []
     for attempt in range(wanted):
-        name, row = draws.fields(attempt)[0], int(draws.rows(attempt, cells.rows)[0])
+        name, row = draws.fields(attempt)[0], draws.rows(attempt)[0]
         numbers = cells.numbers.get(name)
         choice = int(operators[attempt] * 3)
         if numbers is None or np.isnan(numbers[row]) or choice == 0:
@@ -177,15 +183,15 @@ def guessed_combinations(tables: AttackTables, cells: Cells, width: int, wanted:
     nearest to 1. An intruder who knows the shares of values would do so.
     """
     medians = _medians(cells)
-    draws = _Draws(tables, _GUESSES * wanted, width, "guessed combinations")
+    draws = _Draws(tables, _GUESSES * wanted, width, "guessed combinations", cells.rows)
+    clauses = cache(partial(clause_of, cells, medians))
     shares: dict[Clause, float] = {}
     found: list[Predicate] = []
     for attack in range(wanted):
         best: Predicate = ()
         least = math.inf
         for attempt in range(attack * _GUESSES, (attack + 1) * _GUESSES):
-            pairs = zip(draws.fields(attempt), draws.rows(attempt, cells.rows).tolist(), strict=True)
-            predicate = tuple(clause_of(cells, medians, name, row) for name, row in pairs)
+            predicate = tuple(map(clauses, draws.fields(attempt), draws.rows(attempt)))
             expected = float(cells.rows)
             for clause in predicate:
                 if clause not in shares:

@@ -39,6 +39,7 @@ def derangements(rows: int) -> int:
     return numbers[rows]
 
 
+@lru_cache(maxsize=1024)
 def _log_ratio(high: int, low: int) -> float:
     """Return ln(D_high / D_low) for `high` - `low` of 1 or 2, neither of them 1."""
     if high <= _EXACT:
@@ -90,7 +91,13 @@ class Least:
 
 
 def least(largest_groups: Sequence[int]) -> Least:
-    """Return the smallest epsilon over all rates, and its rate; ternary search, since epsilon is convex."""
+    """Return the smallest epsilon over all rates, and its rate."""
+    return _least(tuple(largest_groups))
+
+
+@lru_cache(maxsize=1024)
+def _least(largest_groups: tuple[int, ...]) -> Least:
+    """Search in thirds, since epsilon is convex. Runs that differ in their seeds have the same groups."""
     low, high = -1.0, math.log(max([2, *largest_groups])) + 2
     for _ in range(200):
         third = (high - low) / 3

@@ -205,6 +205,11 @@ def donor_score(
     k = min(k, len(released) - 1)
     near = sorted(rows, key=lambda row: (squared(person, released[row]), row))[: max(20, 4 * k)]
     own = [row for row in near if squared(person, released[row]) <= 1e-9]
+    radii = {
+        row: sorted(squared(released[row], released[each]) for each in rows if each != row)[k - 1]
+        for row in near
+        if [row] != own
+    }
     scores = {}
     for value in {shown[row] for row in near}:
         other = 0.9 * sum(shown[row] == value for row in near) / len(near)
@@ -215,8 +220,7 @@ def donor_score(
                 if q < 1 and shown[row] == value:
                     score += math.log(1 + (1 - q) / (q * other))
                 continue
-            radius = sorted(squared(released[row], released[each]) for each in rows if each != row)[k - 1]
-            if squared(person, released[row]) <= radius * (1 + 1e-6) and shown[row] == value:
+            if squared(person, released[row]) <= radii[row] * (1 + 1e-6) and shown[row] == value:
                 score += math.log(1 + q / ((k - q) * other))
         scores[value] = score
     return scores

@@ -65,10 +65,28 @@ def checked_files(folder: str) -> list[Path]:
     return [path for path in files if path.parent.relative_to(ROOT).as_posix() not in UNCHECKED]
 
 
-@cache
-def docstrings(path: Path) -> list[tuple[int, str]]:
+Lines = list[tuple[int, str]]
+"""Line and text of each."""
+
+
+def docstrings(path: Path) -> Lines:
     """Return line and text of each docstring of a file, including those of attributes."""
-    return list(_docstrings(ast.parse(path.read_bytes())))
+    return literals(path.read_text(encoding="utf-8"))[0]
+
+
+@cache
+def literals(source: str) -> tuple[Lines, Lines]:
+    """Return the docstrings and the other strings of a Python file. Parsed once for all tests."""
+    documents: Lines = []
+    strings: Lines = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Constant(value=str(text)):
+                strings.append((node.lineno, text))
+            case ast.AST(body=[*body]):
+                documents += _docstrings(node, body)
+    lines = {line for line, _ in documents}
+    return documents, [(line, text) for line, text in strings if line not in lines]
 
 
 @cache
@@ -77,17 +95,13 @@ def refused_in(text: str) -> tuple[str, ...]:
     return tuple(word[0] for word in _NOT_USED.finditer(" ".join(text.split())))
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if not isinstance(body, list):
-            continue
-        for index, statement in enumerate(body):
-            match statement:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    before = body[index - 1] if index else node
-                    if isinstance(before, _DOCUMENTED):
-                        yield statement.lineno, text
+def _docstrings(node: ast.AST, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
+    for index, statement in enumerate(body):
+        match statement:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                before = body[index - 1] if index else node
+                if isinstance(before, _DOCUMENTED):
+                    yield statement.lineno, text
 
 
 def words_of_code(source: str) -> Iterator[tuple[int, str]]:
@@ -96,12 +110,7 @@ def words_of_code(source: str) -> Iterator[tuple[int, str]]:
     Identifiers are yielded as words: `test_a_b` as "test a b". Identifiers and comments are left out if no
     word of the whole file is refused: tokens take longest.
     """
-    tree = ast.parse(source)
-    documents = {line for line, _ in _docstrings(tree)}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Constant(value=str(text)) if node.lineno not in documents:
-                yield node.lineno, text
+    yield from literals(source)[1]
     if not refused_in(source.replace("_", " ")):
         return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -27,10 +27,11 @@ _NOBODY: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups":
 class Postgres:
     """A server and its databases."""
 
-    def __init__(self, folder: Path, durable: bool = False) -> None:
+    def __init__(self, folder: Path, durable: bool = False, **options: str) -> None:
         """Make the files; ``folder``: short, since a socket's path is; ``durable``: flush each commit."""
         self._folder = folder
-        self._durable = durable
+        # fsync off: what a killed process gave to the system is not lost, only what a lost machine had.
+        self._options = {"fsync": "on" if durable else "off", "max_connections": "200"} | options
         # PostgreSQL refuses to run as root.
         self._owner = _NOBODY if os.geteuid() == 0 else {}
         if self._owner:
@@ -51,9 +52,9 @@ class Postgres:
     def start(self) -> None:
         """Return when it answers."""
         log = (self._folder / "log").open("ab")
-        # fsync off: what a killed process gave to the system is not lost, only what a lost machine had.
-        flush = "on" if self._durable else "off"
-        options = ["-h", "", "-k", str(self._folder), "-c", f"fsync={flush}", "-c", "max_connections=200"]
+        options = ["-h", "", "-k", str(self._folder)]
+        for name, value in self._options.items():
+            options += ["-c", f"{name}={value}"]
         self._process = subprocess.Popen(
             [self._program("postgres"), "-D", str(self._folder / "data"), *options],
             stderr=log,
@@ -156,11 +157,14 @@ class Postgres:
 
 
 @contextmanager
-def running_postgres(durable: bool = False) -> Iterator[Postgres]:
-    """A server for as long as a block lasts; ``durable``: it flushes each commit, as in production."""
+def running_postgres(durable: bool = False, **options: str) -> Iterator[Postgres]:
+    """A server for as long as a block lasts; ``durable``: it flushes each commit, as in production.
+
+    ``options``: parameters of its configuration.
+    """
     folder = Path(tempfile.mkdtemp(prefix="rv-pg-", dir="/tmp"))  # a socket's path is short
     try:
-        server = Postgres(folder, durable)
+        server = Postgres(folder, durable, **options)
         server.start()
         try:
             yield server

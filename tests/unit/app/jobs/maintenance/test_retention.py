@@ -19,11 +19,14 @@ from app.store.sql.db import Transaction
 from app.store.sql.replicas import moment
 from app.telemetry.metrics import Metrics
 from tests.conftest import DATABASES, settings_on
-from tests.postgres import Postgres
+from tests.postgres import Postgres, running_postgres
 from tests.unit.app.store.test_store import NOW, add, buffer, job
 
-DUE = 26_000
-"""Jobs that are due. One transaction over all of them needs more locks than the server has room for."""
+FEW_LOCKS = {"max_locks_per_transaction": "10", "max_connections": "30"}
+"""Configuration of a server with room for 1,800 locks; the defaults of PostgreSQL give many times as many."""
+
+DUE = 3_000
+"""Jobs that are due. One transaction over all of them needs more locks than that server has room for."""
 
 FINISHED = """
 INSERT INTO jobs (id, owner, service, revision, state, parameters, sealed_seed, seed_fingerprint, seed_bits,
@@ -60,8 +63,17 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     opened.close()
 
 
-def test_more_due_jobs_than_locks_are_purged_on_postgresql(postgres: Postgres, tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path, database_url=postgres.new_database())
+@pytest.fixture
+def few_locks() -> Iterator[Postgres]:
+    """A PostgreSQL that runs out of locks soon."""
+    with running_postgres(**FEW_LOCKS) as server:
+        yield server
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("new_tables")
+def test_more_due_jobs_than_locks_are_purged_on_postgresql(few_locks: Postgres, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, database_url=few_locks.new_database())
     stores, metrics = Stores.open(settings), Metrics()
     locks = sa.text("SELECT pg_advisory_xact_lock(n) FROM generate_series(1, :due) AS n")
     with pytest.raises(Unavailable), stores.database.write() as session:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import httpx
-from playwright.sync_api import Browser, FilePayload, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page
 
 PATIENCE = 120_000
 """Milliseconds; the first job on a busy machine loads every kernel."""
@@ -16,7 +16,10 @@ NAME_OF_FOCUSED = "(document.activeElement.labels?.[0] ?? document.activeElement
 
 
 class Console:
-    """Browser tab with the console of a service."""
+    """Browser tab with the console of a service.
+
+    Waits use `Locator.wait_for`: while `expect` waits, it describes the whole page each time that it looks.
+    """
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
@@ -36,7 +39,7 @@ class Console:
 
     def shown(self) -> None:
         """Wait until the view of the route is shown."""
-        expect(self.page.locator("main:not([aria-busy]) h1")).to_be_visible(timeout=PATIENCE)
+        self.page.locator("main:not([aria-busy]) h1").wait_for()
 
     def upload(self, name: str, content: str) -> str:
         """Upload a file; return the id of its buffer."""
@@ -51,12 +54,12 @@ class Console:
 
     def table(self) -> str:
         """Wait for a table's page; return its buffer's id."""
-        expect(self.page.get_by_role("heading", name="Fields")).to_be_visible(timeout=PATIENCE)
+        self.page.get_by_role("heading", name="Fields").wait_for()
         return self.page.url.rpartition("/")[2]
 
     def ended(self, state: str = "succeeded") -> None:
         """Wait until the job on the page has ended in this state."""
-        expect(self.page.locator(f".outcome.{state}")).to_be_visible(timeout=PATIENCE)
+        self.page.locator(f".outcome.{state}").wait_for()
 
     def open_everything(self) -> None:
         self.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")

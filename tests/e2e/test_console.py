@@ -56,7 +56,7 @@ def test_a_table_is_protected_by_keyboard_alone(opened: Console, tmp_path: Path)
     expect(page.locator("h1")).to_be_focused()
     opened.tab_to("Class-based data swapping")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Parameters")).to_be_visible()
+    page.get_by_role("heading", name="Parameters").wait_for()
     opened.tab_to("Report, candidates")
     page.keyboard.press("Enter")
     opened.tab_to("full")  # is selected by default, for its pictures
@@ -78,7 +78,7 @@ def test_a_table_is_protected_by_keyboard_alone(opened: Console, tmp_path: Path)
     assert len(lines) == 1001
     opened.tab_to("Run again")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Reproduced: the very bytes")).to_be_visible()
+    page.get_by_text("Reproduced: the very bytes").wait_for()
 
 
 def test_a_csv_has_no_formulas_unless_they_are_wanted(opened: Console) -> None:
@@ -144,9 +144,9 @@ def test_every_view_is_legible(
                 tab.page.get_by_role("button", name="Add a parameter").click()
             if view.endswith("CDSWAP"):
                 tab.page.get_by_role("button", name="Preview").click()
-                expect(tab.page.get_by_role("region", name="Preview")).to_be_visible()
+                tab.page.get_by_role("region", name="Preview").wait_for()
             if view == places[-1]:
-                expect(tab.page.frame_locator("iframe.report").locator("h1")).to_be_visible()
+                tab.page.frame_locator("iframe.report").locator("h1").wait_for()
             if view == "jobs":
                 tab.page.get_by_role("button", name="key").click()
             tab.open_everything()
@@ -177,7 +177,7 @@ def test_every_control_is_reached_by_keyboard(
             if view.endswith("compare"):
                 tab.page.get_by_role("checkbox", name="Multivariate equi-width swapping").check()
             if view == places[-1]:
-                expect(tab.page.frame_locator("iframe.report").locator("h1")).to_be_visible()
+                tab.page.frame_locator("iframe.report").locator("h1").wait_for()
             tab.open_everything()
             controls = tab.evaluate(CONTROLS)
             assert controls > 5, view
@@ -269,10 +269,10 @@ def test_a_release_is_attacked_after_its_run(opened: Console, client: httpx.Clie
     assert job["parameters"]["secret"] == ["income"]
     expect(page.get_by_role("region", name="Verdict on attacks")).to_contain_text("Risk: ")
     report = page.frame_locator("iframe.report")
-    expect(report.get_by_role("heading", name="Verdict on attacks")).to_be_visible()
-    expect(report.get_by_role("img", name="Success of each attack").first).to_be_visible()
+    report.get_by_role("heading", name="Verdict on attacks").wait_for()
+    report.get_by_role("img", name="Success of each attack").first.wait_for()
     page.get_by_role("link", name="the release of this run").click()
-    expect(page.get_by_role("link", name="Attack this release")).to_be_visible()
+    page.get_by_role("link", name="Attack this release").wait_for()
 
 
 def test_a_comparison_says_what_ranks_nothing(opened: Console) -> None:
@@ -289,7 +289,7 @@ def test_a_comparison_says_what_ranks_nothing(opened: Console) -> None:
     report = page.get_by_role("region", name="Comparison")
     expect(report).to_contain_text("Inference of the secrets beyond a guess")
     expect(report).to_contain_text("wants to learn income")
-    expect(report.get_by_role("columnheader", name="Protects")).to_be_visible()
+    report.get_by_role("columnheader", name="Protects").wait_for()
     expect(report).to_contain_text("Linkability of known and sensitive fields")
     expect(report).to_contain_text("By chance alone the figure of risk is")
     opened.open(f"tables/{table}/compare")  # filled in as it was left
@@ -298,7 +298,7 @@ def test_a_comparison_says_what_ranks_nothing(opened: Console) -> None:
     page.get_by_label("Risk", exact=True).select_option("record_linkage.rate")
     page.get_by_role("button", name="Run").click()
     opened.ended()
-    expect(page.locator(".warning", has_text="No combination is called better")).to_be_visible()
+    page.locator(".warning", has_text="No combination is called better").wait_for()
     assert page.get_by_role("table", name="All combinations").locator("tr.marked").count() == 0
 
 
@@ -387,7 +387,7 @@ def test_files_are_taken_as_they_are_written(opened: Console, client: httpx.Clie
     page.get_by_role("button", name="Delete this table").click()
     expect(page.get_by_role("button", name="Keep it")).to_be_focused()
     page.get_by_role("button", name="Delete it for good").click()
-    expect(page.get_by_role("heading", name="Protect a table")).to_be_visible()
+    page.get_by_role("heading", name="Protect a table").wait_for()
     assert client.get(f"/v1/buffers/{table}").status_code == 404
     page.get_by_label(re.compile("^A file")).set_input_files(
         FilePayload(name="people.zip", mimeType="", buffer=b"PK")
@@ -411,7 +411,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, client: httpx.
         assert f"Bearer {key}" not in sent
         page.get_by_label("Key", exact=True).fill(key)
         page.keyboard.press("Enter")
-        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        page.get_by_role("heading", name="Jobs").wait_for()
         assert sent[-1] == f"Bearer {key}"
         made_up(tab)
         assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]

@@ -35,7 +35,7 @@ def _change(opened: Console, **texts: str) -> None:
     for label, text in texts.items():
         form.get_by_label(label, exact=True).fill(text)
     form.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("Saved.")).to_be_visible()
+    page.get_by_text("Saved.").wait_for()
 
 
 def _accessible(opened: Console) -> None:
@@ -66,9 +66,9 @@ def test_a_job_is_named_and_found(opened: Console, client: httpx.Client) -> None
     expect(rows.get_by_role("link", name="Second wave")).to_have_attribute("href", f"#/jobs/{job}")
     _accessible(opened)
     page.get_by_role("navigation", name="States").get_by_role("link", name="failed").click()
-    expect(page.get_by_text("No job has that name and label.")).to_be_visible()
+    page.get_by_text("No job has that name and label.").wait_for()
     page.reload()
-    expect(page.get_by_text("No job has that name and label.")).to_be_visible()
+    page.get_by_text("No job has that name and label.").wait_for()
 
     opened.open(f"jobs/{other}")
     _change(opened, Label="")
@@ -82,7 +82,7 @@ def test_a_text_that_is_refused_stays_in_its_input(opened: Console, client: http
     form = page.get_by_role("form", name="Name, label and notes")
     form.get_by_label("Notes", exact=True).fill("a\u0007b")
     form.get_by_role("button", name="Save").click()
-    expect(form.get_by_text("the text has control characters")).to_be_visible()
+    form.get_by_text("the text has control characters").wait_for()
     expect(form.get_by_label("Notes", exact=True)).to_have_attribute("aria-invalid", "true")
 
 
@@ -99,15 +99,15 @@ def test_a_table_has_the_name_of_its_file_until_it_is_renamed(opened: Console, c
     page.reload()
     expect(page.get_by_role("heading", level=1)).to_have_text("People of May")
     opened.open()
-    expect(page.get_by_role("link", name="People of May")).to_be_visible()
+    page.get_by_role("link", name="People of May").wait_for()
     page.evaluate("sessionStorage.removeItem('rowveil.tables')")
     page.reload()
-    expect(page.get_by_text("None in this tab.")).to_be_visible()
+    page.get_by_text("None in this tab.").wait_for()
     page.get_by_text("Find a table of another tab").click()
     page.get_by_label("Name contains").fill("of may")
     page.get_by_label("Label is").fill(label)
     page.get_by_role("button", name="Find").click()
-    expect(page.get_by_text("1 table", exact=True)).to_be_visible()
+    page.get_by_text("1 table", exact=True).wait_for()
     _accessible(opened)
     page.get_by_role("link", name="People of May").click()
     assert opened.table() == table
@@ -161,7 +161,7 @@ def test_the_draft_of_a_comparison_survives_back_and_reload(opened: Console) -> 
         expect(page.get_by_label("Name", exact=True)).to_have_value("Which rate?")
         expect(page.get_by_label("Seed", exact=True)).to_have_value("")
         page.get_by_role("link", name="Jobs", exact=True).click()
-        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        page.get_by_role("heading", name="Jobs").wait_for()
         page.go_back()
         opened.shown()
     assert "8f1c7a0b52e94d63" not in _kept(opened)
@@ -199,5 +199,5 @@ def test_texts_fit_a_phone(browser: Browser, client: httpx.Client) -> None:
     with console(browser, client, width=390) as tab:
         for view in (f"jobs/{job}", "jobs", f"jobs/find/label%3D{'l' * 120}"):
             tab.open(view)
-            expect(tab.page.get_by_text("n" * 120).first).to_be_visible()
+            tab.page.get_by_text("n" * 120).first.wait_for()
             assert (view, tab.page.evaluate(NOT_NEXT_TO_THE_PAGE)) == (view, True)

@@ -89,7 +89,7 @@ def test_the_rows_and_figures_of_the_whole_table_are_shown(opened: Console) -> N
     rows = page.get_by_role("table", name="The first 10 rows")
     assert rows.locator("tbody tr").count() == 10
     assert rows.locator("tbody tr").first.locator("td").all_inner_texts() == SURVEY.splitlines()[1].split(",")
-    expect(page.get_by_text(f"Figures and suggested roles are of all {ROWS} rows.")).to_be_visible()
+    page.get_by_text(f"Figures and suggested roles are of all {ROWS} rows.").wait_for()
     ages = {line.split(",")[4] for line in SURVEY.splitlines()[1:]}
     age = page.locator("ul.fields > li").filter(has=page.get_by_label("age", exact=True))
     expect(age).to_contain_text(f"{len(ages)} different values · no nulls · {min(ages)} to {max(ages)}")
@@ -189,7 +189,7 @@ def test_the_data_fit_a_phone(browser: Browser, client: httpx.Client) -> None:
             }"""
         )
         page.get_by_role("button", name="Preview").click()
-        expect(page.get_by_role("region", name="Preview")).to_be_visible()
+        page.get_by_role("region", name="Preview").wait_for()
         assert page.evaluate(NOT_NEXT_TO_THE_PAGE)
 
 
@@ -215,7 +215,7 @@ def test_the_data_are_prepared_by_keyboard_alone(opened: Console, client: httpx.
     assert [field["name"] for field in fields] == ["column_2", "column_3"]
     opened.tab_to("Data swapping")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Parameters")).to_be_visible()
+    page.get_by_role("heading", name="Parameters").wait_for()
     opened.tab_to("column_2")
     page.keyboard.press("Space")
     opened.tab_to("Run")
@@ -223,4 +223,4 @@ def test_the_data_are_prepared_by_keyboard_alone(opened: Console, client: httpx.
     opened.ended()
     opened.tab_to("Only rows with a change")
     page.keyboard.press("Space")
-    expect(page.get_by_role("table", name="The first rows with a change")).to_be_visible()
+    page.get_by_role("table", name="The first rows with a change").wait_for()

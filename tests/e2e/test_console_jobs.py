@@ -51,7 +51,7 @@ def test_a_job_begins_with_its_verdict_and_pictures(opened: Console, jobs: dict[
     expect(headline).to_contain_text("High risk: an intruder who knows age and town finds")
     expect(headline).to_have_class("headline alarm")
     pictures = page.frame_locator("iframe.pictures")
-    expect(pictures.get_by_role("heading", name="income")).to_be_visible()
+    pictures.get_by_role("heading", name="income").wait_for()
     assert pictures.locator("figure").count() == 3
     places = [
         page.locator(place).first.bounding_box()
@@ -78,7 +78,7 @@ def test_two_jobs_are_shown_next_to_each_other(opened: Console, jobs: dict[str, 
     opened.open(f"jobs/{jobs['0.1']}")
     page.get_by_label("Put next to").select_option(jobs["1.0"])
     page.get_by_role("button", name="Show both").click()
-    expect(page.get_by_role("heading", name="Two jobs next to each other")).to_be_visible()
+    page.get_by_role("heading", name="Two jobs next to each other").wait_for()
     expect(page.get_by_role("region", name="In three sentences")).to_have_count(2)
     rows = page.get_by_role("table", name="Parameters", exact=True).locator("tbody tr").all_inner_texts()
     assert [row.split() for row in rows] == [["Rate", "0.1", "1"]]
@@ -146,7 +146,7 @@ def test_a_draft_survives_back_and_reload(opened: Console) -> None:
         expect(page.get_by_role("radio", name="summary")).to_be_checked()
         expect(page.get_by_label("Seed", exact=True)).to_have_value("")
         page.get_by_role("link", name="Jobs", exact=True).click()
-        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        page.get_by_role("heading", name="Jobs").wait_for()
         page.go_back()
         opened.shown()
     assert "8f1c7a0b52e94d63" not in json.dumps(page.evaluate("Object.values(sessionStorage)"))
@@ -166,7 +166,7 @@ def test_deleting_a_job_asks(opened: Console, client: httpx.Client) -> None:
     assert client.get(f"/v1/jobs/{job}").status_code == 200
     page.get_by_role("button", name="Delete this job").click()
     page.get_by_role("button", name="Delete it for good").click()
-    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    page.get_by_role("heading", name="Jobs").wait_for()
     assert client.get(f"/v1/jobs/{job}").status_code == 404
 
 
@@ -178,5 +178,5 @@ def test_jobs_fit_a_phone(browser: Browser, client: httpx.Client, jobs: dict[str
             f"jobs/{jobs['0.1']}/pair/{jobs['1.0']}",
         ):
             tab.open(view)
-            expect(tab.page.get_by_role("region", name="In three sentences").first).to_be_visible()
+            tab.page.get_by_role("region", name="In three sentences").first.wait_for()
             assert (view, tab.page.evaluate(NOT_NEXT_TO_THE_PAGE)) == (view, True)

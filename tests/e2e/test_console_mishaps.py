@@ -52,7 +52,7 @@ def test_a_field_may_have_the_name_of_what_every_object_has(opened: Console) -> 
 
 def test_an_address_that_cannot_be_read_leads_nowhere(opened: Console) -> None:
     opened.open("tables/%")
-    expect(opened.page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    opened.page.get_by_role("heading", name="There is nothing here").wait_for()
 
 
 def test_what_is_no_number_is_not_taken_for_the_default(opened: Console) -> None:
@@ -71,7 +71,7 @@ def test_what_is_no_number_is_not_taken_for_the_default(opened: Console) -> None
     rate.press_sequentially("0")
     expect(rate).not_to_have_attribute("aria-invalid", "true")
     page.get_by_role("button", name="Preview").click()
-    expect(page.get_by_role("region", name="Preview")).to_be_visible()
+    page.get_by_role("region", name="Preview").wait_for()
 
 
 def test_a_key_that_cannot_be_sent_is_asked_for_again(browser: Browser, client: httpx.Client) -> None:
@@ -86,7 +86,7 @@ def test_a_key_that_cannot_be_sent_is_asked_for_again(browser: Browser, client: 
             expect(dialog).to_contain_text("characters that no key has")
         tab.page.get_by_label("Key", exact=True).fill(key)
         tab.page.keyboard.press("Enter")
-        expect(tab.page.get_by_role("heading", name="Jobs")).to_be_visible()
+        tab.page.get_by_role("heading", name="Jobs").wait_for()
 
 
 def test_a_cancel_that_is_refused_can_be_asked_for_again(opened: Console) -> None:

@@ -121,7 +121,7 @@ def test_the_other_forms_send_what_is_filled_in(surveyed: tuple[Console, str]) -
     page.get_by_label("Least group size (k-anonymity)").fill("2")
     page.get_by_label("Swap rate").fill("0.4")
     assert sent(tab, "RSWAP", "Preview") == RUNS["record swapping"][1]
-    expect(plan).to_be_visible()
+    plan.wait_for()
 
     begin("CDSWAP")
     tick(page, "Swap fields", "income")
@@ -133,14 +133,14 @@ def test_the_other_forms_send_what_is_filled_in(surveyed: tuple[Console, str]) -
         classifier.get_by_role("combobox").last.select_option(label=kind)
     classifier.get_by_label("Quantiles").fill("3")
     assert sent(tab, "CDSWAP", "Preview") == RUNS["weight classes"][1]
-    expect(plan).to_be_visible()
+    plan.wait_for()
 
     begin("DSWAP")
     tick(page, "Swap fields", "end")
     page.get_by_label("Checks, one a line").fill("start <= end")
     page.get_by_role("radio", name="repair").check()
     assert sent(tab, "DSWAP", "Preview") == RUNS["repair"][1]
-    expect(plan).to_be_visible()
+    plan.wait_for()
 
 
 def test_a_comparison_weighs_households_and_domains(

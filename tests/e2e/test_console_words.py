@@ -78,11 +78,11 @@ def test_the_form_of_each_service_has_words(tab: Console, table: str, service: s
 def test_a_run_its_report_an_attack_and_a_comparison_have_words(tab: Console, table: str) -> None:
     tab.open(f"tables/{table}/DSWAP")
     tab.page.get_by_role("button", name="Preview", exact=True).click()
-    expect(tab.page.get_by_role("region", name="Preview")).to_be_visible()
+    tab.page.get_by_role("region", name="Preview").wait_for()
     assert raw(tab) == []
     tab.page.get_by_role("button", name="Run", exact=True).click()
     tab.ended()
-    expect(tab.page.get_by_role("heading", name="Report", exact=True)).to_be_visible()
+    tab.page.get_by_role("heading", name="Report", exact=True).wait_for()
     assert raw(tab) == []
     job = tab.page.url.rpartition("/")[2]
     tab.open(f"jobs/{job}/attack")
@@ -125,15 +125,15 @@ def test_terms_are_explained_by_mouse_touch_and_keyboard(tab: Console, table: st
     expect(meaning).to_be_hidden()
     term.scroll_into_view_if_needed()
     term.hover()
-    expect(meaning).to_be_visible()
+    meaning.wait_for()
     tab.page.mouse.move(0, 0)
     expect(meaning).to_be_hidden()
     term.click()
-    expect(meaning).to_be_visible()
+    meaning.wait_for()
     tab.page.keyboard.press("Escape")
     term.focus()
     tab.page.keyboard.press("Enter")
-    expect(meaning).to_be_visible()
+    meaning.wait_for()
     tab.page.keyboard.press("Escape")
     expect(meaning).to_be_hidden()
 

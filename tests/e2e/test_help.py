@@ -177,7 +177,7 @@ def test_help_in_a_browser(
     with console(browser, client, scheme=scheme, width=width) as opened:
         for place in ("", "http-reference", "measures", "services/RSWAP", "papers/002", "services/NONE"):
             opened.page.goto(f"{opened.address}/help/{place}")
-            expect(opened.page.get_by_role("heading", level=1)).to_be_visible()
+            opened.page.get_by_role("heading", level=1).wait_for()
             assert opened.evaluate(NOT_NEXT_TO_THE_PAGE), place
         opened.page.goto(f"{opened.address}/help/glossary")
         assert Axe().run(opened.page).response["violations"] == []

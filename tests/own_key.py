@@ -15,9 +15,9 @@ def own_key(home: Path, **settings: str) -> str:
     return own_key_file(home).read_text(encoding="utf-8").strip()
 
 
-def created_key(home: Path, name: str, scopes: str) -> str:
+def created_key(home: Path, name: str, scopes: str, **settings: str) -> str:
     """Create a key with these scopes, and return it."""
-    return _printed(home, ["keys", "create", "--name", name, "--scopes", scopes], {}).split()[-1]
+    return _printed(home, ["keys", "create", "--name", name, "--scopes", scopes], settings).split()[-1]
 
 
 def _printed(home: Path, arguments: list[str], settings: dict[str, str]) -> str:

@@ -20,11 +20,12 @@ from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.store.blobs.bucket import Bucket
-from demo.service import running_service
 from deploy import certificates
 from deploy.private_copy import copy
 from deploy.setup import ROLES, ensure
+from tests.own_key import created_key
 from tests.postgres import Postgres
+from tests.preloaded.processes import end, running_service, start_worker
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
@@ -137,14 +138,6 @@ def refused_without_certificate(address: str, ca_file: Path) -> bool:
             return True
 
 
-def created_key(home: Path, settings: dict[str, str]) -> str:
-    """Create a key as an operator would."""
-    command = [sys.executable, "-m", "app", "keys", "create", "--name", "ada", "--scopes", _SCOPES]
-    given = {f"ROWVEIL_{name.upper()}": value for name, value in {"home": str(home), **settings}.items()}
-    printed = subprocess.run(command, env=os.environ | given, stdout=subprocess.PIPE, text=True, check=True)
-    return printed.stdout.split()[-1]
-
-
 @pytest.mark.faults
 @pytest.mark.parametrize("storage", ["folder", "bucket"])
 def test_the_whole_comes_up_over_tls_in_production(
@@ -177,7 +170,7 @@ def test_the_whole_comes_up_over_tls_in_production(
         for machine in ("first", "second"):
             settings = cluster("worker", machine)
             environment = {f"ROWVEIL_{name.upper()}": value for name, value in settings.items()}
-            workers.enter_context(started(["-m", "app", "worker"], environment))
+            workers.callback(end, start_worker(os.environ | environment))
         service = cluster("service", "service") | {
             "auth": "on",
             "database_url": f"{database}&passfile={made / 'service' / 'pgpass'}",
@@ -189,7 +182,7 @@ def test_the_whole_comes_up_over_tls_in_production(
         }
         home = tmp_path / "home"
         with running_service(home, **service) as url:
-            key = created_key(home, service)
+            key = created_key(home, "ada", _SCOPES, **service)
             rows = [{"income": number, "city": number % 2} for number in range(100)]
             call = {
                 "source": {"rows": rows},

@@ -294,8 +294,13 @@ class Batch:
 
         The result of a segment does not depend on the ranges.
         """
+        threads = get_num_threads()
+        if threads == 1:  # handing a range over to a thread takes longer than many a range
+            if count:
+                kernel(0, count, self.segments, *arguments)
+            return
         # four ranges per thread, so that threads with easy segments take more of them
-        shares = 4 * get_num_threads()
+        shares = 4 * threads
         cuts = [count * share // shares for share in range(shares + 1)]
         ranges = [(start, stop) for start, stop in itertools.pairwise(cuts) if start < stop]
         submit = self._pool.submit

@@ -41,6 +41,7 @@ from tests.faults.test_units import (
     LONG,
     SETUP,
     Workers,
+    digests,
     processes_with_units,
     table,
     wait_for_units,
@@ -48,7 +49,7 @@ from tests.faults.test_units import (
 from tests.naive.agreement import swap
 from tests.swap_tasks import swap_task
 
-__all__ = ["table"]
+__all__ = ["digests", "table"]
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
@@ -132,12 +133,6 @@ def home(bucket: Bucket | None, tmp_path_factory: pytest.TempPathFactory) -> Ite
     made = Home(tmp_path_factory.mktemp("home"), bucket)
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def digests(table: pa.Table) -> list[str]:
-    """Digest of each call's destination, made by one run in memory."""
-    return [table_digest(swap(service, table, parameters).table) for service, parameters in CALLS]
 
 
 def moment(

@@ -48,8 +48,9 @@ pytestmark = pytest.mark.faults
 
 PRELOAD = ("app.worker.run_job", "tests.faults.doings")
 SETUP = WorkerSetup(threads=1, memory_bytes=512 * 2**20, preload=PRELOAD)
-ROWS = 20_000
+ROWS = 12_000
 LITTLE = 10**6
+"""Memory budget in which no run of the table fits."""
 LONG = 3 * PATIENCE
 """Eleven jobs of six or seven tasks each, and workers that start, on a machine that may be busy."""
 
@@ -234,35 +235,49 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def digests(table: pa.Table) -> list[str]:
+    """Digest of each call's destination, made by one run in memory."""
+    return [table_digest(swap(service, table, parameters).table) for service, parameters in CALLS]
+
+
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_a_job_in_units_has_the_same_digest(
-    count: int, workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
+    count: int, workers: Workers, store: BlobStore, table: pa.Table, digests: list[str], tmp_path: Path
 ) -> None:
     """The bytes do not depend on the number of workers or the order of units, and no scratch file remains."""
     workers.grow(count)
-    running: list[tuple[str, dict[str, Any], SwapTask, Future[Outcome]]] = []
-    for service, parameters in CALLS:
+    running: list[tuple[str, str, SwapTask, Future[Outcome]]] = []
+    for (service, parameters), digest in zip(CALLS, digests, strict=True):
         folder = tmp_path / f"{len(running)}"
         folder.mkdir()
         task = swap_task(store, folder, service, table, parameters, LITTLE, units=4)
-        running.append((service, parameters, task, workers.start(task)))
-    for service, parameters, task, outcome in running:
+        running.append((service, digest, task, workers.start(task)))
+    for service, digest, task, outcome in running:
         found = outcome.result(LONG)
         assert not isinstance(found, Failure), (service, found)
         assert (read_progress(Path(task.progress_path)) or Progress()).fraction == 1.0
-        assert found["destination"]["digest"] == table_digest(swap(service, table, parameters).table)
+        assert found["destination"]["digest"] == digest, service
         assert not list(Path(task.scratch_folder).iterdir())
 
 
-def test_a_job_on_machines_without_a_common_folder_has_the_same_digest(apart: Apart, table: pa.Table) -> None:
+def test_a_job_on_machines_without_a_common_folder_has_the_same_digest(
+    apart: Apart, table: pa.Table, digests: list[str]
+) -> None:
     """Tables and spools go through a bucket. The table there has the digest too, and nothing else is left."""
-    calls = [call for call in CALLS if call[0] not in ("DSWAP", "LOCALITY")]
-    tasks = [(*call, apart.task(*call[:1], table, call[1], units=4)) for call in calls]
+    calls = [
+        (*call, digest)
+        for call, digest in zip(CALLS, digests, strict=True)
+        if call[0] not in ("DSWAP", "LOCALITY")
+    ]
+    tasks = [
+        (service, digest, apart.task(service, table, parameters, units=4))
+        for service, parameters, digest in calls
+    ]
     outcomes = [apart.start(task) for _, _, task in tasks]
-    for (service, parameters, task), outcome in zip(tasks, outcomes, strict=True):
+    for (service, expected, task), outcome in zip(tasks, outcomes, strict=True):
         found = outcome.result(LONG)
         assert not isinstance(found, Failure), (service, found)
-        expected = table_digest(swap(service, table, parameters).table)
         assert found["destination"]["digest"] == expected
         assert table_digest(read_table(task.destination)) == expected
         assert not Path(task.destination.path).exists()
@@ -502,7 +517,12 @@ def test_a_job_of_the_service_is_shared_out_at_home_as_well(tmp_path: Path) -> N
     """Between two workers of this machine, each held to a memory that the table's fields do not fit."""
     memory = 112 * 2**20
     settings = Settings(
-        home=tmp_path, workers=2, worker_threads=1, worker_memory_bytes=memory, units_per_job=2
+        home=tmp_path,
+        workers=2,
+        worker_threads=1,
+        worker_memory_bytes=memory,
+        units_per_job=2,
+        warm_workers=False,
     )
     service = Running(settings, run_job)
     number = np.arange(2_000_000)
@@ -527,6 +547,6 @@ def test_what_a_dead_service_left_of_its_units_is_cleared_away(tmp_path: Path) -
     left = tmp_path / "scratch" / "a job"
     left.mkdir(parents=True)
     (left / "a spool").write_bytes(b"sealed")
-    service = Running(Settings(home=tmp_path, workers=1), run_job)
+    service = Running(Settings(home=tmp_path, workers=1, warm_workers=False), run_job)
     assert not list((tmp_path / "scratch").iterdir())
     service.close()

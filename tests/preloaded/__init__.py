@@ -1,8 +1,9 @@
 """Processes that are forked from one that has imported their modules.
 
 A service and its fork server take two seconds of processor time to start, nearly all of it for imports, and
-tests start hundreds. `tests.preloaded.processes` forks them from two servers of the test process instead,
-one that has imported the service and one that has imported the modules of workers.
+tests start hundreds. `tests.preloaded.processes` forks them from two servers instead, one that has imported
+the service and one that has imported the modules of workers. All test processes of a run share them
+(`tests.preloaded.shared`).
 
 Workers of clusters are forked from a third one, and commands on tables from a fourth
 (`tests.preloaded.processes.command`). Scripts that compile kernels are forked from a fifth, which has

@@ -23,6 +23,19 @@ def request_fork(requests: socket.socket, given: Mapping[str, Any], files: list[
     return received(readable), readable
 
 
+def connected(path: str) -> socket.socket:
+    """Connect to a server, and wait until it serves requests. Raises OSError, RuntimeError."""
+    requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    requests.connect(path)
+    received(requests.fileno())
+    return requests
+
+
+def number_bytes(number: int) -> bytes:
+    """Return what a server sends of a number: see `received`."""
+    return number.to_bytes(8, "little", signed=True)
+
+
 def received(status: int) -> int:
     """Return the next number that the server sends. Raises RuntimeError if the server has ended."""
     number = os.read(status, 8)

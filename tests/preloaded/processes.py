@@ -3,7 +3,6 @@
 If their environment forbids that, they are started as a user starts them.
 """
 
-import atexit
 import os
 import select
 import signal
@@ -21,8 +20,7 @@ from app.engine.worker_environment import worker_environment
 from demo.service import Process, announced, environment_of
 from tests.preloaded import server
 from tests.preloaded.forks import received, request_fork
-
-_SERVER = "from tests.preloaded.server import main; main({!r}, {}, {})"
+from tests.preloaded.shared import Connection, connection_to
 
 
 class ForkedProcess:
@@ -70,15 +68,11 @@ class Servers:
     """The processes from which services, workers of clusters, and the fork servers of both are forked."""
 
     def __init__(self, own: dict[str, str]) -> None:
-        """Start the process of fork servers; ``own``: variables in addition to those of this process."""
+        """Connect to the process of fork servers; ``own``: variables in addition to those of this process."""
         self._environment = server.bound(os.environ) | own
-        self._fork_requests, fork_servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._requests: dict[str, socket.socket] = {}
-        self._processes: list[subprocess.Popen[bytes]] = []
-        with fork_servers:
-            workers = worker_environment(self._environment, traces=False)
-            self._fork_servers = self._process(server.FORK_SERVER, workers, fork_servers)
-        atexit.register(self._close)
+        workers = worker_environment(self._environment, traces=False)
+        self._fork_servers = connection_to(server.FORK_SERVER, workers)
+        self._roles: dict[str, Connection] = {}
 
     def fits(self, environment: Mapping[str, str]) -> bool:
         """Whether a service with this environment can be forked."""
@@ -88,15 +82,13 @@ class Servers:
         self, role: str, arguments: list[str], environment: Mapping[str, str], log: IO[bytes] | None
     ) -> Process:
         """Start ``python -m`` with these arguments, forked from the process of a role."""
-        if role not in self._requests:
-            self._requests[role], control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with control:
-                self._process(role, self._environment, control, self._fork_requests)
+        if role not in self._roles:
+            self._roles[role] = connection_to(role, self._environment, self._fork_servers.path)
         given = {"folder": str(Path.cwd()), "environment": dict(environment), "arguments": arguments}
         readable, writable = os.pipe()
         try:
             files = [0, writable, 2 if log is None else log.fileno()]
-            pid, status = request_fork(self._requests[role], given, files)
+            pid, status = request_fork(self._roles[role].requests, given, files)
         finally:
             os.close(writable)
         return ForkedProcess(pid, status, os.fdopen(readable))
@@ -104,35 +96,12 @@ class Servers:
     def fork_servers(self, service: int) -> list[int]:
         """Return the fork servers of a service that were forked."""
         found = []
-        first = self._fork_servers.pid
+        first = self._fork_servers.server
         for pid in map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split()):
             with suppress(FileNotFoundError):
                 if Path(f"/proc/{pid}/comm").read_text().strip() == server.comm_of(service):
                     found.append(pid)
         return found
-
-    def _process(
-        self, role: str, environment: Mapping[str, str], *sockets: socket.socket
-    ) -> "subprocess.Popen[bytes]":
-        process = _started(role, environment, *sockets)
-        self._processes.append(process)
-        return process
-
-    def _close(self) -> None:
-        """Let all end."""
-        for requests in (self._fork_requests, *self._requests.values()):
-            requests.close()
-        for process in self._processes:
-            process.kill()
-            process.wait()
-
-
-def _started(role: str, environment: Mapping[str, str], *sockets: socket.socket) -> "subprocess.Popen[bytes]":
-    numbers = [each.fileno() for each in sockets]
-    program = _SERVER.format(role, *numbers, *[-1] * (2 - len(numbers)))
-    return subprocess.Popen(
-        [sys.executable, "-c", program], env=environment, pass_fds=numbers, stdin=subprocess.DEVNULL
-    )
 
 
 _OWN_SERVERS = ("LD_PRELOAD", server.API_PROCESSES)
@@ -151,10 +120,16 @@ def _servers(own: frozenset[tuple[str, str]]) -> Servers:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Command line whose process is forked, as an argument list and the descriptor that it inherits."""
+    """Command line whose process is forked: its first arguments, and what it inherits."""
 
     arguments: list[str]
-    descriptor: int
+    requests: socket.socket
+    """Connection to the server, open as long as the command is used."""
+
+    @property
+    def descriptor(self) -> int:
+        """Descriptor that the process of the command inherits."""
+        return self.requests.fileno()
 
 
 @cache
@@ -164,7 +139,7 @@ def command() -> Command:
     It needs the root of the checkout in ``PYTHONPATH``, and forwards no signals.
     """
     forked = _forked_from(server.COMMAND)
-    return Command([*forked.arguments, "app"], forked.descriptor)
+    return Command([*forked.arguments, "app"], forked.requests)
 
 
 @cache
@@ -179,19 +154,10 @@ def kernel_script() -> Command:
 
 
 def _forked_from(role: str) -> Command:
-    """Start the server of a role, and return the command that requests processes from it."""
-    requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        process = _started(role, server.bound(os.environ), theirs)
-
-    def close() -> None:
-        requests.close()
-        process.kill()
-        process.wait()
-
-    atexit.register(close)
-    module = "tests.preloaded.command"
-    return Command([sys.executable, "-S", "-m", module, str(requests.fileno())], requests.fileno())
+    """Return the command that requests processes from the server of a role."""
+    requests = connection_to(role, server.bound(os.environ)).requests
+    program = [sys.executable, "-S", "-m", "tests.preloaded.command"]
+    return Command([*program, str(requests.fileno())], requests)
 
 
 def start_command(

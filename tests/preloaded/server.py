@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing import forkserver, util
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from app.engine.worker_environment import ADDITIONAL, worker_environment
 from app.telemetry import tracing
-from tests.preloaded.forks import MOST_BYTES, request_fork
+from tests.preloaded.forks import MOST_BYTES, connected, number_bytes, request_fork
 
 FORK_SERVER = "forkserver"
 """Role of the process from which fork servers are forked; it is also in the command line of real ones."""
@@ -42,8 +42,11 @@ COMMAND = "command"
 KERNELS = "kernels"
 """Role of the process from which scripts that compile kernels are forked."""
 
-FREE_PREFIXES = ("ROWVEIL_", "AWS_")
-"""Variables that a service reads after its imports, so that each may have others."""
+FREE_PREFIXES = ("ROWVEIL_", "AWS_", "PYTEST_XDIST_")
+"""Variables that a service reads after its imports or not at all, so that each may have others."""
+
+_LONELY_SECONDS = 5.0
+"""Seconds after which a server ends to which nobody is connected."""
 
 FAULTS = "FAULTS_FILE"
 """File of the library of faults (``tests/faults/faults.c``), if this process has loaded it."""
@@ -78,24 +81,24 @@ class Request:
     files: tuple[int, ...]
 
 
-def main(role: str, control: int, fork_servers: int = -1) -> None:
-    """Import the modules of a role, and fork a process for each request until the other end is closed.
+def main(role: str, listener: int, fork_servers: str) -> None:
+    """Import the modules of a role, and fork a process for each request until nobody is connected.
 
     Parameters
     ----------
     role
         `SERVICE`, `CLUSTER_WORKER`, `FORK_SERVER`, `COMMAND` or `KERNELS`.
-    control
-        Descriptor of the socket for requests.
+    listener
+        Descriptor of the socket to which test processes connect.
     fork_servers
-        Descriptor of the socket through which a service, or a worker of a cluster, requests its fork server.
+        Path of the socket through which a service, or a worker of a cluster, requests its fork server.
     """
     given = dict(os.environ)
     _IMPORTS[role]()
     if role in (SERVICE, CLUSTER_WORKER):
-        _borrow_fork_servers(socket.socket(fileno=fork_servers))
-    with socket.socket(fileno=control) as requests:
-        request = _forked(requests)
+        _borrow_fork_servers(connected(fork_servers))
+    with socket.socket(fileno=listener) as listening:
+        request = _forked(listening)
     if role == FORK_SERVER:
         _run_fork_server(request)
     else:
@@ -190,7 +193,7 @@ _IMPORTS = {
 }
 
 
-def _forked(requests: socket.socket) -> Request:
+def _forked(listening: socket.socket) -> Request:
     """Serve requests; return in each forked process, and only there."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
@@ -200,31 +203,69 @@ def _forked(requests: socket.socket) -> Request:
     gc.collect()
     gc.freeze()
     statuses: dict[int, int] = {}
+    clients: set[socket.socket] = set()
     with selectors.DefaultSelector() as selector:
         selector.register(readable, selectors.EVENT_READ)
-        selector.register(requests, selectors.EVENT_READ)
-        while True:
-            ready = {key.fileobj for key, _ in selector.select()}
+        selector.register(listening, selectors.EVENT_READ)
+        request = None
+        while request is None:
+            ready = {key.fileobj for key, _ in selector.select(None if clients else _LONELY_SECONDS)}
+            if not ready and not clients:
+                _end(listening)
             if readable in ready:
                 os.read(readable, 4096)
                 _report_ended(statuses)
-            if requests not in ready:
-                continue
-            message, files, _, _ = socket.recv_fds(requests, MOST_BYTES, 8)
-            if not message:
-                os._exit(0)
-            status, *others = files
-            assert threading.active_count() == 1, threading.enumerate()
-            pid = os.fork()
-            if pid == 0:
-                break
-            for file in others:
-                os.close(file)
-            statuses[pid] = status
-            _report(status, pid)
-    for file in (readable, writable, *files[:1], *statuses.values()):
+            if listening in ready:
+                client, _ = listening.accept()
+                client.send(number_bytes(os.getpid()))
+                clients.add(client)
+                selector.register(client, selectors.EVENT_READ)
+            for caller in list(clients & ready)[:1]:  # others stay ready
+                message, files = _received(caller)
+                if message:
+                    request = _fork(message, files, statuses)
+                else:
+                    selector.unregister(caller)
+                    clients.remove(caller)
+                    caller.close()
+    for file in (readable, writable, *statuses.values()):
         os.close(file)
-    return Request(json.loads(message), tuple(others))
+    for client in clients:
+        client.close()
+    return request
+
+
+def _end(listening: socket.socket) -> NoReturn:
+    """End this process; one that connects at this moment starts another server."""
+    path = Path(listening.getsockname())
+    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # other servers have sockets there
+        path.parent.rmdir()
+    os._exit(0)
+
+
+def _received(client: socket.socket) -> tuple[bytes, list[int]]:
+    """Return a request and its files; an empty one if the client has ended."""
+    try:
+        message, files, _, _ = socket.recv_fds(client, MOST_BYTES, 8)
+    except ConnectionResetError:
+        return b"", []
+    return message, files
+
+
+def _fork(message: bytes, files: list[int], statuses: dict[int, int]) -> Request | None:
+    """Fork a process; return its request in that process, and None in the server."""
+    status, *others = files
+    assert threading.active_count() == 1, threading.enumerate()
+    pid = os.fork()
+    if pid == 0:
+        os.close(status)
+        return Request(json.loads(message), tuple(others))
+    for file in others:
+        os.close(file)
+    statuses[pid] = status
+    _report(status, pid)
+    return None
 
 
 def _report_ended(statuses: dict[int, int]) -> None:
@@ -240,7 +281,7 @@ def _report_ended(statuses: dict[int, int]) -> None:
 
 def _report(status: int, number: int) -> None:
     with contextlib.suppress(BrokenPipeError):  # the process that requested it has ended
-        os.write(status, number.to_bytes(8, "little", signed=True))
+        os.write(status, number_bytes(number))
 
 
 def _reset_signals() -> None:

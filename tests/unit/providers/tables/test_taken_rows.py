@@ -21,7 +21,7 @@ FIXED_WIDTH = pa.table(
 
 @pytest.mark.parametrize("rows", [[], [3], [2, 0, 2, 1]])
 def test_rows_are_those_of_each_column(rows: list[int]) -> None:
-    """In the same schema, whose metadata stay."""
+    """They have the same schema, with its metadata."""
     labels = pa.chunked_array([pa.array(["a", "b"]).dictionary_encode(), pa.array(["c"]).dictionary_encode()])
     in_chunks = pa.table({"label": labels.slice(0, 4), "number": [1, 2, 3]})
     places = np.array(rows, np.int64)

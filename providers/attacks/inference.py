@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.attacks.attack import Attack
 from providers.attacks.figures import AttackResult, Risk, Successes, risk_of, successes
-from providers.attacks.median_loss import median_loss
 from providers.attacks.nearest import Ties, nearest_rows
 from providers.attacks.tables import AttackTables, Rows
 from providers.measures.shared.finding import NotApplicable
@@ -158,7 +157,7 @@ def learnt_guesses(
         return [np.full(len(each), secret.best_guess()[0]) for each in wanted]
     kind = HistGradientBoostingClassifier if as_classes else HistGradientBoostingRegressor
     trees_each = 1 if not as_classes or len(classes) == 2 else len(classes)
-    options: dict[str, Any] = {} if as_classes else {"loss": median_loss()}
+    options: dict[str, Any] = {} if as_classes else {"loss": "absolute_error"}
     model = kind(
         max_iter=min(100, _TREES // trees_each),
         early_stopping=False,

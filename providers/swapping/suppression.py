@@ -60,7 +60,9 @@ def union(arrays: Iterable[IndexArray]) -> IndexArray:
     # The arrays are ascending, which a stable sort makes use of. numpy.unique would hash every row number.
     found: IndexArray = np.concatenate([np.zeros(0, np.int64), *distinct])
     found.sort(kind="stable")
-    return found[np.diff(found, prepend=-1) != 0]
+    is_first = np.ones(len(found), np.bool_)
+    is_first[1:] = found[1:] != found[:-1]
+    return np.asarray(found[is_first])
 
 
 def check_suppression(params: PairingParams, schema: pa.Schema) -> None:

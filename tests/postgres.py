@@ -10,10 +10,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -21,17 +22,18 @@ import psycopg
 
 _PATIENCE = 60.0
 _LOOK_SECONDS = 0.02
+_DEFAULTS: Mapping[str, str] = MappingProxyType({})
 _NOBODY: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
 
 
 class Postgres:
     """A server and its databases."""
 
-    def __init__(self, folder: Path, durable: bool = False, **options: str) -> None:
+    def __init__(self, folder: Path, durable: bool, options: Mapping[str, str]) -> None:
         """Make the files; ``folder``: short, since a socket's path is; ``durable``: flush each commit."""
         self._folder = folder
         # fsync off: what a killed process gave to the system is not lost, only what a lost machine had.
-        self._options = {"fsync": "on" if durable else "off", "max_connections": "200"} | options
+        self._options = {"fsync": "on" if durable else "off", "max_connections": "200", **options}
         # PostgreSQL refuses to run as root.
         self._owner = _NOBODY if os.geteuid() == 0 else {}
         if self._owner:
@@ -157,14 +159,14 @@ class Postgres:
 
 
 @contextmanager
-def running_postgres(durable: bool = False, **options: str) -> Iterator[Postgres]:
+def running_postgres(durable: bool = False, options: Mapping[str, str] = _DEFAULTS) -> Iterator[Postgres]:
     """A server for as long as a block lasts; ``durable``: it flushes each commit, as in production.
 
     ``options``: parameters of its configuration.
     """
     folder = Path(tempfile.mkdtemp(prefix="rv-pg-", dir="/tmp"))  # a socket's path is short
     try:
-        server = Postgres(folder, durable, **options)
+        server = Postgres(folder, durable, options)
         server.start()
         try:
             yield server

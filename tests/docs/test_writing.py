@@ -83,7 +83,7 @@ def literals(source: str) -> tuple[Lines, Lines]:
         match node:
             case ast.Constant(value=str(text)):
                 strings.append((node.lineno, text))
-            case ast.AST(body=[*body]):
+            case _ if isinstance(body := getattr(node, "body", None), list):
                 documents += _docstrings(node, body)
     lines = {line for line, _ in documents}
     return documents, [(line, text) for line, text in strings if line not in lines]

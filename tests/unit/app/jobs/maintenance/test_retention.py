@@ -66,7 +66,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
 @pytest.fixture
 def few_locks() -> Iterator[Postgres]:
     """A PostgreSQL that runs out of locks soon."""
-    with running_postgres(**FEW_LOCKS) as server:
+    with running_postgres(options=FEW_LOCKS) as server:
         yield server
 
 

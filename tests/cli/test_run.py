@@ -98,7 +98,7 @@ def test_a_file_is_read_by_its_suffix(desk: Desk, suffix: str) -> None:
 def test_it_stands_in_a_pipe(desk: Desk) -> None:
     """The command copies from standard input to standard output, which has only the table."""
     given = ["--swap-fields", "income", "--seed-file", "seed", "--format", "parquet"]
-    with desk.process("run", "DSWAP", "-", "-", *given, stdin=subprocess.PIPE) as running:
+    with desk.process("run", "DSWAP", "-", "-", *given, stdin=subprocess.PIPE, forked=True) as running:
         out, err = running.communicate(Path("in.parquet").read_bytes(), timeout=120)
     assert running.returncode == 0
     desk.done("run", "DSWAP", "in.parquet", "out.parquet", "--swap-fields", "income", "--seed-file", "seed")
@@ -118,7 +118,7 @@ def test_a_forked_command_ends_as_any_other(desk: Desk) -> None:
 def test_a_reader_that_stops_ends_it_quietly(desk: Desk) -> None:
     pq.write_table(people(20_000), "large.parquet")
     given = ["run", "DSWAP", "large.parquet", "-", "--swap-fields", "age", "--format", "csv"]
-    with desk.process(*given) as running:
+    with desk.process(*given, forked=True) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.read(10)

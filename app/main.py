@@ -105,7 +105,6 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,  # a redirect names the service's own host, and loses the body in some clients
         separate_input_output_schemas=False,
-        strict_content_type=False,  # a body without a content type is read as JSON
     )
     app.state.settings = settings
     app.state.request_budget = RequestBudget(settings, metrics)
@@ -131,13 +130,14 @@ def create_app(settings: Settings, process: ApiProcess | None = None) -> FastAPI
         )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestLog, metrics=metrics)
+    # The routes themselves. FastAPI's `include_router` would build each of them a second time at the first
+    # request, which takes a quarter of a second of processor time.
+    app.router.routes.extend(every_route)
     for resource in resources:
-        app.include_router(resource.router)
         app.state.paths.update(each.path for each in resource.router.routes if isinstance(each, Route))
     add_document(app)
-    app.include_router(swagger.router)
-    app.include_router(console.router)
-    app.include_router(help_pages.router)
+    for pages in (swagger, console, help_pages):
+        app.router.routes.extend(pages.router.routes)
     return app
 
 

@@ -69,12 +69,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return one test process for each core, and with ``--numprocesses=auto`` three more.
+    """Return one test process for each core, and with ``--numprocesses=auto`` two more.
 
-    Services, leases and time limits leave a core idle for a third of the time. xdist by itself counts
+    Tests that wait for services, leases and time limits leave cores idle. xdist by itself counts
     physical cores: one, where two processors are the threads of a core.
     """
-    return available_cores() + 3 * int(config.option.numprocesses == "auto")
+    return available_cores() + 2 * int(config.option.numprocesses == "auto")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -120,7 +120,7 @@ def test_a_divided_job_goes_on_with_its_units_under_the_next_scheduler(
 ) -> None:
     """Its units start again without the job; the bytes are those of an undisturbed run."""
     repeated: list[str] = []
-    task = long_job(store, tmp_path, table, 200)
+    task = long_job(store, tmp_path, table, 330)
     with ExitStack() as opened:
         loop = opened.enter_context(closing(Loop()))
         engine = DaskEngine(cluster.cluster, SETUP, LONG)
@@ -137,7 +137,7 @@ def test_a_divided_job_goes_on_with_its_units_under_the_next_scheduler(
         cluster.start_scheduler()
         found = outcome.result(LONG)
         assert not isinstance(found, Failure), (found, engine.capacity(), cluster.exit_codes)
-        parameters = {"fields": ["x", "y"], "iterations": 200}
+        parameters = {"fields": ["x", "y"], "iterations": 330}
         assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
         assert repeated == [LOST, LOST]
         assert not list(Path(task.scratch_folder).iterdir())

@@ -458,7 +458,7 @@ def test_a_silent_worker_that_has_been_removed_stops_no_unit(
             while len(looks) < 2:
                 await asyncio.sleep(0.01)
 
-    task = long_job(store, tmp_path, table, 1500)
+    task = long_job(store, tmp_path, table, 2500)
     outcome = workers.start(task)
     wait_for_units(task, 2)
     monkeypatch.setattr(workers.engine, "_look", look_with_one_more)
@@ -476,14 +476,14 @@ def test_units_of_a_lost_worker_are_done_elsewhere(
     """The worker dies with its child in the middle of a unit; the digest is that of an undisturbed run."""
     workers.grow(2)
     workers.repeated.clear()
-    task = long_job(store, tmp_path, table, 400)
+    task = long_job(store, tmp_path, table, 650)
     outcome = workers.start(task)
     lost = wait_for_units(task, 2).pop()
     workers.kill_parent_of(lost)
     found = outcome.result(PATIENCE)
     wait_until_gone(lost)
     assert not isinstance(found, Failure), found
-    parameters = {"fields": ["x", "y"], "iterations": 400}
+    parameters = {"fields": ["x", "y"], "iterations": 650}
     assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
     assert not list(Path(task.scratch_folder).iterdir())
     assert workers.repeated[LOST] == 1
@@ -496,7 +496,7 @@ def test_a_worker_that_stands_still_holds_up_neither_its_units_nor_other_jobs(
     workers.grow(2)
     workers.wait_until_all_are_free()
     workers.repeated.clear()
-    task = long_job(store, tmp_path, table, 100)
+    task = long_job(store, tmp_path, table, 170)
     outcome = workers.start(task)
     child = wait_for_units(task, 2).pop()
     stopped = workers.parent_of(child)
@@ -504,7 +504,7 @@ def test_a_worker_that_stands_still_holds_up_neither_its_units_nor_other_jobs(
     try:
         found = outcome.result(PATIENCE)
         assert not isinstance(found, Failure), found
-        parameters = {"fields": ["x", "y"], "iterations": 100}
+        parameters = {"fields": ["x", "y"], "iterations": 170}
         assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
         assert workers.repeated[SLOW] == 1
         assert not list(Path(task.scratch_folder).iterdir())

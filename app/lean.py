@@ -74,8 +74,17 @@ class _Deferred(ModuleType):
         with self.__dict__["_lock"]:  # not while importing: the import system has locks of its own
             if sys.modules.get(self.__name__) is self:
                 del sys.modules[self.__name__]
-        found = self.__dict__[member] = getattr(importlib.import_module(self.__name__), member)
+        imported = importlib.import_module(self.__name__)
+        self._show_submodules(imported)
+        found = self.__dict__[member] = getattr(imported, member)
         return found  # and the next time without this call
+
+    def _show_submodules(self, imported: ModuleType) -> None:
+        """Give the imported package its submodules that are still deferred, as their import would."""
+        start = f"{self.__name__}."
+        for name, submodule in list(sys.modules.items()):
+            if name.startswith(start) and isinstance(submodule, _Deferred):
+                vars(imported).setdefault(name.removeprefix(start), submodule)
 
 
 class _ImportedMeanwhile(importlib.abc.MetaPathFinder, importlib.abc.Loader):

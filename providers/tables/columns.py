@@ -31,16 +31,6 @@ _FEW = 2**17
 _WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 """Bits of a word -> numpy type."""
 
-_FIXED_WIDTH = frozenset(
-    kind.id
-    for kind in (
-        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
-        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()),
-        *(pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.timestamp("s"), pa.duration("s")),
-    )
-)
-"""Identifiers of plain types whose values have a fixed width."""
-
 # ------------------------------------------------------------------------------------ numpy views
 
 
@@ -298,7 +288,18 @@ def take_rows(table: pa.Table, rows: IndexArray) -> pa.Table:
 def _is_taken_as_it_is(column: pa.ChunkedArray) -> bool:
     """Whether `take` leaves a column of this type, in these chunks, to Arrow."""
     kind = column.type.id
-    return kind in _FIXED_WIDTH or (kind == pa.lib.Type_DICTIONARY and column.num_chunks == 1)
+    return kind in _fixed_width() or (kind == pa.lib.Type_DICTIONARY and column.num_chunks == 1)
+
+
+@cache
+def _fixed_width() -> frozenset[int]:
+    """Identifiers of plain types whose values have a fixed width."""
+    plain = (
+        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()),
+        *(pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.timestamp("s"), pa.duration("s")),
+    )
+    return frozenset(kind.id for kind in plain)
 
 
 def unused(wish: str, names: Sequence[str]) -> str:

@@ -153,6 +153,7 @@ assert sys.modules["pyarrow.compute"] is before
         "import pyarrow.ipc as ipc; assert ipc.RecordBatchFileReader is pa.RecordBatchFileReader",
         "import pickle; assert pickle.loads(b'cpyarrow.lib\\nint8\\n.')() == pa.int8()",
         "import pyarrow.lib, pyarrow.ipc, importlib; importlib.reload(pyarrow.ipc)",
+        "pa.int8(); import pyarrow.compute; assert pyarrow.compute.sum",
     ],
 )
 def test_each_use_of_a_deferred_package_imports_it_once(use: str) -> None:
@@ -166,6 +167,7 @@ assert "pyarrow.lib" not in sys.modules
 {use}
 import pyarrow
 assert pyarrow is sys.modules["pyarrow"] is not pa
+assert pyarrow.compute.sum(pyarrow.array([1, 2])).as_py() == 3
 assert pyarrow.Table is pa.Table is sys.modules["pyarrow.lib"].Table
 assert sys.modules["pyarrow.lib"].__spec__.origin.endswith(".so")
 assert pa.table({{"a": [1]}}).column("a").type == pa.int64()

@@ -200,7 +200,7 @@ def test_a_unit_that_stands_still_is_done_by_another_worker(
 
     A process may end its unit before it is stopped: then another job is tried.
     """
-    parameters = {"fields": ["x", "y"], "iterations": 50}
+    parameters = {"fields": ["x", "y"], "iterations": 200}
     digest = table_digest(swap("LOCALITY", table, parameters).table)
     for attempt in range(ATTEMPTS):
         home.wait_until_all_are_free()

@@ -45,7 +45,7 @@ KERNELS = "kernels"
 FREE_PREFIXES = ("ROWVEIL_", "AWS_", "PYTEST_XDIST_")
 """Variables that a service reads after its imports or not at all, so that each may have others."""
 
-_LONELY_SECONDS = 5.0
+_LINGER_SECONDS = 5.0
 """Seconds after which a server ends to which nobody is connected."""
 
 FAULTS = "FAULTS_FILE"
@@ -209,7 +209,7 @@ def _forked(listening: socket.socket) -> Request:
         selector.register(listening, selectors.EVENT_READ)
         request = None
         while request is None:
-            ready = {key.fileobj for key, _ in selector.select(None if clients else _LONELY_SECONDS)}
+            ready = {key.fileobj for key, _ in selector.select(None if clients else _LINGER_SECONDS)}
             if not ready and not clients:
                 _end(listening)
             if readable in ready:

@@ -70,14 +70,14 @@ def test_all_tests_run_next_to_all_checks() -> None:
     assert tests == (".venv/bin/python -m pytest --numprocesses=auto --dist=loadscope --no-loadscope-reorder")
 
 
-def test_every_core_has_a_test_process_and_waiting_tests_three_more(pytestconfig: pytest.Config) -> None:
+def test_every_core_has_a_test_process_and_waiting_tests_two_more(pytestconfig: pytest.Config) -> None:
     """The quick run, which does not wait, has none to spare."""
     assert "--numprocesses=logical" in " ".join(commands("test-quick"))
     counts = {}
     for given in ("auto", "logical"):
         config = SimpleNamespace(option=SimpleNamespace(numprocesses=given))
         counts[given] = pytestconfig.hook.pytest_xdist_auto_num_workers(config=config)
-    assert counts == {"auto": available_cores() + 3, "logical": available_cores()}
+    assert counts == {"auto": available_cores() + 2, "logical": available_cores()}
 
 
 def test_the_longest_modules_come_first() -> None:

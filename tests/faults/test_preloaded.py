@@ -3,8 +3,12 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -15,6 +19,8 @@ from tests.faults.running import wait_until_gone
 from tests.preloaded.processes import fork_servers, start_service
 
 pytestmark = pytest.mark.faults
+
+ROOT = Path(__file__).parents[2]
 
 Start = Callable[..., Process]
 
@@ -90,3 +96,40 @@ def test_a_fork_server_that_is_killed_is_replaced(start: Start) -> None:
     wait_until_gone(first)
     until("there is another one", lambda: bool(fork_servers(service.pid, os.environ)))
     until("it is ready", lambda: httpx.get(f"{address}/readyz").status_code == 200)
+
+
+CONNECT = """
+import os
+from tests.preloaded import server
+from tests.preloaded.shared import connection_to
+
+connection = connection_to(server.FORK_SERVER, server.bound(os.environ))
+print(connection.server, connection.path, flush=True)
+input()
+"""
+
+
+def test_processes_of_a_run_share_a_server_until_the_last_has_ended() -> None:
+    environment = os.environ | {"PYTEST_XDIST_TESTRUNUID": uuid4().hex, "PYTHONPATH": str(ROOT)}
+    with ExitStack() as running:
+        processes = [
+            running.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", CONNECT],
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for _ in range(3)
+        ]
+        found = {process.stdout.readline() for process in processes if process.stdout is not None}
+        assert len(found) == 1
+        server, path = found.pop().split()
+        processes[0].communicate("")  # perhaps the one that has started it
+        assert Path(f"/proc/{server}").exists()
+        for process in processes[1:]:
+            process.communicate("")
+    wait_until_gone(int(server))
+    assert not Path(path).parent.exists()

@@ -97,6 +97,7 @@ def _start(path: str, arguments: list[str], environment: Mapping[str, str]) -> N
                 env=environment,
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # a reader of this process's output must not wait for the server
             )
         )
 

@@ -176,7 +176,9 @@ class JsonRoute(APIRoute):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.scope = NEEDED[options["operation_id"]]
         """Scope that the caller needs; None: no authentication."""
-        super().__init__(*arguments, **options | {"response_model_exclude_none": True})
+        # A body without a content type is read as JSON.
+        own = {"response_model_exclude_none": True, "strict_content_type": False}
+        super().__init__(*arguments, **options | own)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler, called with a `JsonRequest` after authentication."""

@@ -63,7 +63,7 @@ class Rounds:
     """Ends by state."""
     moments: Counter[str] = field(default_factory=Counter)
     """States of the jobs at the time of the fault."""
-    _connection: "psycopg.Connection[tuple[Any, ...]] | None" = None
+    _connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     def prepare(self) -> None:
         """Learn what undisturbed runs give, and have ends written down."""

@@ -303,7 +303,7 @@ def _run_command(request: Request, added: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(added | request.given["environment"])
     _map_faults()
-    if "numba" in sys.modules:
+    if "numba" in sys.modules:  # it has read its variables at import
         sys.modules["numba"].config.reload_config()
     name, *arguments = request.given["arguments"]
     sys.argv = [name, *arguments]

@@ -58,33 +58,34 @@ def connection_to(role: str, environment: Mapping[str, str], fork_servers: str =
     key = json.dumps([role, sorted(environment.items())])
     path = str(_folder() / hashlib.sha256(key.encode()).hexdigest()[:16])
     for _ in range(_TRIES):
-        with suppress(OSError, RuntimeError):  # it has ended since, as nobody was connected
-            requests = _connected(path, [role, fork_servers], environment)
+        requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with suppress(OSError, RuntimeError):  # the server has ended since, as nobody was connected
+            _connect(requests, path, role, environment, fork_servers)
             return Connection(requests, received(requests.fileno()), path)
+        requests.close()
     raise RuntimeError(f"the server of preloaded processes for '{role}' does not start")
 
 
-def _connected(path: str, arguments: list[str], environment: Mapping[str, str]) -> socket.socket:
-    """Connect to the socket, whose server is started if nobody listens. Raises OSError."""
+def _connect(
+    requests: socket.socket, path: str, role: str, environment: Mapping[str, str], fork_servers: str
+) -> None:
+    """Connect to the socket at a path; if nobody listens, start the server. Raises OSError."""
     folder = Path(path).parent
     folder.mkdir(mode=0o700, exist_ok=True)
-    requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with suppress(FileNotFoundError, ConnectionRefusedError):
             requests.connect(path)
-            return requests
+            return
         Path(path).unlink(missing_ok=True)
-        _start(path, arguments, environment)
+        _start(path, role, environment, fork_servers)
         requests.connect(path)
     finally:
         os.close(lock)
-    return requests
 
 
-def _start(path: str, arguments: list[str], environment: Mapping[str, str]) -> None:
-    role, fork_servers = arguments
+def _start(path: str, role: str, environment: Mapping[str, str], fork_servers: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         listening.bind(path)
         listening.listen(_BACKLOG)

@@ -18,7 +18,7 @@ from app.job_kinds import ATTACKS
 from app.jobs.service import NewJob
 from app.requests.attacks import AttackRequest, checked_attack, tables_of_job
 
-router = APIRouter(prefix="/v1/attacks", tags=["measures"], route_class=JsonRoute, strict_content_type=False)
+router = APIRouter(prefix="/v1/attacks", tags=["measures"], route_class=JsonRoute)
 
 
 @router.post(

@@ -31,7 +31,7 @@ FORM = "multipart/form-data"
 
 _REFUSALS = (400, 413, 415, 422, 429, 503, 507)
 
-router = APIRouter(prefix="/v1/buffers", tags=["buffers"], route_class=JsonRoute, strict_content_type=False)
+router = APIRouter(prefix="/v1/buffers", tags=["buffers"], route_class=JsonRoute)
 
 
 def _document(buffer: models.Buffer) -> Buffer:

@@ -15,7 +15,7 @@ from app.job_kinds import FRONTIER
 from app.jobs.service import NewJob
 from app.requests.frontier import FrontierRequest, checked_frontier
 
-router = APIRouter(prefix="/v1/frontier", tags=["measures"], route_class=JsonRoute, strict_content_type=False)
+router = APIRouter(prefix="/v1/frontier", tags=["measures"], route_class=JsonRoute)
 
 
 @router.post(

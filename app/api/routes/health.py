@@ -9,7 +9,7 @@ from app.api.dependencies import Service
 from app.api.json_request import JsonRoute
 from app.api.schemas import CompiledKernels, Health
 
-router = APIRouter(tags=["health"], route_class=JsonRoute, strict_content_type=False)
+router = APIRouter(tags=["health"], route_class=JsonRoute)
 
 _NOT_HTTP: dict[int | str, dict[str, Any]] = {
     400: {

@@ -45,7 +45,7 @@ from app.requests.uploads import UPLOADED
 from providers import PROVIDERS
 from providers.errors import did_you_mean
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute, strict_content_type=False)
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
 
 _NOTHING = RerunRequest()
 

@@ -12,7 +12,7 @@ from app.api.openapi_responses import problems
 from app.api.schemas import LedgerPage
 from app.store.sql.models import Release
 
-router = APIRouter(prefix="/v1/ledger", tags=["jobs"], route_class=JsonRoute, strict_content_type=False)
+router = APIRouter(prefix="/v1/ledger", tags=["jobs"], route_class=JsonRoute)
 
 
 @router.get(

@@ -14,7 +14,7 @@ from app.job_kinds import MEASURES
 from app.jobs.service import NewJob
 from app.requests.measures import MeasureRequest, checked_measures
 
-router = APIRouter(prefix="/v1/measures", tags=["measures"], route_class=JsonRoute, strict_content_type=False)
+router = APIRouter(prefix="/v1/measures", tags=["measures"], route_class=JsonRoute)
 
 
 @router.post(

@@ -11,7 +11,7 @@ from app.api.openapi_responses import problems
 from app.api.schemas import Series, SeriesPage
 from app.store.sql.series import SeriesFigures
 
-router = APIRouter(prefix="/v1/series", tags=["series"], route_class=JsonRoute, strict_content_type=False)
+router = APIRouter(prefix="/v1/series", tags=["series"], route_class=JsonRoute)
 
 Name = Annotated[str, Path(description="Name of the series, as in the parameter `series`.")]
 

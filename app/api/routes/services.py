@@ -21,7 +21,7 @@ from providers import PROVIDERS
 from providers.errors import did_you_mean
 from providers.provider import Provider
 
-router = APIRouter(prefix="/v1/services", tags=["services"], route_class=JsonRoute, strict_content_type=False)
+router = APIRouter(prefix="/v1/services", tags=["services"], route_class=JsonRoute)
 
 
 def _describe(provider: Provider[Any]) -> Service:

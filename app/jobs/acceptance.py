@@ -25,6 +25,7 @@ from app.jobs.releases.recording import check_released
 from app.jobs.requests import (
     GivenTable,
     NewJob,
+    OnClaim,
     SendTo,
     StoredTable,
     SubmissionOptions,
@@ -69,11 +70,11 @@ class Acceptance:
         self._limits = limits
         self._idempotency = idempotency
 
-    def accept(self, job_id: str, new: NewJob, caller: Caller, claim: bool) -> Job:
+    def accept(self, job_id: str, new: NewJob, caller: Caller, on_claim: OnClaim | None) -> Job:
         """Store a job under this id; return the earlier job if its idempotency key has been used before.
 
-        With ``claim`` a worker is free: if no other job is queued, this replica claims the new one in the
-        same transaction. Otherwise it is queued.
+        With ``on_claim`` a worker is free: if no other job is queued, this replica claims the new one in the
+        same transaction, and calls ``on_claim`` before its commit. Otherwise it is queued.
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
@@ -103,7 +104,7 @@ class Acceptance:
         if new.control is not None:
             tables["control"] = new.control
         other = other_source_digest(self._stores, self._settings, job, new.source, caller)
-        return self._insert(job, tables, new.submission, caller, claim, "job.submit", other_digest=other)
+        return self._insert(job, tables, new.submission, caller, on_claim, "job.submit", other_digest=other)
 
     def accept_rerun(
         self,
@@ -115,7 +116,7 @@ class Acceptance:
         send_to: SendTo | None,
         submission: SubmissionOptions,
         caller: Caller,
-        claim: bool,
+        on_claim: OnClaim | None,
     ) -> Job:
         """Store a job under this id with the parameters and the seed of a job that has ended; see `accept`.
 
@@ -184,7 +185,7 @@ class Acceptance:
             tables["control"] = control
         expected: dict[Role, str] = {role: _table_columns(first, role).digest for role in tables}
         tables, of_buffers = in_forms(self._stores, tables, expected, caller)
-        return self._insert(job, tables, submission, caller, claim, "job.rerun", first, of_buffers)
+        return self._insert(job, tables, submission, caller, on_claim, "job.rerun", first, of_buffers)
 
     def accepted_before(self, submission: SubmissionOptions, caller: Caller) -> Job | None:
         """Return the job that an equal earlier request has made. Raises IdempotencyKeyReused."""
@@ -256,7 +257,7 @@ class Acceptance:
         tables: Mapping[Role, GivenTable | None],
         submission: SubmissionOptions,
         caller: Caller,
-        claim: bool,
+        on_claim: OnClaim | None,
         action: str,
         first: Job | None = None,
         of_buffers: Mapping[Role, str] | None = None,
@@ -311,10 +312,12 @@ class Acceptance:
                     self._stores.claim_blobs(session, [*written, *read])
                     self._look_up_tables(session, job, tables, caller, first, of_buffers or {})
                     self._join(session, job, first, other_digest)
-                    self._queue(session, job, submission, claim)
+                    self._queue(session, job, submission, on_claim is not None)
                     self._idempotency.keep(session, job.owner, submission, job.id, job.created_at)
                     reason = first.id if first is not None else None
                     self._stores.audit.append(session, caller, action, job.id, job.created_at, reason)
+                    if on_claim is not None and job.state == State.RUNNING:
+                        on_claim(job)
         except BaseException as error:
             self._stores.drop(written)
             if isinstance(error, LeaseLost):

@@ -7,7 +7,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any, TypeVar
 
 from app.engine.engine import (
@@ -29,6 +31,7 @@ from app.jobs.job_metrics import JobMetrics
 from app.jobs.maintenance.takeover import Takeover
 from app.jobs.recorder import Recorder, requeue
 from app.jobs.reference_writer import ReferenceWriter
+from app.jobs.requests import OnClaim
 from app.jobs.states import State, Step
 from app.jobs.stores import Stores
 from app.jobs.task_builder import TaskBuilder
@@ -63,6 +66,15 @@ _OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, an
 _LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, and did not run")
 
 _UNREADABLE = "the job's source or seed cannot be opened; the service's log has the cause under the job's id"
+
+
+class _EarlyStart:
+    """Worker that is kept for a new job, and the job's run if that has started before the commit."""
+
+    def __init__(self) -> None:
+        self.reserved = False
+        self.task: JobTask | None = None
+        self.running: asyncio.Task[Outcome] | None = None
 
 
 class Dispatcher:
@@ -129,7 +141,7 @@ class Dispatcher:
         self._may_be_queued = True
         self._wake.set()
 
-    async def accept(self, job_id: str, accept: Callable[[bool], Job], short: bool) -> Job:
+    async def accept(self, job_id: str, accept: Callable[[OnClaim | None], Job], short: bool) -> Job:
         """Store a new job by ``accept``, and start it at once if a worker is free and no job waits.
 
         Parameters
@@ -137,23 +149,28 @@ class Dispatcher:
         job_id
             Id of the new job.
         accept
-            Stores the job and returns it, or an earlier one. Its argument says whether it may claim the job
-            for this replica. Blocking.
+            Stores the job and returns it, or an earlier one. Its argument is None if it may not claim the
+            job for this replica. Otherwise it calls it with the claimed job before the commit. Blocking.
         short
             Whether it takes less time than a change of thread, apart from transactions.
         """
         # The caller may go meanwhile: what was claimed must be started all the same.
         return await asyncio.shield(self._spawn(self._accept(job_id, accept, short)))
 
-    async def _accept(self, job_id: str, accept: Callable[[bool], Job], short: bool) -> Job:
-        may_claim = self._reserve() or await self._wait_for_worker()
+    async def _accept(self, job_id: str, accept: Callable[[OnClaim | None], Job], short: bool) -> Job:
+        start = _EarlyStart()
+        start.reserved = self._reserve() or await self._wait_for_worker()
         try:
             call = self._shortly if short else self._in_thread
-            job, task = await call(self._accept_and_build, job_id, accept, may_claim)
+            job, task = await call(self._accept_and_build, job_id, accept, start)
             if task is not None:
-                self._begin(job, task)
+                self._begin(job, task, start.running)
+        except BaseException:
+            if start.task is not None:
+                self._spawn(self._abandon(job_id, start.task))
+            raise
         finally:
-            self._reserved -= may_claim
+            self._reserved -= start.reserved
             self._wake.set()  # a job may have been queued behind the reserved worker
         if job.state == State.QUEUED:
             self.wake()
@@ -209,12 +226,40 @@ class Dispatcher:
         return True
 
     def _accept_and_build(
-        self, job_id: str, accept: Callable[[bool], Job], may_claim: bool
+        self, job_id: str, accept: Callable[[OnClaim | None], Job], start: "_EarlyStart"
     ) -> tuple[Job, JobTask | None]:
-        job = accept(may_claim)
+        job = accept(partial(self._start_early, start) if start.reserved else None)
         if job.id != job_id or job.state != State.RUNNING:
             return job, None
-        return job, self._built(job)
+        return job, start.task or self._built(job)
+
+    def _start_early(self, start: "_EarlyStart", job: Job) -> None:
+        """Start a claimed job in the reserved worker while its acceptance is being committed.
+
+        Nobody learns of the worker's result before the commit. Only in the event loop: a thread would need a
+        second connection to the database. If the task cannot be built now, the job starts after the commit.
+        """
+        if (
+            not self._stores.database.runs_in_loop or job.series_id is not None
+        ):  # pairs are opened in a thread
+            return
+        try:
+            task = self._tasks.build(job)
+        except Exception as error:
+            _log.warning("job %s starts when it is committed: %s", job.id, failure_of(error).trace)
+            return
+        self._starting.add(job.id)
+        start.task, start.running = task, self._runs.run(job.id, task)
+        self._reserved -= 1
+        start.reserved = False
+
+    async def _abandon(self, job_id: str, task: JobTask) -> None:
+        """Stop a job whose acceptance was not committed, and delete what it has written."""
+        await self._runs.cancel(job_id)
+        self._starting.discard(job_id)
+        if isinstance(task, SwapTask):
+            await self._in_thread(self._stores.drop, [task.destination.id])
+        await self._in_thread(partial(Path(task.progress_path).unlink, missing_ok=True))
 
     def _free_workers(self) -> int:
         return self._engine.capacity() - self._reserved
@@ -337,13 +382,13 @@ class Dispatcher:
                 finally:
                     self._reserved -= 1
 
-    def _begin(self, job: Job, task: JobTask) -> None:
-        """Start a claimed job in a free worker."""
+    def _begin(self, job: Job, task: JobTask, running: asyncio.Task[Outcome] | None = None) -> None:
+        """Start a claimed job in a free worker, unless it is ``running`` already, and follow it."""
         self._job_metrics.count_start(job)
         _trace_waiting(job)
         self._watchers.expect(job.id)
         self._watchers.notify(job.id, ended=False)
-        running = self._runs.run(job.id, task)
+        running = running or self._runs.run(job.id, task)
         tracking = asyncio.create_task(self._track(job, task, running))
         self._tracked[job.id] = tracking
         self._starting.discard(job.id)

@@ -18,7 +18,7 @@ from app.ids import job_of_token, new_id, token_of_job
 from app.job_kinds import kind_of
 from app.jobs.buffers import BufferService
 from app.jobs.lifecycle import Lifecycle
-from app.jobs.requests import DEFAULT_OPTIONS, GivenTable, NewJob, SendTo, SubmissionOptions
+from app.jobs.requests import DEFAULT_OPTIONS, GivenTable, NewJob, OnClaim, SendTo, SubmissionOptions
 from app.jobs.states import State
 from app.jobs.tables.digests import digest_of_given
 from app.jobs.tables.views import ComparisonOptions
@@ -151,7 +151,7 @@ class JobService:
         """
         accept, caller = self._acceptance.accept, self._caller
         short = all(self._is_small(table) for table in (new.source, new.destination, new.control))
-        return await self._accepted(lambda job_id, claim: accept(job_id, new, caller, claim), short)
+        return await self._accepted(lambda job_id, on_claim: accept(job_id, new, caller, on_claim), short)
 
     async def accepted_before(self, submission: SubmissionOptions) -> Job | None:
         """Return the job that an equal earlier request has made. Raises IdempotencyKeyReused."""
@@ -193,8 +193,8 @@ class JobService:
         """
         accept_rerun, caller = self._acceptance.accept_rerun, self._caller
         return await self._accepted(
-            lambda new, claim: accept_rerun(
-                new, job_id, source, destination, control, send_to, submission, caller, claim
+            lambda new, on_claim: accept_rerun(
+                new, job_id, source, destination, control, send_to, submission, caller, on_claim
             )
         )
 
@@ -457,7 +457,7 @@ class JobService:
             return False
         return encoded_size(table) <= SMALL_BYTES
 
-    async def _accepted(self, accept: Callable[[str, bool], Job], short: bool = False) -> Job:
+    async def _accepted(self, accept: Callable[[str, OnClaim | None], Job], short: bool = False) -> Job:
         job_id = new_id()
         if not self._stores.database.shared and self._process.alone:
             self._watchers.expect(job_id)  # before the job can end; no other process may run it

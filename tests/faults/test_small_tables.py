@@ -1,9 +1,12 @@
 """Small tables are sealed in their job's row, and a free worker gets a job by its acceptance."""
 
 import asyncio
+import sqlite3
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from app.errors import Gone
+from app.errors import Gone, Unavailable
 from app.store.sql import jobs
 from app.store.sql.models import Job
 from providers.tables.digest import table_digest
@@ -131,6 +134,75 @@ def test_a_job_that_finds_a_free_worker_takes_two_transactions(start: Start) -> 
     assert ends[1].started_at is not None
     assert ends[2].started_at is not None
     assert ends[1].started_at < ends[2].started_at
+
+
+@embedded
+def test_a_worker_begins_while_the_acceptance_is_being_committed(start: Start) -> None:
+    """The commit waits here until the worker is at its gate; nobody else sees the job before."""
+    one = start(workers=1, lease_seconds=60.0)
+    before = one.run(people())
+    begun: list[bool] = []
+
+    def wait_for_worker(_: sa.Connection) -> None:
+        if not begun:
+            begun.append(wait_until(lambda: list(one.settings.home.glob("gate-*"))))
+            assert newest(one) == [before.id]
+
+    with listening(one, wait_for_worker):
+        held = one.submit(people(), seed=doings.HELD)
+    assert begun == [True]
+    assert held.state == "running"
+    one.open_gate(held)
+    assert one.end(held).state == "succeeded"
+
+
+@embedded
+@pytest.mark.parametrize("seed", [SEED, doings.HELD])
+def test_a_job_whose_acceptance_is_not_committed_leaves_nothing(start: Start, seed: bytes) -> None:
+    """Its worker has begun, and perhaps ended; it is free for the next job, and another one did not start."""
+    one = start(workers=1, lease_seconds=60.0)
+    before = one.run(people())
+    files = everything(one)
+    failing = True
+
+    def fail(_: sa.Connection) -> None:
+        if failing:
+            raise sa.exc.OperationalError("COMMIT", None, sqlite3.OperationalError("disk I/O error"))
+
+    with listening(one, fail):
+        with pytest.raises(Unavailable):
+            one.submit(people(LARGE // 10), seed=seed)
+        failing = False
+        after = one.run(people(), seed=SEED)
+    assert (after.state, after.attempt) == ("succeeded", 1)
+    assert newest(one) == [after.id, before.id]
+    assert wait_until(lambda: everything(one) == files)
+
+
+@contextmanager
+def listening(service: Running, function: Callable[[sa.Connection], None]) -> Iterator[None]:
+    """Call a function before each commit of the service."""
+    engine = service.jobs._stores.database.engine
+    event.listen(engine, "commit", function)
+    try:
+        yield
+    finally:
+        event.remove(engine, "commit", function)
+
+
+def everything(service: Running) -> set[str]:
+    """Names of all tables and progress files."""
+    return blobs(service) | {path.name for path in (service.settings.home / "progress").iterdir()}
+
+
+def wait_until(reached: Callable[[], object]) -> bool:
+    """Whether a condition holds within the tests' patience."""
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
 
 
 @embedded

@@ -304,6 +304,7 @@ class SimulatedDatabase:
     """`app.store.sql.db.Database` of one process, on the server in memory."""
 
     shared = True
+    runs_in_loop = False
 
     def __init__(self, server: Server, process: Process) -> None:
         self._server = server

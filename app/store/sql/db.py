@@ -282,6 +282,11 @@ class Database:
         """
         return None if self._group is None else self._group.run(function, *arguments)
 
+    @property
+    def runs_in_loop(self) -> bool:
+        """Whether the caller was started by `in_loop`, and may not block."""
+        return self._group is not None and self._group.running is not None
+
     def aside(self, threads: Executor, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function that may take long: in a thread if the caller was started by `in_loop`."""
         return (

@@ -7,7 +7,6 @@ import asyncio
 import os
 import random
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -36,13 +35,14 @@ from app.worker.tasks import SwapTask
 from providers.tables.digest import table_digest
 from tests.faults.running import PATIENCE, Loop, wait_until_gone
 from tests.faults.test_units import (
+    ATTEMPTS,
     CALLS,
     LITTLE,
     LONG,
     SETUP,
     Workers,
     digests,
-    processes_with_units,
+    stopped_in_unit,
     table,
     wait_for_units,
 )
@@ -59,7 +59,6 @@ BUCKET_ROUNDS = int(os.environ.get("UNIT_ROUNDS", "22"))
 CLUSTER_ROUNDS = int(os.environ.get("CLUSTER_ROUNDS", "6"))
 WORKERS = 3
 UNITS = 4
-ATTEMPTS = 6
 POLICY = RepeatPolicy(repeats=3, slow_factor=3.0, slow_seconds=0.2)
 
 
@@ -209,8 +208,10 @@ def test_a_unit_that_stands_still_is_done_by_another_worker(
         folder.mkdir()
         task = swap_task(home.store, folder, "LOCALITY", table, parameters, LITTLE, units=UNITS)
         outcome = home.start(task)
-        process = wait_for_units(task, 3).pop()
-        in_unit = stopped_in_unit(process, task)
+        if not (processes := wait_for_units(task, 3, outcome)):
+            continue
+        process = processes.pop()
+        in_unit = stopped_in_unit(process, process, task)
         if not in_unit:
             os.kill(process, signal.SIGCONT)
         found = outcome.result(LONG)
@@ -223,16 +224,6 @@ def test_a_unit_that_stands_still_is_done_by_another_worker(
             assert not list(Path(task.scratch_folder).iterdir())
             return
     pytest.fail("no process was stopped in its unit")
-
-
-def stopped_in_unit(process: int, task: SwapTask) -> bool:
-    """Stop a process. Return whether it still has the spool of a unit open: it has not ended the unit."""
-    os.kill(process, signal.SIGSTOP)
-    deadline = time.monotonic() + PATIENCE
-    while Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
-        assert time.monotonic() < deadline, f"process {process} does not stop"
-        time.sleep(0.001)
-    return process in processes_with_units(task)
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT"])

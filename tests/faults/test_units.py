@@ -53,6 +53,8 @@ LITTLE = 10**6
 """Memory budget in which no run of the table fits."""
 LONG = 3 * PATIENCE
 """Eleven jobs of six or seven tasks each, and workers that start, on a machine that may be busy."""
+ATTEMPTS = 6
+"""Jobs that are tried until a process is stopped in its unit."""
 
 
 class Workers:
@@ -352,15 +354,35 @@ def long_job(store: BlobStore, folder: Path, table: pa.Table, iterations: int) -
     return swap_task(store, folder, "LOCALITY", table, parameters, LITTLE, units=2)
 
 
-def wait_for_units(task: SwapTask, count: int) -> set[int]:
-    """Wait until a number of units run; return their processes, each of which has its spool open."""
+def wait_for_units(task: SwapTask, count: int, job: "Future[Any] | None" = None) -> set[int]:
+    """Wait until a number of units run; return their processes, each of which has its spool open.
+
+    On a busy machine a short unit may end before the others begin. So the result is empty if ``job`` ends
+    without that number of them at once.
+    """
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
+        ended = job is not None and job.done()
         found = processes_with_units(task)
         if len(found) == count:
             return found
+        if ended:
+            return set()
         time.sleep(0.01)
     raise AssertionError("the units do not run")
+
+
+def stopped_in_unit(process: int, child: int, task: SwapTask) -> bool:
+    """Stop a process. Return whether its child, or itself, still has the spool of a unit open.
+
+    If so, the unit's result has not been sent.
+    """
+    os.kill(process, signal.SIGSTOP)
+    deadline = time.monotonic() + PATIENCE
+    while Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < deadline, f"process {process} does not stop"
+        time.sleep(0.001)
+    return child in processes_with_units(task)
 
 
 def processes_with_units(task: SwapTask) -> set[int]:
@@ -492,24 +514,39 @@ def test_units_of_a_lost_worker_are_done_elsewhere(
 def test_a_worker_that_stands_still_holds_up_neither_its_units_nor_other_jobs(
     workers: Workers, store: BlobStore, table: pa.Table, tmp_path: Path
 ) -> None:
-    """Another worker does its unit; when it goes on, it stops what nobody needs any more."""
+    """Another worker does its unit; when it goes on, it stops what nobody needs any more.
+
+    A unit may end before its worker is stopped: then another job is tried.
+    """
     workers.grow(2)
-    workers.wait_until_all_are_free()
-    workers.repeated.clear()
-    task = long_job(store, tmp_path, table, 170)
-    outcome = workers.start(task)
-    child = wait_for_units(task, 2).pop()
-    stopped = workers.parent_of(child)
-    stopped.send_signal(signal.SIGSTOP)
-    try:
-        found = outcome.result(PATIENCE)
-        assert not isinstance(found, Failure), found
-        parameters = {"fields": ["x", "y"], "iterations": 170}
-        assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
-        assert workers.repeated[SLOW] == 1
-        assert not list(Path(task.scratch_folder).iterdir())
-    finally:
-        stopped.send_signal(signal.SIGCONT)
+    parameters = {"fields": ["x", "y"], "iterations": 170}
+    digest = table_digest(swap("LOCALITY", table, parameters).table)
+    in_unit = False
+    for attempt in range(ATTEMPTS):
+        workers.wait_until_all_are_free()
+        workers.repeated.clear()
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        task = long_job(store, folder, table, 170)
+        outcome = workers.start(task)
+        if not (children := wait_for_units(task, 2, outcome)):
+            continue
+        child = children.pop()
+        stopped = workers.parent_of(child)
+        in_unit = stopped_in_unit(stopped.pid, child, task)
+        if not in_unit:
+            stopped.send_signal(signal.SIGCONT)
+        try:
+            found = outcome.result(PATIENCE)
+            assert not isinstance(found, Failure), found
+            assert found["destination"]["digest"] == digest
+            assert not in_unit or workers.repeated[SLOW] == 1
+            assert not list(Path(task.scratch_folder).iterdir())
+        finally:
+            stopped.send_signal(signal.SIGCONT)
+        if in_unit:
+            break
+    assert in_unit, "no worker was stopped in its unit"
     workers.wait_until_all_are_free()
 
 

@@ -118,7 +118,7 @@ class Dispatcher:
         self._tracked: dict[str, asyncio.Task[None]] = {}
         """Claimed jobs and the tasks that track them."""
         self._starting: set[str] = set()
-        """Claimed jobs whose tasks are being built, which takes long while the folder is slow."""
+        """Claimed jobs that nobody tracks yet: a task is being built, or an acceptance committed."""
         self._to_cancel: set[str] = set()
         self._overdue: set[str] = set()
         self._background: set[asyncio.Task[Any]] = set()

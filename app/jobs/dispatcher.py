@@ -69,11 +69,13 @@ _UNREADABLE = "the job's source or seed cannot be opened; the service's log has 
 
 
 class _EarlyStart:
-    """Worker that is kept for a new job, and the job's run if that has started before the commit."""
+    """Start of a new job that may come before its acceptance is committed."""
 
-    def __init__(self) -> None:
-        self.reserved = False
+    def __init__(self, reserved: bool) -> None:
+        self.reserved = reserved
+        """Whether a worker is kept for the job and not taken yet."""
         self.task: JobTask | None = None
+        """Task of the job; None: it has not started."""
         self.running: asyncio.Task[Outcome] | None = None
 
 
@@ -149,8 +151,8 @@ class Dispatcher:
         job_id
             Id of the new job.
         accept
-            Stores the job and returns it, or an earlier one. Its argument is None if it may not claim the
-            job for this replica. Otherwise it calls it with the claimed job before the commit. Blocking.
+            Stores the job and returns it, or an earlier one. With an argument it may claim the job for this
+            replica, and then calls the argument before the commit. Blocking.
         short
             Whether it takes less time than a change of thread, apart from transactions.
         """
@@ -158,8 +160,7 @@ class Dispatcher:
         return await asyncio.shield(self._spawn(self._accept(job_id, accept, short)))
 
     async def _accept(self, job_id: str, accept: Callable[[OnClaim | None], Job], short: bool) -> Job:
-        start = _EarlyStart()
-        start.reserved = self._reserve() or await self._wait_for_worker()
+        start = _EarlyStart(self._reserve() or await self._wait_for_worker())
         try:
             call = self._shortly if short else self._in_thread
             job, task = await call(self._accept_and_build, job_id, accept, start)
@@ -226,22 +227,21 @@ class Dispatcher:
         return True
 
     def _accept_and_build(
-        self, job_id: str, accept: Callable[[OnClaim | None], Job], start: "_EarlyStart"
+        self, job_id: str, accept: Callable[[OnClaim | None], Job], start: _EarlyStart
     ) -> tuple[Job, JobTask | None]:
         job = accept(partial(self._start_early, start) if start.reserved else None)
         if job.id != job_id or job.state != State.RUNNING:
             return job, None
         return job, start.task or self._built(job)
 
-    def _start_early(self, start: "_EarlyStart", job: Job) -> None:
+    def _start_early(self, start: _EarlyStart, job: Job) -> None:
         """Start a claimed job in the reserved worker while its acceptance is being committed.
 
         Nobody learns of the worker's result before the commit. Only in the event loop: a thread would need a
         second connection to the database. If the task cannot be built now, the job starts after the commit.
         """
-        if (
-            not self._stores.database.runs_in_loop or job.series_id is not None
-        ):  # pairs are opened in a thread
+        in_series = job.series_id is not None  # whose pairs are opened in a thread
+        if in_series or not self._stores.database.runs_in_loop:
             return
         try:
             task = self._tasks.build(job)

@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from app.store.sql.models import Job
 from providers.tables.digest import table_digest
 from tests.faults import doings
 from tests.faults.conftest import Running, embedded, in_folder, new_job, new_measures, people
+from tests.faults.replicas import until
 from tests.faults.running import PATIENCE
 
 pytestmark = pytest.mark.faults
@@ -145,8 +145,8 @@ def test_a_worker_begins_while_the_acceptance_is_being_committed(start: Start) -
 
     def wait_for_worker(_: sa.Connection) -> None:
         if not begun:
-            begun.append(wait_until(lambda: list(one.settings.home.glob("gate-*"))))
-            assert newest(one) == [before.id]
+            until("the worker is at its gate", lambda: any(one.settings.home.glob("gate-*")))
+            begun.append(newest(one) == [before.id])
 
     with listening(one, wait_for_worker):
         held = one.submit(people(), seed=doings.HELD)
@@ -176,7 +176,7 @@ def test_a_job_whose_acceptance_is_not_committed_leaves_nothing(start: Start, se
         after = one.run(people(), seed=SEED)
     assert (after.state, after.attempt) == ("succeeded", 1)
     assert newest(one) == [after.id, before.id]
-    assert wait_until(lambda: everything(one) == files)
+    until("its files are deleted", lambda: everything(one) == files)
 
 
 @contextmanager
@@ -193,16 +193,6 @@ def listening(service: Running, function: Callable[[sa.Connection], None]) -> It
 def everything(service: Running) -> set[str]:
     """Names of all tables and progress files."""
     return blobs(service) | {path.name for path in (service.settings.home / "progress").iterdir()}
-
-
-def wait_until(reached: Callable[[], object]) -> bool:
-    """Whether a condition holds within the tests' patience."""
-    deadline = time.monotonic() + PATIENCE
-    while not reached():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 @embedded

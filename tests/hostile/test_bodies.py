@@ -1,6 +1,7 @@
 """JSON bodies that take many times their size in memory when they are parsed."""
 
 from pathlib import Path
+from statistics import median
 
 import httpx
 import pytest
@@ -44,7 +45,7 @@ def lists(count: int) -> bytes:
 def test_empty_lists_take_little_memory_in_the_service(
     target: Target, before: bytes, after: bytes, status: int
 ) -> None:
-    """Other threads of the service take memory, too: the least growth of three requests counts."""
+    """The median growth of three requests counts: other threads of the service take memory at times, too."""
     body = before + lists(LISTS) + after
     post(target, body)  # starts the processes
     growth = []
@@ -52,7 +53,7 @@ def test_empty_lists_take_little_memory_in_the_service(
         present = reset(target.pid)
         assert post(target, body).status_code == status
         growth.append(high_water(target.pid) - present)
-    assert min(growth) < 8 * len(body), growth
+    assert median(growth) < 8 * len(body), growth
 
 
 def test_a_body_that_needs_too_much_memory_is_refused_and_the_next_one_is_read(target: Target) -> None:

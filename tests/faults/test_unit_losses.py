@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 from typing import Any
+from unittest.mock import ANY
 
 import pyarrow as pa
 import pytest
@@ -21,6 +23,7 @@ from app.engine.dask_engine import DaskEngine
 from app.engine.engine import Failure, Outcome, Progress
 from app.engine.local_engine import EmbeddedEngine
 from app.engine.progress_file import read_progress
+from app.jobs.units import unit_runner
 from app.jobs.units.repeated_tasks import LOST, SLOW, RepeatPolicy
 from app.jobs.units.spools import BucketSpools
 from app.jobs.units.unit_runner import JobRuns
@@ -190,6 +193,27 @@ def test_a_job_whose_workers_are_killed_has_the_same_bytes(
         )
     assert killed.total() > home.rounds / 2
     assert 0 < home.repeated[LOST] <= killed.total()
+
+
+def test_progress_that_is_written_late_takes_nothing_back(
+    home: Home, table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service reports that all units are done before the worker that assembles their rows starts."""
+    write, ended = unit_runner._write_progress, Event()
+
+    def write_late(progress_path: str, fraction: float, stage: str) -> None:
+        ended.wait(0.5)
+        write(progress_path, fraction, stage)
+
+    monkeypatch.setattr(unit_runner, "_write_progress", write_late)
+    service, parameters = CALLS[0]
+    task = swap_task(home.store, tmp_path, service, table, parameters, LITTLE, units=2)
+    outcome = home.start(task)
+    outcome.add_done_callback(lambda _: ended.set())
+    found = outcome.result(LONG)
+    assert not isinstance(found, Failure), found
+    home.runs._reports.submit(int).result(LONG)  # all reports are written
+    assert read_progress(Path(task.progress_path)) == Progress(1.0, "written", ANY)
 
 
 def test_a_unit_that_stands_still_is_done_by_another_worker(

@@ -80,6 +80,8 @@ class _Run:
         """The step that runs, after the first task."""
         self.parts: Collection[str] | None = None
         """Tokens of the parts of the destination's blob that count; None: the sections have not ended."""
+        self.reported: asyncio.Future[None] | None = None
+        """Write of the latest progress of a step; None: no step has reported any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +202,10 @@ class JobRuns:
         self._policy = policy
         self._on_repeat = on_repeat
         self._jobs: dict[str, _Run] = {}
-        # A separate thread: a shared folder that does not respond must not block the event loop.
+        # Separate threads: a shared folder that does not respond must not block the event loop, and no report
+        # waits for deletions. One thread for all reports keeps them in order.
         self._thread = ThreadPoolExecutor(1, "rowveil-units")
+        self._reports = ThreadPoolExecutor(1, "rowveil-progress")
         self._deleting: set[asyncio.Task[None]] = set()
 
     def run(self, job_id: str, task: JobTask) -> asyncio.Task[Outcome]:
@@ -219,8 +223,9 @@ class JobRuns:
             await asyncio.gather(*(self._engine.cancel(name) for name in (job_id, *ids)))
 
     def close(self) -> None:
-        """Release the thread without waiting for it."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Release the threads without waiting for them."""
+        for threads in (self._thread, self._reports):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def _follow(self, job_id: str, task: JobTask, run: _Run, first: asyncio.Task[Outcome]) -> Outcome:
         try:
@@ -333,7 +338,11 @@ class JobRuns:
     async def _run_step(
         self, job: SwapTask, step: Step, run: _Run, policy: RepeatPolicy
     ) -> list[dict[str, Any]] | Failure:
-        """Run the tasks of a step in parallel. Return their results in order, or the first failure."""
+        """Run the tasks of a step in parallel. Return their results in order, or the first failure.
+
+        The progress of the step is written before the next step starts: its worker writes the same file, and
+        a late report would take its progress back.
+        """
         run.step = tasks = RepeatedTasks(self._engine, job.job_id, step, run.stop, policy, self._on_repeat)
         if step.function is run_prepare:
             tasks.on_result = partial(self._keep_one_spool, job, lambda number: PREPARED_SPOOL)
@@ -343,17 +352,28 @@ class JobRuns:
         if step.function is run_unit:
             first = step.tasks[0](0)
             begun = BEGUN if first.prepared is not None or first.pieces else DIVIDED
-            self._thread.submit(_report, job.progress_path, begun)
-            tasks.on_result = partial(self._unit_ended, job, begun, count(1), len(step.tasks))
+            self._report(job, run, begun)
+            tasks.on_result = partial(self._unit_ended, job, run, begun, count(1), len(step.tasks))
             tasks.on_loser = partial(self._keep_one_spool, job, str)
         if step.function is run_section:
-            tasks.on_result = partial(self._section_ended, job, count(1), len(step.tasks))
+            tasks.on_result = partial(self._section_ended, job, run, count(1), len(step.tasks))
             tasks.on_loser = partial(self._loser_ended, job, run)
-        return await tasks.run()
+        done = await tasks.run()
+        if run.reported is not None:
+            await asyncio.wait([run.reported])  # raises nothing if the service stops and cancels it
+        return done
+
+    def _report(self, job: SwapTask, run: _Run, fraction: float, stage: str = "working on its units") -> None:
+        """Write the share of the job that is done, without waiting for that."""
+        loop = asyncio.get_running_loop()
+        run.reported = loop.run_in_executor(
+            self._reports, _write_progress, job.progress_path, fraction, stage
+        )
 
     def _unit_ended(
         self,
         job: SwapTask,
+        run: _Run,
         begun: float,
         ended: "count[int]",
         units: int,
@@ -362,15 +382,21 @@ class JobRuns:
     ) -> None:
         """Report that one more of the units has ended, and delete what its other runs have written."""
         share = next(ended) / units
-        self._thread.submit(_report, job.progress_path, begun + (GATHERED - begun) * share)
+        self._report(job, run, begun + (GATHERED - begun) * share)
         self._keep_one_spool(job, str, number, result)
 
     def _section_ended(
-        self, job: SwapTask, ended: "count[int]", sections: int, number: int, result: dict[str, Any]
+        self,
+        job: SwapTask,
+        run: _Run,
+        ended: "count[int]",
+        sections: int,
+        number: int,
+        result: dict[str, Any],
     ) -> None:
         """Report that one more of the sections has ended."""
         share = next(ended) / (sections + 1)
-        self._thread.submit(_report, job.progress_path, GATHERED + (1 - GATHERED) * share, "writing")
+        self._report(job, run, GATHERED + (1 - GATHERED) * share, "writing")
 
     def _loser_ended(self, job: SwapTask, run: _Run, number: int, result: dict[str, Any]) -> None:
         """Delete the part of a run that did not count, if it ended after all sections."""
@@ -407,7 +433,7 @@ def _piece_spool(number: int) -> str:
     return f"{PIECE_SPOOL}{number}"
 
 
-def _report(progress_path: str, fraction: float, stage: str = "working on its units") -> None:
+def _write_progress(progress_path: str, fraction: float, stage: str) -> None:
     """Write the share of the job that is done. Blocking."""
     with contextlib.suppress(OSError), ProgressFile(progress_path) as progress:  # the job may have ended
         progress(fraction, stage)

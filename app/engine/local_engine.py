@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,15 @@ _STOP_SECONDS = 1.0
 """Time in which a cancelled task may stop by itself, so that its worker stays; then the worker is killed."""
 
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A task that was sent to a worker."""
+
+    answer: asyncio.Future[Outcome]
+    oom_kills: int | None
+    """Number of processes that the kernel had killed for lack of memory when it was sent."""
 
 
 class EmbeddedEngine:
@@ -117,9 +126,17 @@ class EmbeddedEngine:
     def run(
         self, task_id: str, function: TaskFunction, task: Any, apart_from: str | None = None
     ) -> asyncio.Task[Outcome]:
-        """Run ``function(task)`` in the next free worker; the asyncio task returns its outcome."""
+        """Run ``function(task)`` in the next free worker; the asyncio task returns its outcome.
+
+        A free worker has begun when this method returns, unless the files of the task are elsewhere.
+        """
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        running = asyncio.ensure_future(self._run(task_id, self._next_worker(), function, task, stop))
+        free = self._next_worker()
+        if free.done() and self._files is None:
+            work = self._work(free.result(), self._begin(task_id, free.result(), function, task), stop)
+        else:
+            work = self._run(task_id, free, function, task, stop)
+        running = asyncio.ensure_future(work)
         self._running[task_id] = Running(running, stop)
         running.add_done_callback(lambda _: self._ended(task_id))
         return running
@@ -183,7 +200,7 @@ class EmbeddedEngine:
             self._give_back(worker)
             return _CANCELLED
         if self._files is None:
-            return await self._work(task_id, worker, function, task, stop)
+            return await self._work(worker, self._begin(task_id, worker, function, task), stop)
         fetched = await self._moved(self._files.fetch, stop, task)
         if isinstance(fetched, Failure) or stop.done():
             self._give_back(worker)
@@ -191,7 +208,7 @@ class EmbeddedEngine:
         else:
             if path := getattr(fetched, "progress_path", ""):
                 self._progress_paths[task_id] = path
-            outcome = await self._work(task_id, worker, function, fetched, stop)
+            outcome = await self._work(worker, self._begin(task_id, worker, function, fetched), stop)
             outcome = await self._moved(self._files.send, stop, fetched, outcome)
         if not isinstance(fetched, Failure):
             await asyncio.get_running_loop().run_in_executor(self._movers, self._files.release, fetched)
@@ -210,18 +227,20 @@ class EmbeddedEngine:
         result = moving.result()
         return _over(self._time_limit) if isinstance(result, Failure) and not stop.done() else result
 
-    async def _work(
-        self,
-        task_id: str,
-        worker: WorkerLink,
-        function: TaskFunction,
-        task: Any,
-        stop: asyncio.Future[None],
-    ) -> Outcome:
-        """Run a task in a worker that is free, and give it back or replace it."""
+    def _begin(self, task_id: str, worker: WorkerLink, function: TaskFunction, task: Any) -> _Call:
+        """Send a task to a worker that is free."""
         self._since[task_id] = time.monotonic()
-        kills = self._oom_kills
-        calling = asyncio.ensure_future(worker.call(function, task))
+        answer: asyncio.Future[Outcome]
+        try:
+            answer = asyncio.ensure_future(worker.call(function, task))
+        except Exception as error:  # the task cannot be sent
+            answer = asyncio.get_running_loop().create_future()
+            answer.set_result(failure_of(error))
+        return _Call(answer, self._oom_kills)
+
+    async def _work(self, worker: WorkerLink, call: _Call, stop: asyncio.Future[None]) -> Outcome:
+        """Wait for the outcome of a call, and give its worker back or replace it."""
+        calling = call.answer
         await _first_of(calling, stop, within=self._time_limit)
         if not calling.done() and stop.done() and not self._closing and worker.request_stop():
             await _first_of(calling, within=_STOP_SECONDS)
@@ -232,7 +251,7 @@ class EmbeddedEngine:
             return _CANCELLED if stop.done() else _over(self._time_limit)
         outcome = _outcome_of(calling)
         if isinstance(outcome, Failure) and outcome.code in (WORKER_DIED, WORKER_LOST):
-            outcome = _judged(outcome, kills)
+            outcome = _judged(outcome, call.oom_kills)
             await self._replace(worker)
         else:
             self._give_back(worker)
@@ -332,5 +351,5 @@ def _judged(failure: Failure, kills: int | None) -> Failure:
 def _outcome_of(calling: asyncio.Future[Outcome]) -> Outcome:
     try:
         return calling.result()
-    except Exception as error:  # the task or its outcome cannot be sent
+    except Exception as error:  # its outcome cannot be sent
         return failure_of(error)

@@ -16,6 +16,7 @@ import signal
 import socket
 import struct
 import threading
+from collections.abc import Coroutine
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -81,16 +82,27 @@ class WorkerLink:
         except (EOFError, OSError, struct.error):
             raise StartFailed("a worker ended while it started") from None
 
-    async def call(self, function: TaskFunction, task: Any) -> Outcome:
-        """Run ``function(task)`` in the process and return its outcome, also when the process dies."""
-        loop = asyncio.get_running_loop()
+    def call(self, function: TaskFunction, task: Any) -> Coroutine[Any, Any, Outcome]:
+        """Send a task to the process, at once as far as its socket takes it; return the rest of the call.
+
+        The rest sends ``function(task)`` completely and returns its outcome, also when the process dies.
+        Raises any error of pickle.
+        """
+        content = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
+        unsent = memoryview(LENGTH.pack(len(content)) + content)
+        self._called = False
+        with contextlib.suppress(OSError):  # a dead process; or the socket is full
+            if self._socket is not None:
+                unsent = unsent[self._socket.send(unsent) :]
+        return self._finish_call(unsent)
+
+    async def _finish_call(self, unsent: memoryview) -> Outcome:
         if self._socket is None:
             return _LOST
-        message = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
-        self._called = False
         try:
-            await loop.sock_sendall(self._socket, LENGTH.pack(len(message)) + message)
-            del message
+            if unsent:
+                await asyncio.get_running_loop().sock_sendall(self._socket, unsent)
+            del unsent
             self._called = True
             answer = await self._receive()
         except (EOFError, OSError):

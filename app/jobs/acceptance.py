@@ -74,7 +74,7 @@ class Acceptance:
         """Store a job under this id; return the earlier job if its idempotency key has been used before.
 
         With ``on_claim`` a worker is free: if no other job is queued, this replica claims the new one in the
-        same transaction, and calls ``on_claim`` before its commit. Otherwise it is queued.
+        same transaction, and calls ``on_claim`` before it inserts the row. Otherwise it is queued.
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
@@ -312,12 +312,10 @@ class Acceptance:
                     self._stores.claim_blobs(session, [*written, *read])
                     self._look_up_tables(session, job, tables, caller, first, of_buffers or {})
                     self._join(session, job, first, other_digest)
-                    self._queue(session, job, submission, on_claim is not None)
+                    self._queue(session, job, submission, on_claim)
                     self._idempotency.keep(session, job.owner, submission, job.id, job.created_at)
                     reason = first.id if first is not None else None
                     self._stores.audit.append(session, caller, action, job.id, job.created_at, reason)
-                    if on_claim is not None and job.state == State.RUNNING:
-                        on_claim(job)
         except BaseException as error:
             self._stores.drop(written)
             if isinstance(error, LeaseLost):
@@ -379,8 +377,13 @@ class Acceptance:
         elif first.series_id is not None:
             join_again(session, job, first)
 
-    def _queue(self, session: Transaction, job: Job, submission: SubmissionOptions, claim: bool) -> None:
-        """Insert the job's row at its turn, or as claimed by this replica if no other job waits."""
+    def _queue(
+        self, session: Transaction, job: Job, submission: SubmissionOptions, on_claim: OnClaim | None
+    ) -> None:
+        """Insert the job's row at its turn, or as claimed by this replica if no other job waits.
+
+        Nothing rejects the request any more: a claimed job may start before its row is inserted.
+        """
         active = self._limits.admit_job(session, job.owner, submission.priority, job.row_count, job.byte_size)
         job.ranked_at = turn_after(
             submission.priority,
@@ -388,11 +391,12 @@ class Acceptance:
             active.clock or job.created_at,
             [active.own_turn],
         )
-        if claim and not jobs.any_queued(session):
+        if on_claim is not None and not jobs.any_queued(session):
             replica = self._stores.lease.replica
             replicas.hold(session, [replica])
             job.state, job.attempt = after(State.QUEUED, Step.CLAIM), 1
             job.started_at, job.claimed_by = job.created_at, replica
+            on_claim(job)
         jobs.insert(session, job)
 
     def _small(self, table: pa.Table) -> bytes | None:

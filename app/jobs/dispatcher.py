@@ -120,7 +120,7 @@ class Dispatcher:
         self._tracked: dict[str, asyncio.Task[None]] = {}
         """Claimed jobs and the tasks that track them."""
         self._starting: set[str] = set()
-        """Claimed jobs that nobody tracks yet: a task is being built, or an acceptance committed."""
+        """Claimed jobs that nobody tracks yet: a task is being built, or an acceptance ends."""
         self._to_cancel: set[str] = set()
         self._overdue: set[str] = set()
         self._background: set[asyncio.Task[Any]] = set()
@@ -152,7 +152,7 @@ class Dispatcher:
             Id of the new job.
         accept
             Stores the job and returns it, or an earlier one. With an argument it may claim the job for this
-            replica, and then calls the argument before the commit. Blocking.
+            replica, and then calls the argument before it inserts the row. Blocking.
         short
             Whether it takes less time than a change of thread, apart from transactions.
         """
@@ -235,7 +235,7 @@ class Dispatcher:
         return job, start.task or self._built(job)
 
     def _start_early(self, start: _EarlyStart, job: Job) -> None:
-        """Start a claimed job in the reserved worker while its acceptance is being committed.
+        """Start a claimed job in the reserved worker while its row is being inserted and committed.
 
         Nobody learns of the worker's result before the commit. Only in the event loop: a thread would need a
         second connection to the database. If the task cannot be built now, the job starts after the commit.

@@ -177,7 +177,7 @@ class NewJob:
 
 
 OnClaim: TypeAlias = Callable[[Job], None]
-"""Called with a new job that its acceptance has claimed, before the transaction is committed."""
+"""Called with a new job that its acceptance has claimed, before its row is inserted and committed."""
 
 
 def choice_revision_of(job: Job) -> str | None:

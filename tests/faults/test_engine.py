@@ -278,7 +278,7 @@ def test_a_dask_worker_that_closes_ends_the_calls_of_its_sockets(pipe: Callable[
     pid = int(Path(started).read_text())
 
     async def close_worker() -> list[bool]:
-        calls = [task for task in asyncio.all_tasks() if "WorkerLink.call" in repr(task.get_coro())]
+        calls = [task for task in asyncio.all_tasks() if "WorkerLink._finish_call" in repr(task.get_coro())]
         assert closed.cluster is not None
         for worker in closed.cluster.dask_workers():
             await worker.close()

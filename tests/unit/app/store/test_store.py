@@ -404,6 +404,22 @@ def test_a_look_sees_each_commit_and_holds_no_snapshot(database: Database) -> No
         assert Path(f"{database.engine.url.database}-wal").stat().st_size == 0
 
 
+def test_the_log_of_an_embedded_database_is_copied_into_the_file(database: Database) -> None:
+    """It holds more than SQLite's usual 4 MB, and not everything that was ever written."""
+    if database.shared:
+        pytest.skip("a server has a log of its own")
+    log = Path(f"{database.engine.url.database}-wal")
+    with database.write() as session:
+        session.execute(sa.text("CREATE TABLE filled (content BLOB)"))
+    sizes = []
+    for _ in range(40):
+        with database.write() as session:
+            session.execute(sa.text("INSERT INTO filled VALUES (zeroblob(1000000))"))
+        sizes.append(log.stat().st_size)
+    assert sizes[9] > 2 * 4_000_000
+    assert max(sizes) < 36_000_000
+
+
 def test_a_look_that_fails_does_not_break_the_next(database: Database) -> None:
     (job_id,) = add(database, job())
     with pytest.raises((Unavailable, DatabaseError)):

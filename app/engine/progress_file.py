@@ -99,9 +99,16 @@ def note_end_of_service() -> None:
 class ProgressFile:
     """The worker's side of the file: a callable that providers get as ``progress``."""
 
-    def __init__(self, path: str) -> None:
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    def __init__(self, path: str, create: bool = False) -> None:
+        """Open the file.
+
+        ``create``: create it if it is gone. A sweep may delete the file of a job whose row is not committed
+        yet.
+        """
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
         try:
+            if create and os.fstat(handle).st_size < _SIZE:
+                os.ftruncate(handle, _SIZE)
             self._map = mmap.mmap(handle, _SIZE)
         finally:
             os.close(handle)

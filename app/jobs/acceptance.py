@@ -25,7 +25,6 @@ from app.jobs.releases.recording import check_released
 from app.jobs.requests import (
     GivenTable,
     NewJob,
-    OnClaim,
     SendTo,
     StoredTable,
     SubmissionOptions,
@@ -36,6 +35,7 @@ from app.jobs.series import join_again, join_series
 from app.jobs.states import State, Step, after
 from app.jobs.stores import Stores
 from app.jobs.tables.digests import in_forms
+from app.jobs.task_builder import KeptWorker
 from app.settings import Settings
 from app.store.blobs.arrow_stream import table_bytes, write_table
 from app.store.blobs.background_digest import digested
@@ -70,11 +70,11 @@ class Acceptance:
         self._limits = limits
         self._idempotency = idempotency
 
-    def accept(self, job_id: str, new: NewJob, caller: Caller, on_claim: OnClaim | None) -> Job:
+    def accept(self, job_id: str, new: NewJob, caller: Caller, worker: KeptWorker | None) -> Job:
         """Store a job under this id; return the earlier job if its idempotency key has been used before.
 
-        With ``on_claim`` a worker is free: if no other job is queued, this replica claims the new one in the
-        same transaction, and calls ``on_claim`` before it inserts the row. Otherwise it is queued.
+        With a ``worker``, if no other job is queued, this replica claims the new one in the same transaction,
+        and the worker may start it before the row is inserted. Otherwise the job is queued.
 
         Raises IdempotencyKeyReused, InvalidRequest (no such buffer), LimitReached, TooLarge.
         """
@@ -104,7 +104,7 @@ class Acceptance:
         if new.control is not None:
             tables["control"] = new.control
         other = other_source_digest(self._stores, self._settings, job, new.source, caller)
-        return self._insert(job, tables, new.submission, caller, on_claim, "job.submit", other_digest=other)
+        return self._insert(job, tables, new.submission, caller, worker, "job.submit", other_digest=other)
 
     def accept_rerun(
         self,
@@ -116,7 +116,7 @@ class Acceptance:
         send_to: SendTo | None,
         submission: SubmissionOptions,
         caller: Caller,
-        on_claim: OnClaim | None,
+        worker: KeptWorker | None,
     ) -> Job:
         """Store a job under this id with the parameters and the seed of a job that has ended; see `accept`.
 
@@ -185,7 +185,7 @@ class Acceptance:
             tables["control"] = control
         expected: dict[Role, str] = {role: _table_columns(first, role).digest for role in tables}
         tables, of_buffers = in_forms(self._stores, tables, expected, caller)
-        return self._insert(job, tables, submission, caller, on_claim, "job.rerun", first, of_buffers)
+        return self._insert(job, tables, submission, caller, worker, "job.rerun", first, of_buffers)
 
     def accepted_before(self, submission: SubmissionOptions, caller: Caller) -> Job | None:
         """Return the job that an equal earlier request has made. Raises IdempotencyKeyReused."""
@@ -249,7 +249,6 @@ class Acceptance:
             job.deadline = now + timedelta(seconds=submission.deadline_seconds)
         if submission.webhook is not None:
             job.sealed_webhook = seal_webhook(self._stores.sealer, submission.webhook, job.id)
-        job.trace_parent = submission.trace_parent
 
     def _insert(
         self,
@@ -257,7 +256,7 @@ class Acceptance:
         tables: Mapping[Role, GivenTable | None],
         submission: SubmissionOptions,
         caller: Caller,
-        on_claim: OnClaim | None,
+        worker: KeptWorker | None,
         action: str,
         first: Job | None = None,
         of_buffers: Mapping[Role, str] | None = None,
@@ -274,7 +273,7 @@ class Acceptance:
         """
         written: list[str] = []
         try:
-            job.byte_size = 0
+            job.byte_size, job.trace_parent = 0, submission.trace_parent
             for role, table in tables.items():
                 if isinstance(table, pa.Table):
                     description = described(table)
@@ -303,6 +302,8 @@ class Acceptance:
                     )
                     _check_same_rows(given, role, first)
                     self._set_table(job, role, given)
+            if worker is not None and all(getattr(job, f"sealed_{role}") is not None for role in tables):
+                worker.prepare(job)
             with self._stores.database.write() as session:
                 self._set_submission(job, submission, moment(session), first)
                 usage.lock(session, job.owner, job.created_at)
@@ -312,7 +313,7 @@ class Acceptance:
                     self._stores.claim_blobs(session, [*written, *read])
                     self._look_up_tables(session, job, tables, caller, first, of_buffers or {})
                     self._join(session, job, first, other_digest)
-                    self._queue(session, job, submission, on_claim)
+                    self._queue(session, job, submission, worker)
                     self._idempotency.keep(session, job.owner, submission, job.id, job.created_at)
                     reason = first.id if first is not None else None
                     self._stores.audit.append(session, caller, action, job.id, job.created_at, reason)
@@ -378,7 +379,7 @@ class Acceptance:
             join_again(session, job, first)
 
     def _queue(
-        self, session: Transaction, job: Job, submission: SubmissionOptions, on_claim: OnClaim | None
+        self, session: Transaction, job: Job, submission: SubmissionOptions, worker: KeptWorker | None
     ) -> None:
         """Insert the job's row at its turn, or as claimed by this replica if no other job waits.
 
@@ -391,12 +392,14 @@ class Acceptance:
             active.clock or job.created_at,
             [active.own_turn],
         )
-        if on_claim is not None and not jobs.any_queued(session):
+        if worker is not None and not jobs.any_queued(session):
             replica = self._stores.lease.replica
             replicas.hold(session, [replica])
             job.state, job.attempt = after(State.QUEUED, Step.CLAIM), 1
             job.started_at, job.claimed_by = job.created_at, replica
-            on_claim(job)
+            worker.start(job)
+        elif worker is not None:
+            worker.leave_to_queue()
         jobs.insert(session, job)
 
     def _small(self, table: pa.Table) -> bytes | None:

@@ -23,6 +23,7 @@ from app.engine.engine import (
     Failure,
     Outcome,
 )
+from app.engine.progress_file import make_progress_file
 from app.engine.worker_process import failure_of
 from app.errors import StorageFull, Unavailable
 from app.jobs.failure_errors import problem_of
@@ -31,10 +32,9 @@ from app.jobs.job_metrics import JobMetrics
 from app.jobs.maintenance.takeover import Takeover
 from app.jobs.recorder import Recorder, requeue
 from app.jobs.reference_writer import ReferenceWriter
-from app.jobs.requests import OnClaim
 from app.jobs.states import State, Step
 from app.jobs.stores import Stores
-from app.jobs.task_builder import TaskBuilder
+from app.jobs.task_builder import KeptWorker, TaskBuilder
 from app.jobs.units.unit_runner import JobRuns
 from app.jobs.watchers import Watchers
 from app.processes.api_process import ApiProcess
@@ -66,17 +66,6 @@ _OVERDUE = Failure(DEADLINE_EXCEEDED, "the job had not ended by its deadline, an
 _LATE = Failure(DEADLINE_EXCEEDED, "the job was still queued at its deadline, and did not run")
 
 _UNREADABLE = "the job's source or seed cannot be opened; the service's log has the cause under the job's id"
-
-
-class _EarlyStart:
-    """Start of a new job that may come before its acceptance is committed."""
-
-    def __init__(self, reserved: bool) -> None:
-        self.reserved = reserved
-        """Whether a worker is kept for the job and not taken yet."""
-        self.task: JobTask | None = None
-        """Task of the job; None: it has not started."""
-        self.running: asyncio.Task[Outcome] | None = None
 
 
 class Dispatcher:
@@ -143,7 +132,7 @@ class Dispatcher:
         self._may_be_queued = True
         self._wake.set()
 
-    async def accept(self, job_id: str, accept: Callable[[OnClaim | None], Job], short: bool) -> Job:
+    async def accept(self, job_id: str, accept: Callable[[KeptWorker | None], Job], short: bool) -> Job:
         """Store a new job by ``accept``, and start it at once if a worker is free and no job waits.
 
         Parameters
@@ -151,27 +140,30 @@ class Dispatcher:
         job_id
             Id of the new job.
         accept
-            Stores the job and returns it, or an earlier one. With an argument it may claim the job for this
-            replica, and then calls the argument before it inserts the row. Blocking.
+            Stores the job and returns it, or an earlier one. With a worker it may claim the job for this
+            replica, and then starts it. Blocking.
         short
             Whether it takes less time than a change of thread, apart from transactions.
         """
         # The caller may go meanwhile: what was claimed must be started all the same.
         return await asyncio.shield(self._spawn(self._accept(job_id, accept, short)))
 
-    async def _accept(self, job_id: str, accept: Callable[[OnClaim | None], Job], short: bool) -> Job:
-        start = _EarlyStart(self._reserve() or await self._wait_for_worker())
+    async def _accept(self, job_id: str, accept: Callable[[KeptWorker | None], Job], short: bool) -> Job:
+        worker: KeptWorker | None = None
+        if self._reserve() or await self._wait_for_worker():
+            worker = KeptWorker(self._stores, self._tasks, self._run_reserved)
         try:
             call = self._shortly if short else self._in_thread
-            job, task = await call(self._accept_and_build, job_id, accept, start)
+            job, task = await call(self._accept_and_build, job_id, accept, worker)
             if task is not None:
-                self._begin(job, task, start.running)
-        except BaseException:
-            if start.task is not None:
-                self._spawn(self._abandon(job_id, start.task))
+                self._begin(job, task, None if worker is None else worker.running)
+        except (Exception, asyncio.CancelledError):
+            if worker is not None and worker.task is not None:
+                self._spawn(self._abandon(job_id, worker.task))
             raise
         finally:
-            self._reserved -= start.reserved
+            if worker is not None and worker.running is None:
+                self._reserved -= 1
             self._wake.set()  # a job may have been queued behind the reserved worker
         if job.state == State.QUEUED:
             self.wake()
@@ -179,6 +171,12 @@ class Dispatcher:
                 self._process.notify_job_queued()
         accepted: Job = job
         return accepted
+
+    def _run_reserved(self, task: JobTask) -> asyncio.Task[Outcome]:
+        """Start a job in a worker that is kept for it."""
+        self._starting.add(task.job_id)
+        self._reserved -= 1
+        return self._runs.run(task.job_id, task)
 
     def _reserve(self) -> bool:
         """Keep a free worker for a new job; False if there is none, or a plan or an upload is before it."""
@@ -227,31 +225,16 @@ class Dispatcher:
         return True
 
     def _accept_and_build(
-        self, job_id: str, accept: Callable[[OnClaim | None], Job], start: _EarlyStart
+        self, job_id: str, accept: Callable[[KeptWorker | None], Job], worker: KeptWorker | None
     ) -> tuple[Job, JobTask | None]:
-        job = accept(partial(self._start_early, start) if start.reserved else None)
+        try:
+            job = accept(worker)
+        finally:
+            if worker is not None:
+                worker.discard()
         if job.id != job_id or job.state != State.RUNNING:
             return job, None
-        return job, start.task or self._built(job)
-
-    def _start_early(self, start: _EarlyStart, job: Job) -> None:
-        """Start a claimed job in the reserved worker while its row is being inserted and committed.
-
-        Nobody learns of the worker's result before the commit. Only in the event loop: a thread would need a
-        second connection to the database. If the task cannot be built now, the job starts after the commit.
-        """
-        in_series = job.series_id is not None  # whose pairs are opened in a thread
-        if in_series or not self._stores.database.runs_in_loop:
-            return
-        try:
-            task = self._tasks.build(job)
-        except Exception as error:
-            _log.warning("job %s starts when it is committed: %s", job.id, failure_of(error).trace)
-            return
-        self._starting.add(job.id)
-        start.task, start.running = task, self._runs.run(job.id, task)
-        self._reserved -= 1
-        start.reserved = False
+        return job, (worker and worker.task) or self._built(job)
 
     async def _abandon(self, job_id: str, task: JobTask) -> None:
         """Stop a job whose acceptance was not committed, and delete what it has written."""
@@ -498,7 +481,9 @@ class Dispatcher:
         """
         self._starting.add(job.id)
         try:
-            return self._tasks.build(job)
+            progress_path = self._stores.progress_path(job)
+            make_progress_file(progress_path)
+            return self._tasks.build(job, progress_path)
         except (Unavailable, BucketUnusable) as error:
             self._starting.discard(job.id)
             _log.warning("job %s is not started yet: %s", job.id, failure_of(error).trace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, Union, get_args
 
@@ -174,10 +173,6 @@ class NewJob:
     inline: bool = False
     """Whether the source came in the request, so that the response returns the rows."""
     submission: SubmissionOptions = DEFAULT_OPTIONS
-
-
-OnClaim: TypeAlias = Callable[[Job], None]
-"""Called with a new job that its acceptance has claimed, before its row is inserted and committed."""
 
 
 def choice_revision_of(job: Job) -> str | None:

@@ -18,10 +18,11 @@ from app.ids import job_of_token, new_id, token_of_job
 from app.job_kinds import kind_of
 from app.jobs.buffers import BufferService
 from app.jobs.lifecycle import Lifecycle
-from app.jobs.requests import DEFAULT_OPTIONS, GivenTable, NewJob, OnClaim, SendTo, SubmissionOptions
+from app.jobs.requests import DEFAULT_OPTIONS, GivenTable, NewJob, SendTo, SubmissionOptions
 from app.jobs.states import State
 from app.jobs.tables.digests import digest_of_given
 from app.jobs.tables.views import ComparisonOptions
+from app.jobs.task_builder import KeptWorker
 from app.jobs.watchers import LOOK_SECONDS
 from app.processes.api_process import ApiProcess
 from app.settings import Settings, thresholds_of
@@ -151,7 +152,7 @@ class JobService:
         """
         accept, caller = self._acceptance.accept, self._caller
         short = all(self._is_small(table) for table in (new.source, new.destination, new.control))
-        return await self._accepted(lambda job_id, on_claim: accept(job_id, new, caller, on_claim), short)
+        return await self._accepted(lambda job_id, worker: accept(job_id, new, caller, worker), short)
 
     async def accepted_before(self, submission: SubmissionOptions) -> Job | None:
         """Return the job that an equal earlier request has made. Raises IdempotencyKeyReused."""
@@ -193,8 +194,8 @@ class JobService:
         """
         accept_rerun, caller = self._acceptance.accept_rerun, self._caller
         return await self._accepted(
-            lambda new, on_claim: accept_rerun(
-                new, job_id, source, destination, control, send_to, submission, caller, on_claim
+            lambda new, worker: accept_rerun(
+                new, job_id, source, destination, control, send_to, submission, caller, worker
             )
         )
 
@@ -457,7 +458,7 @@ class JobService:
             return False
         return encoded_size(table) <= SMALL_BYTES
 
-    async def _accepted(self, accept: Callable[[str, OnClaim | None], Job], short: bool = False) -> Job:
+    async def _accepted(self, accept: Callable[[str, KeptWorker | None], Job], short: bool = False) -> Job:
         job_id = new_id()
         if not self._stores.database.shared and self._process.alone:
             self._watchers.expect(job_id)  # before the job can end; no other process may run it

@@ -193,6 +193,10 @@ class Stores:
         """Mark new blobs as named, after the transaction that names them has committed."""
         self._unnamed.difference_update(blobs)
 
+    def mark_unused(self, blobs: Iterable[str]) -> None:
+        """Mark new blobs that nobody has written, and that no row will name."""
+        self._unnamed.difference_update(blobs)
+
     def drop(self, blobs: Collection[str]) -> None:
         """Delete new blobs, unless a row names them: a commit may succeed although its response is lost."""
         try:

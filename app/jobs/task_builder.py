@@ -1,11 +1,17 @@
-"""Build a worker's task from the row of a claimed job.
+"""Build a worker's task from the row of a job; start the task of a new job before its acceptance is committed.
 
 Blocking: it runs in a thread, or by `Database.in_loop`.
 """
 
+import asyncio
+import logging
+from collections.abc import Callable
 from concurrent.futures import Executor
+from pathlib import Path
 
+from app.engine.engine import Outcome
 from app.engine.progress_file import make_progress_file
+from app.engine.worker_process import failure_of
 from app.job_kinds import Kind, kind_of
 from app.jobs.releases.earlier import EarlierReleases
 from app.jobs.releases.recording import question_of
@@ -24,6 +30,10 @@ from app.worker.tasks import (
     SwapTask,
 )
 from providers.tables.digest import form_of
+
+_log = logging.getLogger("rowveil.jobs")
+
+_FIRST_ATTEMPT = 1
 
 
 class TaskBuilder:
@@ -51,11 +61,9 @@ class TaskBuilder:
         with self._stores.database.read() as session:
             return task_of(session, self._stores.sealer, job)
 
-    def build(self, job: Job) -> JobTask:
-        """Create the job's progress file and return its task. Raises BlobMissing, SealBroken."""
+    def build(self, job: Job, progress_path: Path) -> JobTask:
+        """Return the job's task, which reports to a progress file. Raises BlobMissing, SealBroken."""
         stores = self._stores
-        progress_path = stores.progress_path(job)
-        make_progress_file(progress_path)
         seed = stores.sealer.open(job.sealed_seed, seed_binding(job))
         source = stores.table(job, "source")
         options = job.options or {}
@@ -117,3 +125,80 @@ class TaskBuilder:
             series=self._series(job),
             inline=job.inline,
         )
+
+
+class KeptWorker:
+    """A free worker that is kept for a new job, which may begin before its acceptance is committed.
+
+    Nobody learns of the worker's result before the commit. If the commit fails, the dispatcher stops the job.
+
+    Only jobs whose tables are in their rows begin early. They have no scratch files, which a sweep by another
+    replica would delete, because it does not see the row yet.
+    """
+
+    def __init__(
+        self, stores: Stores, tasks: TaskBuilder, run: Callable[[JobTask], asyncio.Task[Outcome]]
+    ) -> None:
+        """Keep the arguments.
+
+        Parameters
+        ----------
+        stores
+        tasks
+            Builds the task.
+        run
+            Starts a task in the worker. Called in the event loop.
+        """
+        self._stores = stores
+        self._tasks = tasks
+        self._run = run
+        self._loop = asyncio.get_running_loop()
+        self._prepared: JobTask | None = None
+        self.task: JobTask | None = None
+        """Task of the job; None: it has not started."""
+        self.running: asyncio.Task[Outcome] | None = None
+        """The started job; set in the event loop."""
+
+    def prepare(self, job: Job) -> None:
+        """Build the task of a new job, whose tables came with its request. Blocking.
+
+        Before the transaction of the acceptance, which must not wait for a folder that does not respond. If
+        the task cannot be built now, the job starts after the commit.
+        """
+        if job.parameters.get("series") is not None:  # whose pairs the acceptance finds
+            return
+        progress_path = self._stores.progress_path_of(job.id, _FIRST_ATTEMPT)
+        try:
+            make_progress_file(progress_path)
+            self._prepared = self._tasks.build(job, progress_path)
+        except Exception as error:
+            _log.warning("job %s starts when it is committed: %s", job.id, failure_of(error).trace)
+
+    def start(self, job: Job) -> None:
+        """Start a job that its acceptance has claimed, while its row is being inserted and committed."""
+        self.task, self._prepared = self._prepared, None
+        if self.task is None:
+            return
+        if self._stores.database.runs_in_loop:
+            self._start(self.task)
+        else:  # the event loop receives the result of this thread later, in the same way
+            self._loop.call_soon_threadsafe(self._start, self.task)
+
+    def leave_to_queue(self) -> None:
+        """Forget the task of a job that is queued. The replica that claims it takes its progress file."""
+        self._forget()
+
+    def discard(self) -> None:
+        """Delete what was prepared for a job that is not accepted. Blocking."""
+        task = self._forget()
+        if task is not None:
+            Path(task.progress_path).unlink(missing_ok=True)
+
+    def _forget(self) -> JobTask | None:
+        task, self._prepared = self._prepared, None
+        if isinstance(task, SwapTask):
+            self._stores.mark_unused([task.destination.id])
+        return task
+
+    def _start(self, task: JobTask) -> None:
+        self.running = self._run(task)

@@ -44,7 +44,7 @@ def run_attacks(task: AttackTask) -> dict[str, Any]:
     method = None
     if parameters.method is not None:
         method = MethodUsed(parameters.method.service, parameters.method.parameters)
-    with ProgressFile(task.progress_path) as progress:
+    with ProgressFile(task.progress_path, create=True) as progress:
         progress(0.0, "reading")
         for name in (MEASURES_NAME, *([] if method is None else [method.service])):
             wait_until_compiled(name)

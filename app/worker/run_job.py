@@ -65,7 +65,7 @@ def run_measures(task: MeasureTask) -> dict[str, Any]:
     """Measure the destination against the source."""
     aligned = MeasureParameters.model_validate(task.parameters).aligned
     options = MeasureOptions.model_validate(task.options.get("measures", {}))
-    with ProgressFile(task.progress_path) as progress:
+    with ProgressFile(task.progress_path, create=True) as progress:
         progress(0.0, "reading")
         wait_until_compiled(MEASURES_NAME)
         source, destination = read_table(task.source), read_table(task.destination)
@@ -83,7 +83,7 @@ def run_frontier(task: FrontierTask) -> dict[str, Any]:
     """Run every combination of services and parameters, and report its measures."""
     options = FrontierOptions.model_validate(task.parameters)
     measures = MeasureOptions.model_validate(task.options.get("measures", {}))
-    with ProgressFile(task.progress_path) as progress:
+    with ProgressFile(task.progress_path, create=True) as progress:
         progress(0.0, "reading")
         for name in (*sorted({each.service for each in options.services}), MEASURES_NAME):
             wait_until_compiled(name)

@@ -77,7 +77,7 @@ def returns_user_errors(function: Callable[[T], dict[str, Any]]) -> Callable[[T]
 @returns_user_errors
 def run_swap(task: SwapTask) -> dict[str, Any]:
     """Swap, write the destination, and return the columns of the job's row."""
-    with ProgressFile(task.progress_path) as progress:
+    with ProgressFile(task.progress_path, create=True) as progress:
         progress(0.0, "reading")
         provider, params = provider_of(task)
         source = BlobTable(task.source, task.rows)

@@ -313,6 +313,18 @@ def test_progress_is_read_as_it_was_reported(tmp_path: Path) -> None:
     assert read_progress(path) is None
 
 
+def test_a_worker_creates_a_progress_file_that_is_gone(tmp_path: Path) -> None:
+    """A sweep may have deleted it; the service creates none for a job that has ended."""
+    path = tmp_path / "progress"
+    with pytest.raises(FileNotFoundError):
+        ProgressFile(str(path))
+    with ProgressFile(str(path), create=True) as progress:
+        progress(0.25, "exchanging income")
+        assert read_progress(path) == Progress(0.25, "exchanging income", os.getpid())
+    with ProgressFile(str(path), create=True):
+        assert read_progress(path) == Progress(0.25, "exchanging income", os.getpid())
+
+
 @pytest.mark.parametrize(
     ("at_begin", "at_end", "noted"), [(4, 4, True), (4, 5, False), (None, None, False), (None, 4, False)]
 )

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.faults
 
 Start = Callable[..., Running]
 LARGE = 20_000
+SMALL = 100_000
+"""Bytes of a table that is in the row of its job, in a bucket too."""
 SEED = bytes(range(32))
 
 
@@ -114,13 +116,8 @@ def test_a_job_that_finds_a_free_worker_takes_two_transactions(start: Start) -> 
     one = start(workers=1, lease_seconds=60.0)
     one.run(people())
     commits: list[sa.Connection] = []
-
-    def committed(connection: sa.Connection) -> None:
-        if not connection.get_execution_options().get("postgresql_readonly"):  # a snapshot ends with one, too
-            commits.append(connection)
-
-    event.listen(one.jobs._stores.database.engine, "commit", committed)
-    ended = one.run(people())
+    with listening(one, commits.append):
+        ended = one.run(people())
     assert (ended.state, ended.attempt, len(commits)) == ("succeeded", 1, 2)
     assert ended.started_at == ended.created_at
     held = one.submit(people(), seed=doings.HELD)
@@ -136,10 +133,9 @@ def test_a_job_that_finds_a_free_worker_takes_two_transactions(start: Start) -> 
     assert ends[1].started_at < ends[2].started_at
 
 
-@embedded
 def test_a_worker_begins_while_the_acceptance_is_being_committed(start: Start) -> None:
     """The commit waits here until the worker is at its gate; nobody else sees the job before."""
-    one = start(workers=1, lease_seconds=60.0)
+    one = start(workers=1, lease_seconds=60.0, small_table_bytes=SMALL)
     before = one.run(people())
     begun: list[bool] = []
 
@@ -156,23 +152,22 @@ def test_a_worker_begins_while_the_acceptance_is_being_committed(start: Start) -
     assert one.end(held).state == "succeeded"
 
 
-@embedded
 @pytest.mark.parametrize("seed", [SEED, doings.HELD])
 def test_a_job_whose_acceptance_is_not_committed_leaves_nothing(start: Start, seed: bytes) -> None:
     """Its worker has begun, and perhaps ended; it is free for the next job, and another one did not start."""
-    one = start(workers=1, lease_seconds=60.0)
+    one = start(workers=1, lease_seconds=60.0, small_table_bytes=SMALL)
     before = one.run(people())
     files = everything(one)
-    failing = True
+    failed: list[sa.Connection] = []
 
-    def fail(_: sa.Connection) -> None:
-        if failing:
+    def fail(connection: sa.Connection) -> None:
+        if not failed:
+            failed.append(connection)
             raise sa.exc.OperationalError("COMMIT", None, sqlite3.OperationalError("disk I/O error"))
 
     with listening(one, fail):
         with pytest.raises(Unavailable):
             one.submit(people(LARGE // 10), seed=seed)
-        failing = False
         after = one.run(people(), seed=SEED)
     assert (after.state, after.attempt) == ("succeeded", 1)
     assert newest(one) == [after.id, before.id]
@@ -181,13 +176,18 @@ def test_a_job_whose_acceptance_is_not_committed_leaves_nothing(start: Start, se
 
 @contextmanager
 def listening(service: Running, function: Callable[[sa.Connection], None]) -> Iterator[None]:
-    """Call a function before each commit of the service."""
+    """Call a function before each commit of the service. The end of a snapshot is none."""
     engine = service.jobs._stores.database.engine
-    event.listen(engine, "commit", function)
+
+    def committing(connection: sa.Connection) -> None:
+        if not connection.get_execution_options().get("postgresql_readonly"):
+            function(connection)
+
+    event.listen(engine, "commit", committing)
     try:
         yield
     finally:
-        event.remove(engine, "commit", function)
+        event.remove(engine, "commit", committing)
 
 
 def everything(service: Running) -> set[str]:

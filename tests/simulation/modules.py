@@ -154,6 +154,7 @@ def _all_patches() -> Iterator[tuple[Any, str, Any]]:
         "app.jobs.maintenance.lease.Database": _own_database,
         "app.jobs.maintenance.lease.threading": SimpleNamespace(Thread=SimulatedThread, Event=SimulatedEvent),
         "app.jobs.maintenance.lease.secrets": SimpleNamespace(token_hex=_name),
+        "app.jobs.dispatcher.make_progress_file": _make_progress_file,
         "app.jobs.task_builder.make_progress_file": _make_progress_file,
         "app.jobs.maintenance.takeover.has_outlived_service": _has_outlived_service,
     }

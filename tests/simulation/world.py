@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from app.errors import AppError, Unavailable
-from app.jobs.requests import NewJob, OnClaim, StoredTable, SubmissionOptions
+from app.jobs.requests import NewJob, StoredTable, SubmissionOptions
+from app.jobs.task_builder import KeptWorker
 from app.store.sql.models import Job
 from app.webhooks.messages import Webhook
 from tests.simulation.database import Row, Server
@@ -323,7 +324,7 @@ class World:
             retain_source=submission.retain,
             submission=submission.options,
         )
-        accept: Callable[[OnClaim | None], Job] = partial(replica.acceptance.accept, job_id, new, CALLER)
+        accept: Callable[[KeptWorker | None], Job] = partial(replica.acceptance.accept, job_id, new, CALLER)
         try:
             job = await replica.dispatcher.accept(job_id, accept, short=True)
         except Unavailable:

@@ -1,4 +1,4 @@
-"""Build a worker's task from the row of a job; start the task of a new job before its acceptance is committed.
+"""Build a worker's task from the row of a job; start a new job before its acceptance is committed.
 
 Blocking: it runs in a thread, or by `Database.in_loop`.
 """

@@ -155,7 +155,9 @@ class Dispatcher:
         try:
             call = self._shortly if short else self._in_thread
             job, task = await call(self._accept_and_build, job_id, accept, worker)
+            accepted: Job = job
             if task is not None:
+                accepted = job.as_it_is()  # it may end before the caller looks at it
                 self._begin(job, task, None if worker is None else worker.running)
         except (Exception, asyncio.CancelledError):
             if worker is not None and worker.task is not None:
@@ -169,7 +171,6 @@ class Dispatcher:
             self.wake()
             if self._free_workers() <= 0:
                 self._process.notify_job_queued()
-        accepted: Job = job
         return accepted
 
     def _run_reserved(self, task: JobTask) -> asyncio.Task[Outcome]:

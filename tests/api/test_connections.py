@@ -255,9 +255,14 @@ def test_connections_beyond_the_limit(port: int) -> None:
         with connected(port) as connection:
             connection.sendall(head("GET", "/livez", "Connection: close"))
             assert received(connection).endswith(b'"ok"')
-        surplus = [stack.enter_context(connected(port)) for _ in range(40)]
+        surplus, reset = [], 0
+        for _ in range(40):
+            try:
+                surplus.append(stack.enter_context(connected(port)))
+            except ConnectionResetError:  # before this process has seen that it is connected
+                reset += 1
         time.sleep(0.3)
-        assert seconds_until_closed(surplus[-1]) < 1
+        assert reset or seconds_until_closed(surplus[-1]) < 1
         assert surplus[0].recv(10) == b""  # a surplus connection has two seconds for its head
     time.sleep(0.3)
     with connected(port) as connection:

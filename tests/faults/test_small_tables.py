@@ -152,6 +152,14 @@ def test_a_worker_begins_while_the_acceptance_is_being_committed(start: Start) -
     assert one.end(held).state == "succeeded"
 
 
+def test_a_job_is_returned_as_it_was_accepted(service: Running) -> None:
+    """Otherwise a request that does not wait would be answered as one whose job has ended, now and then."""
+    service.run(people())  # the worker is up
+    job = service.submit(people())
+    assert service.end(job).state == "succeeded"
+    assert (job.state, job.finished_at, job.destination_digest) == ("running", None, None)
+
+
 @pytest.mark.parametrize("seed", [SEED, doings.HELD])
 def test_a_job_whose_acceptance_is_not_committed_leaves_nothing(start: Start, seed: bytes) -> None:
     """Its worker has begun, and perhaps ended; it is free for the next job, and another one did not start."""

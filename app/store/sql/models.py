@@ -214,6 +214,12 @@ class Job(Base):
         """Whether the job has ended."""
         return self.finished_at is not None
 
+    def as_it_is(self) -> "Job":
+        """Return a copy, which later changes of this object do not change."""
+        copied = Job()
+        vars(copied).update((name, value) for name, value in vars(self).items() if not name.startswith("_"))
+        return copied
+
     @property
     def encoded_rows(self) -> bytes | None:
         """Rows of a small destination as JSON, where `keep_encoded_rows` was called; not a column."""

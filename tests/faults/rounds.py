@@ -19,6 +19,7 @@ import httpx
 import psycopg
 
 from tests.faults.replicas import GRACE_SECONDS, LEASE_SECONDS, PATIENCE, Replica, until
+from tests.faults.running import wait_until_gone
 from tests.postgres import Postgres
 
 SEED = 20_261_121
@@ -131,9 +132,13 @@ class Rounds:
         return set()
 
     def _kill_worker(self, draw: random.Random, _: list[str]) -> set[str]:
-        for pid in self._any(draw).workers():
+        """Until they are gone: a job of the next round may be given to one that is about to end."""
+        killed = self._any(draw).workers()
+        for pid in killed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for pid in killed:
+            wait_until_gone(pid)
         return {"worker_died"}
 
     def _freeze_service(self, draw: random.Random, _: list[str]) -> set[str]:

@@ -4,8 +4,9 @@ Workers share nothing: the processes of a usual pool share a pipe and its locks,
 it holds a lock breaks the whole pool. Here a failing worker affects no other worker.
 
 A cancelled task is requested to stop. If it does not within a second, its worker is killed. A worker that was
-killed or lost is replaced. It takes tasks again when the new process has sent its
-id, so a free worker is always up, and warm if the settings ask for that.
+killed or lost is replaced. It takes tasks again when the new process has sent its id, so a free worker is
+always up, and warm if the settings ask for that. A task whose worker ended before it had read the task has
+not begun: the next free worker takes it.
 
 A worker that was killed counts as lost if the kernel has killed no process for lack of memory since the task
 began. Otherwise, and after a crash, its end is the task's fault: another worker would end in the same way.
@@ -51,6 +52,9 @@ _POLL_SECONDS = 0.01
 _STOP_SECONDS = 1.0
 """Time in which a cancelled task may stop by itself, so that its worker stays; then the worker is killed."""
 
+_MOST_UNTAKEN = 3
+"""Times that a task is given to another worker, because one ended before it had read the task."""
+
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
 
 
@@ -61,6 +65,8 @@ class _Call:
     answer: asyncio.Future[Outcome]
     oom_kills: int | None
     """Number of processes that the kernel had killed for lack of memory when it was sent."""
+    function: TaskFunction
+    task: Any
 
 
 class EmbeddedEngine:
@@ -133,7 +139,8 @@ class EmbeddedEngine:
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         free = self._next_worker()
         if free.done() and self._files is None:
-            work = self._work(free.result(), self._begin(task_id, free.result(), function, task), stop)
+            call = self._begin(task_id, free.result(), function, task)
+            work = self._work(task_id, free.result(), call, stop)
         else:
             work = self._run(task_id, free, function, task, stop)
         running = asyncio.ensure_future(work)
@@ -189,18 +196,11 @@ class EmbeddedEngine:
         task: Any,
         stop: asyncio.Future[None],
     ) -> Outcome:
-        # Stopped by a future and not by Task.cancel: a task that is cancelled before its first step would
-        # never give its worker back.
-        await _first_of(free, stop)
-        if not free.done():
-            free.cancel()
-            return _CANCELLED
-        worker = free.result()
-        if stop.done():
-            self._give_back(worker)
+        worker = await self._taken(free, stop)
+        if worker is None:
             return _CANCELLED
         if self._files is None:
-            return await self._work(worker, self._begin(task_id, worker, function, task), stop)
+            return await self._work(task_id, worker, self._begin(task_id, worker, function, task), stop)
         fetched = await self._moved(self._files.fetch, stop, task)
         if isinstance(fetched, Failure) or stop.done():
             self._give_back(worker)
@@ -208,11 +208,25 @@ class EmbeddedEngine:
         else:
             if path := getattr(fetched, "progress_path", ""):
                 self._progress_paths[task_id] = path
-            outcome = await self._work(worker, self._begin(task_id, worker, function, fetched), stop)
+            call = self._begin(task_id, worker, function, fetched)
+            outcome = await self._work(task_id, worker, call, stop)
             outcome = await self._moved(self._files.send, stop, fetched, outcome)
         if not isinstance(fetched, Failure):
             await asyncio.get_running_loop().run_in_executor(self._movers, self._files.release, fetched)
         return _CANCELLED if stop.done() else outcome
+
+    async def _taken(self, free: asyncio.Future[WorkerLink], stop: asyncio.Future[None]) -> WorkerLink | None:
+        """Wait for a free worker and return it; None if the task stops before."""
+        # Stopped by a future and not by Task.cancel: a task that is cancelled before its first step would
+        # never give its worker back.
+        await _first_of(free, stop)
+        if not free.done():
+            free.cancel()
+            return None
+        if stop.done():
+            self._give_back(free.result())
+            return None
+        return free.result()
 
     async def _moved(self, move: Callable[..., Any], stop: asyncio.Future[None], *given: Any) -> Any:
         """Call a method of `TaskFiles` in a thread, and request its stop if the task stops."""
@@ -236,10 +250,30 @@ class EmbeddedEngine:
         except Exception as error:  # the task cannot be sent
             answer = asyncio.get_running_loop().create_future()
             answer.set_result(failure_of(error))
-        return _Call(answer, self._oom_kills)
+        return _Call(answer, self._oom_kills, function, task)
 
-    async def _work(self, worker: WorkerLink, call: _Call, stop: asyncio.Future[None]) -> Outcome:
-        """Wait for the outcome of a call, and give its worker back or replace it."""
+    async def _work(
+        self, task_id: str, worker: WorkerLink, call: _Call, stop: asyncio.Future[None]
+    ) -> Outcome:
+        """Return the outcome of a call. Make it again if its worker ended before it had read the task."""
+        for left in reversed(range(_MOST_UNTAKEN + 1)):
+            outcome, untaken = await self._outcome(worker, call, stop)
+            if not untaken or stop.done() or not left:
+                break
+            _log.warning("a worker ended before it had read its task, which another worker takes")
+            another = await self._taken(self._next_worker(), stop)
+            if another is None:
+                return _CANCELLED
+            worker, call = another, self._begin(task_id, another, call.function, call.task)
+        return outcome
+
+    async def _outcome(
+        self, worker: WorkerLink, call: _Call, stop: asyncio.Future[None]
+    ) -> tuple[Outcome, bool]:
+        """Wait for the outcome of a call, and give its worker back or replace it.
+
+        Return the outcome, and whether the worker ended before it had read the task.
+        """
         calling = call.answer
         await _first_of(calling, stop, within=self._time_limit)
         if not calling.done() and stop.done() and not self._closing and worker.request_stop():
@@ -248,14 +282,14 @@ class EmbeddedEngine:
             calling.cancel()
             await asyncio.wait([calling])
             await self._replace(worker)
-            return _CANCELLED if stop.done() else _over(self._time_limit)
-        outcome = _outcome_of(calling)
+            return (_CANCELLED if stop.done() else _over(self._time_limit)), False
+        outcome, untaken = _outcome_of(calling), worker.untaken
         if isinstance(outcome, Failure) and outcome.code in (WORKER_DIED, WORKER_LOST):
             outcome = _judged(outcome, call.oom_kills)
             await self._replace(worker)
         else:
             self._give_back(worker)
-        return _CANCELLED if stop.done() else outcome
+        return (_CANCELLED if stop.done() else outcome), untaken
 
     async def _replace(self, worker: WorkerLink) -> None:
         """Start a replacement; return when the old process has ended, or the worker is free again."""

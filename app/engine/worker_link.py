@@ -5,6 +5,9 @@ lock is shared with another worker. The end of a process closes its socket, whic
 
 A message is its length in 8 bytes, and its content: a pickle of the service's to the worker, and data without
 code in return (`app.engine.outcome_message`).
+
+The system resets the socket of a process that ends with unread data. So the service knows, without an answer,
+whether a process ended before it had read its task.
 """
 
 import asyncio
@@ -54,6 +57,9 @@ class WorkerLink:
         self._changing = threading.Lock()
         self._closed = False
         self._called = False
+        self._stopping = False
+        self.untaken = False
+        """Whether the process ended before it had read the last task, which has not begun then."""
         self.pid = 0
         """Process id; 0 until the first process is up."""
 
@@ -88,9 +94,9 @@ class WorkerLink:
         The rest sends ``function(task)`` completely and returns its outcome, also when the process dies.
         Raises any error of pickle.
         """
+        self._called = self._stopping = self.untaken = False
         content = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
         unsent = memoryview(LENGTH.pack(len(content)) + content)
-        self._called = False
         with contextlib.suppress(OSError):  # a dead process; or the socket is full
             if self._socket is not None:
                 unsent = unsent[self._socket.send(unsent) :]
@@ -105,7 +111,10 @@ class WorkerLink:
             del unsent
             self._called = True
             answer = await self._receive()
-        except (EOFError, OSError):
+        except (EOFError, OSError) as error:
+            self.untaken = not self._called or (
+                isinstance(error, ConnectionResetError) and not self._stopping
+            )
             return await asyncio.to_thread(self._end)
         return decode_outcome(answer)
 
@@ -113,6 +122,7 @@ class WorkerLink:
         """Request the current task to stop; False if the task has not been sent completely."""
         if self._socket is None or not self._called:
             return False
+        self._stopping = True
         try:
             return self._socket.send(LENGTH.pack(0)) == LENGTH.size
         except OSError:

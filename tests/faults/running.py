@@ -45,14 +45,19 @@ class Loop:
 
 def wait_until_gone(pid: int, patience: float = PATIENCE) -> None:
     """Return when the process is no more."""
+    assert ends_within(pid, patience), f"process {pid} is still there"
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    """Wait for the end of a process; return whether it came in time."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
-        return
+        return True
     try:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
-        assert poll.poll(patience * 1000), f"process {pid} is still there"
+        return bool(poll.poll(seconds * 1000))
     finally:
         os.close(handle)
 

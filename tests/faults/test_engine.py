@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,32 @@ def test_an_idle_worker_that_is_killed_is_replaced(engine: Engine) -> None:
     pids = {engine.pid() for _ in range(4)}
     assert pids
     assert pid not in pids
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_task_that_a_killed_worker_had_not_read_is_taken_by_another(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The worker is stopped, so that it reads nothing before it is killed. Repeats are limited."""
+    monkeypatch.setattr(local_engine, "_MOST_UNTAKEN", most)
+    engine = Engine("local", workers=1, time_limit=PATIENCE)
+    assert isinstance(engine.engine, EmbeddedEngine)
+    killed = engine.pid()
+    os.kill(killed, signal.SIGSTOP)
+    outcome = engine.start("unread", doings.who)
+    deadline = time.monotonic() + PATIENCE
+    while "unread" not in engine.engine.running():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    os.kill(killed, signal.SIGKILL)
+    ended = outcome.result(PATIENCE)
+    if most:
+        assert ended["pid"] != killed
+    else:
+        assert (ended.code, ended.lost) == ("worker_died", True)
+    engine.wait_until_all_are_free()
+    assert not engine.engine._busy
+    engine.close()
 
 
 def test_cancel_stops_a_worker_within_a_kernel(engine: Engine, pipe: Callable[[], str]) -> None:

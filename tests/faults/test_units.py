@@ -355,7 +355,7 @@ def long_job(store: BlobStore, folder: Path, table: pa.Table, iterations: int) -
 
 
 def wait_for_units(task: SwapTask, count: int, job: "Future[Any] | None" = None) -> set[int]:
-    """Wait until a number of units run; return their processes, each of which has its spool open.
+    """Wait until a number of units run; return their processes, each of which writes its spool.
 
     On a busy machine a short unit may end before the others begin. So the result is empty if ``job`` ends
     without that number of them at once.
@@ -373,9 +373,9 @@ def wait_for_units(task: SwapTask, count: int, job: "Future[Any] | None" = None)
 
 
 def stopped_in_unit(process: int, child: int, task: SwapTask) -> bool:
-    """Stop a process. Return whether its child, or itself, still has the spool of a unit open.
+    """Stop a process. Return whether its child, or itself, still writes the spool of a unit.
 
-    If so, the unit's result has not been sent.
+    If so, the unit's result has not been sent. The worker that assembles the rows reads the spools.
     """
     os.kill(process, signal.SIGSTOP)
     deadline = time.monotonic() + PATIENCE
@@ -386,14 +386,24 @@ def stopped_in_unit(process: int, child: int, task: SwapTask) -> bool:
 
 
 def processes_with_units(task: SwapTask) -> set[int]:
-    """Return the processes that have the spool of a unit open."""
-    return {int(link.parts[2]) for link in _open_files() if _leads_into(link, task.spool_folder)}
+    """Return the processes that write the spool of a unit."""
+    links = [link for link in _open_files() if _leads_into(link, task.spool_folder)]
+    return {int(link.parts[2]) for link in links if _is_written(link)}
 
 
 def _open_files() -> Iterator[Path]:
     for folder in Path("/proc").glob("[0-9]*/fd"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             yield from list(folder.iterdir())
+
+
+def _is_written(link: Path) -> bool:
+    """Whether the process of an open file may write it."""
+    try:
+        about = (link.parent.parent / "fdinfo" / link.name).read_text(encoding="ascii")
+    except OSError:  # it has been closed meanwhile
+        return False
+    return int(about.partition("flags:")[2].split()[0], 8) & os.O_ACCMODE != os.O_RDONLY
 
 
 def _leads_into(link: Path, folder: Path) -> bool:

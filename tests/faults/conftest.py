@@ -1,5 +1,6 @@
 """A job service with real workers, shared by the tests of a module."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,16 @@ class Running:
         return self.end(self.submit(source, **values))
 
     def end(self, job: Job) -> Job:
-        """The job when it has ended."""
+        """The job when it has ended, and its tables are deleted that are no longer used."""
         ended = self.loop.do(self.jobs.wait(job.id, PATIENCE))
         assert ended.ended, ended.state
+
+        async def recorded() -> None:
+            async with asyncio.timeout(PATIENCE):
+                while job.id in self.jobs._dispatcher._tracked:
+                    await asyncio.sleep(0.001)
+
+        self.loop.do(recorded())
         return ended
 
     def get(self, job: Job) -> Job:

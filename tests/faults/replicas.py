@@ -35,6 +35,16 @@ def until(what: str, holds: Callable[[], bool], patience: float = PATIENCE) -> N
         time.sleep(_LOOK_SECONDS)
 
 
+def cancel(client: httpx.Client, job: str) -> httpx.Response:
+    """Cancel a job, and return the answer. A busy machine may take longer than a request waits."""
+    answer = client.post(f"/v1/jobs/{job}/cancel", timeout=30)
+    deadline = time.monotonic() + PATIENCE
+    while answer.status_code == 503 and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+        answer = client.post(f"/v1/jobs/{job}/cancel", timeout=30)
+    return answer
+
+
 def compiled_faults(folder: Path) -> Path:
     """The library that makes the clock jump and the blobs fail; skips where nothing can compile it."""
     compiler = shutil.which("cc")

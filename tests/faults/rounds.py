@@ -18,7 +18,7 @@ from typing import Any, LiteralString
 import httpx
 import psycopg
 
-from tests.faults.replicas import GRACE_SECONDS, LEASE_SECONDS, PATIENCE, Replica, until
+from tests.faults.replicas import GRACE_SECONDS, LEASE_SECONDS, PATIENCE, Replica, cancel, until
 from tests.faults.running import wait_until_gone
 from tests.postgres import Postgres
 
@@ -211,7 +211,7 @@ class Rounds:
     def _cancel(self, draw: random.Random, jobs: list[str]) -> set[str]:
         """At whichever replica, wherever the job runs."""
         job = draw.choice(jobs)
-        answer = self._any(draw).client.post(f"/v1/jobs/{job}/cancel", timeout=30)
+        answer = cancel(self._any(draw).client, job)
         if answer.status_code == 200:
             assert answer.json()["state"] == "cancelled"
         else:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.api.calls import slow_call
 from tests.conftest import new_address
-from tests.faults.replicas import LEASE_SECONDS, Replica, children_of, command_of, started, until
+from tests.faults.replicas import LEASE_SECONDS, Replica, cancel, children_of, command_of, started, until
 from tests.faults.rounds import Rounds
 from tests.postgres import Postgres
 from tests.preloaded.processes import fork_servers
@@ -138,7 +138,10 @@ def connections(pid: int, port: int) -> int:
     """Return the open connections of a process to a port of this machine."""
     listing = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     established = {line[9] for line in listing if line[1].endswith(f":{port:04X}") and line[3] == "01"}
-    links = [str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir() if file.is_symlink()]
+    links = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it has been closed meanwhile
+            links.append(str(file.readlink()))
     return sum(link.removeprefix("socket:[").removesuffix("]") in established for link in links)
 
 
@@ -159,8 +162,8 @@ def test_a_job_is_watched_cancelled_and_awaited_at_any_process(rounds: ProcessRo
             until("it runs", lambda job=job: rounds.column(job, "state") == "running")  # type: ignore[misc]
         assert len({rounds.column(job, "claimed_by") for job in busy}) == 2
         with one.stream("GET", f"/v1/jobs/{busy[1]}/events") as events:
-            assert one.post(f"/v1/jobs/{busy[0]}/cancel").json()["state"] == "cancelled"
-            assert other.post(f"/v1/jobs/{busy[1]}/cancel").json()["state"] == "cancelled"
+            assert cancel(one, busy[0]).json()["state"] == "cancelled"
+            assert cancel(other, busy[1]).json()["state"] == "cancelled"
             assert any('"cancelled"' in line for line in events.iter_lines())
         running = one.post("/v1/services/DDSWAP", json=slow, headers=ASYNC).json()["id"]
         until("it runs", lambda: rounds.column(running, "state") == "running")
@@ -168,7 +171,7 @@ def test_a_job_is_watched_cancelled_and_awaited_at_any_process(rounds: ProcessRo
             answer = client.post("/v1/services/DSWAP", json=body, headers={"prefer": "wait=60"})
             assert (answer.status_code, answer.json()["state"]) == (200, "succeeded")
             assert rounds.column(answer.json()["id"], "claimed_by") != rounds.column(running, "claimed_by")
-        assert other.post(f"/v1/jobs/{running}/cancel").json()["state"] == "cancelled"
+        assert cancel(other, running).json()["state"] == "cancelled"
 
 
 def test_each_process_shows_the_metrics_of_both(rounds: ProcessRounds) -> None:

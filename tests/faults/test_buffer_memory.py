@@ -15,6 +15,7 @@ from benchmarks.http.buffers import ARROW, arrow_stream, csv_text
 from demo.processes import children, watched
 from demo.service import service_process
 from tests.api.calls import PARQUET
+from tests.faults.running import PATIENCE
 
 pytestmark = pytest.mark.faults
 
@@ -109,7 +110,7 @@ def test_a_caller_who_goes_away_stops_the_work(service: Service, large: str) -> 
 
 
 def _wait_until_closed(pid: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while _open_blobs(pid):
         assert time.monotonic() < deadline
         time.sleep(0.02)

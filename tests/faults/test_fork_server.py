@@ -1,5 +1,6 @@
 """Workers are forked with their modules; what a job may use does not depend on what ran before it."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -115,6 +116,7 @@ def test_workers_end_with_the_fork_server_and_are_replaced(new_worker: Callable[
 def test_killed_workers_leave_no_process_and_no_file_descriptor(new_worker: Callable[..., OneWorker]) -> None:
     worker = new_worker()
     server = worker.run(worker_state.modules, None)["parent"]
+    gc.collect()  # sockets of earlier tests
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(4):
         failure = worker.failure(doings.end_by, "SIGKILL")

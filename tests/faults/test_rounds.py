@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.api.calls import slow_call
-from tests.faults.replicas import compiled_faults, running_pair, starts_before, until
+from tests.faults.replicas import cancel, compiled_faults, running_pair, starts_before, until
 from tests.faults.rounds import Rounds
 from tests.postgres import Postgres
 
@@ -69,7 +69,7 @@ def test_a_job_is_watched_and_cancelled_at_any_replica(rounds: Rounds, slow: dic
             next(line for line in events.iter_lines() if '"running"' in line)
     assert len({rounds.column(job, "claimed_by") for job in jobs}) == 2
     for job in jobs:
-        answer = client.post(f"/v1/jobs/{job}/cancel", timeout=30)
+        answer = cancel(client, job)
         assert answer.json()["state"] == "cancelled", answer.text
         with client.stream("GET", f"/v1/jobs/{job}/events") as events:
             assert any('"cancelled"' in line for line in events.iter_lines())
@@ -90,7 +90,7 @@ def test_a_call_waits_for_a_job_that_another_replica_runs(rounds: Rounds, slow: 
         answer = replica.client.post("/v1/services/DSWAP", json=body, headers=wait, timeout=70)
         assert (answer.status_code, answer.json()["state"]) == (200, "succeeded")
         assert rounds.column(answer.json()["id"], "claimed_by") != rounds.column(busy, "claimed_by")
-    client.post(f"/v1/jobs/{busy}/cancel", timeout=30)
+    cancel(client, busy)
 
 
 def test_a_database_that_is_away_for_ten_seconds_costs_nothing_but_time(rounds: Rounds) -> None:

@@ -15,6 +15,7 @@ from app.store.sql.models import Job
 from app.store.sql.series import SeriesFigures
 from tests.faults import doings
 from tests.faults.conftest import Running, new_job
+from tests.faults.replicas import until
 from tests.faults.running import PATIENCE
 from tests.faults.test_binding import write
 
@@ -60,7 +61,8 @@ def test_two_jobs_pair_the_same_arrivals_once(service: Running, name: str) -> No
         service.open_gate(job)
     first = service.loop.do(_first_to_end(service, jobs))
     second = jobs[1] if first.id == jobs[0].id else jobs[0]
-    service.wait_until_held(second)  # it waits at the gate again: its first result was discarded
+    until("it runs again: its first result was discarded", lambda: service.get(second).attempt == 2)
+    service.wait_until_held(second)
     service.open_gate(second)
     second = service.end(second)
     assert (first.state, second.state) == ("succeeded", "succeeded")

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from app.errors import Gone, Unavailable
+from app.jobs.maintenance.loop import MaintenanceLoop
 from app.store.sql import jobs
 from app.store.sql.models import Job
 from providers.tables.digest import table_digest
@@ -111,8 +112,11 @@ def test_a_released_small_destination_is_gone(start: Start) -> None:
         one.rows(ended)
 
 
-def test_a_job_that_finds_a_free_worker_takes_two_transactions(start: Start) -> None:
+def test_a_job_that_finds_a_free_worker_takes_two_transactions(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its acceptance is its claim, and its end. Where a job waits, a new one queues behind it."""
+    monkeypatch.setattr(MaintenanceLoop, "start", lambda self: None)  # its first purge commits, too
     one = start(workers=1, lease_seconds=60.0)
     one.run(people())
     commits: list[sa.Connection] = []
@@ -133,8 +137,11 @@ def test_a_job_that_finds_a_free_worker_takes_two_transactions(start: Start) -> 
     assert ends[1].started_at < ends[2].started_at
 
 
-def test_a_worker_begins_while_the_acceptance_is_being_committed(start: Start) -> None:
+def test_a_worker_begins_while_the_acceptance_is_being_committed(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The commit waits here until the worker is at its gate; nobody else sees the job before."""
+    monkeypatch.setattr(MaintenanceLoop, "start", lambda self: None)  # its first purge commits, too
     one = start(workers=1, lease_seconds=60.0, small_table_bytes=SMALL)
     before = one.run(people())
     begun: list[bool] = []
@@ -161,8 +168,11 @@ def test_a_job_is_returned_as_it_was_accepted(service: Running) -> None:
 
 
 @pytest.mark.parametrize("seed", [SEED, doings.HELD])
-def test_a_job_whose_acceptance_is_not_committed_leaves_nothing(start: Start, seed: bytes) -> None:
+def test_a_job_whose_acceptance_is_not_committed_leaves_nothing(
+    start: Start, monkeypatch: pytest.MonkeyPatch, seed: bytes
+) -> None:
     """Its worker has begun, and perhaps ended; it is free for the next job, and another one did not start."""
+    monkeypatch.setattr(MaintenanceLoop, "start", lambda self: None)  # its first purge commits, too
     one = start(workers=1, lease_seconds=60.0, small_table_bytes=SMALL)
     before = one.run(people())
     files = everything(one)
@@ -252,15 +262,18 @@ def test_a_job_that_waits_in_vain_for_a_worker_is_queued(
 
 def arrive(service: Running, **values: Any) -> Future[Job]:
     """Submit a job, and return when it waits for a worker."""
-    submitted = service.loop.start(service.jobs.submit(new_job(people(), **values)))
 
-    async def waits() -> None:
-        async with asyncio.timeout(20):
+    async def submitted() -> asyncio.Task[Job]:
+        submitting = asyncio.ensure_future(service.jobs.submit(new_job(people(), **values)))
+        async with asyncio.timeout(PATIENCE):
             while not service.jobs._dispatcher._arrivals:
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)  # it may wait for a short time only
+        return submitting
 
-    service.loop.do(waits())
-    return submitted
+    async def result(submitting: asyncio.Task[Job]) -> Job:
+        return await submitting
+
+    return service.loop.start(result(service.loop.do(submitted())))
 
 
 async def on_the_loop(function: Callable[[], None]) -> None:

@@ -34,9 +34,9 @@ MUCH_LONGER = 15.0
 
 
 class Endless:
-    """Open streams."""
+    """Open streams, and those that have begun."""
 
-    open = 0
+    open = begun = 0
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,7 @@ def port() -> Iterator[int]:
     async def large() -> StreamingResponse:
         async def pieces() -> Any:
             Endless.open += 1
+            Endless.begun += 1
             try:
                 for _ in range(LARGE // 2**16):
                     yield bytes(2**16)
@@ -130,6 +131,7 @@ def seconds_until_closed(connection: socket.socket, interval: float = 0.1) -> fl
 def test_a_byte_now_and_then_after_an_early_answer(port: int, framing: str) -> None:
     """The answer can be read, says that the connection ends, and it does."""
     with connected(port) as connection:
+        started = time.monotonic()
         connection.sendall(head("POST", "/refused", framing))
         answer = received(connection)
         assert answer.startswith(b"HTTP/1.1 401")
@@ -137,7 +139,8 @@ def test_a_byte_now_and_then_after_an_early_answer(port: int, framing: str) -> N
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == 401
         if "chunked" in framing:
             connection.sendall(b"f4240\r\n")
-        assert LINGER / 3 < seconds_until_closed(connection) < 5 * LINGER
+        assert seconds_until_closed(connection) < 5 * LINGER
+        assert time.monotonic() - started > LINGER / 3
 
 
 def test_the_answer_reaches_a_caller_that_sends_on(port: int) -> None:
@@ -170,8 +173,8 @@ def test_what_is_no_request_is_answered_and_closed(port: int) -> None:
 
 def test_an_idle_connection_is_closed(port: int) -> None:
     with connected(port) as connection:
-        connection.sendall(head("GET", "/livez"))
         started = time.monotonic()
+        connection.sendall(head("GET", "/livez"))
         received(connection)
         assert 0.5 < time.monotonic() - started < 5
 
@@ -185,8 +188,9 @@ def until(condition: Any) -> bool:
 
 def test_a_caller_that_reads_nothing_is_cut(port: int) -> None:
     with connected(port, 4096) as connection:
+        begun = Endless.begun
         connection.sendall(head("GET", "/large"))
-        assert until(lambda: Endless.open == 1)
+        assert until(lambda: Endless.begun > begun)
         started = time.monotonic()
         assert until(lambda: Endless.open == 0)
         assert time.monotonic() - started < 6 * PATIENCE
@@ -210,15 +214,30 @@ def test_a_caller_that_reads_almost_nothing_is_cut(port: int) -> None:
 
 
 def test_a_caller_that_reads_slowly_is_not_cut(port: int) -> None:
-    """The client reads for several times the patience, at some times the least rate."""
+    """The client reads for several times the patience, at some times the least rate.
+
+    It is cut if this process gets no processor for the patience: then it reads again.
+    """
+    assert any(is_read_slowly(port) for _ in range(5))
+
+
+def is_read_slowly(port: int) -> bool:
+    """Read an answer slowly. Return False if it was cut because this process stood still."""
     with connected(port, 65536) as connection:
         connection.sendall(head("GET", "/large", "Connection: close"))
-        started, size = time.monotonic(), 0
-        while time.monotonic() - started < 5 * PATIENCE:
-            size += len(connection.recv(50_000))
-            time.sleep(0.1)
-        size += len(received(connection))
+        started = last = time.monotonic()
+        longest, size = 0.0, 0
+        try:
+            while last - started < 5 * PATIENCE:
+                size += len(connection.recv(50_000))
+                longest, last = max(longest, time.monotonic() - last), time.monotonic()
+                time.sleep(0.1)
+            size += len(received(connection))
+        except ConnectionResetError:
+            assert max(longest, time.monotonic() - last) > PATIENCE / 2
+            return False
         assert size > LARGE
+        return True
 
 
 def test_an_answer_that_is_complete_is_not_held_either(port: int) -> None:
@@ -287,7 +306,7 @@ def open_files(process: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    settings = {"workers": "1", "response_patience": "1.5", "linger_seconds": "1", "warm_workers": "false"}
+    settings = {"workers": "1", "response_patience": "3", "linger_seconds": "1", "warm_workers": "false"}
     with service_process(tmp_path_factory.mktemp("held"), **settings) as (address, number):
         yield address, number
 
@@ -311,12 +330,13 @@ def test_a_table_that_nobody_reads_is_closed(process: tuple[str, int]) -> None:
         assert until(lambda: open_files(number) == idle)
         with pytest.raises(ConnectionResetError):
             received(connection)
-    with httpx.stream("GET", f"{address}/v1/buffers/{buffer}/rows", headers={"accept": ARROW}) as whole:
+    rows = f"{address}/v1/buffers/{buffer}/rows"
+    with httpx.stream("GET", rows, headers={"accept": ARROW}, timeout=60) as whole:
         size = 0
         for index, piece in enumerate(whole.iter_bytes(2**20)):
             size += len(piece)
-            if index % 10 == 0:
-                time.sleep(0.7)
+            if index % 5 == 0:
+                time.sleep(0.3)
     assert size >= len(content)
 
 

@@ -1,5 +1,6 @@
 """Fixtures: a real Chromium, and a report of each service on real data."""
 
+import contextlib
 import csv
 import io
 import os
@@ -11,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright, sync_playwright
 
 from tests.e2e.console import Console, console
 
@@ -118,9 +119,17 @@ def browser() -> Iterator[Browser]:
         pytest.skip(missing)
     as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=FLAGS + as_root)
+        opened = launched(playwright, chromium, FLAGS + as_root)
         yield opened
         opened.close()
+
+
+def launched(playwright: Playwright, chromium: str, flags: list[str]) -> Browser:
+    """Start Chromium, up to three times: on a busy machine it has crashed while it started."""
+    for _ in range(2):
+        with contextlib.suppress(Error):
+            return playwright.chromium.launch(executable_path=chromium, args=flags)
+    return playwright.chromium.launch(executable_path=chromium, args=flags)
 
 
 class Reader:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import httpx
-from playwright.sync_api import Browser, FilePayload, Page
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 PATIENCE = 120_000
 """Milliseconds; the first job on a busy machine loads every kernel."""
+expect.set_options(timeout=PATIENCE)
 NOT_NEXT_TO_THE_PAGE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 NAME_OF_FOCUSED = "(document.activeElement.labels?.[0] ?? document.activeElement).innerText.trim()"
 

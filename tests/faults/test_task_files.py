@@ -17,7 +17,7 @@ pytestmark = pytest.mark.faults
 
 SETUP = WorkerSetup(threads=1, memory_bytes=256 * 2**20, preload=("tests.faults.doings",))
 
-LIMIT = 1.0
+LIMIT = 3.0
 
 
 class Files:
@@ -125,4 +125,5 @@ def test_a_transfer_that_is_cancelled_or_too_slow_gives_the_worker_back(
     assert files.calls == calls
     assert engine.engine.capacity() == 1
     files.slow = set()
+    engine.engine._time_limit = PATIENCE
     assert not isinstance(engine.start().result(PATIENCE), Failure)

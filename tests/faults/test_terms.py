@@ -112,7 +112,8 @@ def test_an_upload_that_broke_off_leaves_its_key_free(service: Running) -> None:
 
 def test_a_job_that_runs_past_its_deadline_is_stopped(service: Running) -> None:
     """Its worker is gone, its error says why, and the next job runs."""
-    job = service.submit(people(), seed=doings.HELD, deadline_seconds=2.0)
+    service.run(people())  # a worker is up
+    job = service.submit(people(), seed=doings.HELD, deadline_seconds=8.0)
     pid = service.wait_until_held(job).pid
     failed = service.end(job)
     assert failed.error is not None

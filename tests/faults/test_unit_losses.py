@@ -10,7 +10,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -291,7 +291,10 @@ def test_a_unit_is_repeated_a_limited_number_of_times(home: Home, table: pa.Tabl
 
 def unit_of(pid: int, task: SwapTask) -> int:
     """Number of the unit whose spool the process has open."""
-    links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir() if link.exists()]
+    links = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it has been closed meanwhile
+            links.append(link.readlink())
     return next(int(link.name.split("-")[0]) for link in links if link.parent == task.spool_folder)
 
 

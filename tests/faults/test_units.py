@@ -490,7 +490,7 @@ def test_a_silent_worker_that_has_been_removed_stops_no_unit(
             while len(looks) < 2:
                 await asyncio.sleep(0.01)
 
-    task = long_job(store, tmp_path, table, 2500)
+    task = long_job(store, tmp_path, table, 6000)
     outcome = workers.start(task)
     wait_for_units(task, 2)
     monkeypatch.setattr(workers.engine, "_look", look_with_one_more)
@@ -508,14 +508,14 @@ def test_units_of_a_lost_worker_are_done_elsewhere(
     """The worker dies with its child in the middle of a unit; the digest is that of an undisturbed run."""
     workers.grow(2)
     workers.repeated.clear()
-    task = long_job(store, tmp_path, table, 650)
+    task = long_job(store, tmp_path, table, 2000)
     outcome = workers.start(task)
     lost = wait_for_units(task, 2).pop()
     workers.kill_parent_of(lost)
     found = outcome.result(PATIENCE)
     wait_until_gone(lost)
     assert not isinstance(found, Failure), found
-    parameters = {"fields": ["x", "y"], "iterations": 650}
+    parameters = {"fields": ["x", "y"], "iterations": 2000}
     assert found["destination"]["digest"] == table_digest(swap("LOCALITY", table, parameters).table)
     assert not list(Path(task.scratch_folder).iterdir())
     assert workers.repeated[LOST] == 1

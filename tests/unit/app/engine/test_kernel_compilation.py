@@ -46,9 +46,10 @@ async def until(condition: Callable[[], bool]) -> None:
 def is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state != "Z"
 
 
 def test_progress_is_that_of_the_child(caplog: pytest.LogCaptureFixture) -> None:

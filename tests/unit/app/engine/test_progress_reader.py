@@ -39,11 +39,12 @@ def test_a_stalled_file_shows_what_was_read_last(tmp_path: Path) -> None:
     known, unknown, other = (tmp_path / name for name in ("known", "unknown", "other"))
 
     async def run() -> None:
-        reader = ProgressReader(patience=0.05, read=counted)
+        reader = ProgressReader(patience=60.0, read=counted)
         try:
             assert await reader.read(tmp_path / "absent") is None
             expected = report(known, 0.25)
             assert await reader.read(known) == expected
+            reader._patience = 0.05
             stall(known)
             assert await asyncio.gather(*(reader.read(known) for _ in range(50))) == [expected] * 50
             assert reads.count(known) == 2

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -179,11 +180,15 @@ def test_each_connection_goes_to_the_process_with_the_fewest() -> None:
         for connection, number in zip(first, numbers, strict=True):
             if number == "1":
                 connection.close()
-        until(lambda: ask_new(service) == "1")
-        time.sleep(0.5)  # all that were closed have been reported
-        more = [service.connect() for _ in range(10)]
-        assert {ask(connection, b"n") for connection in more} == {"1"}
+        until(partial(all_go_to, service, "1"))  # when all that were closed have been reported
         assert stopped(service) == 0
+
+
+def all_go_to(service: Supervised, number: str) -> bool:
+    """Whether ten connections go to one process."""
+    with contextlib.ExitStack() as opened:
+        more = [opened.enter_context(service.connect()) for _ in range(10)]
+        return {ask(connection, b"n") for connection in more} == {number}
 
 
 def ask_new(service: Supervised) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,7 +50,7 @@ def in_loop(database: Database, use: Callable[[], Awaitable[Any]]) -> Any:
 def test_a_look_waits_in_the_event_loop_and_leaves_it_to_others(database: Database) -> None:
     def look() -> tuple[int, int]:
         before = threading.get_ident()
-        database.look(SLEEP, {"seconds": 0.5})
+        database.look(SLEEP, {"seconds": 1.0})
         return before, threading.get_ident()
 
     async def use() -> tuple[tuple[int, int], int]:
@@ -62,7 +63,7 @@ def test_a_look_waits_in_the_event_loop_and_leaves_it_to_others(database: Databa
 
     threads, turns = in_loop(database, use)
     assert set(threads) == {threading.get_ident()}
-    assert turns > 5
+    assert turns > 1
 
 
 def test_more_looks_than_connections_wait_for_their_turn(database: Database) -> None:
@@ -81,7 +82,7 @@ def test_more_looks_than_connections_wait_for_their_turn(database: Database) -> 
 
 def test_free_connections_are_not_in_use(database: Database) -> None:
     async def use() -> tuple[int, int]:
-        slow = asyncio.ensure_future(database.looking(database.look, SLEEP, {"seconds": 0.3}))
+        slow = asyncio.ensure_future(database.looking(database.look, SLEEP, {"seconds": 3.0}))
         await database.looking(database.look, PROCESS, {})
         while database.connections()[0] != 1:
             await asyncio.sleep(0.01)
@@ -219,8 +220,10 @@ def test_no_connection_is_left_when_the_database_is_closed(database: Database) -
     in_loop(database, use)
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     with psycopg.connect(address.replace("postgresql+psycopg", "postgresql"), autocommit=True) as opened:
-        for _ in range(1000):  # a server process ends a moment after its connection
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:  # a server process ends a moment after its connection
             (others,) = opened.execute(count).fetchone() or (0,)
             if others == 1:
                 return
+            time.sleep(0.02)
         pytest.fail(f"{others - 1} connections are left")

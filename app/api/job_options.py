@@ -53,13 +53,20 @@ class Submission:
             webhook = Webhook(body.webhook.url, body.webhook.secret)
         return SubmissionOptions(
             idempotency_key=self.idempotency_key,
-            request_fingerprint=await fingerprint(self.request) if self.idempotency_key else None,
+            request_fingerprint=await self._fingerprint(),
             priority=body.priority,
             deadline_seconds=body.deadline_seconds,
             webhook=webhook,
             annotations=body.annotations,
             trace_parent=current_parent(),
         )
+
+    async def copy_options(self) -> SubmissionOptions:
+        """Return the options of a request to copy a buffer."""
+        return SubmissionOptions(self.idempotency_key, await self._fingerprint())
+
+    async def _fingerprint(self) -> str | None:
+        return await fingerprint(self.request) if self.idempotency_key else None
 
     def upload_options(self) -> SubmissionOptions:
         """Return the options of an upload; its bytes are added to the fingerprint as they arrive."""

@@ -125,9 +125,12 @@ class BufferService:
         types: Mapping[str, str],
         null_tokens: Sequence[str],
         annotations: Annotations = UNANNOTATED,
+        submission: SubmissionOptions = DEFAULT_OPTIONS,
     ) -> Buffer:
         """Copy the buffer: see `Buffers.copy`."""
-        return await self._buffers.copy(buffer_id, drop, types, null_tokens, annotations, self._caller)
+        return await self._buffers.copy(
+            buffer_id, drop, types, null_tokens, annotations, submission, self._caller
+        )
 
     async def annotate(self, buffer_id: str, changes: Mapping[str, str | None]) -> Buffer:
         """Change the buffer's name, label or notes: see `Buffers.annotate`."""
@@ -299,13 +302,7 @@ class Buffers:
             size += len(chunk)
             self._refuse_too_large(size)
         submission = hashed.identified(submission, describe())
-        buffer = await self._in_thread(self._made_before, submission, caller)
-        if buffer is None:
-            raise Unavailable(
-                "the buffer that was made under this Idempotency-Key has just expired or been "
-                "deleted; send the request again"
-            )
-        return buffer
+        return await self._in_thread(self._made_by_earlier_request, submission, caller)
 
     async def read(
         self,
@@ -339,11 +336,13 @@ class Buffers:
         types: Mapping[str, str],
         null_tokens: Sequence[str],
         annotations: Annotations,
+        submission: SubmissionOptions,
         caller: Caller,
     ) -> Buffer:
         """Create a buffer from another one, without some fields, with other types or with more nulls.
 
-        Name and label that are not given are those of the other one.
+        Name and label that are not given are those of the other one. If the idempotency key was used before,
+        the earlier copy is returned, also if the other buffer is gone.
 
         Raises
         ------
@@ -352,10 +351,14 @@ class Buffers:
             A field is unknown, or none would remain.
         SourceError
             A value does not fit its new type.
+        StorageFull
+        LimitReached
+        IdempotencyKeyReused
         """
+        if await self._in_thread(self._admit, submission, caller):
+            return await self._in_thread(self._made_by_earlier_request, submission, caller)
         source = await self._in_thread(self._find, buffer_id, caller)
         check_copied_fields([field["name"] for field in source.fields], drop, types)
-        await self._in_thread(self._admit, DEFAULT_OPTIONS, caller)
         table = self._stores.new_blob()
         try:
             async with self._reserving:
@@ -370,10 +373,13 @@ class Buffers:
             raise
         try:
             columns = annotations.columns(source)
-            return await self._in_thread(self._insert, stored, columns, DEFAULT_OPTIONS, caller)
+            buffer = await self._in_thread(self._insert, stored, columns, submission, caller)
         except BaseException:
             await self._in_thread(self.discard, stored)
             raise
+        if buffer.blob != stored.blob:  # an equal request at the same time was earlier
+            await self._in_thread(self.discard, stored)
+        return buffer
 
     def _reserve_copy(self, table: BlobAccess, size: int) -> str:
         try:
@@ -514,9 +520,16 @@ class Buffers:
             self._limits.admit_buffer(session, caller.owner, 1, now)
             return self._idempotency.is_known(session, caller.owner, submission, now)
 
-    def _made_before(self, submission: SubmissionOptions, caller: Caller) -> Buffer | None:
+    def _made_by_earlier_request(self, submission: SubmissionOptions, caller: Caller) -> Buffer:
+        """Return the buffer made under the key. Raises IdempotencyKeyReused, Unavailable."""
         with self._stores.database.read() as session:
-            return self._made_under_key(session, submission, caller, moment(session))
+            buffer = self._made_under_key(session, submission, caller, moment(session))
+        if buffer is None:
+            raise Unavailable(
+                "the buffer that was made under this Idempotency-Key has just expired or been "
+                "deleted; send the request again"
+            )
+        return buffer
 
     def _made_under_key(
         self, session: Transaction, submission: SubmissionOptions, caller: Caller, now: datetime

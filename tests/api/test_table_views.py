@@ -1,7 +1,9 @@
 """Profile of a buffer, copies with other types, rows before and after a run, and trial runs in a preview."""
 
 import json
+import uuid
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -100,6 +102,29 @@ def test_a_copy_has_other_types_and_fewer_fields(api: Api) -> None:
     wanted = [[str(row[0]), "None" if row[2] == "?" else str(row[2])] for row in ROWS]
     assert rows_of(api.client, f"/v1/buffers/{copy['id']}") == wanted
     assert api.client.get(f"/v1/buffers/{buffer['id']}").json() == buffer  # stays as it is
+
+
+def test_a_copy_is_made_once_under_a_key(api: Api) -> None:
+    """The same request returns the copy, also when the first buffer is gone; another request is refused."""
+    buffer, key = uploaded(api.client), {"idempotency-key": uuid.uuid4().hex}
+    path = f"/v1/buffers/{buffer['id']}/copies"
+    stored = len(api.client.get("/v1/buffers", params={"page_size": 200}).json()["buffers"])
+
+    def copied(change: dict[str, Any]) -> httpx.Response:
+        return api.client.post(path, json=change, headers=key)
+
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(copied, [{"drop": ["column_2"]}] * 4))
+    assert {answer.status_code for answer in made} == {201}
+    assert len({answer.json()["id"] for answer in made}) == 1
+    assert all("idempotency-key-expires" in answer.headers for answer in made)
+    assert len(api.client.get("/v1/buffers", params={"page_size": 200}).json()["buffers"]) == stored + 1
+    api.problem(copied({"drop": ["column_1"]}), 422, "idempotency_key_reused")
+    api.client.delete(f"/v1/buffers/{buffer['id']}").raise_for_status()
+    again = copied({"drop": ["column_2"]})
+    assert (again.status_code, again.json()) == (201, made[0].json())
+    api.client.delete(f"/v1/buffers/{again.json()['id']}").raise_for_status()
+    api.problem(copied({"drop": ["column_2"]}), 404)
 
 
 @pytest.mark.parametrize(

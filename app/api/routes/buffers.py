@@ -260,16 +260,20 @@ async def get_buffer_profile(
     status_code=201,
     responses=problems(*_REFUSALS, 404),
 )
-async def copy_buffer(buffer_id: str, body: CopyRequest, response: Response, jobs: Jobs) -> Buffer:
+async def copy_buffer(
+    buffer_id: str, body: CopyRequest, response: Response, jobs: Jobs, submission: RequestSubmission
+) -> Buffer:
     """Create a buffer from another one: without some fields, with other types, or with more nulls.
 
     The first buffer stays as it is. A value that does not fit its new type is refused with its field and
     row. The copy keeps the order of fields and rows, and the name and the label unless the request gives
     others.
     """
-    made = await jobs.buffers.copy(buffer_id, body.drop, body.types, body.null_tokens, body.annotations)
-    response.headers["Location"] = f"/v1/buffers/{made.id}"
-    return _document(made)
+    options = await submission.copy_options()
+    made = await jobs.buffers.copy(
+        buffer_id, body.drop, body.types, body.null_tokens, body.annotations, options
+    )
+    return _created(made, response, submission)
 
 
 @router.patch(

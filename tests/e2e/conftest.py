@@ -1,6 +1,5 @@
 """Fixtures: a real Chromium, and a report of each service on real data."""
 
-import contextlib
 import csv
 import io
 import os
@@ -12,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.e2e.console import Console, console
 
@@ -21,6 +20,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-gpu",
     "--disable-quic",
+    "--disable-software-rasterizer",  # its start changes the environment, which other threads read: a crash
     "--disable-sync",
     "--in-process-gpu",  # no messages between processes for each frame: a tenth less processor time
     "--no-first-run",
@@ -119,17 +119,9 @@ def browser() -> Iterator[Browser]:
         pytest.skip(missing)
     as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        opened = launched(playwright, chromium, FLAGS + as_root)
+        opened = playwright.chromium.launch(executable_path=chromium, args=FLAGS + as_root)
         yield opened
         opened.close()
-
-
-def launched(playwright: Playwright, chromium: str, flags: list[str]) -> Browser:
-    """Start Chromium, up to three times: on a busy machine it has crashed while it started."""
-    for _ in range(2):
-        with contextlib.suppress(Error):
-            return playwright.chromium.launch(executable_path=chromium, args=flags)
-    return playwright.chromium.launch(executable_path=chromium, args=flags)
 
 
 class Reader:

@@ -5,11 +5,11 @@ it holds a lock breaks the whole pool. Here a failing worker affects no other wo
 
 A cancelled task is requested to stop. If it does not within a second, its worker is killed. A worker that was
 killed or lost is replaced. It takes tasks again when the new process has sent its id, so a free worker is
-always up, and warm if the settings ask for that. A task whose worker ended before it had read the task has
-not begun: the next free worker takes it.
+always up, and warm if the settings ask for that.
 
 A worker that was killed counts as lost if the kernel has killed no process for lack of memory since the task
 began. Otherwise, and after a crash, its end is the task's fault: another worker would end in the same way.
+A task whose worker was lost before it had read the task has not begun: the next free worker takes it.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _STOP_SECONDS = 1.0
 """Time in which a cancelled task may stop by itself, so that its worker stays; then the worker is killed."""
 
 _MOST_UNTAKEN = 3
-"""Times that a task is given to another worker, because one ended before it had read the task."""
+"""Times that a task is given to another worker, because one was lost before it had read the task."""
 
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
 
@@ -255,12 +255,12 @@ class EmbeddedEngine:
     async def _work(
         self, task_id: str, worker: WorkerLink, call: _Call, stop: asyncio.Future[None]
     ) -> Outcome:
-        """Return the outcome of a call. Make it again if its worker ended before it had read the task."""
+        """Return the outcome of a call. Make it again if its worker was lost before it had read the task."""
         for left in reversed(range(_MOST_UNTAKEN + 1)):
             outcome, untaken = await self._outcome(worker, call, stop)
             if not untaken or stop.done() or not left:
                 break
-            _log.warning("a worker ended before it had read its task, which another worker takes")
+            _log.warning("a worker was lost before it had read its task, which another worker takes")
             another = await self._taken(self._next_worker(), stop)
             if another is None:
                 return _CANCELLED
@@ -272,7 +272,7 @@ class EmbeddedEngine:
     ) -> tuple[Outcome, bool]:
         """Wait for the outcome of a call, and give its worker back or replace it.
 
-        Return the outcome, and whether the worker ended before it had read the task.
+        Return the outcome, and whether the worker was lost before it had read the task.
         """
         calling = call.answer
         await _first_of(calling, stop, within=self._time_limit)
@@ -283,9 +283,10 @@ class EmbeddedEngine:
             await asyncio.wait([calling])
             await self._replace(worker)
             return (_CANCELLED if stop.done() else _over(self._time_limit)), False
-        outcome, untaken = _outcome_of(calling), worker.untaken
+        outcome, untaken = _outcome_of(calling), False
         if isinstance(outcome, Failure) and outcome.code in (WORKER_DIED, WORKER_LOST):
             outcome = _judged(outcome, call.oom_kills)
+            untaken = worker.untaken and outcome.lost
             await self._replace(worker)
         else:
             self._give_back(worker)

@@ -92,6 +92,11 @@ class Faults:
             found = self._counts.setdefault(name, Counter())
             found.update({"null": nulls, "NaN": nan, "infinite": infinite})
 
+    def add_all(self, others: Faults) -> None:
+        """Add the counts of other rows."""
+        for name, counts in others._counts.items():
+            self._counts.setdefault(name, Counter()).update(counts)
+
     def refuse(self, names: Sequence[str]) -> None:
         """Raise SourceError if there are any; ``names``: all fields, in the order of the message."""
         if not self:

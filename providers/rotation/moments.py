@@ -9,12 +9,15 @@ References
 Chan, Golub, LeVeque 1983, The American Statistician 37(3), doi:10.2307/2683386: moments of two sets joined.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from providers.arrays import BoolArray, Float64Array
+from providers.arrays import BoolArray, Float64Array, Int64Array
 from providers.kernels.decorators import within, within_ieee
 from providers.kernels.parallel import parallel
 from providers.numba import get_num_threads, njit, prange
@@ -212,6 +215,56 @@ def _join(counts, smallest, largest, means, products, joined, least, most, mean,
     return joined
 
 
+@dataclass(frozen=True, slots=True)
+class BlockMoments:
+    """Moments of consecutive blocks of rows."""
+
+    counts: Int64Array
+    """Number of rows that take part, shape (blocks,)."""
+    extremes: Float64Array
+    """Smallest values, largest values and means of the fields, shape (3, blocks, fields)."""
+    products: Float64Array
+    """Lower triangle of the sums of products, padded to whole vectors, shape (blocks, fields, padded)."""
+
+    def packed(self) -> Float64Array:
+        """Return a row of numbers for each block, without what is padded."""
+        blocks, fields, _ = self.products.shape
+        lower = self.products[:, *np.tril_indices(fields)]
+        extremes = self.extremes.transpose(1, 0, 2).reshape(blocks, 3 * fields)
+        return np.hstack([self.counts[:, np.newaxis].astype(np.float64), extremes, lower])
+
+    @classmethod
+    def unpacked(cls, packed: Float64Array, fields: int) -> BlockMoments:
+        """Return the moments that `packed` has made rows of numbers, float64, shape (blocks, any)."""
+        blocks = len(packed)
+        counts = packed[:, 0].astype(np.int64)
+        extremes = packed[:, 1 : 1 + 3 * fields].reshape(blocks, 3, fields).transpose(1, 0, 2)
+        products = np.zeros((blocks, fields, _padded(fields)))
+        products[:, *np.tril_indices(fields)] = packed[:, 1 + 3 * fields :]
+        return cls(counts, np.ascontiguousarray(extremes), products)
+
+
+def block_moments(
+    values: Float64Array, absent: BoolArray | None, progress: Progress
+) -> Iterator[BlockMoments]:
+    """Compute the moments of the blocks of some rows, several blocks at a time; see `moments`."""
+    fields, rows = values.shape
+    missing = np.zeros(0, np.bool_) if absent is None else absent
+    starts = slices(fields, rows)
+    for start in starts:
+        progress(start / rows, "fitting")
+        blocks = -(-min(starts.step, rows - start) // BLOCK)
+        counts, extremes = np.zeros(blocks, np.int64), np.empty((3, blocks, fields))
+        products = np.empty((blocks, fields, _padded(fields)))
+        _block_moments(values, missing, start, counts, *extremes, products)
+        yield BlockMoments(counts, extremes, products)
+
+
+def _padded(fields: int) -> int:
+    """Return the number of fields that fill whole vectors."""
+    return -(-fields // _VECTOR) * _VECTOR
+
+
 class MomentsSoFar:
     """Moments of rows that come in batches of whole blocks; only the last batch may be shorter."""
 
@@ -222,21 +275,15 @@ class MomentsSoFar:
 
     def add(self, values: Float64Array, absent: BoolArray | None, progress: Progress) -> None:
         """Add the next rows (float64, shape (fields, rows)); see `moments`."""
-        fields, rows = values.shape
-        missing = np.zeros(0, np.bool_) if absent is None else absent
-        width = -(-fields // _VECTOR) * _VECTOR
-        starts = slices(fields, rows)
-        for start in starts:
-            progress(start / rows, "fitting")
-            blocks = -(-min(starts.step, rows - start) // BLOCK)
-            counts = np.zeros(blocks, np.int64)
-            smallest, largest, means = np.empty((3, blocks, fields))
-            products = np.empty((blocks, fields, width))
-            _block_moments(values, missing, start, counts, smallest, largest, means, products)
-            self._rows = _join(
-                counts, smallest, largest, means, products, self._rows,
-                self._least, self._most, self._mean, self._product,
-            )  # fmt: skip
+        for blocks in block_moments(values, absent, progress):
+            self.join(blocks)
+
+    def join(self, blocks: BlockMoments) -> None:
+        """Add the moments of the next blocks."""
+        self._rows = _join(
+            blocks.counts, *blocks.extremes, blocks.products, self._rows,
+            self._least, self._most, self._mean, self._product,
+        )  # fmt: skip
 
     def finish(self) -> Moments:
         """Return the moments of all rows added."""

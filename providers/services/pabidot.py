@@ -212,7 +212,8 @@ PROVIDER = Provider(
         memory=lambda params, rows, nbytes: 2 * nbytes + rows * (8 * len(params.fields) + 44),
         cut="Into ranges of rows. One pass sums the moments block by block in the order of the rows, the "
         "next perturbs. Shuffled rows go to scratch space by ranges of the buckets of their random order. "
-        "The units of a divided job are ranges of rows; one worker does the first pass.",
+        "The units of a divided job are ranges of rows. Pieces take the moments of the blocks of their rows, "
+        "which every unit joins.",
         swap=swap_out_of_core,
         sharing=sharing_of_row_ranges(_settings),
     ),

@@ -241,7 +241,7 @@ class BlockMoments:
         extremes = packed[:, 1 : 1 + 3 * fields].reshape(blocks, 3, fields).transpose(1, 0, 2)
         products = np.zeros((blocks, fields, _padded(fields)))
         products[:, *np.tril_indices(fields)] = packed[:, 1 + 3 * fields :]
-        return cls(counts, np.ascontiguousarray(extremes), products)
+        return cls(counts, extremes.copy(), products)  # kernels are compiled for arrays that can be written
 
 
 def block_moments(

@@ -1,7 +1,7 @@
 """PABIDOT: parameters, choice of the transform, and the contents of its report."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from providers import PROVIDERS
 from providers.errors import ParameterError, SourceError
 from providers.progress import no_progress
 from providers.results import SwapResult
+from providers.rotation.moments import BLOCK, BlockMoments, MomentsSoFar, block_moments
 from providers.rotation.transform import ANGLES, choose, least_variances, rotations
 from providers.services.pabidot import PabidotParams, check
 from tests.naive import pabidot
@@ -131,6 +132,25 @@ def test_ties_go_to_the_lowest_angle_and_axis() -> None:
         best = [theta for theta, row in zip(ANGLES, found, strict=True) if row.max() >= found.max() - 1e-9]
         assert len(best) >= 1
         assert chosen.theta == best[0]
+
+
+@pytest.mark.parametrize("rows", [2, BLOCK, 5 * BLOCK + 7])
+@pytest.mark.parametrize("fields", [2, 9])
+def test_moments_of_blocks_are_joined_as_those_of_rows(rows: int, fields: int) -> None:
+    """After they were packed and read again, in arrays for which the kernels are compiled."""
+    random = np.random.default_rng(4)
+    values, absent = random.normal(size=(fields, rows)), random.random(rows) < 0.1
+    whole, joined = MomentsSoFar(fields), MomentsSoFar(fields)
+    whole.add(values, absent, no_progress)
+    for blocks in block_moments(values, absent, no_progress):
+        packed = blocks.packed()
+        packed.flags.writeable = False
+        found = BlockMoments.unpacked(packed, fields)
+        arrays = (found.counts, found.extremes, found.products)
+        assert all(array.flags.writeable and array.flags.c_contiguous for array in arrays)
+        joined.join(found)
+    for one, other in zip(astuple(joined.finish()), astuple(whole.finish()), strict=True):
+        assert np.array_equal(one, other)
 
 
 def test_without_noise_the_variance_of_the_difference_is_phi() -> None:

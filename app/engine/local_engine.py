@@ -52,7 +52,7 @@ _POLL_SECONDS = 0.01
 _STOP_SECONDS = 1.0
 """Time in which a cancelled task may stop by itself, so that its worker stays; then the worker is killed."""
 
-_MOST_UNTAKEN = 3
+_MOST_UNREAD = 3
 """Times that a task is given to another worker, because one was lost before it had read the task."""
 
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
@@ -196,7 +196,7 @@ class EmbeddedEngine:
         task: Any,
         stop: asyncio.Future[None],
     ) -> Outcome:
-        worker = await self._taken(free, stop)
+        worker = await self._wait_for_worker(free, stop)
         if worker is None:
             return _CANCELLED
         if self._files is None:
@@ -215,7 +215,9 @@ class EmbeddedEngine:
             await asyncio.get_running_loop().run_in_executor(self._movers, self._files.release, fetched)
         return _CANCELLED if stop.done() else outcome
 
-    async def _taken(self, free: asyncio.Future[WorkerLink], stop: asyncio.Future[None]) -> WorkerLink | None:
+    async def _wait_for_worker(
+        self, free: asyncio.Future[WorkerLink], stop: asyncio.Future[None]
+    ) -> WorkerLink | None:
         """Wait for a free worker and return it; None if the task stops before."""
         # Stopped by a future and not by Task.cancel: a task that is cancelled before its first step would
         # never give its worker back.
@@ -256,15 +258,16 @@ class EmbeddedEngine:
         self, task_id: str, worker: WorkerLink, call: _Call, stop: asyncio.Future[None]
     ) -> Outcome:
         """Return the outcome of a call. Make it again if its worker was lost before it had read the task."""
-        for left in reversed(range(_MOST_UNTAKEN + 1)):
-            outcome, untaken = await self._outcome(worker, call, stop)
-            if not untaken or stop.done() or not left:
-                break
+        for _ in range(_MOST_UNREAD):
+            outcome, unread = await self._outcome(worker, call, stop)
+            if not unread or stop.done():
+                return outcome
             _log.warning("a worker was lost before it had read its task, which another worker takes")
-            another = await self._taken(self._next_worker(), stop)
+            another = await self._wait_for_worker(self._next_worker(), stop)
             if another is None:
                 return _CANCELLED
             worker, call = another, self._begin(task_id, another, call.function, call.task)
+        outcome, _ = await self._outcome(worker, call, stop)
         return outcome
 
     async def _outcome(
@@ -283,14 +286,14 @@ class EmbeddedEngine:
             await asyncio.wait([calling])
             await self._replace(worker)
             return (_CANCELLED if stop.done() else _over(self._time_limit)), False
-        outcome, untaken = _outcome_of(calling), False
+        outcome, unread = _outcome_of(calling), False
         if isinstance(outcome, Failure) and outcome.code in (WORKER_DIED, WORKER_LOST):
             outcome = _judged(outcome, call.oom_kills)
-            untaken = worker.untaken and outcome.lost
+            unread = worker.unread and outcome.lost
             await self._replace(worker)
         else:
             self._give_back(worker)
-        return (_CANCELLED if stop.done() else outcome), untaken
+        return (_CANCELLED if stop.done() else outcome), unread
 
     async def _replace(self, worker: WorkerLink) -> None:
         """Start a replacement; return when the old process has ended, or the worker is free again."""

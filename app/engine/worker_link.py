@@ -58,7 +58,7 @@ class WorkerLink:
         self._closed = False
         self._called = False
         self._stopping = False
-        self.untaken = False
+        self.unread = False
         """Whether the process ended before it had read the last task, which has not begun then."""
         self.pid = 0
         """Process id; 0 until the first process is up."""
@@ -94,7 +94,7 @@ class WorkerLink:
         The rest sends ``function(task)`` completely and returns its outcome, also when the process dies.
         Raises any error of pickle.
         """
-        self._called = self._stopping = self.untaken = False
+        self._called = self._stopping = self.unread = False
         content = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
         unsent = memoryview(LENGTH.pack(len(content)) + content)
         with contextlib.suppress(OSError):  # a dead process; or the socket is full
@@ -112,9 +112,7 @@ class WorkerLink:
             self._called = True
             answer = await self._receive()
         except (EOFError, OSError) as error:
-            self.untaken = not self._called or (
-                isinstance(error, ConnectionResetError) and not self._stopping
-            )
+            self.unread = not self._called or (isinstance(error, ConnectionResetError) and not self._stopping)
             return await asyncio.to_thread(self._end)
         return decode_outcome(answer)
 

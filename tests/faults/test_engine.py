@@ -186,7 +186,7 @@ def test_a_task_that_a_killed_worker_had_not_read_is_taken_by_another(
     monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """The worker is stopped, so that it reads nothing before it is killed. Repeats are limited."""
-    monkeypatch.setattr(local_engine, "_MOST_UNTAKEN", most)
+    monkeypatch.setattr(local_engine, "_MOST_UNREAD", most)
     engine = Engine("local", workers=1, time_limit=PATIENCE)
     assert isinstance(engine.engine, EmbeddedEngine)
     killed = engine.pid()

@@ -19,9 +19,9 @@ from app.formats import stream_chunks
 from app.formats.errors import FormatError
 from app.formats.json_input import table_from_columns, table_from_rows
 from app.formats.media_types import CSV
-from app.jobs.buffers import Upload
 from app.jobs.requests import SendTo, StoredTable
 from app.jobs.service import JobService
+from app.jobs.tables.uploads import Upload
 from app.requests.source import ParsedTable, SentTo, Source, SourceTable, schema_of_fields
 from app.requests.uploads import UPLOADED, CsvOptions, CsvWriting, type_of_name, uploaded_type
 from providers.errors import SourceError

@@ -12,7 +12,7 @@ from app.cli.workspace import WorkspaceTable
 from app.errors import AppError
 from app.formats.errors import FormatError
 from app.formats.media_types import CSV as CSV_TYPE
-from app.jobs.buffers import Upload
+from app.jobs.tables.uploads import Upload
 from app.requests.source import SourceTable
 from app.requests.uploads import CsvOptions
 from app.requests.validation_errors import error_items

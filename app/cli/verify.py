@@ -14,7 +14,7 @@ from app.cli.exit_codes import CommandFailed, Exit
 from app.cli.files import STANDARD, open_input
 from app.cli.request_builder import CSV, Call
 from app.cli.workspace import Workspace
-from app.jobs.buffers import Upload
+from app.jobs.tables.uploads import Upload
 from app.settings import Settings
 from app.store.crypto.key_files import KeyUnreadable, load_signing_key
 from app.store.crypto.sealing import Signer, signature_holds

@@ -26,8 +26,8 @@ from app.engine.engine import Failure, Outcome, Progress
 from app.engine.progress_file import make_progress_file, read_progress
 from app.engine.worker_process import call
 from app.errors import NO_ROOM
-from app.jobs.buffers import Upload
 from app.jobs.requests import StoredTable
+from app.jobs.tables.uploads import Upload
 from app.settings import Settings
 from app.store.blobs.sealed_files import BlobAccess, BlobStore, SealedWriter
 from app.store.crypto.sealing import Sealer

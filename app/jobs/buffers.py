@@ -1,15 +1,12 @@
 """Buffers: uploaded tables, received in bounded memory, checked by a worker and stored until they expire."""
 
 import asyncio
-import hashlib
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, TypeVar
-
-import orjson
+from typing import ParamSpec, TypeVar
 
 from app.callers import Caller
 from app.engine.engine import Failure, TaskFunction
@@ -22,6 +19,7 @@ from app.jobs.idempotency import Idempotency
 from app.jobs.reference_reader import ReferenceReader
 from app.jobs.requests import DEFAULT_OPTIONS, UNANNOTATED, Annotations, StoredTable, SubmissionOptions
 from app.jobs.stores import Stores
+from app.jobs.tables.uploads import DeclaredLength, HashedUpload, Upload, UploadSpace
 from app.jobs.transactions import JobTransactions
 from app.settings import Settings
 from app.store.blobs.arrow_stream import TableReader
@@ -30,7 +28,6 @@ from app.store.blobs.sealed_files import (
     BlobAccess,
     BlobMissing,
     SealedWriter,
-    extend_draft,
     reserve_draft,
 )
 from app.store.sql import buffers, idempotency, usage
@@ -52,33 +49,8 @@ Decode = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
 
 _ALWAYS_ALLOWED = 2**30
 """Decoded bytes that any table may take, unless a setting allows less."""
-_RESERVED_STEP = 1 << 24
-"""Bytes for which an upload of unknown length reserves disk space at once, as its bytes arrive."""
 _MOST_EXPANSION = 200
 """Largest ratio of decoded to uploaded bytes of a table over a gibibyte."""
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """Declared format of an upload."""
-
-    media_type: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the reader for that type."""
-    annotations: Annotations = UNANNOTATED
-    """Name, label and notes of the buffer."""
-
-
-@dataclass(slots=True)
-class DeclaredLength:
-    """Length of an upload in bytes, as far as it is known before the upload has been read."""
-
-    size: int = 0
-    """0 if it is unknown. Of a reference it becomes known with the first bytes."""
-
-    def set(self, size: int) -> None:
-        """Note the length."""
-        self.size = size
 
 
 class BufferService:
@@ -266,22 +238,35 @@ class Buffers:
     ) -> tuple[Buffer, bool]:
         """Return the buffer as `create`, and whether an earlier request has made it."""
         made = await self._in_thread(self._admit, submission, caller)
-        hashed = _HashedUpload(chunks)
+        hashed = HashedUpload(chunks)
         if made:
             return await self._replayed(hashed, describe, submission, caller), True
         received = hashed.chunks() if submission.idempotency_key else chunks
         stored = await self._read(received, describe, caller, gone, DeclaredLength(declared))
+        upload = describe()
+        identified = hashed.identified(submission, upload)
+        buffer = await self._kept(stored, upload.annotations.columns(), identified, caller)
+        return buffer, buffer.blob != stored.blob
+
+    async def _kept(
+        self,
+        stored: StoredTable,
+        annotations: Mapping[str, str | None],
+        submission: SubmissionOptions,
+        caller: Caller,
+    ) -> Buffer:
+        """Return the new buffer of a stored table, or that of an equal request that was earlier.
+
+        The table is discarded unless a new buffer has it.
+        """
+        kept = False
         try:
-            upload = describe()
-            columns, identified = upload.annotations.columns(), hashed.identified(submission, upload)
-            buffer = await self._in_thread(self._insert, stored, columns, identified, caller)
-        except BaseException:
-            await self._in_thread(self.discard, stored)
-            raise
-        repeated = buffer.blob != stored.blob
-        if repeated:
-            await self._in_thread(self.discard, stored)
-        return buffer, repeated
+            buffer = await self._in_thread(self._insert, stored, annotations, submission, caller)
+            kept = buffer.blob == stored.blob
+        finally:
+            if not kept:
+                await self._in_thread(self.discard, stored)
+        return buffer
 
     async def _counted(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield the chunks unchanged, and count their bytes as they arrive."""
@@ -291,7 +276,7 @@ class Buffers:
 
     async def _replayed(
         self,
-        hashed: "_HashedUpload",
+        hashed: HashedUpload,
         describe: Callable[[], Upload],
         submission: SubmissionOptions,
         caller: Caller,
@@ -371,15 +356,7 @@ class Buffers:
         except BaseException:
             await self._in_thread(self._stores.drop, [table.id])
             raise
-        try:
-            columns = annotations.columns(source)
-            buffer = await self._in_thread(self._insert, stored, columns, submission, caller)
-        except BaseException:
-            await self._in_thread(self.discard, stored)
-            raise
-        if buffer.blob != stored.blob:  # an equal request at the same time was earlier
-            await self._in_thread(self.discard, stored)
-        return buffer
+        return await self._kept(stored, annotations.columns(source), submission, caller)
 
     def _reserve_copy(self, table: BlobAccess, size: int) -> str:
         try:
@@ -441,18 +418,16 @@ class Buffers:
             await self._in_thread(self._stores.drop, [upload.id] if succeeded else [upload.id, table.id])
         return stored
 
-    def _reserve(self, upload: BlobAccess, table: BlobAccess, size: int) -> "_UploadSpace":
+    def _reserve(self, upload: BlobAccess, table: BlobAccess, size: int) -> UploadSpace:
         """Reserve disk space for an upload of this size and for its table. Raises StorageFull."""
         try:
             draft = reserve_draft(table, size)
             # The upload is deleted as soon as it has been read, so it need not survive a power cut.
-            return _UploadSpace(SealedWriter(upload, durable=False, expected=size), draft, size)
+            return UploadSpace(SealedWriter(upload, durable=False, expected=size), draft, size)
         except OSError as error:
             raise storage_error(error) from error
 
-    async def _store(
-        self, chunks: AsyncIterator[bytes], space: "_UploadSpace", declared: DeclaredLength
-    ) -> int:
+    async def _store(self, chunks: AsyncIterator[bytes], space: UploadSpace, declared: DeclaredLength) -> int:
         """Write the upload to its blob and return its size in bytes."""
         writer = space.writer
         writing = asyncio.ensure_future(asyncio.sleep(0, 0))
@@ -626,47 +601,3 @@ class Buffers:
         except asyncio.CancelledError:
             await asyncio.wait([running])
             raise
-
-
-@dataclass(slots=True)
-class _UploadSpace:
-    """Disk space of an upload."""
-
-    writer: SealedWriter
-    table_draft: str
-    """File that the worker takes over for the table; it is deleted with the table's blob."""
-    reserved: int
-    """Bytes reserved for the upload, and as many for its table."""
-
-    def extend(self, size: int, declared: int) -> None:
-        """Reserve ``size`` bytes and a step more, or all declared bytes. Raises OSError: ENOSPC.
-
-        Blocking; no write may be in progress.
-        """
-        wanted = declared if declared >= size else size + _RESERVED_STEP
-        self.writer.reserve(wanted, self.reserved)
-        extend_draft(self.table_draft, wanted, self.reserved)
-        self.reserved = wanted
-
-
-class _HashedUpload:
-    """Chunks of an upload, hashed as they are read, for the fingerprint of the request."""
-
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self._chunks = chunks
-        self._hash = hashlib.sha256()
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the chunks unchanged."""
-        async for chunk in self._chunks:
-            self._hash.update(chunk)
-            yield chunk
-
-    def identified(self, submission: SubmissionOptions, upload: Upload) -> SubmissionOptions:
-        """Add the upload's bytes and format to the request fingerprint of the options."""
-        if submission.idempotency_key is None:
-            return submission
-        options = orjson.dumps(dict(upload.options), option=orjson.OPT_SORT_KEYS).decode()
-        texts = [submission.request_fingerprint or "", self._hash.hexdigest(), upload.media_type, options]
-        texts += (text for text in upload.annotations.columns().values() if text)  # of a form
-        return replace(submission, request_fingerprint="\0".join(texts))

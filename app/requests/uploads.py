@@ -14,7 +14,7 @@ from app.errors import InvalidRequest, UnsupportedMediaType
 from app.formats.csv_dialect import ENCODINGS, CsvDialect, Encoding, known_encoding
 from app.formats.json_text import unique_names
 from app.formats.media_types import ARROW_STREAM, CSV, PARQUET, essence, sent_as
-from app.jobs.buffers import Upload
+from app.jobs.tables.uploads import Upload
 from app.requests.annotations import AnnotationsBody
 from providers.params import StrictModel
 

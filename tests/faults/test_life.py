@@ -31,7 +31,7 @@ from app.errors import (
     TooLarge,
     Unavailable,
 )
-from app.jobs.buffers import Upload, _UploadSpace
+from app.jobs.tables.uploads import Upload, UploadSpace
 from app.jobs.watchers import LOOK_SECONDS
 from app.store.blobs.disk_space import SPARE_BYTES
 from app.store.crypto.sealing import signature_holds
@@ -596,13 +596,13 @@ def test_a_table_by_reference_reserves_its_size_with_its_first_bytes(
     (tmp_path / "data" / "a.csv").write_bytes(b"number\n" + b"12345\n" * 2_000_000)
     running = start(workers=1, source_prefixes=f"*=file://{tmp_path}/data/")
     wanted: list[tuple[int, int]] = []
-    extend = _UploadSpace.extend
+    extend = UploadSpace.extend
 
-    def extended(space: _UploadSpace, size: int, declared: int) -> None:
+    def extended(space: UploadSpace, size: int, declared: int) -> None:
         wanted.append((size, declared))
         extend(space, size, declared)
 
-    monkeypatch.setattr(_UploadSpace, "extend", extended)
+    monkeypatch.setattr(UploadSpace, "extend", extended)
 
     async def decode(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:

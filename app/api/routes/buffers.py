@@ -19,8 +19,8 @@ from app.api.table_response import RequestedRepresentation, table_response
 from app.api.table_schemas import TableProfile
 from app.errors import TooLarge, UnsupportedMediaType
 from app.formats.media_types import essence, sent_as
-from app.jobs.buffers import Upload
 from app.jobs.service import JobService
+from app.jobs.tables.uploads import Upload
 from app.requests.annotations import AnnotationChange, Line
 from app.requests.copies import CopyRequest
 from app.requests.uploads import UploadOptions, type_of_file, uploaded_type

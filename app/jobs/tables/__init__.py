@@ -1,1 +1,1 @@
-"""Looks at stored tables: profiles, and comparisons of a release with its source."""
+"""Uploads in parts, and looks at stored tables: profiles, and comparisons of a release with its source."""

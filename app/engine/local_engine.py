@@ -9,7 +9,8 @@ always up, and warm if the settings ask for that.
 
 A worker that was killed counts as lost if the kernel has killed no process for lack of memory since the task
 began. Otherwise, and after a crash, its end is the task's fault: another worker would end in the same way.
-A task whose worker was lost before it had read the task has not begun: the next free worker takes it.
+A task whose worker was lost before it had read the task has not begun: the next free worker takes it. A
+worker that stands still and does not read its task, such as one that was stopped by a signal, is killed.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ _log = logging.getLogger("rowveil.engine")
 
 _RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
 
-_IDLE_CHECK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
 _POLL_SECONDS = 0.01
 
@@ -54,6 +55,9 @@ _STOP_SECONDS = 1.0
 
 _MOST_UNREAD = 3
 """Times that a task is given to another worker, because one was lost before it had read the task."""
+
+_MOST_LOOKS = 10
+"""Looks in succession, one a second, at which a worker may not have read its task; then it is killed."""
 
 _CANCELLED = Failure(CANCELLED, "the job was cancelled")
 
@@ -115,7 +119,7 @@ class EmbeddedEngine:
             self._files = await asyncio.to_thread(self._files_setup.open)
         for worker in self._workers:
             self._spawn(self._bring_up(worker))
-        self._spawn(self._replace_dead_idle_workers())
+        self._spawn(self._check_workers())
 
     def capacity(self, apart_from: str | None = None) -> int:
         """Return the number of tasks that could start now: each has a process of its own."""
@@ -340,11 +344,14 @@ class EmbeddedEngine:
                 await asyncio.sleep(wait)
         self._give_back(worker)
 
-    async def _replace_dead_idle_workers(self) -> None:
-        """Replace workers that died while idle, before a task needs them."""
+    async def _check_workers(self) -> None:
+        """Replace workers that died while idle, before a task needs them; kill those that read no task."""
         while True:
-            await asyncio.sleep(_IDLE_CHECK_SECONDS)
+            await asyncio.sleep(_CHECK_SECONDS)
             self._oom_kills = oom_kills()
+            for worker in [busy for busy in self._busy if busy.look() >= _MOST_LOOKS]:
+                _log.warning("worker %s does not read its task and is killed", worker.pid)
+                worker.kill()
             for worker in [idle for idle in self._free if not idle.sound]:
                 _log.warning("idle worker %s died and is replaced", worker.pid)
                 self._free.remove(worker)

@@ -7,17 +7,19 @@ A message is its length in 8 bytes, and its content: a pickle of the service's t
 code in return (`app.engine.outcome_message`).
 
 The system resets the socket of a process that ends with unread data. So the service knows, without an answer,
-whether a process ended before it had read its task.
+whether a process ended before it had read its task. Of one that lives it knows whether it has read it.
 """
 
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 import pickle
 import signal
 import socket
 import struct
+import termios
 import threading
 from collections.abc import Coroutine
 from multiprocessing import connection
@@ -30,6 +32,10 @@ from app.engine.outcome_message import MOST_BYTES, decode_outcome
 from app.engine.worker_process import LENGTH, PROCESS_ID, WorkerSetup, serve_tasks
 
 _PIECE = 1 << 20
+
+_UNREAD = struct.Struct("i")
+"""Number of bytes that a socket has sent and its reader has not read, as the system gives it."""
+
 _JOIN_SECONDS = 10.0
 """Time in which the system ends a killed process; its code is unknown after that."""
 
@@ -60,6 +66,7 @@ class WorkerLink:
         self._stopping = False
         self.unread = False
         """Whether the process ended before it had read the last task, which has not begun then."""
+        self._looks = 0
         self.pid = 0
         """Process id; 0 until the first process is up."""
 
@@ -95,6 +102,7 @@ class WorkerLink:
         Raises any error of pickle.
         """
         self._called = self._stopping = self.unread = False
+        self._looks = 0
         content = pickle.dumps((function, task), pickle.HIGHEST_PROTOCOL)
         unsent = memoryview(LENGTH.pack(len(content)) + content)
         with contextlib.suppress(OSError):  # a dead process; or the socket is full
@@ -125,6 +133,26 @@ class WorkerLink:
             return self._socket.send(LENGTH.pack(0)) == LENGTH.size
         except OSError:
             return False
+
+    def look(self) -> int:
+        """Return the number of looks in succession, with this one, at which the task was not read."""
+        self._looks = self._looks + 1 if self._has_unread() else 0
+        return self._looks
+
+    def _has_unread(self) -> bool:
+        """Whether the socket holds bytes that the process has not read; False if the system does not say."""
+        if self._socket is None:
+            return False
+        try:
+            (unread,) = _UNREAD.unpack(fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(_UNREAD.size)))
+        except OSError:
+            return False
+        return bool(unread)
+
+    def kill(self) -> None:
+        """Kill the process, which ends its call; `start` replaces it."""
+        if self._process is not None:
+            self._process.kill()
 
     def close(self) -> None:
         """Kill the process and return when it has ended; no other one will start. Blocking."""

@@ -207,6 +207,54 @@ def test_a_task_that_a_killed_worker_had_not_read_is_taken_by_another(
     engine.close()
 
 
+@pytest.mark.parametrize("size", [0, 2**23], ids=["small", "larger than a socket"])
+def test_a_worker_that_stands_still_and_does_not_read_its_task_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(local_engine, "_CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(local_engine, "_MOST_LOOKS", 3)
+    engine = Engine("local", workers=1, time_limit=PATIENCE)
+    still = engine.pid()
+    os.kill(still, signal.SIGSTOP)
+    outcome = engine.start("unread", doings.who, bytes(size)).result(PATIENCE)
+    assert outcome["pid"] != still
+    wait_until_gone(still)
+    engine.wait_until_all_are_free()
+    engine.close()
+
+
+def test_a_worker_that_stands_still_in_its_task_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, pipe: Callable[[], str]
+) -> None:
+    """Its task may have had an effect: the limit of its time, or the repetition of a slow unit, ends it."""
+    monkeypatch.setattr(local_engine, "_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(local_engine, "_MOST_LOOKS", 1)
+    engine = Engine("local", workers=1, time_limit=PATIENCE)
+    assert isinstance(engine.engine, EmbeddedEngine)
+    started, gate = pipe(), pipe()
+    outcome = engine.start("read", doings.signal_and_wait, (started, gate))
+    still = int(Path(started).read_text())
+    os.kill(still, signal.SIGSTOP)
+    looks: list[int] = []
+    (worker,) = engine.engine._busy
+    look = worker.look
+
+    def recorded() -> int:
+        looks.append(look())
+        return looks[-1]
+
+    monkeypatch.setattr(worker, "look", recorded)
+    deadline = time.monotonic() + PATIENCE
+    while len(looks) < 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert set(looks) == {0}
+    os.kill(still, signal.SIGCONT)
+    Path(gate).write_text("")
+    assert outcome.result(PATIENCE)["pid"] == still
+    engine.close()
+
+
 def test_cancel_stops_a_worker_within_a_kernel(engine: Engine, pipe: Callable[[], str]) -> None:
     started = pipe()
     running = engine.start("endless", doings.signal_and_compute, started)

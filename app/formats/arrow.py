@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from app.formats.bounded_file import Batches, BoundedFile
 from app.formats.errors import FormatError
+from app.formats.released_arrays import released
 from app.formats.schema_checks import check_schema
 from app.store.blobs.batches import pieces
 from providers.tables.encodings import can_take, canonical_array
@@ -180,7 +181,7 @@ def arrow_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterat
     batch_rows = min([_BATCH_ROWS, *(most_rows(field.type) for field in original)])
     with pa.ipc.new_stream(written, original) as writer:
         yield written.take()
-        for batch in batches:
+        for batch in released(schema, batches):
             for piece in pieces(batch, most_rows=batch_rows):
                 writer.write_batch(restored_batch(piece, original))
                 yield written.take()

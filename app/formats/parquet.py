@@ -21,8 +21,8 @@ import pyarrow as pa
 from app.formats.arrow import ChunkSink, checked, invalid_data
 from app.formats.bounded_file import Batches, BoundedFile
 from app.formats.errors import FormatError
+from app.formats.released_arrays import released
 from app.formats.schema_checks import MOST_FIELDS, check_schema
-from providers.tables.columns import without_null_entries
 from providers.tables.encodings import canonical_array
 from providers.tables.layouts import original_schema, restored
 from providers.tables.type_names import canonical_type, type_name
@@ -106,7 +106,7 @@ def parquet_chunks(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iter
     original = original_schema(schema)
     fields = [_parquet_field(came, field) for came, field in zip(original, schema, strict=True)]
     metadata = {key: value for key, value in (original.metadata or {}).items() if key != _ARROW_SCHEMA}
-    return _parquet_pieces(pa.schema(fields, metadata or None), batches)
+    return _parquet_pieces(pa.schema(fields, metadata or None), released(schema, batches))
 
 
 def has_doubtful_values(schema: pa.Schema) -> bool:
@@ -179,8 +179,6 @@ def _carried(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _as_type(column: pa.Array, data_type: pa.DataType) -> pa.Array:
-    if pa.types.is_dictionary(data_type):
-        return without_null_entries(column)
     if column.type == data_type:
         return column
     return canonical_array(column) if canonical_type(data_type) == data_type else restored(column, data_type)

@@ -3,13 +3,20 @@
 An intruder has two other tables, of which each knows some fields of the same persons. For each set of
 fields the intruder looks for the k nearest rows of the release. The attack succeeds if one released row is
 among both.
+
+The baseline is the same with the second set of fields of another person: what the released values of each set
+give without the link between the sets. If many released rows are equally near by both sets, as with a few
+categories, both searches often choose the same one.
 """
+
+import numpy as np
 
 from providers.arrays import Int64Array
 from providers.attacks.attack import Attack
 from providers.attacks.figures import AttackResult, risk_of, successes
-from providers.attacks.nearest import Ties, nearest_rows, random_rows
+from providers.attacks.nearest import Ties, nearest_rows
 from providers.attacks.tables import AttackTables, Rows
+from providers.measures.shared.sampling import uniforms
 from providers.progress import sub_progress
 
 
@@ -23,6 +30,16 @@ def shared(one: Int64Array, two: Int64Array) -> int:
     return int((one[:, :, None] == two[:, None, :]).any(axis=(1, 2)).sum())
 
 
+def other_rows(tables: AttackTables) -> Int64Array:
+    """Return a random row of the source for each attacked one, another than that; shape (attacks,).
+
+    The source has two rows or more.
+    """
+    rows = tables.source.num_rows
+    steps = uniforms(len(tables.targets), tables.stream, "guesses/linkability") * (rows - 1)
+    return (tables.targets + 1 + steps.astype(np.int64)) % rows
+
+
 def _run(tables: AttackTables) -> AttackResult:
     known = tables.need_known(2)
     tables.need_rows(2)
@@ -30,29 +47,33 @@ def _run(tables: AttackTables) -> AttackResult:
     wanted = min(tables.options.neighbours, tables.release.num_rows)
     confidence = tables.options.confidence
     released = [tables.encode(fields, "release") for fields in linked]
-
-    def count(rows: Rows, targets: Int64Array, start: float, end: float) -> int:
-        found = []
-        ties = Ties(tables.release.num_rows, len(targets), tables.stream, f"linkability/{rows}")
-        for index, fields in enumerate(linked):
-            half = (end - start) / 2
-            progress = sub_progress(tables.progress, start + index * half, start + (index + 1) * half)
-            queries = tables.encode(fields, rows).take(targets)
-            found.append(nearest_rows(queries, released[index], wanted, ties, progress))
-        return shared(found[0], found[1])
-
     tries, control_tries = len(tables.targets), len(tables.control_targets)
-    share = tries / (tries + control_tries)
-    attack = successes(count("source", tables.targets, 0.0, share), tries, confidence)
-    control = (
-        successes(count("control", tables.control_targets, share, 1.0), control_tries, confidence)
-        if control_tries
-        else None
-    )
-    guessed = [random_rows(tables, tries, wanted, f"linkability {side}") for side in ("one", "two")]
+    searches = 3 * tries + 2 * control_tries
+    done = 0
+
+    def search(side: int, rows: Rows, attacked: Int64Array, ties: Ties) -> Int64Array:
+        """Return the nearest released rows by the fields of one table; shape (attacks, wanted)."""
+        nonlocal done
+        start, done = done, done + len(attacked)
+        queries = tables.encode(linked[side], rows).take(attacked)
+        progress = sub_progress(tables.progress, start / searches, done / searches)
+        return nearest_rows(queries, released[side], wanted, ties, progress)
+
+    def ties_of(rows: Rows, attacks: int) -> Ties:
+        return Ties(tables.release.num_rows, attacks, tables.stream, f"linkability/{rows}")
+
+    ties = ties_of("source", tries)
+    found = search(0, "source", tables.targets, ties)
+    attack = successes(shared(found, search(1, "source", tables.targets, ties)), tries, confidence)
+    stranger = search(1, "source", other_rows(tables), ties)
+    control = None
+    if control_tries:
+        ties = ties_of("control", control_tries)
+        one, two = (search(side, "control", tables.control_targets, ties) for side in range(2))
+        control = successes(shared(one, two), control_tries, confidence)
     return AttackResult(
         attack,
-        successes(shared(guessed[0], guessed[1]), tries, confidence),
+        successes(shared(found, stranger), tries, confidence),
         control,
         risk_of(attack, control),
         details={"linked": [list(fields) for fields in linked], "neighbours": wanted},

@@ -10,7 +10,7 @@ differ.
 import numpy as np
 
 from providers.arrays import Float64Array, Int64Array
-from providers.attacks.tables import AttackTables, Encoded
+from providers.attacks.tables import Encoded
 from providers.grouping.shuffle import shuffle_rows
 from providers.measures.shared.sampling import uniforms
 from providers.progress import Progress, no_progress
@@ -105,18 +105,3 @@ def closest_distances(
         found[start:stop] = gower(queries.take(np.arange(start, stop)), candidates).min(axis=1)
         progress(stop / queries.rows, "searching the closest row")
     return found
-
-
-def random_rows(tables: AttackTables, attacks: int, wanted: int, purpose: str) -> Int64Array:
-    """Guess `wanted` different released rows at random for each attack; shape (attacks, wanted)."""
-    rows = tables.release.num_rows
-    guesses = np.empty((attacks, wanted), np.int64)
-    numbers = uniforms(attacks * wanted, tables.stream, f"guesses/{purpose}").reshape(attacks, wanted)
-    for attack in range(attacks):  # Floyd's sampling without replacement
-        chosen: set[int] = set()
-        for index in range(wanted):
-            last = rows - wanted + index
-            row = int(numbers[attack, index] * (last + 1))
-            chosen.add(last if row in chosen else row)
-        guesses[attack] = sorted(chosen)
-    return guesses

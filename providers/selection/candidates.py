@@ -29,6 +29,7 @@ from providers.selection.figures import (
     DEFAULT_UTILITY,
     Figure,
     Taken,
+    averaged_fields,
     default_risk,
     named_figure,
     take_figures,
@@ -39,7 +40,7 @@ from providers.swapping.guarantee import point_guarantee
 
 MOST_CANDIDATES = 100
 
-CHOICE_REVISION = f"3.{MEASURES_REVISION}"
+CHOICE_REVISION = f"4.{MEASURES_REVISION}"
 """Revision of the choice and of its measures. It changes when another candidate may be kept for a given seed;
 a job whose candidate was chosen by another revision is not rerun."""
 
@@ -182,7 +183,6 @@ def choose(
         for index, (one, rank) in enumerate(zip(runs.over, ranking, strict=True))
     ]
     samples = {key: rows for candidate in taken for key, rows in candidate.samples.items()}
-    by_field = {name for one in taken for name in one.by_field}
     evidence = {
         "rank_by": [figure.name for figure in ranked],
         "chosen": chosen,
@@ -191,7 +191,7 @@ def choose(
         "protected": runs.protected,
         "verdict": _verdict(ranked, runs),
         "figures": {
-            figure.name: figure.described(samples, runs.protected if figure.name in by_field else ())
+            figure.name: figure.described(samples, averaged_fields(figure, taken, runs.protected))
             for figure in figures
             if figure.name in names
         },

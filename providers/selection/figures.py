@@ -283,6 +283,15 @@ class Taken:
         return taken
 
 
+def averaged_fields(figure: Figure, runs: Iterable[Taken], protected: Iterable[str]) -> list[str]:
+    """Return the fields over which a figure is the mean: protected ones of which a run has a number.
+
+    Empty if the figure is a single number.
+    """
+    known = {name for taken in runs for name in taken.by_field.get(figure.name, ())}
+    return [name for name in protected if name in known]
+
+
 def take_figures(
     figures: Sequence[Figure],
     release: Release,

@@ -31,6 +31,7 @@ from providers.selection.figures import (
     DEFAULT_UTILITY,
     Figure,
     Taken,
+    averaged_fields,
     comparison_risk,
     named_figure,
     refuse_unused,
@@ -41,7 +42,7 @@ from providers.selection.seeds import point_seed
 from providers.selection.verdict import verdict
 from providers.swapping.guarantee import point_guarantee
 
-FRONTIER_REVISION = 5
+FRONTIER_REVISION = 6
 """Raised when a change alters a frontier for a given seed without a new revision of a service."""
 
 MOST_RUNS = 100
@@ -56,10 +57,18 @@ LIMITS = (
     "A figure that is taken on a sample of rows is compared on the same sample at every point.",
 )
 
+
+def _error_of_risk(guessed: float) -> float:
+    """Return the standard error of a risk of 0 if a guess is right for this share of the rows."""
+    return math.sqrt(guessed * (1 - guessed) / ATTACKS) / (1 - guessed)
+
+
 ATTACK_LIMIT = (
     f"An attack of a comparison knows no rule of the method, and tries at most {ATTACKS} rows: the standard "
-    f"error of its rate is up to {0.5 / math.sqrt(ATTACKS):.3f} for a secret. Do not choose by smaller "
-    "differences, and attack the release before you publish it."
+    f"error of its rate is up to {0.5 / math.sqrt(ATTACKS):.3f} for a secret. The risk divides it by 1 - b, if "
+    f"a guess is right for a share b of the rows: {_error_of_risk(0.8):.2f} at b = 0.8. A release without any "
+    "relation has a risk of this size by chance. Do not choose by smaller differences, and attack the "
+    "release before you publish it."
 )
 """Further limit if a figure is an attack."""
 
@@ -350,13 +359,13 @@ def _compared(
         if len(point.taken) > 1:
             document["ranges"] = {name: point.range_of(name, protected) for name in document["figures"]}
         documents.append(document)
-    by_field = {name for one in ran for run in one.taken for name in run.by_field}
+    runs = [run for one in ran for run in one.taken]
     return {
         "risk": axes[0].figure.name,
         "utility": axes[1].figure.name,
         "goals": {"risk": axes[0].figure.goal, "utility": axes[1].figure.goal},
         "axes": {
-            "risk": axes[0].document() | _baseline(axes[0].figure, table, measures, protected),
+            "risk": axes[0].document() | _baseline(axes[0].figure, table, measures, runs, protected),
             "utility": axes[1].document(),
         },
         "passed_over": axes[0].passed_over | axes[1].passed_over,
@@ -365,7 +374,7 @@ def _compared(
         "best": [index for index, document in enumerate(documents) if not document["dominated"]],
         "verdict": verdict(documents, axes[0], axes[1]),
         "figures": {
-            figure.name: figure.described(samples, protected if figure.name in by_field else ())
+            figure.name: figure.described(samples, averaged_fields(figure, runs, protected))
             for figure in (*tried.risk, *tried.utility)
             if any(figure.name in document.get("figures", {}) for document in documents)
         },
@@ -373,10 +382,13 @@ def _compared(
 
 
 def _baseline(
-    figure: Figure, table: pa.Table, measures: MeasureOptions, protected: Sequence[str]
+    figure: Figure, table: pa.Table, measures: MeasureOptions, runs: Sequence[Taken], protected: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the figure's value by chance alone, and the meaning of chance; empty if unknown."""
-    level = chance(figure, table, measures, protected)
+    """Return the figure's value by chance alone, and the meaning of chance; empty if unknown.
+
+    A mean over fields is taken over those of the runs' own means: some, such as weights, have no figure.
+    """
+    level = chance(figure, table, measures, averaged_fields(figure, runs, protected) or protected)
     return {} if level is None else {"baseline": level[0], "baseline_of": level[1]}
 
 

@@ -166,9 +166,11 @@ def readings_of(
 def _true_values(
     measures: Mapping[str, Any], source: pa.Table | None, options: MeasureOptions
 ) -> list[Reading]:
-    """Share of the rows that show the true value of each protected field, or a number close to it.
+    """Share of the rows that show the true value of each protected field, and of those with a close number.
 
-    A number is close within a twentieth of a standard deviation, as in `interval_sd`.
+    A number is close within a twentieth of a standard deviation, as in `interval_sd`. A field of numbers has
+    both readings: one extreme value makes nearly all others close to each other, so that chance leaves
+    nothing, although they may all be unchanged.
     """
     changed = (measures.get(_CHANGED) or {}).get("value")
     if not changed or source is None or not source.num_rows:
@@ -183,7 +185,7 @@ def _true_values(
     for name in wanted:
         if name in near and name in by_chance:
             readings.append(Reading(TRUE_VALUES, near[name], by_chance[name], name))
-        elif name in different:
+        if name in different:
             readings.append(Reading(TRUE_VALUES, 1 - float(changed[name]), 1 - different[name], name))
     return readings
 

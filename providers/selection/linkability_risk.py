@@ -19,9 +19,9 @@ MEASURE = Measure(
     goal="low",
     range="0 to 1",
     formula="max(0, (a - b) / (1 - b)); a: share of persons for whom the known and the sensitive fields find "
-    "the same nearest released row; b: share for whom two random rows are the same",
-    source="Giomi et al. 2023, doi:10.56553/popets-2023-0055, section 4.2; random rows take the place of the "
-    "control rows",
+    "the same nearest released row; b: the same with the sensitive fields of another person",
+    source="Giomi et al. 2023, doi:10.56553/popets-2023-0055, section 4.2; pairs of different persons take "
+    "the place of the control rows",
     cost="O(a n) distances, on at most 2,000 rows",
     parts=(Part(chance=lambda column: 0.0),),
     needs=("known_fields", "key_fields"),

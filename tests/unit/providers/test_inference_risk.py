@@ -9,6 +9,7 @@ import pytest
 from providers import PROVIDERS
 from providers.errors import ParameterError
 from providers.measures.assessment import MeasureOptions, Release
+from providers.measures.risk.interval_sd import share_near
 from providers.measures.run_figures import measures_stream
 from providers.progress import no_progress
 from providers.randomness.chacha20 import Stream
@@ -105,6 +106,36 @@ def test_the_frontier_ranks_by_inference_and_the_utility_that_is_named() -> None
     risks = [point["risk"] for point in found["points"]]
     assert risks == sorted(risks, reverse=True)
     assert found["axes"]["risk"]["baseline"] == 0
+
+
+def test_the_baseline_is_the_mean_over_the_fields_of_the_figure() -> None:
+    """A weight is moved, but has no figure: its chance is no part of the baseline."""
+    chance = np.random.default_rng(9)
+    table = pa.table({"weight": chance.random(300) * 1000 + 1, "income": chance.normal(0, 1, 300)})
+    services = (
+        Variation(
+            service="DSWAP", parameters={"swap_fields": ["weight", "income"]}, vary={"rate": [0.5, 1.0]}
+        ),
+    )
+    name = "interval_sd.narrow.by_field"
+    options = FrontierOptions(services=services, risk=name)
+    measures = MeasureOptions(weight_fields=("weight",))
+    points = combinations_of(services, table.schema)
+    tried = frontier_figures(options, measures, points, table.schema)
+    found = frontier(table, points, tried, 1, measures, bytes(32), 256, no_progress)
+    assert found["protected"] == ["income", "weight"]
+    assert found["figures"][name]["fields"] == ["income"]
+    by_chance = share_near(table["income"].to_numpy(), 0.05)
+    assert found["axes"]["risk"]["baseline"] == pytest.approx(by_chance)
+
+
+def test_a_table_dealt_at_random_has_no_risk_of_linkage() -> None:
+    table = people()
+    dealt = table.set_column(2, "income", table["income"].take(np.random.default_rng(2).permutation(600)))
+    options = MeasureOptions(key_fields=("school",), sensitive_fields=("income",))
+    figure = FIGURES["linkability_risk"]
+    taken = take_figures([figure], Release(table, dealt), options, STREAM)
+    assert taken.values[figure.name] < 0.05
 
 
 def test_candidates_keep_the_default_risk_next_to_a_named_utility() -> None:

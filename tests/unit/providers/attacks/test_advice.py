@@ -87,6 +87,17 @@ def test_a_difference_within_the_interval_is_no_advice(monkeypatch: pytest.Monke
     assert f"None of {len(found.tries)} other parameters" in found.sentence
 
 
+def test_a_lower_state_within_the_interval_is_no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A risk of 0.095 is high and one of 0.085 elevated, but 400 attacks cannot tell them apart."""
+    monkeypatch.setattr(advice, "attack_release", risky({"now": 0.095, "'rate': 1.0": 0.9}))
+    found = advise(
+        people(400), MethodUsed("DSWAP", SWAP), OPTIONS, Thresholds(), attacks_stream(SEED), no_progress
+    )
+    assert found.now.state == "high"
+    assert "elevated" in {each.state for each in found.tries}
+    assert (found.parameters, found.best) == ({}, None)
+
+
 def test_it_agrees_with_the_suite_on_a_real_release() -> None:
     """A swap of the known fields leaves less to link; the same seed gives the same advice."""
     table = people(600)

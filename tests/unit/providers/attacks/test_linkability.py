@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from providers.attacks.linkability import shared
+from providers.attacks.linkability import other_rows, shared
 from providers.attacks.nearest import Ties, nearest_rows
 from providers.attacks.options import AttackOptions
 from providers.attacks.suite import attacks_stream
 from providers.attacks.tables import AttackTables, MethodUsed
+from providers.attacks.thresholds import Thresholds
+from providers.attacks.verdict import judge
 from tests.naive import attacks as naive
 from tests.unit.providers.attacks.tables import SEED, attacked, people, result_of
 
@@ -87,6 +90,33 @@ def test_a_copy_is_linked_and_a_swap_of_every_field_is_not() -> None:
     assert sister.control is not None
     assert sister.attack.rate < 0.03
     assert sister.control.tries == 80  # a tenth of the rows
+
+
+def test_the_baseline_is_the_success_for_two_different_persons() -> None:
+    """Two searches by a few categories choose one of many equal rows, of whichever persons the facts are."""
+    random = np.random.default_rng(6)
+    sexes, hands = (random.choice(values, 1000, p=[0.5, 0.5]) for values in (["f", "m"], ["left", "right"]))
+    release = pa.table({"sex": random.permutation(sexes), "hand": random.permutation(hands)})
+    source = pa.table({"sex": sexes, "hand": hands})
+    found = result_of(attacked(source, release, known=("sex", "hand"), attacks=1000), "linkability")
+    assert found.baseline is not None
+    assert found.attack.rate > 0.3
+    assert found.baseline.low < found.attack.rate < found.baseline.high
+    verdict = judge(attacked(source, release, known=("sex", "hand"), attacks=1000), Thresholds())
+    [judged] = [each for each in verdict.attacks if each.attack == "linkability"]
+    assert judged.state == "low"
+
+
+def test_each_attack_has_another_person_for_its_baseline() -> None:
+    stream = attacks_stream(SEED)
+    for rows in (2, 3, 50):
+        table = people(rows)
+        tables = AttackTables(table, table, None, AttackOptions(), method=None, aligned=False, stream=stream)
+        others = other_rows(tables)
+        assert others.shape == tables.targets.shape
+        assert not (others == tables.targets).any()
+        assert ((others >= 0) & (others < rows)).all()
+    assert len(set(others.tolist())) > 25
 
 
 def test_ties_are_chosen_alike_in_one_attack_and_differently_in_others() -> None:

@@ -37,7 +37,7 @@ def other_rows(tables: AttackTables) -> Int64Array:
     """
     rows = tables.source.num_rows
     steps = uniforms(len(tables.targets), tables.stream, "guesses/linkability") * (rows - 1)
-    return (tables.targets + 1 + steps.astype(np.int64)) % rows
+    return np.asarray((tables.targets + 1 + steps.astype(np.int64)) % rows)
 
 
 def _run(tables: AttackTables) -> AttackResult:

@@ -99,7 +99,8 @@ class GroupCommit(Fibers):
         """Run a transaction of the function; it has been committed when the block has ended.
 
         It sees the changes of functions before it that are committed together with its own. If the block
-        raises an error, only its own changes are undone. The block itself must not wait.
+        raises an error, only its own changes are undone, unless the database has undone all of them, as it
+        does if the disk is full: then every function fails. The block itself must not wait.
         """
         fiber = self.running
         assert fiber is not None
@@ -112,10 +113,12 @@ class GroupCommit(Fibers):
         try:
             with _part_of(batch) as session:
                 yield session
-        except BaseException:
+        except BaseException as error:
             self._in_part = False
             if batch.parts == 1:
                 self._give_up(batch)
+            elif not batch.raw.in_transaction:
+                self._give_up(batch, error)
             else:  # the error may follow from changes that are not committed yet
                 fiber.wait(batch.committed)
             raise
@@ -197,20 +200,29 @@ class GroupCommit(Fibers):
         self._batch = batch
         batch.turn = self._loop.call_soon(self._commit)  # after the functions whose turn is now
 
-    def _give_up(self, batch: _Batch) -> None:
-        """Undo a batch whose only function has failed."""
+    def _give_up(self, batch: _Batch, error: BaseException | None = None) -> None:
+        """Undo a batch whose only function has failed, or which the database has undone by an ``error``."""
         assert batch.turn is not None
         batch.turn.cancel()
         self._batch = None
         try:
-            batch.transaction.rollback()
+            if batch.transaction.is_active:
+                batch.transaction.rollback()
         except sa.exc.SQLAlchemyError:
             self._discard_connection()
         self._lock.release()
+        if error is not None:
+            assert batch.committed is not None
+            batch.committed.set_exception(error if isinstance(error, sa.exc.OperationalError) else _undone())
+            batch.committed.exception()  # nobody waits if every function has failed by itself
 
     def _commit(self) -> None:
-        batch, self._batch = self._batch, None
+        batch = self._batch
         assert batch is not None
+        if not batch.raw.in_transaction:  # which the driver would not notice
+            self._give_up(batch, _undone())
+            return
+        self._batch = None
         self._changing = self._loop.create_future()
         done = self._loop.run_in_executor(self._threads, batch.transaction.commit)
         done.add_done_callback(lambda _: self._settle(batch, done.exception()))
@@ -266,13 +278,21 @@ def _part_of(batch: _Batch) -> Iterator[Session]:
             give_driver(session, batch.connection)
             yield session
             session.flush()
+        if not batch.raw.in_transaction:  # the function has handled an error that undid everything
+            raise _undone()
     except BaseException:
-        if not first:
+        if not first and batch.raw.in_transaction:
             batch.raw.execute(f"ROLLBACK TO {_PART}")
             batch.raw.execute(f"RELEASE {_PART}")
         raise
     if not first:
         batch.raw.execute(f"RELEASE {_PART}")
+
+
+def _undone() -> sa.exc.OperationalError:
+    """Return the error of a transaction that the database has undone."""
+    cause = sqlite3.OperationalError("the transaction was undone by an error of one of its statements")
+    return sa.exc.OperationalError("COMMIT", None, cause)
 
 
 def _driver_of(connection: sa.Connection) -> sqlite3.Connection:

@@ -11,16 +11,18 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from app.errors import Unavailable
+from app.errors import StorageFull, Unavailable
 from app.loop_threads import LoopThreads
 from app.settings import Settings
 from app.store.sql import usage
 from app.store.sql.db import Database
-from app.store.sql.models import Base
+from app.store.sql.models import Base, Caller
 from app.store.sql.quick_statements import execute
 from app.store.sql.replicas import moment
 
 CALLERS = Base.metadata.tables["callers"]
+
+ENTER = sa.insert(CALLERS)
 
 SEEN = sa.select(CALLERS.c.owner).order_by(CALLERS.c.owner)
 
@@ -122,6 +124,69 @@ def test_a_commit_that_fails_fails_every_function_and_leaves_nothing(database: D
         return failed
 
     assert [type(error) for error in in_loop(database, use)] == [Unavailable, Unavailable]
+    assert owners(database) == ["c"]
+
+
+def fill(database: Database, pages: int) -> None:
+    """Leave room for a few pages, as on a disk that is nearly full."""
+    group = database._group
+    assert group is not None
+    assert group._connection is not None
+    raw = group._connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    (now,) = raw.execute("PRAGMA page_count").fetchone()
+    raw.execute(f"PRAGMA max_page_count={now + pages}")
+
+
+@pytest.mark.parametrize("handled", [False, True])
+@pytest.mark.parametrize("failing", ["a", "b", "c"])
+def test_a_full_disk_loses_nothing_that_was_reported_as_committed(
+    database: Database, failing: str, handled: bool
+) -> None:
+    """SQLite undoes the whole transaction then, not only the changes of the one whose statement fails."""
+
+    def enter(owner: str) -> None:
+        with database.write() as session:
+            usage.lock(session, owner, moment(session))
+            if owner == failing:
+                try:
+                    execute(session, ENTER, {"owner": "x" * 10_000_000, "seen_at": moment(session)})
+                except sa.exc.OperationalError:
+                    if not handled:
+                        raise
+
+    async def use() -> list[Any]:
+        await start(database, enter, "first")
+        fill(database, 20)
+        started = [start(database, enter, owner) for owner in "abc"]
+        return await asyncio.gather(*started, return_exceptions=True)
+
+    results = in_loop(database, use)
+    committed = [owner for owner, result in zip("abc", results, strict=True) if result is None]
+    assert owners(database) == sorted(["first", *committed])
+    assert failing not in committed
+    expected = Unavailable if handled else StorageFull
+    assert {type(result) for result in results if result is not None} == {expected}
+
+
+def test_a_flush_that_fails_fails_all_functions_of_its_batch(database: Database) -> None:
+    """The session undoes the whole transaction; each function reports that it may be tried again."""
+
+    def enter(owner: str) -> None:
+        with database.write() as session:
+            if owner == "b":
+                session.add(Caller(owner="a", seen_at=moment(session)))
+                session.flush()
+            usage.lock(session, owner, moment(session))
+
+    async def use() -> list[Any]:
+        started = [start(database, enter, owner) for owner in "abc"]
+        return await asyncio.gather(*started, return_exceptions=True)
+
+    one, two, three = in_loop(database, use)
+    assert isinstance(one, Unavailable)
+    assert isinstance(two, sa.exc.IntegrityError)
+    assert three is None
     assert owners(database) == ["c"]
 
 

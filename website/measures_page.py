@@ -28,7 +28,7 @@ How to read the measures:
   swap leaves the other fields unchanged, so that a risk that comes from them remains.
 - A measure on a sample compares the sampled rows with each other only. With fewer rows to be mistaken for,
   `pscr` and `record_linkage` are higher, and `dcr` is larger, than on all rows. Compare values of equal
-  samples.
+  samples. The ranges and medians that scale distances and clusters are those of all rows of the source.
 - `interval_sd` counts a row if every field is within its interval, as `dRisk` of sdcMicro 5.5.2 and later
   does. Earlier versions allow one field of a row to be outside, and print a larger share.
 - `distortion` covers all measured fields of numbers, changed or not, so that services can be compared.

@@ -66,10 +66,11 @@ def _find(comparison: Comparison) -> Finding:
 
 
 def _scaled_samples(comparison: Comparison) -> tuple[Float64Array, Float64Array]:
-    """Scale the numbers of the sample by the source's ranges, missing ones at the source's median."""
+    """Scale the numbers of the sample by the whole source's ranges, missing ones at the source's median."""
     before, after = (np.array(table) for table in comparison.sampled_matrices)
-    for column in range(before.shape[1]):
-        present = before[:, column][~np.isnan(before[:, column])]
+    for column, name in enumerate(comparison.numeric):
+        numbers = comparison.columns[name].numbers("source")
+        present = numbers[~np.isnan(numbers)]
         low, high = (present.min(), present.max()) if len(present) else (0.0, 0.0)
         median = float(np.median(present)) if len(present) else 0.0
         for table in (before, after):

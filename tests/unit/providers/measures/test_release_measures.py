@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import contingency, entropy, ks_2samp
 from sklearn.cluster import KMeans
 
+from providers.measures.assessment import MeasureOptions, Release, assess
 from providers.measures.risk.entropy_increase import entropy_increase
 from providers.measures.risk.record_linkage import record_linkage
 from providers.measures.shared.block_sums import correlations, spread
@@ -24,6 +25,9 @@ from providers.measures.utility.delta_rho import change_of_correlations
 from providers.measures.utility.marginals import marginal_of_categories, marginal_of_numbers, total_variation
 from providers.measures.utility.query_error import RangeAverages, drawn_queries, query_error, relative_errors
 from providers.measures.utility.relations_kept import nearness_kept
+from providers.neighbours.closest_record import closest
+from providers.neighbours.points import Points
+from providers.randomness.chacha20 import Stream
 from tests.naive.measures import interval_sd, paired_points
 
 Matrix = npt.NDArray[np.float64]
@@ -50,6 +54,34 @@ def test_record_linkage_is_the_share_of_nearest_that_are_ones_own() -> None:
     nearest = cdist((NUMBERS - low) / (high - low), (MOVED - low) / (high - low)).argmin(axis=1)
     found = record_linkage(*paired_points(source, destination, names))
     assert found == {"rate": np.mean(nearest == np.arange(300)), "chance": 1 / 300}
+
+
+@pytest.mark.parametrize(("missing_before", "missing_after"), [(0.4, 0.0), (0.0, 0.4), (0.3, 0.3)])
+def test_distances_in_own_units_use_all_complete_rows(missing_before: float, missing_after: float) -> None:
+    """The mean agrees with all pairs of complete rows, however many each table has."""
+    before, after = NUMBERS.copy(), MOVED.copy()
+    before[:, 0] = np.where(RANDOM.random(300) < missing_before, np.nan, before[:, 0])
+    after[:, 1] = np.where(RANDOM.random(300) < missing_after, np.nan, after[:, 1])
+    tables = [pa.table({name: side[:, at] for at, name in enumerate("abc")}) for side in (before, after)]
+    found = assess(Release(*tables), MeasureOptions(only=("dcr",)), Stream(bytes(32), "measures", 1))
+    complete = [side[~np.isnan(side).any(axis=1)] for side in (before, after)]
+    expected = cdist(*complete).min(axis=1).mean()
+    assert found.measures["dcr"]["value"]["raw_mean"] == pytest.approx(expected)
+
+
+def test_the_closest_of_fewer_or_more_records() -> None:
+    """Distances and ties agree with all pairs; a row without a record of its number is not its own."""
+    for rows in (1, 40, 299):
+        for one, two in ((NUMBERS, NUMBERS[:rows]), (NUMBERS[:rows], NUMBERS)):
+            points = [
+                Points(np.ascontiguousarray(side), np.zeros((len(side), 0), np.int32), 0, 0.0)
+                for side in (one, two)
+            ]
+            found = closest(*points)
+            expected = cdist(one, two).min(axis=1)
+            assert found.distances == pytest.approx(expected)
+            assert found.own.tolist() == (np.arange(len(one)) < rows).tolist()
+            assert (found.ties == 1).all()
 
 
 def test_interval_disclosure_of_what_is_missing() -> None:

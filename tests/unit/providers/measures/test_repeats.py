@@ -68,6 +68,16 @@ def test_the_interval_of_a_share_is_wilsons(count: int, rows: int) -> None:
     assert share_interval(count / rows, rows) == pytest.approx({"low": low, "high": high}, abs=1e-12)
 
 
+def test_the_interval_of_a_share_has_no_rounding_errors_at_its_ends() -> None:
+    """None and all of the rows have the exact limits 0 and 1; every interval contains its share."""
+    for rows in (*range(1, 400), 999.7, 12345, 10**7):
+        assert share_interval(0.0, rows)["low"] == 0.0
+        assert share_interval(1.0, rows)["high"] == 1.0
+        for share in (1e-20, 0.3, 1 - 2.0**-53):
+            interval = share_interval(share, rows)
+            assert 0.0 <= interval["low"] <= share <= interval["high"] <= 1.0
+
+
 def test_robust_intervals_say_how_sure_they_are() -> None:
     """Both shares have their interval, of the sampled rows, and the value by chance has none."""
     report = judged("MEDS", {"swap_fields": ["age"], "k": 10}, "interval_rmd", sample=200).measures[

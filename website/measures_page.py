@@ -117,6 +117,7 @@ Types and missing values:
 - Integers of any two widths compare exactly. If one of two numeric types is a float or a decimal, values of
   both compare as the nearest float64. An integer beyond 2**53 that LOCALITY or PABIDOT made float64 thus
   counts as unchanged if it lost only digits that no float64 has.
+- A measure of squares or sums that float64 cannot represent, which begins with numbers of about 1e154, is left out.
 - A field that the release makes constant or missing has lost its correlations: they count as 0.
 - Categories with over 20 values, and more values than a tenth of the rows, identify rows: they explain
   nothing and are associated with nothing.

@@ -6,7 +6,7 @@ import numpy as np
 
 from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.measure import Measure, Part
 from providers.measures.shared.repeats import DRAWS, intervals, mean_of_draws
 from providers.measures.shared.sampling import uniforms
@@ -38,10 +38,16 @@ class RangeAverages:
         return float(self._sorted[low]), float(self._sorted[high])
 
     def averages(self, field: Float64Array, ranges: list[tuple[float, float]]) -> Float64Array:
-        """Return the field's mean over the rows in each closed range; NaN if no row has a value."""
+        """Return the field's mean over the rows in each closed range; NaN if no row has a value.
+
+        Raises NotApplicable if the sum of the field is too large for float64.
+        """
         values = field[self._order]
         present = ~np.isnan(values)
-        sums = np.concatenate([[0.0], np.cumsum(np.where(present, values, 0.0))])
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = np.concatenate([[0.0], np.cumsum(np.where(present, values, 0.0))])
+        if not np.isfinite(sums[-1]):
+            raise NotApplicable(BEYOND_FLOAT64)
         counts = np.concatenate([[0], np.cumsum(present)])
         low = np.searchsorted(self._sorted, [low for low, _ in ranges], side="left")
         high = np.searchsorted(self._sorted, [high for _, high in ranges], side="right")

@@ -4,7 +4,7 @@ import numpy as np
 
 from providers.arrays import Float64Array
 from providers.measures.shared.comparison import Comparison
-from providers.measures.shared.finding import Finding, NotApplicable
+from providers.measures.shared.finding import BEYOND_FLOAT64, Finding, NotApplicable
 from providers.measures.shared.measure import Measure
 from providers.measures.shared.repeats import share_interval
 from providers.measures.shared.sampling import uniforms
@@ -22,14 +22,22 @@ def nearness_kept(source: Float64Array, destination: Float64Array) -> tuple[int,
     source, destination : ndarray, shape (triples, 3)
         Numbers before and after; NaN where missing. A tie in the source has no relation; a relation with a
         number that is missing in the destination is not kept.
+
+    Raises
+    ------
+    NotApplicable
+        A difference is too large for float64.
     """
     order = np.argsort(source, axis=1, kind="stable")
     i, j, k = np.take_along_axis(source, order, axis=1).T
-    before = i + k - 2 * j
-    counted = (i < j) & (j < k) & (before != 0)
-    x, y, z = np.take_along_axis(destination, order, axis=1)[counted].T
-    with np.errstate(invalid="ignore"):
-        after = np.sign(np.abs(z - y) - np.abs(y - x))
+    with np.errstate(over="ignore", invalid="ignore"):
+        before = i + k - 2 * j
+        counted = (i < j) & (j < k) & (before != 0)
+        x, y, z = np.take_along_axis(destination, order, axis=1)[counted].T
+        left, right = np.abs(y - x), np.abs(z - y)
+        after = np.sign(right - left)
+    if not np.isfinite(before[counted]).all() or np.isinf(left).any() or np.isinf(right).any():
+        raise NotApplicable(BEYOND_FLOAT64)
     return int(counted.sum()), int(np.count_nonzero(after == np.sign(before[counted])))
 
 

@@ -50,6 +50,10 @@ How to read the measures:
   interval of `clustering_error` covers the starts of k-means, and that of `query_error` the choice of
   queries. No interval covers the swap's own seed or the sample of rows: `candidates` shows the values of
   other seeds.
+- Compare `relations_kept` with its `chance`, which is 1/2 only if the released values have no ties: for a
+  field of few values, or of mostly one value, it is far lower. A tie keeps no relation, although definition 2
+  of the source allows equal distances: a release that makes a field constant would keep all of them. A
+  LOCALITY run reports its own constraints, without `chance`.
 - `total_correlation` and `r_squared` are best near the source's value. A release with more of either has
   relations that the source does not have, which is as wrong as having lost some: `change` ranks releases.
 - `entropy_increase` is a measure of risk in its source: the more uncertain the released values, the better.
@@ -117,7 +121,8 @@ Types and missing values:
 - Integers of any two widths compare exactly. If one of two numeric types is a float or a decimal, values of
   both compare as the nearest float64. An integer beyond 2**53 that LOCALITY or PABIDOT made float64 thus
   counts as unchanged if it lost only digits that no float64 has.
-- A measure of squares or sums that float64 cannot represent, which begins with numbers of about 1e154, is left out.
+- A measure of squares or sums that float64 cannot represent is left out: those of numbers from about 1e154
+  on.
 - A field that the release makes constant or missing has lost its correlations: they count as 0.
 - Categories with over 20 values, and more values than a tenth of the rows, identify rows: they explain
   nothing and are associated with nothing.

@@ -581,3 +581,5 @@ class RelationsKept(MeasureFigure):
     """Present if random triples were measured."""
     triples: int | SkipJsonSchema[None] = None
     """Number of random triples of rows."""
+    chance: float | SkipJsonSchema[None] = None
+    """Value if each field's released values are dealt to the rows at random; present with `triples`."""

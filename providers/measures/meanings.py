@@ -161,7 +161,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         ),
         "relations_kept": Meaning(
             "utility",
-            "Share of the statements 'this row is nearer to that one' that still hold; 1/2 is chance.",
+            "Share of the statements 'this row is nearer to that one' that still hold, next to chance.",
             _GENTLER,
         ),
         "weighted_marginals": Meaning(

@@ -24,7 +24,7 @@ from providers.measures.utility.clustering_error import clustering_error
 from providers.measures.utility.delta_rho import change_of_correlations
 from providers.measures.utility.marginals import marginal_of_categories, marginal_of_numbers, total_variation
 from providers.measures.utility.query_error import RangeAverages, drawn_queries, query_error, relative_errors
-from providers.measures.utility.relations_kept import nearness_kept
+from providers.measures.utility.relations_kept import nearness_kept, share_kept_by_chance
 from providers.neighbours.closest_record import closest
 from providers.neighbours.points import Points
 from providers.randomness.chacha20 import Stream
@@ -261,3 +261,21 @@ def test_nearness_kept() -> None:
             held += (left < right and now[0] < now[1]) or (left > right and now[0] > now[1])
     assert nearness_kept(source, released) == (found, held)
     assert nearness_kept(source, source) == (found, found)
+
+
+@pytest.mark.parametrize("levels", [3, 10, 10**6])
+def test_relations_that_chance_keeps(levels: int) -> None:
+    """The chance agrees with all triples of a small table, and with a permuted release."""
+    random = np.random.default_rng(levels)
+    released = np.sort(random.integers(0, levels, 12).astype(float))
+    released[0] = np.nan
+    triples = np.array(list(itertools.permutations(released, 3)))
+    kept = sum(abs(i - j) < abs(j - k) for i, j, k in triples) / len(triples)
+    assert share_kept_by_chance(triples) == pytest.approx(kept)
+    skewed = np.floor(np.minimum(random.exponential(size=3000) ** 2, 50) * levels / 50)
+    table, moved = (pa.table({"a": numbers}) for numbers in (skewed, skewed[random.permutation(3000)]))
+    options = MeasureOptions(only=("relations_kept",), fields=("a",))
+    found = assess(Release(table, moved), options, Stream(bytes(32), "m", 1)).measures["relations_kept"]
+    assert found["value"] == pytest.approx(found["chance"], abs=0.04)
+    assert found["interval"]["low"] <= found["chance"] <= found["interval"]["high"]
+    assert (found["chance"] < 0.45) == (levels < 10**6)

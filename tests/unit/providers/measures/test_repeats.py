@@ -163,6 +163,9 @@ def test_the_page_shows_the_interval() -> None:
     shown = measure("clustering_error", report, [], Discretion(1000))
     assert shown.pairs == [("95 % interval", "0.2 to 0.3")]
     assert shown.sample == "the mean of 10 random draws"
+    report = {"value": 0.25, "triples": 900, "chance": 0.125, "interval": {"low": 0.2, "high": 0.3}}
+    shown = measure("relations_kept", report, [], Discretion(1000))
+    assert shown.pairs == [("by chance alone", "0.125"), ("95 % interval", "0.2 to 0.3")]
     parts = {"source": {"low": 0.9, "high": 0.95}, "destination": {"low": 0.5, "high": 0.6}}
     report = {"value": {"source": 0.92, "destination": 0.55}, "draws": 10, "interval": parts, "sample": 500}
     shown = measure("prediction", report, [], Discretion(1000))
